@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from services.gateway.cache_eligibility.reasons import Bypassed
 from services.gateway.changes import By, Changed
-from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import Act, Degraded
 
 PAGE = Path(__file__).with_name("operations.md")

@@ -14,8 +14,8 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.http.chat_request import read_chat
 from services.gateway.http.fields import parse
 from services.gateway.http.messages_request import read_messages
-from services.gateway.http.order import Order
 from services.gateway.http.original import original
+from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.responses_request import read_response
 from services.llm import anthropic_wire, features, openai_wire, responses_wire, untranslated
 from services.llm.counterparts import EFFORTS, names_user
@@ -52,7 +52,7 @@ _FORMS: Mapping[str, Any] = {
     "choice": chat_pb2.Choice(values=["a"]),
     "grammar": 'start: "a"',
 }
-_READERS: Mapping[str, tuple[chat_pb2.Api, Callable[..., Order]]] = {
+_READERS: Mapping[str, tuple[chat_pb2.Api, Callable[..., RequestOptions]]] = {
     "chat": (chat_pb2.API_CHAT_COMPLETIONS, read_chat),
     "responses": (chat_pb2.API_RESPONSES, read_response),
     "messages": (chat_pb2.API_MESSAGES, read_messages),

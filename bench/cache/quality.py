@@ -28,8 +28,8 @@ from services.cache.answers import Answers
 from services.cache.config import CacheSettings
 from services.cache.engines import DIMENSION, Engine
 from services.cache.keyed_question import KeyedQuestion, keyed
+from services.cache.semantic_match.bounds import clopper_pearson
 from services.cache.vectors import Vector
-from services.cache.verdict.bounds import clopper_pearson
 from services.runtime.deadline import Deadline
 
 _AT_ONCE = 64  # stores, and questions that are compared with all others

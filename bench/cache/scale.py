@@ -25,12 +25,12 @@ from services.cache.embedding import Embedder
 from services.cache.engines import DIMENSION, Engine
 from services.cache.entries import Entries, Entry
 from services.cache.file_store import FileStore
+from services.cache.ivf_index import Rows
 from services.cache.keyed_question import KeyedQuestion
-from services.cache.lists import Rows
 from services.cache.memory import Memory
+from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector, VectorIndex
-from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 
 SEARCHES, CHANGES = 1_000, 1_000

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from services.cache.engines import DIMENSION, Engine
-from services.cache.lists import Rows
+from services.cache.ivf_index import Rows
 from services.cache.vectors import Vector
 
 QUESTIONS = 4_000  # of 9,600 that there are

@@ -10,7 +10,7 @@ from bench.cache.labels import Judged, Labels
 from bench.cache.pairs import Pair, components
 from services.cache.answers import Answers
 from services.cache.keyed_question import KeyedQuestion
-from services.cache.verdict.traffic import EVERYONE
+from services.cache.semantic_match.traffic import EVERYONE
 from services.runtime.deadline import Deadline
 
 

@@ -13,10 +13,10 @@ from hedgerow.audio.v1 import audio_pb2
 from hedgerow.identities import GATEWAY
 from services.audio import wire
 from services.audio.admission import Admission, Stream
+from services.audio.audio_buffer import Inbox
 from services.audio.config import AudioSettings
 from services.audio.engine import Recognizer
 from services.audio.frames import open_frames
-from services.audio.inbox import Inbox
 from services.audio.language import StreamLanguage
 from services.audio.listener import Listener, ListenerSettings, TranscribeUtterance
 from services.audio.metrics import AUDIO, LOAD

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from hedgerow.audio.v1 import audio_pb2
+from services.audio.audio_buffer import Inbox
 from services.audio.errors import Idle
 from services.audio.frames import Frames
-from services.audio.inbox import Inbox
 from services.runtime.errors import InvalidInput
 
 Requests = AsyncIterator[audio_pb2.TranscribeStreamRequest]

@@ -19,9 +19,9 @@ from services.cache.config import CacheSettings
 from services.cache.embedding import Embedder
 from services.cache.entries import Entries
 from services.cache.memory import Memory
+from services.cache.semantic_match.thresholds import Thresholds, made_by
+from services.cache.semantic_match.verification import Verification
 from services.cache.servicer import CacheServicer
-from services.cache.verdict.thresholds import Thresholds, made_by
-from services.cache.verdict.verification import Verification
 from services.cache.watch import Watchers
 from services.runtime.process import serve
 from services.runtime.rpc.boundary import Servicer

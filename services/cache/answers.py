@@ -18,12 +18,12 @@ from services.cache.entries import Entry
 from services.cache.errors import EmbeddingTooLate
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
+from services.cache.semantic_match import gates
+from services.cache.semantic_match.record import NEVER
+from services.cache.semantic_match.traffic import Traffic
+from services.cache.semantic_match.verification import Sample, Verification
 from services.cache.store import Store
 from services.cache.tombstones import Removal
-from services.cache.verdict import gates
-from services.cache.verdict.record import NEVER
-from services.cache.verdict.traffic import Traffic
-from services.cache.verdict.verification import Sample, Verification
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedStateLost
 

@@ -10,7 +10,7 @@ import faiss
 import numpy as np
 
 from services.cache.device import CPU, Device
-from services.cache.lists import Rows
+from services.cache.ivf_index import Rows
 
 _ROUNDS = 10
 

@@ -17,10 +17,10 @@ from hedgerow.private import open_private, take_from_others
 from services.cache.encryption import SEALED, Encryption, Unreadable
 from services.cache.entries import Entry
 from services.cache.errors import DatabaseRefused
+from services.cache.semantic_match.record import Row
+from services.cache.semantic_match.traffic import Traffic
 from services.cache.tombstones import Removal
 from services.cache.vector_bytes import unpacked
-from services.cache.verdict.record import Row
-from services.cache.verdict.traffic import Traffic
 
 if TYPE_CHECKING:
     from services.cache.vectors import Vector
@@ -56,7 +56,7 @@ CREATE TABLE IF NOT EXISTS worth (
 CREATE TRIGGER IF NOT EXISTS worthless AFTER DELETE ON entries BEGIN DELETE FROM worth WHERE key = OLD.key; END;
 -- One row: since then nothing was written in clear text.
 CREATE TABLE IF NOT EXISTS sealed (id INTEGER PRIMARY KEY);
--- See `services.cache.verdict.record`.
+-- See `services.cache.semantic_match.record`.
 CREATE TABLE IF NOT EXISTS verified_traffic (
     tenant TEXT NOT NULL,
     category TEXT NOT NULL,  -- empty: of none

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hedgerow.cache.v1 import cache_pb2
-from services.cache.verdict.traffic import Traffic
+from services.cache.semantic_match.traffic import Traffic
 from services.runtime import question_key
 
 

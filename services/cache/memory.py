@@ -20,8 +20,8 @@ from services.cache.device import CPU, Device
 from services.cache.entries import Entries, Entry
 from services.cache.index import Index
 from services.cache.keyed_question import KeyedQuestion
+from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
-from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 
 if TYPE_CHECKING:

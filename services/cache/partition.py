@@ -12,7 +12,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from services.cache.lists import Ids, Lists, Rows, Vector
+from services.cache.ivf_index import Ids, Lists, Rows, Vector
 
 FEW = 10_000  # fewer are read one by one, in half a millisecond
 _MOST_LISTS = 4_096

@@ -1,4 +1,4 @@
-"""What differs between a cache with an embedding model and one without: the modules `by_meaning` and `exact_only`.
+"""What differs between a cache with an embedding model and one without: the modules `semantic_lookup` and `exact_only`.
 
 The one that the setting `embedder` names is imported when it is needed, so that exact answers need no NumPy, no FAISS,
 no CTranslate2 and no tokenizers.
@@ -54,7 +54,7 @@ class NotInstalled(Exception):
 
 async def load(settings: CacheSettings) -> Parts:
     """The parts that the settings ask for, warm. Raises `NotInstalled`."""
-    name = "exact_only" if settings.embedder == "none" else "by_meaning"
+    name = "exact_only" if settings.embedder == "none" else "semantic_lookup"
     try:
         made = cast("Callable[[CacheSettings], Awaitable[Parts]]", import_module(f"services.cache.{name}").load)
         return await made(settings)

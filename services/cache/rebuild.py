@@ -19,7 +19,7 @@ import numpy as np
 
 from services.cache.centroids import centroids
 from services.cache.device import CPU, Device
-from services.cache.lists import Block, Lists, scan_on_one_core
+from services.cache.ivf_index import Block, Lists, scan_on_one_core
 from services.cache.partition import Partition
 from services.cache.priority import give_way
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from services.cache.redis_scripts import NOW_MS, TOMBSTONES, VERIFIED, WATERMARK
-from services.cache.verdict.record import SAMPLE_BYTES, SAMPLES, Counts, Record
-from services.cache.verdict.records import RECORDS
-from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.traffic import EVERYONE, Traffic
+from services.cache.semantic_match.record import SAMPLE_BYTES, SAMPLES, Counts, Record
+from services.cache.semantic_match.records import RECORDS
+from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.semantic_match.traffic import EVERYONE, Traffic
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

@@ -11,8 +11,8 @@ from services.cache.answers import Answers, Found, Verdict
 from services.cache.config import CacheSettings
 from services.cache.conversion import MODEL
 from services.cache.keyed_question import KeyedQuestion, keyed
+from services.cache.semantic_match.traffic import Traffic
 from services.cache.tombstones import Removal
-from services.cache.verdict.traffic import Traffic
 from services.runtime.errors import InvalidInput
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.rpc.boundary import Call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from services.cache.lists import Vector
+    from services.cache.ivf_index import Vector
 
 
 def unpacked(kept: bytes) -> Vector:

@@ -9,7 +9,7 @@ from itertools import count
 import numpy as np
 
 from services.cache.device import CPU, Device
-from services.cache.lists import Vector, scan_on_one_core
+from services.cache.ivf_index import Vector, scan_on_one_core
 from services.cache.partition import Partition
 from services.cache.rebuild import Rebuilds
 

@@ -20,24 +20,25 @@ from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import BadTenants, Identity
 from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.pressure import Pressure
+from services.gateway.answer.cache_verification import CacheVerification
 from services.gateway.answer.draft import Backends, Fallbacks, Prompts
-from services.gateway.answer.judging import Judging
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.api.servicer import GatewayServicer
+from services.gateway.cache_eligibility import kinds
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
-from services.gateway.form.forms import Forms
 from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack
-from services.gateway.hits import kinds
 from services.gateway.http.app import Parts, make_app
 from services.gateway.http.server import HttpServer, bind
+from services.gateway.output_validation.forms import Forms
+from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker
-from services.gateway.policies.usual import Usual
+from services.gateway.prefix_warmup.warmup import PrefixWarmup
 from services.gateway.shared import sharing
-from services.gateway.tools.making import make_toolbox
+from services.gateway.tools.setup import make_toolbox
 from services.gateway.upstream.assignment import SCHEME
 from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.contexts import follow_contexts
@@ -46,7 +47,6 @@ from services.gateway.upstream.media import Hearing, Media, Seeing
 from services.gateway.upstream.members import Members
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Audio, Cache, Router, Vision, keep_up, watch
-from services.gateway.warming.warming import Warming
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.process import serve
 from services.runtime.security import tls
@@ -109,7 +109,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges))
         )
         intake = _intake(settings, admission)
-        warming = Warming(settings, fleet, routes, identity)
+        warming = PrefixWarmup(settings, fleet, routes, identity)
         work = [write_behind.run(), pressure.run(), identity.run(), warming.run()]
         work += [follow_contexts(fleet, routes)]
         work += [toolbox.run()] if toolbox else []
@@ -156,11 +156,11 @@ def _prompts(settings: GatewaySettings, models: Shared, routes: Routes, stack: A
 
 def _judging(
     settings: GatewaySettings, models: Shared, routes: Routes, cache: Cache | None, stack: AsyncExitStack
-) -> Judging | None:
+) -> CacheVerification | None:
     """Who judges what a cache draws, until `stack` is left."""
     if cache is None or not settings.judge.at_once:
         return None
-    judging = Judging(settings.judge, models, routes, cache)
+    judging = CacheVerification(settings.judge, models, routes, cache)
     stack.push_async_callback(judging.close)
     return judging
 
@@ -228,7 +228,7 @@ def _bootstrap(settings: GatewaySettings) -> Bootstrap | None:
 
 def _breaker(settings: GatewaySettings, stage: Literal["cache", "vision", "audio"]) -> SharedBreaker:
     expected_ms: float = getattr(settings.expected, f"{stage}_ms")
-    return make_breaker(settings.breaker, stage, Usual(expected_ms / 1000))
+    return make_breaker(settings.breaker, stage, LatencyBaseline(expected_ms / 1000))
 
 
 def _media(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel]) -> Media:

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
+from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
 from services.gateway.profiles import DEFAULT, OfProfile, Profile
 from services.gateway.settings.admission import KeptSettings, ShedSettings
 from services.gateway.settings.budgets import StageBudgets, TargetSettings

@@ -1,5 +1,6 @@
-"""What constraints cost, kept within bounds: each new one is tried out first (`trial.py`), one at a time, tenants in
-turn; what it takes to make is remembered, and charged to the tenant at every request, for the engine makes it anew.
+"""What constraints cost, kept within bounds: each new one is tried out first (`grammar_sandbox.py`), one at a time,
+tenants in turn. What it takes to make is remembered, and charged to the tenant at every request: the engine makes it
+again each time.
 
 A tenant that has used its share is told when to come back, and others go on: so nobody's grammars hold up the rest.
 """
@@ -19,12 +20,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
-from services.llm import trial
+from services.llm import grammar_sandbox
 from services.llm.config import ConstraintSettings
 from services.llm.engine import Constraint
 from services.llm.errors import EngineDown
+from services.llm.grammar_sandbox import Terms, Verdict
 from services.llm.scheduler import Scheduler
-from services.llm.trial import Terms, Verdict
 from services.llm.vllm_params import refused
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import ShareUsed, TooLate
@@ -163,5 +164,5 @@ def _launched() -> tuple[subprocess.Popen[bytes], socket.socket]:
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     with its:
         end = its.fileno()
-        command = [sys.executable, "-m", trial.__name__]
+        command = [sys.executable, "-m", grammar_sandbox.__name__]
         return subprocess.Popen(command, stdin=end, stdout=end, stderr=subprocess.DEVNULL, env=environment), ours

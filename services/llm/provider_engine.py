@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from services.llm import context, listing
 from services.llm.answer import MOST_CHARACTERS, Answer
-from services.llm.arrivals import portions, together
+from services.llm.coalescing import portions, together
 from services.llm.config import LlmSettings
 from services.llm.engine import Chunk, Load, Message, Model, Original, Progress, Request, Tool
 from services.llm.errors import BadEngineSettings, EngineDown

@@ -14,8 +14,8 @@ from services.llm.config import LlmSettings
 from services.llm.constraints import Constraints, Trial
 from services.llm.engine import Chunk, Feature, Load, Message, Model, Progress, Request, Sampling, Tool, ToolChoice
 from services.llm.errors import BadEngineSettings, EngineBusy, EngineDown
+from services.llm.grammar_sandbox import Terms
 from services.llm.openai_wire import to_tools
-from services.llm.trial import Terms
 from services.llm.vllm_args import BOUNDED
 from services.llm.vllm_fields import TAKEN, Fields, fields
 from services.llm.vllm_messages import characters, has_media, to_chat

@@ -19,7 +19,7 @@ from multiprocessing.connection import wait
 from typing import Any
 from uuid import uuid4
 
-from services.llm.trial import ROW_ITEMS
+from services.llm.grammar_sandbox import ROW_ITEMS
 
 GROUP = "vllm.general_plugins"
 SWITCH = "HEDGEROW_VLLM_PLUGIN"  # in the environment

@@ -16,11 +16,11 @@ from services.audio.config import AudioSettings
 from services.cache import validation as cache_validation
 from services.cache.config import CacheSettings
 from services.gateway.admission import validation
-from services.gateway.answer.asked import Asked
 from services.gateway.answer.cache_question import cache_question
+from services.gateway.answer.prompt_builder import Asked
+from services.gateway.cache_eligibility.choice import ANY, within
+from services.gateway.cache_eligibility.reasons import Bypassed
 from services.gateway.config import GatewaySettings
-from services.gateway.hits.choice import ANY, within
-from services.gateway.hits.reasons import Bypassed
 from services.gateway.http.sse import compact
 from services.llm import validation as llm_validation
 from services.llm.config import LlmSettings

@@ -11,7 +11,7 @@ import yaml
 from services.gateway.admission.intake import Intake
 from services.gateway.admission.model import TIERS
 from services.gateway.config import GatewaySettings
-from services.gateway.http import order
+from services.gateway.http import request_options
 from services.gateway.http.app import Parts, _App
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from tests.conftest import REPOSITORY
@@ -46,8 +46,8 @@ def test_the_page_has_them_too(document: Any) -> None:
 
 def test_it_has_every_option_as_a_header_and_in_the_body(document: Any) -> None:
     components = document["components"]
-    assert set(components["schemas"]["Options"]["properties"]) == order._OPTIONS
-    assert {each["name"] for each in components["parameters"].values()} == set(order._OPTION_HEADERS.values())
+    assert set(components["schemas"]["Options"]["properties"]) == request_options._OPTIONS
+    assert {each["name"] for each in components["parameters"].values()} == set(request_options._OPTION_HEADERS.values())
     assert set(components["schemas"]["Tier"]["enum"]) == set(TIERS)
 
 

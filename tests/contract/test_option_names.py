@@ -6,7 +6,7 @@ import inspect
 
 from hedgerow import Options, Request
 from hedgerow.cli.ask import ask
-from services.gateway.http import order
+from services.gateway.http import request_options
 
 SDK = set(Options.__annotations__)
 # By HTTP alone: the clock of a stream that the SDK does not have, and what a stream of OpenAI's form leaves out else.
@@ -19,7 +19,7 @@ PARTS = {"question", "image", "tool", "mcp", "collection", "agent"}
 
 
 def test_an_option_by_http_has_the_name_that_it_has_in_the_sdk() -> None:
-    assert order._OPTIONS - HTTP_ALONE <= SDK
+    assert request_options._OPTIONS - HTTP_ALONE <= SDK
 
 
 def test_an_option_of_the_command_line_has_the_name_that_it_has_in_the_sdk() -> None:

@@ -16,10 +16,10 @@ from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.redis_scripts import ENTRY
 from services.cache.redis_store import RedisStore
+from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.semantic_match.verification import Verification
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
-from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.verification import Verification
 from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
 from services.runtime.security.secrets import Url

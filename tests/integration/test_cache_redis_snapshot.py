@@ -19,9 +19,9 @@ from services.cache.memory import Memory
 from services.cache.redis_entries import Put, RedisEntries, Stored, _foreign
 from services.cache.redis_scripts import ENTRY
 from services.cache.redis_verified import RedisVerified
+from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
-from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 from tests.integration.replicas import replica, up_to_date
 from tests.marks import starts

@@ -11,10 +11,10 @@ import pytest
 
 from services.cache import redis_verified
 from services.cache.redis_scripts import VERIFIED
-from services.cache.verdict import records
-from services.cache.verdict.record import SAMPLE_BYTES
-from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.traffic import Traffic
+from services.cache.semantic_match import records
+from services.cache.semantic_match.record import SAMPLE_BYTES
+from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.semantic_match.traffic import Traffic
 from tests.integration.replicas import Replica, replica, up_to_date
 from tests.redis import RedisProcess, redis_server
 from tests.waiting import until

@@ -15,12 +15,12 @@ from services.cache.entries import Entries, Entry
 from services.cache.errors import Conflict
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
+from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.semantic_match.traffic import Traffic
 from services.cache.store import Store
 from services.cache.stores import STORES, opener
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
-from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.traffic import Traffic
 from services.cache.watch import Watchers
 from tests.redis import redis_server
 from tests.stores import at_work

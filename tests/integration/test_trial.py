@@ -18,7 +18,7 @@ from services.gateway.settings.response_format import ConstraintSettings
 from services.llm.constraints import Trial
 from services.llm.engine import Constraint
 from services.llm.errors import EngineDown
-from services.llm.trial import Terms
+from services.llm.grammar_sandbox import Terms
 from services.runtime.errors import InvalidInput
 from tests.hostile import COSTLY
 from tests.waiting import until

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from services.cache.collections.behind import EmbedderBehind
-from services.cache.collections.cutting import Length, cut, title_of
+from services.cache.collections.background_embedding import EmbedderBehind
+from services.cache.collections.chunking import Length, cut, title_of
 from services.cache.collections.documents import Cut, Document, DocumentSummary, Hit, Ranking, Snippet, Summary
+from services.cache.collections.fair_executor import Turns
 from services.cache.collections.file import CollectionFile
 from services.cache.collections.reading import Reader
 from services.cache.collections.settings import CollectionSettings
-from services.cache.collections.turns import Turns
 from services.cache.collections.writing import Before, Writer
 from services.cache.embedding import Embedder
 from services.cache.errors import CollectionFull

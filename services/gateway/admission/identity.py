@@ -26,10 +26,10 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from services.gateway.admission.quota import Allowance
+from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
 from services.gateway.config import KEY_WANTED
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.guard.checks import prepare
-from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
 from services.gateway.permissions import PERMISSIONS
 from services.gateway.settings.guard import UNGUARDED, GuardSettings
 from services.gateway.settings.tenants import TenantPromptSettings, TenantSettings

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.asked import Asked
-from services.gateway.hits.choice import ANY, Choice
+from services.gateway.answer.prompt_builder import Asked
+from services.gateway.cache_eligibility.choice import ANY, Choice
 
 # What a caller may say of a request that no answer depends on.
 _OMITS = "untranslated: omit"

@@ -15,30 +15,30 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.omission import omits
 from services.gateway.admission.origin import origin
 from services.gateway.admission.question import Question, prompt_tokens
-from services.gateway.answer.asked import Asked
 from services.gateway.answer.cache_question import cache_question
+from services.gateway.answer.cache_verification import CacheVerification
 from services.gateway.answer.event_writer import EventWriter
-from services.gateway.answer.hidden import in_messages
-from services.gateway.answer.judging import Judging
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
+from services.gateway.answer.masked_texts import in_messages
 from services.gateway.answer.pictures import picture_lines
+from services.gateway.answer.prompt_builder import Asked
 from services.gateway.answer.summaries import Summaries
-from services.gateway.answer.voice import Voice
+from services.gateway.answer.text_writer import TextWriter
 from services.gateway.answer.write_behind import WriteBehind
+from services.gateway.cache_eligibility.choice import ANY, Choice, choose, within
+from services.gateway.cache_eligibility.reasons import Bypassed
 from services.gateway.config import TEMPLATE
-from services.gateway.form.forms import Forms
 from services.gateway.generation.shared import Generation, Shared
 from services.gateway.guard.checks import Checks, checks_for
-from services.gateway.hits.choice import ANY, Choice, choose, within
-from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import Act, Degraded
+from services.gateway.output_validation.forms import Forms
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.settings.generation import CascadeSettings
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.tools.toolbox import Equipment, Toolbox
 from services.gateway.upstream.fleet import Fleet
-from services.gateway.upstream.removals import Known
+from services.gateway.upstream.invalidations import Known
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache
 from services.runtime import question_key
@@ -79,7 +79,7 @@ class Backends:
     prompts: Prompts = Prompts()
     cascade: CascadeSettings = field(default_factory=CascadeSettings)
     tools: Toolbox | None = None
-    judging: Judging | None = None
+    judging: CacheVerification | None = None
     forms: Forms = field(default_factory=Forms)
     omits: bool = False  # fields that a model's API does not have, where nobody says
 
@@ -130,14 +130,14 @@ class Draft:
     stirred: asyncio.Event = field(default_factory=asyncio.Event)  # one of them has ended
     _asked: Asked | None = None
     writer: EventWriter = field(init=False)
-    voice: Voice = field(init=False)
+    voice: TextWriter = field(init=False)
 
     def __post_init__(self) -> None:
         self.checks = checks_for(self.tenant.guard, self.question.request)
         self.ledger.changes.origin = partial(origin, self.question.request, self.tenant)
         wanted = self.question.request.sentence_ends
         self.writer = EventWriter(self.ledger.accepted)
-        self.voice = Voice(self.ledger, self.writer, self.checks, sentence_ends=wanted)
+        self.voice = TextWriter(self.ledger, self.writer, self.checks, sentence_ends=wanted)
 
     @property
     def omits(self) -> bool:

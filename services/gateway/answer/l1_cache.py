@@ -17,7 +17,7 @@ from prometheus_client import Gauge
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.upstream.removals import Known, Removals
+from services.gateway.upstream.invalidations import Invalidations, Known
 from services.gateway.upstream.stubs import Cache
 from services.runtime.deadline import Clock
 from services.runtime.policy.fair_lru import FairLru
@@ -55,7 +55,7 @@ class L1Cache:
         self._copies: FairLru[tuple[str, bytes], Copy] = FairLru(max_bytes, entries)
         self._by_key: dict[str, Copy] = {}  # the cache's
         self._ends: defaultdict[int, set[Copy]] = defaultdict(set)  # by the second in which they stop being good
-        self.removals = Removals(_MAX_REMEMBERED, clock)
+        self.removals = Invalidations(_MAX_REMEMBERED, clock)
         self._enabled = entries > 0 and max_bytes > 0
         self._ttl_s, self._clock = ttl_s, clock
         _BYTES.set_function(lambda: self._copies.bytes)

@@ -14,9 +14,9 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer import metrics
 from services.gateway.answer.metrics import HITS, OUTCOMES, REASONS, VERDICTS
+from services.gateway.answer.output import Output
 from services.gateway.answer.plan import Plan
 from services.gateway.answer.targets import Targets
-from services.gateway.answer.written import Written
 from services.gateway.changes import Changes, told
 from services.gateway.decisions import Decisions
 from services.gateway.labels import Act
@@ -66,13 +66,13 @@ class Ledger:
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     total_s: float = 0.0
     tell: Callable[[pb.Stage], None] = lambda _: None  # hears of each stage when it has ended
-    written: Written = field(init=False)
+    written: Output = field(init=False)
     opened: float = field(init=False)
     decisions: Decisions = field(init=False)
     changes: Changes = field(default_factory=Changes)
 
     def __post_init__(self) -> None:
-        self.opened, self.decisions, self.written = self.clock(), Decisions(self.clock), Written(self.clock)
+        self.opened, self.decisions, self.written = self.clock(), Decisions(self.clock), Output(self.clock)
 
     @property
     def ttft_s(self) -> float | None:

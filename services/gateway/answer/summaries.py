@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
-from services.gateway.answer.booking import book
+from services.gateway.answer.billing import book
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared

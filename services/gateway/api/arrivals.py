@@ -14,7 +14,7 @@ from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.intake import Intake
 from services.gateway.admission.quota import CONVERSATION, NOTHING, Claim
-from services.gateway.api.kept import KeptAnswers
+from services.gateway.api.idempotency import IdempotencyStore
 from services.gateway.config import GatewaySettings
 from services.runtime import telemetry
 from services.runtime.limits import PARTS, TOOL_CALLS, TOOLS
@@ -28,7 +28,7 @@ _REQUESTS = frozenset({"Generate", "ReportWrong"})  # of the tenant's quota; oth
 class Arrivals:
     """Those of `hedgerow.gateway.v1.GatewayService`."""
 
-    def __init__(self, settings: GatewaySettings, intake: Intake, kept: KeptAnswers):
+    def __init__(self, settings: GatewaySettings, intake: Intake, kept: IdempotencyStore):
         self._settings, self._intake, self._kept = settings, intake, kept
         self._counted: dict[str, Counted] = {}  # by method
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.budget import Budget
 from services.gateway.admission.question import Question
-from services.gateway.policies.pace import Pace, Turn
+from services.gateway.policies.batch_admission import BatchAdmission, Turn
 from services.gateway.policies.ticket import Shed
 from services.runtime.deadline import Deadline
 
@@ -49,7 +49,7 @@ class Batch:
         tell: Callable[[Exception], pb.BatchError],
     ):
         self._allow, self._give, self._tell = allow, give, tell
-        self._pace = Pace()
+        self._pace = BatchAdmission()
 
     async def results(self, requests: Iterable[pb.GenerateRequest]) -> AsyncGenerator[pb.GenerateBatchResponse, None]:
         """Each as it is done. One item's failure does not end the others."""

@@ -23,11 +23,11 @@ from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.admission.tools import offers_mesh_tools
 from services.gateway.admission.validation import check_for, validate, validate_conversation
-from services.gateway.answer.answer import Answer
 from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.event_writer import Send
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
+from services.gateway.answer.runner import Answer
 from services.gateway.answer.stages import answer_stages
 from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.answer.targets import Targets
@@ -36,18 +36,18 @@ from services.gateway.api.arrivals import Arrivals
 from services.gateway.api.batch import Allowed, Batch
 from services.gateway.api.batch_error import batch_error
 from services.gateway.api.conversation import Conversation, ends_with, opening
-from services.gateway.api.kept import KeptAnswers, with_heartbeats
+from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
 from services.gateway.api.reports import report_wrong
-from services.gateway.api.revalidating import Revalidating
+from services.gateway.api.revalidation import Revalidation
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
 from services.gateway.guard.checks import checks_for
 from services.gateway.labels import Act, Degraded
-from services.gateway.policies.pace import Turn
+from services.gateway.policies.batch_admission import Turn
+from services.gateway.prefix_warmup.warmup import PrefixWarmup
 from services.gateway.tools.toolbox import Equipment
 from services.gateway.upstream.media import Media
 from services.gateway.upstream.stubs import Audio, whose
-from services.gateway.warming.warming import Warming
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
@@ -67,14 +67,14 @@ class GatewayServicer:
         media: Media,
         identity: Identity,
         intake: Intake,
-        warming: Warming,
+        warming: PrefixWarmup,
     ):
         self._settings, self._backends, self._media, self._warming = settings, backends, media, warming
         self._identity, self._admission, self._targets = identity, intake.admission, Targets(settings.targets)
         self._conversations: set[Conversation] = set()
-        self._kept = KeptAnswers(settings.kept)
+        self._kept = IdempotencyStore(settings.kept)
         self.arriving = Arrivals(settings, intake, self._kept).of
-        self._revalidating = Revalidating(self._answer_anew)
+        self._revalidating = Revalidation(self._answer_anew)
         self._tallies = WeakValueDictionary[str, Tally]()
         self._stages = cache(partial(answer_stages, settings.stages))
 

@@ -8,14 +8,16 @@ from contextlib import aclosing
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.errors import WarmDenied
-from services.gateway.warming.warming import Step, Warming
+from services.gateway.prefix_warmup.warmup import PrefixWarmup, Step
 from services.runtime.errors import InvalidInput
 
 _MOST_NAMED = 100
 _KINDS = {"connection": pb.WARM_KIND_CONNECTION, "engine": pb.WARM_KIND_ENGINE, "prompt": pb.WARM_KIND_PROMPT}
 
 
-async def responses(request: pb.WarmRequest, tenant: Tenant, warming: Warming) -> AsyncGenerator[pb.WarmResponse, None]:
+async def responses(
+    request: pb.WarmRequest, tenant: Tenant, warming: PrefixWarmup
+) -> AsyncGenerator[pb.WarmResponse, None]:
     """What is done, step by step. Raises `WarmDenied` for a tenant that may not."""
     if not tenant.warm:
         raise WarmDenied("warm: for tenants whose setting `warm` is true")

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
+from services.gateway.generation.first_token_timeout import Patience
 from services.gateway.generation.job import Placed
-from services.gateway.generation.patience import Patience
 from services.gateway.generation.stream import Generate, TextStream
 from services.gateway.labels import Act
 from services.gateway.policies.race import Race

@@ -21,8 +21,8 @@ from services.gateway.policies.race import Race
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.policies.ticket import Slot, Ticket
 from services.gateway.upstream.fleet import Pool, Replica
+from services.gateway.upstream.invalidations import Known
 from services.gateway.upstream.prefix import Blocks
-from services.gateway.upstream.removals import Known
 from services.runtime.deadline import Deadline
 from services.runtime.telemetry import Metadata
 

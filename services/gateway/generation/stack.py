@@ -19,12 +19,12 @@ its messages straight to the readers. A token pays for no layer.
 
 from __future__ import annotations
 
+from services.gateway.generation.availability import Guard
 from services.gateway.generation.fallback import Fallback
-from services.gateway.generation.guard import Guard
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Job, Observe
 from services.gateway.generation.limiting import Limiting
-from services.gateway.generation.pick import Pick
+from services.gateway.generation.load_balancing import Pick
 from services.gateway.generation.resume import Resumable
 from services.gateway.generation.retrying import Retrying
 from services.gateway.generation.send import Send

@@ -10,8 +10,8 @@ from services.gateway.admission.question import prompt_tokens
 from services.gateway.http import sse
 from services.gateway.http.account import account, found
 from services.gateway.http.errors import MESSAGES, Told
-from services.gateway.http.order import Order
 from services.gateway.http.relayed_messages import RelayedMessages, input_of
+from services.gateway.http.request_options import RequestOptions
 
 _STOPS = {
     chat_pb2.FINISH_REASON_LENGTH: "max_tokens",
@@ -51,7 +51,7 @@ def error(told: Told) -> dict[str, Any]:
 class MessageWriter:
     """One answer, in events or whole."""
 
-    def __init__(self, order: Order, answer_id: str):
+    def __init__(self, order: RequestOptions, answer_id: str):
         self._order, self._id = order, f"msg_{answer_id}"
         self._begun, self._blocks = False, 0
         self._open: dict[int, int] = {}  # the index of each block that is open

@@ -18,10 +18,9 @@ from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.http import anthropic_messages, sse
 from services.gateway.http.anthropic_messages import MessageWriter
-from services.gateway.http.aside import Aside
+from services.gateway.http.auxiliary_admission import Aside
 from services.gateway.http.caching import Caching
 from services.gateway.http.chat_request import read_chat
-from services.gateway.http.counting import Counting
 from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
 from services.gateway.http.exchange import Endpoint, Exchange, Serve, Shape
 from services.gateway.http.generating import Dialect, Generating
@@ -32,6 +31,7 @@ from services.gateway.http.openai_completions import CompletionWriter, read_comp
 from services.gateway.http.openai_responses import ResponseWriter
 from services.gateway.http.responses_request import read_response
 from services.gateway.http.server import HttpServer
+from services.gateway.http.token_counts import Counting
 from services.gateway.http.transcriptions import Transcriptions
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.media import Hearing

@@ -12,7 +12,7 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from services.gateway.api.reports import to_report
 from services.gateway.errors import ModelUnknown
-from services.gateway.http.aside import Aside
+from services.gateway.http.auxiliary_admission import Aside
 from services.gateway.http.errors import NotOffered
 from services.gateway.http.exchange import Exchange
 from services.gateway.http.fields import Fields

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.fields import Fields
-from services.gateway.http.order import Order, take_model, take_options
 from services.gateway.http.parts import put_content
+from services.gateway.http.request_options import RequestOptions, take_model, take_options
 from services.gateway.http.sse import compact
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
@@ -34,9 +34,9 @@ _TOKEN_DIGITS = 10  # Python turns no more than 4,300 into a number
 
 def read_chat(
     body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = LONG_MESSAGES
-) -> Order:
+) -> RequestOptions:
     """The order of a chat completion. Raises `InvalidInput` and `ModelUnknown`."""
-    order = Order(pb.GenerateRequest())
+    order = RequestOptions(pb.GenerateRequest())
     take_model(order, body, known)
     body.refuse(*_REFUSED)
     _leave_several(body)
@@ -69,7 +69,7 @@ def _leave_several(body: Fields) -> None:
         body.leave("modalities")
 
 
-def take_stream(order: Order, body: Fields) -> None:
+def take_stream(order: RequestOptions, body: Fields) -> None:
     order.stream = bool(body.flag("stream"))
     if options := body.object("stream_options"):
         order.usage = bool(options.flag("include_usage"))

@@ -17,8 +17,8 @@ from services.gateway.http.account import short
 from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told, by_callers_names
 from services.gateway.http.exchange import Exchange, Shape
 from services.gateway.http.fields import Fields, parse
-from services.gateway.http.order import Order, settle_pace, settle_replacing
 from services.gateway.http.original import original
+from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
 from services.gateway.http.sse import PING, compact
 from services.gateway.http.watch import Watch
 from services.gateway.labels import Degraded
@@ -34,7 +34,7 @@ class Read(Protocol):
 
     def __call__(
         self, body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = ..., /
-    ) -> Order: ...
+    ) -> RequestOptions: ...
 
 
 class Writer(Protocol):
@@ -59,7 +59,7 @@ class Writer(Protocol):
 class Write(Protocol):
     """Makes the writer of one answer; `answer_id` is unlike any other's."""
 
-    def __call__(self, order: Order, answer_id: str) -> Writer: ...
+    def __call__(self, order: RequestOptions, answer_id: str) -> Writer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Generating:
                 raise by_callers_names(refused, order.request.original.untranslated) from None
 
     async def _write(
-        self, exchange: Exchange, order: Order, writer: Writer, watch: Watch, message: pb.GenerateResponse
+        self, exchange: Exchange, order: RequestOptions, writer: Writer, watch: Watch, message: pb.GenerateResponse
     ) -> None:
         """More of a stream."""
         reply = exchange.reply
@@ -123,7 +123,7 @@ class Generating:
         watch.sent()
 
     async def _gather(
-        self, exchange: Exchange, order: Order, writer: Writer, watch: Watch, message: pb.GenerateResponse
+        self, exchange: Exchange, order: RequestOptions, writer: Writer, watch: Watch, message: pb.GenerateResponse
     ) -> None:
         """More of an answer that is sent in one piece, with its end."""
         if _has_text(message):
@@ -134,7 +134,7 @@ class Generating:
             self._refuse_empty(final, order)
             await exchange.reply.whole(200, compact(writer.whole(final)), short(final))
 
-    def _watch(self, exchange: Exchange, order: Order) -> Watch:
+    def _watch(self, exchange: Exchange, order: RequestOptions) -> Watch:
         limits, reply = self.settings.http, exchange.reply
 
         async def beat() -> None:
@@ -144,7 +144,7 @@ class Generating:
         silence_ms = limits.silence_ms if order.silence_ms is None else order.silence_ms
         return Watch(exchange.receive, silence_ms / 1000, limits.heartbeat_ms / 1000, beat if order.stream else None)
 
-    def _refuse_empty(self, final: pb.Final, order: Order) -> None:
+    def _refuse_empty(self, final: pb.Final, order: RequestOptions) -> None:
         """An answer that nobody should take for one: none of its text is a model's, or the rest of it is lost."""
         if final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED:
             raise Interrupted(f"{final.model}: the model broke in mid-answer", trace_id=final.trace_id)
@@ -168,7 +168,7 @@ def _has_text(message: pb.GenerateResponse) -> bool:
     return any(event.WhichOneof("kind") in _TEXTS for event in message.events)
 
 
-def _deadline(order: Order, headers: Mapping[str, str]) -> Deadline:
+def _deadline(order: RequestOptions, headers: Mapping[str, str]) -> Deadline:
     """How long the client reads: of no use for a stream, where it counts from byte to byte."""
     if not order.stream:
         with suppress(ValueError):

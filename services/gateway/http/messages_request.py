@@ -8,8 +8,8 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.chat_request import leave_choice_of_left, put_tool, take_form
 from services.gateway.http.fields import Fields
-from services.gateway.http.order import Order, take_model, take_options
 from services.gateway.http.parts import left
+from services.gateway.http.request_options import RequestOptions, take_model, take_options
 from services.gateway.http.sse import compact
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import LONG_MESSAGES, STOPS
@@ -33,7 +33,7 @@ _THOUGHTS = ("thinking", "redacted_thinking")  # not for the next model to read
 
 def read_messages(
     body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = LONG_MESSAGES
-) -> Order:
+) -> RequestOptions:
     """The order of a message. Raises `InvalidInput` and `ModelUnknown`."""
     if "thread" in body:  # what a provider keeps of one tenant, another could go on with
         raise InvalidInput("thread", "none: each request brings its whole conversation", "one")
@@ -71,9 +71,9 @@ def _take_beginning(request: pb.GenerateRequest, body: Fields) -> None:
         request.prefix = request.messages.pop().content
 
 
-def read_prompt(body: Fields, known: Collection[str], most_messages: int = LONG_MESSAGES) -> Order:
+def read_prompt(body: Fields, known: Collection[str], most_messages: int = LONG_MESSAGES) -> RequestOptions:
     """What a model reads: also what is counted."""
-    order = Order(pb.GenerateRequest())
+    order = RequestOptions(pb.GenerateRequest())
     take_model(order, body, known)
     request = order.request
     if "system" in body:

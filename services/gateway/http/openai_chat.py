@@ -11,8 +11,8 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
 from services.gateway.http.account import account, found
 from services.gateway.http.errors import Told
-from services.gateway.http.order import Order
 from services.gateway.http.relayed_chat import RelayedChat
+from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.sse import compact, quoted
 
 # A budget that is spent is a length that was reached; that it was the time, the account says.
@@ -33,7 +33,7 @@ def finish_of(final: pb.Final) -> str:
 class ChatWriter:
     """One answer, in chunks or whole. The first chunk has the role; all have the same id."""
 
-    def __init__(self, order: Order, answer_id: str):
+    def __init__(self, order: RequestOptions, answer_id: str):
         self._order, self._id, self._created = order, f"chatcmpl-{answer_id}", int(time.time())
         same = {"id": self._id, "object": "chat.completion.chunk", "created": self._created, "model": order.model}
         usage = b',"usage":null' if order.usage else b""

@@ -14,7 +14,7 @@ from services.gateway.http.chat_request import refuse_several, take_form, take_s
 from services.gateway.http.errors import Told
 from services.gateway.http.fields import Fields
 from services.gateway.http.openai_chat import FINISHES, usage
-from services.gateway.http.order import Order, take_model, take_options
+from services.gateway.http.request_options import RequestOptions, take_model, take_options
 from services.gateway.http.sse import compact, quoted
 from services.runtime.errors import InvalidInput
 
@@ -24,9 +24,11 @@ _OF_NO_EFFECT = frozenset({"metadata", "prompt_cache_key", "safety_identifier", 
 _EMPTY: tuple[Any, ...] = ("", [], {})
 
 
-def read_completion(body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = 1) -> Order:
+def read_completion(
+    body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = 1
+) -> RequestOptions:
     """The order of a completion, which is one message. Raises `InvalidInput` and `ModelUnknown`."""
-    order = Order(pb.GenerateRequest())
+    order = RequestOptions(pb.GenerateRequest())
     take_model(order, body, known)
     refuse_several(body)
     if (best_of := body.whole("best_of")) not in (None, 1):
@@ -57,7 +59,7 @@ def _refuse_unread(body: Fields) -> None:
 class CompletionWriter:
     """One answer, in chunks or whole."""
 
-    def __init__(self, order: Order, answer_id: str):
+    def __init__(self, order: RequestOptions, answer_id: str):
         self._order = order
         same = {"id": f"cmpl-{answer_id}", "object": "text_completion", "created": int(time.time())}
         self._same = {**same, "model": order.model}

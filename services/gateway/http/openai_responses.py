@@ -10,10 +10,10 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
 from services.gateway.http.account import account, found
 from services.gateway.http.errors import Told
-from services.gateway.http.growing import GrowingTexts
+from services.gateway.http.growing_texts import GrowingTexts
 from services.gateway.http.openai_chat import logprobs
-from services.gateway.http.order import Order
 from services.gateway.http.relayed_responses import RelayedResponse
+from services.gateway.http.request_options import RequestOptions
 
 _INCOMPLETE = {
     chat_pb2.FINISH_REASON_LENGTH: "max_output_tokens",
@@ -27,7 +27,7 @@ _MESSAGE, _REASONING = -1, -2  # in place of a tool call's index
 class ResponseWriter:
     """One response, in events or whole."""
 
-    def __init__(self, order: Order, answer_id: str):
+    def __init__(self, order: RequestOptions, answer_id: str):
         self._order, self._id, self._created = order, answer_id, int(time.time())
         self._sequence, self._items = 0, list[dict[str, Any]]()
         self._open: dict[int, int] = {}  # positions in `_items`

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.gateway.http import sse
-from services.gateway.http.growing import GrowingTexts
+from services.gateway.http.growing_texts import GrowingTexts
 from services.gateway.http.sse import compact
 
 _SAME = ("id", "object", "created", "model")

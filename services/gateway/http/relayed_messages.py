@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from services.gateway.http import sse
-from services.gateway.http.growing import GrowingTexts
+from services.gateway.http.growing_texts import GrowingTexts
 
 _GROWS = {  # by the kind of a delta: the field of its block that it goes on, and its own
     "text_delta": ("text", "text"),

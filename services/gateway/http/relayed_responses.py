@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from services.gateway.http import sse
-from services.gateway.http.growing import GrowingTexts
+from services.gateway.http.growing_texts import GrowingTexts
 
 _BEGINS = ("response.created", "response.in_progress", "response.queued")
 _ENDS = ("response.completed", "response.incomplete")

@@ -13,7 +13,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.chat_request import MODES, put_tool, take_form, take_sampling
 from services.gateway.http.fields import Fields
-from services.gateway.http.order import TRUNCATIONS, Order, take_model, take_options
+from services.gateway.http.request_options import TRUNCATIONS, RequestOptions, take_model, take_options
 from services.gateway.http.responses_items import take_input
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import LONG_MESSAGES
@@ -49,9 +49,9 @@ _LOGPROBS = "message.output_text.logprobs"
 
 def read_response(
     body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = LONG_MESSAGES
-) -> Order:
+) -> RequestOptions:
     """The order of a response. Raises `InvalidInput` and `ModelUnknown`."""
-    order = Order(pb.GenerateRequest())
+    order = RequestOptions(pb.GenerateRequest())
     request = order.request
     take_model(order, body, known)
     order.stream = bool(body.flag("stream"))
@@ -70,7 +70,7 @@ def read_response(
     return order
 
 
-def _settle_kept(order: Order, body: Fields) -> None:
+def _settle_kept(order: RequestOptions, body: Fields) -> None:
     """What goes on with something that a provider has kept is for that one alone, and no other request's answer."""
     for name in _KEPT:
         if not body.seen(name):

@@ -9,7 +9,7 @@ from typing import Any
 from hedgerow.audio.v1 import audio_pb2
 from services.gateway.admission.recordings import estimated_tokens, heard_tokens
 from services.gateway.http import sse
-from services.gateway.http.aside import Admitted, Aside
+from services.gateway.http.auxiliary_admission import Admitted, Aside
 from services.gateway.http.errors import NotOffered
 from services.gateway.http.exchange import Exchange
 from services.gateway.http.fields import Fields

@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from services.gateway.policies.usual import Usual
+from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.runtime.deadline import Clock
 from services.runtime.digest import WindowedDigest
 from services.runtime.policy.bucket import ExtraBudget
@@ -126,7 +126,7 @@ class HedgeRule:
 class Hedge:
     """The moment to hedge the calls of one model. `usual`: what it has needed over a longer time, or is expected to."""
 
-    def __init__(self, rule: HedgeRule, budget: HedgeBudget, usual: Usual, clock: Clock = time.monotonic):
+    def __init__(self, rule: HedgeRule, budget: HedgeBudget, usual: LatencyBaseline, clock: Clock = time.monotonic):
         self._rule, self.budget, self._usual, self._clock = rule, budget, usual, clock
         self.basis = ""  # what the moment goes by, for people
         self._looked = float("-inf")

@@ -36,11 +36,11 @@ from typing import Literal
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from services.gateway.policies.batch_admission import Backlog, Portion
 from services.gateway.policies.limit import Limit, Sample
-from services.gateway.policies.line import Line, Waiter
-from services.gateway.policies.pace import Backlog, Portion
 from services.gateway.policies.priority import CLASSES, class_of
 from services.gateway.policies.ticket import Shed, Slot, Ticket
+from services.gateway.policies.wait_queue import Line, Waiter
 from services.runtime import telemetry
 from services.runtime.deadline import Clock
 from services.runtime.policy.fair import Rank, Shares

@@ -19,7 +19,7 @@ from enum import Enum
 from prometheus_client import Counter
 
 from services.gateway.policies.breaker import Breaker, BreakerOpen, Permit, State
-from services.gateway.policies.usual import Usual
+from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Starting, TooLate
 
 _MOST_OWN = 1_000  # breakers of single tenants; beyond it those that are closed are forgotten, then the oldest
@@ -128,7 +128,7 @@ class SharedBreaker:
     `window_s`: how far back the success of another tenant speaks for the backend. A process that knows no tenants has
     one, whose name is empty. `shown` is what callers know the backend by."""
 
-    def __init__(self, make: Callable[..., Breaker], usual: Usual, window_s: float, shown: str):
+    def __init__(self, make: Callable[..., Breaker], usual: LatencyBaseline, window_s: float, shown: str):
         self._shown = shown
         self._make, self._common, self.usual, self._window_s = make, make(), usual, window_s
         self.connections = 0  # how often its connection has come: who comes again may be another process

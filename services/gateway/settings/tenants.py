@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
+from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
 from services.gateway.permissions import Permission
 from services.gateway.settings.group import Group
 from services.gateway.settings.guard import UNGUARDED, GuardSettings

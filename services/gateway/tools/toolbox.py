@@ -19,7 +19,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.settings.tools import ToolSettings
 from services.gateway.tools.listing import Tool
-from services.gateway.tools.shelf import Shelf, Told, Waited
+from services.gateway.tools.source_client import SourceClient, Told, Waited
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
@@ -61,7 +61,7 @@ class Toolbox:
     """The tools of all sources. A tool is known by its path, `source/name`: two sources may have tools of one name, and
     none of them stands in for the other."""
 
-    def __init__(self, settings: ToolSettings, shelves: Sequence[Shelf] = ()):
+    def __init__(self, settings: ToolSettings, shelves: Sequence[SourceClient] = ()):
         self.settings, self._shelves = settings, {shelf.name: shelf for shelf in shelves}
 
     def __bool__(self) -> bool:
@@ -83,7 +83,7 @@ class Toolbox:
         span: Span,
         waited: Waited = lambda: False,
     ) -> Told:
-        """Have it done. `waited`: as `Shelf` has it. Raises `ServiceError`; a tool that says it cannot is no error."""
+        """Call the tool. `waited`: as in `SourceClient`. Raises `ServiceError`; a tool's own refusal is a result."""
         shelf = self._shelves[tool.source]
         return await shelf.call(tool, arguments, tenant, score, within_s, span, waited)
 
@@ -166,7 +166,7 @@ class Toolbox:
         tools = (tool for listing in listings for tool in listing.tools.values())
         return {tool.path: tool for tool in tools if _permitted(tool.path, tenant)}
 
-    def _may_use_some(self, shelf: Shelf, tenant: Tenant) -> bool:
+    def _may_use_some(self, shelf: SourceClient, tenant: Tenant) -> bool:
         return any(fnmatchcase(shelf.name, pattern.partition("/")[0]) for pattern in tenant.tools)
 
     def _all_of(self, field: str, source: str, known: Mapping[str, Tool], tenant: Tenant) -> Sequence[Tool]:
@@ -194,7 +194,7 @@ def _permitted(path: str, tenant: Tenant) -> bool:
     return any(fnmatchcase(path, pattern) for pattern in tenant.tools)
 
 
-def _twice(shelf: Shelf, known: Mapping[str, Tool]) -> str:
+def _twice(shelf: SourceClient, known: Mapping[str, Tool]) -> str:
     """Which names of a source's tools are those of another source's, too."""
     others = {tool.name for tool in known.values() if tool.source != shelf.name}
     names = [tool.name for tool in known.values() if tool.source == shelf.name and tool.name in others]

@@ -10,15 +10,15 @@ from functools import partial
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.config import GatewaySettings
+from services.gateway.policies.batch_admission import Portion
 from services.gateway.policies.breaker import Breaker, BreakerOpen
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
+from services.gateway.policies.latency_baseline import MIN_ANSWERS, LatencyBaseline
 from services.gateway.policies.limit import Aimd, Fixed, Gradient2, Limit
 from services.gateway.policies.limiter import Limiter
-from services.gateway.policies.pace import Portion
 from services.gateway.policies.retry import Retry
-from services.gateway.policies.sag import Sag
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
-from services.gateway.policies.usual import MIN_ANSWERS, Usual
+from services.gateway.policies.throughput_drop import ThroughputDrop
 from services.gateway.settings.generation import BreakerSettings, LimitSettings
 from services.gateway.upstream import balance
 from services.gateway.upstream.balance import Locality, Policy
@@ -57,9 +57,9 @@ class Pool:
     model: str
     replicas: list[Replica]
     limiter: Limiter
-    usual: Usual
+    usual: LatencyBaseline
     hedge: Hedge
-    sag: Sag
+    sag: ThroughputDrop
     rng: random.Random
     policy: Policy = "prefix"
     drop_share: float = 0.0
@@ -163,13 +163,13 @@ def make_fleet(
     rng = rng or random.Random()
 
     def pool(model: str, addresses: Sequence[tuple[str, Llm]]) -> Pool:
-        usual, numbered = Usual(settings.expected.first_text_ms / 1000, clock), enumerate(addresses, 1)
+        usual, numbered = LatencyBaseline(settings.expected.first_text_ms / 1000, clock), enumerate(addresses, 1)
         replicas = [
             make_replica(settings, model, number, address, llm, usual, clock) for number, (address, llm) in numbered
         ]
         limiter = _make_limiter(settings, f"llm {model}", pressure, clock)
         hedge = Hedge(rule, hedges, usual, clock)
-        return Pool(model, replicas, limiter, usual, hedge, Sag(model, clock=clock), rng, settings.balance)
+        return Pool(model, replicas, limiter, usual, hedge, ThroughputDrop(model, clock=clock), rng, settings.balance)
 
     return Fleet(
         {model: pool(model, addresses) for model, addresses in llms.items()},
@@ -189,7 +189,7 @@ def make_replica(
     number: int,
     address: str,
     llm: Llm,
-    usual: Usual,
+    usual: LatencyBaseline,
     clock: Clock = time.monotonic,
 ) -> Replica:
     """A replica of `model` that nobody has called yet. `usual` is the model's."""
@@ -199,7 +199,7 @@ def make_replica(
 
 
 def make_breaker(
-    settings: BreakerSettings, name: str, usual: Usual, clock: Clock = time.monotonic, shown: str = ""
+    settings: BreakerSettings, name: str, usual: LatencyBaseline, clock: Clock = time.monotonic, shown: str = ""
 ) -> SharedBreaker:
     """A closed breaker before a backend that `usual` tells about. `shown` is what callers know the backend by, where
     that is not its `name`."""

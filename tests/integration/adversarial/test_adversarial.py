@@ -12,7 +12,7 @@ import pytest
 
 from bench.cache import parts
 from services.cache.config import CacheSettings
-from services.cache.verdict import gates
+from services.cache.semantic_match import gates
 from tests.integration.adversarial.make import DIFFERENT, SAME
 
 # Measured. CTranslate2's int8 is less exact where the CPU multiplies it without AVX-512.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.jagged.questions import ask_around
 from bench.mesh import paths
-from services.gateway.hits import kinds
+from services.gateway.cache_eligibility import kinds
 
 
 def test_no_question_is_of_a_kind() -> None:

@@ -14,7 +14,7 @@ from bench.stats import percentiles
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer.written import Written
+from services.gateway.answer.output import Output
 from tests.clock import PausedClock
 
 pytestmark = pytest.mark.paused
@@ -174,7 +174,7 @@ def test_an_answer_begins_for_a_bench_when_it_does_for_the_gateway(
     told = gateway_pb2.GenerateResponse(events=[event]).SerializeToString()
     assert read_gateway(told) == (True, None)
     assert read_llm(message.SerializeToString()) == (True, None)
-    written = Written(PausedClock())
+    written = Output(PausedClock())
     written.add_text(message.text) if message.text else None
     written.add_reasoning(message.reasoning, 1) if message.reasoning else None
     written.add_calls(message.tool_calls, 1) if message.tool_calls else None

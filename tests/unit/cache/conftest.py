@@ -18,9 +18,9 @@ from services.cache.entries import Entries
 from services.cache.file_store import FileStore
 from services.cache.keyed_question import KeyedQuestion, keyed
 from services.cache.memory import Memory
+from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.semantic_match.verification import Verification
 from services.cache.vectors import Vector, VectorIndex
-from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.verification import Verification
 from services.cache.watch import Watchers
 
 DIMENSION = 64

@@ -12,7 +12,7 @@ import pytest
 from services.cache import device
 from services.cache.centroids import centroids
 from services.cache.device import NoDevice
-from services.cache.lists import Lists, Rows
+from services.cache.ivf_index import Lists, Rows
 
 DIMENSION = 16
 

@@ -11,9 +11,9 @@ from services.cache.database import Database
 from services.cache.entries import Entries
 from services.cache.file_store import FileStore
 from services.cache.memory import Memory
+from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.servicer import CacheServicer
 from services.cache.vectors import VectorIndex
-from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
 from tests.stores import at_work

@@ -18,13 +18,13 @@ from services.cache import partition as partitions
 from services.cache import rebuild
 from services.cache.centroids import centroids
 from services.cache.entries import Entries, Entry
-from services.cache.lists import Lists, Rows, Vector
+from services.cache.ivf_index import Lists, Rows, Vector
 from services.cache.memory import Memory
 from services.cache.partition import Partition
 from services.cache.rebuild import Rebuilds
+from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
-from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 from tests.unit.cache.conftest import identity
 from tests.waiting import until
@@ -111,7 +111,7 @@ def rebuilt(model: Model, change: Callable[[], None]) -> None:
 @given(seed=st.integers(0, 10_000), count=st.integers(FEW, 3 * FEW), blocks=st.integers(1, 300))
 def test_what_changes_meanwhile_is_neither_missed_nor_found_again(seed: int, count: int, blocks: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("services.cache.lists.Lists.blocks.__defaults__", (1, blocks))
+        patch.setattr("services.cache.ivf_index.Lists.blocks.__defaults__", (1, blocks))
         model = Model(seed)
         model.add(count)
         assert model.partition.due

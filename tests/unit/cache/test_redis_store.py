@@ -10,9 +10,9 @@ from services.cache.entries import Entries
 from services.cache.memory import Memory
 from services.cache.redis_entries import Written
 from services.cache.redis_store import RedisStore
+from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
-from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
 from tests.clock import loop_clock, on_paused_loop

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from services.cache import scheduler as under_test
-from services.cache.collections import behind
+from services.cache.collections import background_embedding
 from services.cache.scheduler import Scheduler
 
 
@@ -20,7 +20,7 @@ async def test_who_gives_way_may_just_have_left(monkeypatch: pytest.MonkeyPatch)
         gate.wait()
         return texts
 
-    scheduler = Scheduler(compute, 1, "test", behind._SECONDS)
+    scheduler = Scheduler(compute, 1, "test", background_embedding._SECONDS)
     try:
         jobs = [scheduler.put("flood", str(number)) for number in range(4)]  # two of them run, two wait
         waiting = asyncio.gather(*(job.outcome for job in jobs))

@@ -17,12 +17,12 @@ from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.answer.write_behind import Look
 from services.gateway.config import GatewaySettings
+from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker
-from services.gateway.policies.usual import Usual
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
+from services.gateway.upstream.invalidations import Known
 from services.gateway.upstream.media import Hearing, Media, Seeing
-from services.gateway.upstream.removals import Known
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
@@ -289,7 +289,7 @@ class ScriptedAudio:
 
 def senses(vision: ScriptedVision | None = None, audio: ScriptedAudio | None = None) -> Media:
     def breaker(name: str) -> SharedBreaker:
-        return make_breaker(BreakerSettings(), name, Usual(0.05))
+        return make_breaker(BreakerSettings(), name, LatencyBaseline(0.05))
 
     return Media(
         Seeing(vision, breaker("vision")) if vision else None, Hearing(audio, breaker("audio")) if audio else None

@@ -11,9 +11,9 @@ from hedgerow.llm.v1 import llm_pb2
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.retry import Retry
-from services.gateway.tools.reused import Reused
-from services.gateway.tools.shelf import Shelf
+from services.gateway.tools.result_cache import Reused
 from services.gateway.tools.source import Call
+from services.gateway.tools.source_client import SourceClient
 from services.gateway.tools.toolbox import Toolbox
 from services.runtime.errors import ServiceError, TooLate
 from tests.clock import loop_clock
@@ -80,7 +80,8 @@ def toolbox(*sources: ScriptedTools, **settings: object) -> Toolbox:
     reused, retry = Reused(whole.tools.reused_bytes, loop_clock), Retry(1, 10, 0, InOrder())
     keys = iter(f"key-{number}" for number in range(1_000))
     shelves = [
-        Shelf(name, source, whole, reused, retry, loop_clock, lambda: next(keys)) for name, source in named.items()
+        SourceClient(name, source, whole, reused, retry, loop_clock, lambda: next(keys))
+        for name, source in named.items()
     ]
     return Toolbox(whole.tools, shelves)
 

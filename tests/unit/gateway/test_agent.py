@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.asked import as_data
+from services.gateway.answer.prompt_builder import as_data
 from services.runtime.errors import InvalidInput, NotSupported, Unavailable
 from tests.clock import on_paused_loop
 from tests.unit.gateway.reading import sent_by

@@ -14,20 +14,20 @@ from hedgerow.router.v1 import router_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.admission.quota import Allowance, Quotas
-from services.gateway.answer.answer import Answer
 from services.gateway.answer.draft import Backends, Draft, Fallbacks, Prompts
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
+from services.gateway.answer.runner import Answer
 from services.gateway.answer.stages import answer_stages
 from services.gateway.answer.stages.cache import CacheStage
 from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.config import TEMPLATE
 from services.gateway.errors import ModelUnavailable
-from services.gateway.form.forms import Checked, Forms, checked
 from services.gateway.generation.stack import make_stack
 from services.gateway.guard.checks import checks_for
-from services.gateway.policies.usual import Usual
+from services.gateway.output_validation.forms import Checked, Forms, checked
+from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.settings.budgets import StageBudgets
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.tools.toolbox import Toolbox
@@ -87,7 +87,7 @@ class Scene:
         self.near, self.write_behind, self.quotas = L1Cache(10, 30), NotedWriteBehind(), Quotas()
         self.near.watch_began()
         self.fleet = fleet(loop_clock, **self.llms)
-        self.breaker = make_breaker(BreakerSettings(), "cache", Usual(0.05))
+        self.breaker = make_breaker(BreakerSettings(), "cache", LatencyBaseline(0.05))
         self.backends = Backends(
             cache,
             self.breaker,

@@ -6,7 +6,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.budget import Budget
 from services.gateway.admission.question import Question
 from services.gateway.api.batch import Allowed, Batch
-from services.gateway.policies.pace import Turn
+from services.gateway.policies.batch_admission import Turn
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, Unavailable
 from tests.clock import loop_clock, on_paused_loop

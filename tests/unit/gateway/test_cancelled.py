@@ -15,9 +15,9 @@ from services.gateway.policies.limit import Fixed
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.single_flight import Flight
 from services.gateway.policies.ticket import Ticket
+from services.gateway.prefix_warmup.touch import request as touched
+from services.gateway.prefix_warmup.touch import touch
 from services.gateway.upstream.fleet import Fleet
-from services.gateway.warming.touch import request as touched
-from services.gateway.warming.touch import touch
 from services.runtime.deadline import Deadline
 from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock

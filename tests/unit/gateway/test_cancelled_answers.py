@@ -14,9 +14,9 @@ from opentelemetry.trace import Span
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Claim, Reservation
-from services.gateway.answer.answer import Answer
 from services.gateway.answer.event_writer import Send
-from services.gateway.api.kept import KeptAnswers, with_heartbeats
+from services.gateway.answer.runner import Answer
+from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.settings.admission import KeptSettings
 from services.runtime.errors import Unavailable
@@ -185,7 +185,7 @@ async def joined(scene: Scene) -> str:
 def test_of_a_kept_answer_for_which_its_client_does_not_come_back(kept_ms: int):
     @asynccontextmanager
     async def scene() -> Work:
-        scene_, kept = plain(), KeptAnswers(KeptSettings(ms=kept_ms))
+        scene_, kept = plain(), IdempotencyStore(KeptSettings(ms=kept_ms))
 
         async def begin(span: Span, send: Send) -> None:
             await scene_.answer().give(send)

@@ -13,8 +13,8 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.answer.write_behind import WriteBehind
-from services.gateway.form.forms import Checked, Forms, Unchecked
-from services.gateway.policies.pace import Pace
+from services.gateway.output_validation.forms import Checked, Forms, Unchecked
+from services.gateway.policies.batch_admission import BatchAdmission
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
@@ -50,7 +50,7 @@ def test_of_a_batch(placed: bool):
 def test_of_a_turn_that_is_waited_for(within_s: float):
     @asynccontextmanager
     async def scene() -> Work:
-        pace = Pace(1)
+        pace = BatchAdmission(1)
         other = await pace.turn(Deadline.never(loop_clock))
         asyncio.get_running_loop().call_later(1.0, other.over)
 

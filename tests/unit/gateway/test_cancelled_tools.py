@@ -13,7 +13,7 @@ from opentelemetry.trace import INVALID_SPAN
 from services.gateway.policies.breaker import BreakerOpen
 from services.gateway.policies.ticket import Ticket
 from services.gateway.tools.listing import Tool
-from services.gateway.tools.shelf import Shelf
+from services.gateway.tools.source_client import SourceClient
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
@@ -39,7 +39,7 @@ class Flaky(ScriptedTools):
         return await super().call(call)
 
 
-async def shelf_of(source: ScriptedTools) -> tuple[Shelf, Tool]:
+async def shelf_of(source: ScriptedTools) -> tuple[SourceClient, Tool]:
     """With the retries that many calls have saved up."""
     (shelf,) = toolbox(source, own={"concurrency": 1, "queue_ms": 10_000})._shelves.values()
     listing = await shelf.listing("acme", 1.0)
@@ -50,7 +50,7 @@ async def shelf_of(source: ScriptedTools) -> tuple[Shelf, Tool]:
     return shelf, tool
 
 
-async def call(shelf: Shelf, tool: Tool) -> None:
+async def call(shelf: SourceClient, tool: Tool) -> None:
     await shelf.call(tool, "{}", EVERYTHING, 0, 5.0, INVALID_SPAN, lambda: False)
 
 

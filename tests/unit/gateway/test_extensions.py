@@ -13,18 +13,18 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.question import Question
-from services.gateway.answer.answer import Answer
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
+from services.gateway.answer.runner import Answer
 from services.gateway.answer.stages import STAGES, answer_stages
 from services.gateway.decisions import Decisions
+from services.gateway.generation.availability import Guard
 from services.gateway.generation.fallback import Fallback
-from services.gateway.generation.guard import Guard
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.limiting import Limiting
-from services.gateway.generation.pick import Pick
+from services.gateway.generation.load_balancing import Pick
 from services.gateway.generation.resume import Resumable
 from services.gateway.generation.retrying import Retrying
 from services.gateway.generation.send import Send

@@ -13,9 +13,9 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Fallbacks
 from services.gateway.errors import FormBroken
-from services.gateway.form.forms import Checked, Forms
-from services.gateway.form.matching import mismatch
-from services.gateway.form.verdict import Mismatch, Unchecked
+from services.gateway.output_validation.forms import Checked, Forms
+from services.gateway.output_validation.matching import mismatch
+from services.gateway.output_validation.verdict import Mismatch, Unchecked
 from services.runtime.errors import Unavailable
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
@@ -139,7 +139,7 @@ async def test_a_check_runs_beside_the_event_loop_and_ends(monkeypatch: pytest.M
         ran.append(threading.current_thread())
         return mismatch(*given)
 
-    monkeypatch.setattr("services.gateway.form.forms.mismatch", noted)
+    monkeypatch.setattr("services.gateway.output_validation.forms.mismatch", noted)
     others = asyncio.create_task(asyncio.sleep(0))
     with pytest.raises(Unchecked):
         await Forms(50).mismatch("acme", 1, Format(regex=_SLOW), "a" * 5_000, 5)

@@ -15,8 +15,8 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.decisions import Decisions
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation import hedging
+from services.gateway.generation.first_token_timeout import Patience
 from services.gateway.generation.job import Job, Placed, Report
-from services.gateway.generation.patience import Patience
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State
 from services.gateway.policies.ticket import Shed, Ticket

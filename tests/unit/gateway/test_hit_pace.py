@@ -10,7 +10,7 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.hits.settings import HitSettings
+from services.gateway.cache_eligibility.settings import HitSettings
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import loop_clock
 from tests.unit.gateway.reading import sent_by

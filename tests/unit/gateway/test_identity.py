@@ -13,8 +13,8 @@ import pytest
 
 from services.gateway.admission.identity import LOCAL, BadTenants, Identity, Tenant
 from services.gateway.admission.quota import Allowance
+from services.gateway.cache_eligibility.settings import HitSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
-from services.gateway.hits.settings import HitSettings
 from services.gateway.permissions import PERMISSIONS
 from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.tenants import TenantSettings

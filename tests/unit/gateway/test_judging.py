@@ -10,8 +10,8 @@ import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.answer import judge
-from services.gateway.answer.judging import Judging
+from services.gateway.answer import judge_prompt
+from services.gateway.answer.cache_verification import CacheVerification
 from services.gateway.settings.generation import JudgeSettings
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.errors import ServiceError, Unavailable
@@ -52,13 +52,13 @@ OpenScene = Callable[..., tuple[Scene, Reports]]
 @pytest.fixture
 async def judged() -> AsyncIterator[OpenScene]:
     """Scenes whose cache draws a sample; `quick` answers, and `better` judges."""
-    opened: list[Judging] = []
+    opened: list[CacheVerification] = []
 
     def judged(judge: ScriptedLlm, found: cache_pb2.LookupResponse = MISS, **settings: object) -> tuple[Scene, Reports]:
         llms = {"quick": ScriptedLlm(text("Paris."), finish()), "better": judge}
         scene, reports = Scene(ScriptedCache(found), ScriptedRoutes(("quick", "better")), **llms), Reports()
         backends = scene.backends
-        judging = Judging(JudgeSettings(**settings), backends.models, backends.routes, reports)
+        judging = CacheVerification(JudgeSettings(**settings), backends.models, backends.routes, reports)
         scene.backends = replace(backends, judging=judging)
         opened.append(judging)
         return scene, reports
@@ -145,4 +145,4 @@ async def test_what_holds_secrets_is_shown_to_no_judge(judged: OpenScene):
     [("yes", True), (" **Yes**", True), ("No.", False), ("Nobody knows", None), ("", None), ("It says yes", None)],
 )
 def test_only_a_clear_word_is_a_verdict(said: str, verdict: bool | None):
-    assert judge.verdict(said) is verdict
+    assert judge_prompt.verdict(said) is verdict

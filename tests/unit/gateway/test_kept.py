@@ -14,7 +14,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import REQUEST, Allowance, Claim, QuotaExceeded, Quotas, Reservation
 from services.gateway.answer.event_writer import Send
-from services.gateway.api.kept import KeptAnswers, with_heartbeats
+from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
 from services.gateway.errors import AnswerNotKept
 from services.gateway.settings.admission import KeptSettings
 from services.runtime.errors import Exhausted, InvalidInput
@@ -28,7 +28,7 @@ class Scene:
 
     def __init__(self, *words: str | Exception, **settings: int):
         self.words = words
-        self.answers = KeptAnswers(KeptSettings(**settings))
+        self.answers = IdempotencyStore(KeptSettings(**settings))
         self.begun = self.over = self.left = 0
         self.quotas, self.allowance = Quotas(), Allowance()
 

@@ -14,7 +14,7 @@ from opentelemetry.trace import Span
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Allowance, Claim, Quotas, Reservation
 from services.gateway.answer.event_writer import Send
-from services.gateway.api.kept import KeptAnswers
+from services.gateway.api.idempotency import IdempotencyStore
 from services.gateway.errors import AnswerNotKept
 from services.gateway.settings.admission import KeptSettings
 from services.runtime.errors import Exhausted, InvalidInput
@@ -41,7 +41,7 @@ class Kept(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = PausedLoop()
-        self.answers = KeptAnswers(KeptSettings(ms=_KEPT_S * 1_000, bytes=6 * _SIZE))
+        self.answers = IdempotencyStore(KeptSettings(ms=_KEPT_S * 1_000, bytes=6 * _SIZE))
         self.quotas = Quotas()
         self.under_way = Counter[str]()  # answers by their number
         self.begun = 0

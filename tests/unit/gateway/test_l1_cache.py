@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.answer.l1_cache import L1Cache
-from services.gateway.upstream.removals import Known
+from services.gateway.upstream.invalidations import Known
 from tests.clock import PausedClock
 
 ANSWER = cache_pb2.Answer(text="Paris.")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer import screened, voice
+from services.gateway.answer import stream_filter, text_writer
 from services.gateway.answer.event_writer import EventWriter
-from services.gateway.answer.voice import Voice
+from services.gateway.answer.text_writer import TextWriter
 from services.gateway.guard.checks import checks_for
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
@@ -36,8 +36,8 @@ GUARDS = {
 async def said(texts: Iterable[str], guard: GuardSettings, at_once: int) -> tuple[str, list[pb.Event], object]:
     """What a client has of these texts, and what is in the account."""
     ledger, writer = Scene(ScriptedCache(MISS)).answer()._ledger, EventWriter()
-    speaking = Voice(ledger, writer, checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
-    with mock.patch.object(screened, "AT_ONCE", at_once), mock.patch.object(voice, "AT_ONCE", at_once):
+    speaking = TextWriter(ledger, writer, checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
+    with mock.patch.object(stream_filter, "AT_ONCE", at_once), mock.patch.object(text_writer, "AT_ONCE", at_once):
         for text in texts:
             spelled = [chat_pb2.TokenLogprob(token=text)]
             await speaking.say(text, 1, spelled)
@@ -78,14 +78,14 @@ async def turns(work: Callable[[], Awaitable[None]]) -> int:
 
 
 LONG = {"sentences": ". " * 32_768, "no sentence": "a." * 32_768, "no blank": "a" * 65_536}
-LEAST = 65_536 // screened.AT_ONCE
+LEAST = 65_536 // stream_filter.AT_ONCE
 
 
 @pytest.mark.parametrize("guard", GUARDS)
 @pytest.mark.parametrize("text", LONG)
 async def test_the_event_loop_runs_between_the_parts_of_an_answer(guard: str, text: str) -> None:
     ledger = Scene(ScriptedCache(MISS)).answer()._ledger
-    speaking = Voice(ledger, EventWriter(), checks_for(GUARDS[guard], pb.GenerateRequest()), sentence_ends=True)
+    speaking = TextWriter(ledger, EventWriter(), checks_for(GUARDS[guard], pb.GenerateRequest()), sentence_ends=True)
 
     async def say() -> None:
         await speaking.say(LONG[text])

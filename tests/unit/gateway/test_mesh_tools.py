@@ -13,7 +13,7 @@ from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.quota import Allowance
 from services.gateway.admission.validation import check
-from services.gateway.answer.asked import as_data
+from services.gateway.answer.prompt_builder import as_data
 from services.gateway.config import GatewaySettings
 from services.gateway.tools.listing import Tool
 from services.gateway.tools.toolbox import Toolbox
@@ -417,7 +417,7 @@ def test_a_source_is_reached_in_one_way():
 
 
 def test_citations_are_bounded():
-    from services.gateway.answer.calling import _bounded
+    from services.gateway.answer.tool_call import _bounded
 
     many = [tool_pb2.Citation(source="s", text="x" * 10_000)] * 100
     assert len(_bounded(many)) == 20

@@ -16,7 +16,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from launcher.meshfile.provider_models import find
-from services.gateway.answer.judging import Judging
+from services.gateway.answer.cache_verification import CacheVerification
 from services.gateway.answer.summaries import Summaries
 from services.gateway.generation.stack import make_stack
 from services.gateway.settings.generation import JudgeSettings
@@ -338,7 +338,7 @@ async def test_what_a_shared_cache_of_a_provider_had_is_in_the_metrics_and_no_te
 
 async def test_a_judge_is_counted_and_on_no_tenants_account():
     counted, asked = Counted(), scene(large=says(text("Yes"), ends(40, 2)))
-    judging = Judging(JudgeSettings(model="large"), asked.backends.models, asked.backends.routes, Reports())  # type: ignore[arg-type]
+    judging = CacheVerification(JudgeSettings(model="large"), asked.backends.models, asked.backends.routes, Reports())  # type: ignore[arg-type]
     judging.submit(SAMPLE, [chat_pb2.Message(role=chat_pb2.ROLE_USER, content="?")], ACME, INVALID_SPAN)
     await until(lambda: not judging._judging)
     counted.assert_is(Used("large", 40, 2))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.answer import Answer
+from services.gateway.answer.runner import Answer
 
 
 @pytest.mark.parametrize(("missed", "text", "comes"), [(True, "Par", 1), (True, "", 0), (False, "Par", 0)])

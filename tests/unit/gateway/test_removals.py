@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from services.gateway.upstream.removals import Known, Removals
+from services.gateway.upstream.invalidations import Invalidations, Known
 from tests.clock import PausedClock
 
 
-def watched(clock: PausedClock, remembered: int = 3) -> Removals:
-    removals = Removals(remembered, clock)
+def watched(clock: PausedClock, remembered: int = 3) -> Invalidations:
+    removals = Invalidations(remembered, clock)
     removals.began()
     return removals
 

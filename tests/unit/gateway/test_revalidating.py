@@ -16,8 +16,8 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
-from services.gateway.api.revalidating import Revalidating
-from services.gateway.hits.settings import HitSettings
+from services.gateway.api.revalidation import Revalidation
+from services.gateway.cache_eligibility.settings import HitSettings
 from services.runtime.errors import Exhausted
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache
@@ -84,8 +84,8 @@ class Begun:
 
 
 @asynccontextmanager
-async def revalidating(begun: Begun) -> AsyncIterator[Revalidating]:
-    made = Revalidating(begun)
+async def revalidating(begun: Begun) -> AsyncIterator[Revalidation]:
+    made = Revalidation(begun)
     try:
         yield made
     finally:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.event_writer import EventWriter
-from services.gateway.answer.voice import Voice
+from services.gateway.answer.text_writer import TextWriter
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
@@ -69,7 +69,7 @@ def test_who_does_not_ask_is_not_told() -> None:
 
 async def test_a_text_that_replaces_another_is_counted_from_its_own_beginning() -> None:
     writer = EventWriter()
-    voice = Voice(Scene(ScriptedCache(MISS)).answer()._ledger, writer, None, sentence_ends=True)
+    voice = TextWriter(Scene(ScriptedCache(MISS)).answer()._ledger, writer, None, sentence_ends=True)
     await voice.say("A long first answer. And")
     voice.replace("cascade")
     for piece in ("No. It", " is not. So"):

@@ -20,12 +20,12 @@ from services.gateway.api import warm
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import WarmDenied
 from services.gateway.policies.ticket import Ticket
+from services.gateway.prefix_warmup.prompts import hot_prompts
+from services.gateway.prefix_warmup.warmup import PrefixWarmup
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.settings.tenants import TenantSettings
 from services.gateway.upstream import prefix
 from services.gateway.upstream.fleet import Fleet
-from services.gateway.warming.prompts import hot_prompts
-from services.gateway.warming.warming import Warming
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.clock import loop_clock, on_paused_loop
@@ -59,7 +59,7 @@ class Scene:
             {}, {n: TenantSettings(**own) for n, own in (tenants or {}).items()}, None, anonymous=True
         )
         self.routes = ScriptedRoutes(names=tuple(llms))
-        self.warming = Warming(self.settings, self.fleet, self.routes, self.identity, loop_clock)
+        self.warming = PrefixWarmup(self.settings, self.fleet, self.routes, self.identity, loop_clock)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

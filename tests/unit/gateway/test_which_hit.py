@@ -11,7 +11,7 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.hits.settings import CategorySettings, HitSettings
+from services.gateway.cache_eligibility.settings import CategorySettings, HitSettings
 from services.runtime.errors import InvalidInput
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene

@@ -11,7 +11,7 @@ from hedgerow.router.v1 import router_pb2
 from services.gateway.answer import write_behind
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.write_behind import WriteBehind
-from services.gateway.upstream.removals import Known
+from services.gateway.upstream.invalidations import Known
 from services.runtime.errors import Unavailable
 from tests.clock import PausedClock
 from tests.waiting import until

@@ -15,21 +15,21 @@ from hedgerow._resuming import Resuming
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer.collect import Tried
 from services.gateway.answer.event_writer import EventWriter
-from services.gateway.answer.hearing import Tried
 from services.gateway.answer.ledger import Ledger
+from services.gateway.answer.output import Output
 from services.gateway.answer.plan import make_plan
-from services.gateway.answer.voice import Voice
-from services.gateway.answer.written import Written
+from services.gateway.answer.text_writer import TextWriter
 from services.gateway.guard.checks import checks_for
 from services.gateway.http.anthropic_messages import MessageWriter
 from services.gateway.http.openai_chat import ChatWriter
 from services.gateway.http.openai_completions import CompletionWriter
 from services.gateway.http.openai_responses import ResponseWriter
-from services.gateway.http.order import Order
 from services.gateway.http.relayed_chat import RelayedChat
 from services.gateway.http.relayed_messages import RelayedMessages
 from services.gateway.http.relayed_responses import RelayedResponse
+from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.sse import compact
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import PausedClock
@@ -119,11 +119,11 @@ def _relayed_response(pieces: Sequence[str]) -> None:
     assert (relayed.items()[0]["content"][0]["text"], relayed.items()[1]["arguments"]) == (text, text)
 
 
-def _writes(make: Callable[[Order, str], _Writer]) -> Reader:
+def _writes(make: Callable[[RequestOptions, str], _Writer]) -> Reader:
     """What a client gets of an answer: thoughts first, then the text, then a call."""
 
     def write(pieces: Sequence[str]) -> None:
-        writer = make(Order(pb.GenerateRequest(), stream=True), "1")
+        writer = make(RequestOptions(pb.GenerateRequest(), stream=True), "1")
         chunks = [writer.chunk(_events(piece)[kind]) for kind in range(3) for piece in pieces]
         assert all(chunks[len(pieces) : -len(pieces)])
         assert writer.end(_FINAL)
@@ -139,7 +139,7 @@ def _says(guard: GuardSettings) -> Reader:
 
     def say(pieces: Sequence[str]) -> None:
         ledger = Ledger(make_plan([], 60_000), INVALID_SPAN, 0.0)
-        voice = Voice(ledger, EventWriter(), checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
+        voice = TextWriter(ledger, EventWriter(), checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
         for piece in pieces:
             ran(voice.say(encodable(piece)))
         ran(voice.finish(chat_pb2.FINISH_REASON_STOP))
@@ -155,7 +155,7 @@ def _tried(pieces: Sequence[str]) -> None:
 
 
 def _written(pieces: Sequence[str]) -> None:
-    written = Written(PausedClock())
+    written = Output(PausedClock())
     for piece in pieces:
         written.add_text(piece)
         written.add_reasoning(piece, 1)

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway import permissions
 from services.gateway.admission import intake, original, pattern
-from services.gateway.answer import asked, judge
+from services.gateway.answer import judge_prompt, prompt_builder
 from services.gateway.answer.stages import guard
+from services.gateway.cache_eligibility import kinds
 from services.gateway.guard import injection
 from services.gateway.guard.denied import Denied
 from services.gateway.guard.screen import Screen
-from services.gateway.hits import kinds
 from services.gateway.http import fields, structure
 from services.gateway.http.exchange import Bounds, Exchange
 from services.gateway.http.multipart import read_form
-from services.gateway.prompt import diet, protected, window
+from services.gateway.prompt import compression, protected, window
 from services.runtime import complexity, strict_json
 from services.runtime.security.credentials import SECRETS
 from services.runtime.security.personal_data import PERSONAL
@@ -84,18 +84,18 @@ def _json(text: str) -> None:
 WHOLE: Mapping[str, Reader] = {
     "arguments of calls": whole(_arguments),
     "complexity": whole(complexity.classify),
-    "diet": whole(diet.diet),
+    "diet": whole(compression.diet),
     "forms": whole(_form),
     "fields of requests": whole(lambda text: fields.parse(json.dumps({"messages": [text]}).encode())),
     "kinds of questions": whole(lambda text: kinds.kinds(kinds.looked_at([text]))),
     "permissions": whole(_permitted),
     "pieces for injections": whole(lambda text: list(injection.pieces(text))),
-    "results of tools": whole(lambda text: asked.as_data("search", text)),
+    "results of tools": whole(lambda text: prompt_builder.as_data("search", text)),
     "sizes of patterns": whole(pattern.size),
     "strict JSON": whole(_json),
     "the end of a text": whole(lambda text: window.shortened(text, 4_096)),
     "values of JSON": whole(_structure),
-    "verdicts of a judge": whole(judge.verdict),
+    "verdicts of a judge": whole(judge_prompt.verdict),
     "protected": whole(lambda text: list(protected.pieces(text))),
 }
 STREAMED: Mapping[str, Reader] = {

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from hedgerow._sentences import SentenceSplitter
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from services.cache.collections import cutting, reading
+from services.cache.collections import chunking, reading
 from services.cache.collections.documents import Document, Format
-from services.cache.verdict import facts
+from services.cache.semantic_match import facts
 from services.runtime import question_key
 from services.runtime.security import secrets
 from tests.unit.linear import of_answers, of_audio, of_gateway, of_models
@@ -36,7 +36,7 @@ def _digest(text: str) -> None:
 
 def _snippets(text: str) -> None:
     document = Document("notes.md", "", text, Format.MARKDOWN)
-    deque(cutting.cut(document, lambda slice_: len(slice_.split()), 32), maxlen=0)
+    deque(chunking.cut(document, lambda slice_: len(slice_.split()), 32), maxlen=0)
 
 
 WHOLE: Mapping[str, Reader] = {

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from services.llm.arrivals import together
+from services.llm.coalescing import together
 
 pytestmark = pytest.mark.paused
 

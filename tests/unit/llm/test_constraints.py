@@ -9,7 +9,7 @@ import pytest
 from services.llm.config import ConstraintSettings
 from services.llm.constraints import Constraints
 from services.llm.engine import Constraint
-from services.llm.trial import Verdict
+from services.llm.grammar_sandbox import Verdict
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ShareUsed, TooLate
 from tests.clock import loop_clock, on_paused_loop

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
+from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.policies.race import Race
-from services.gateway.policies.usual import Usual
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from tests.clock import PausedClock, loop_clock, on_paused_loop
 
@@ -149,7 +149,9 @@ def test_the_adaptive_moment_is_the_percentile_of_recent_first_texts():
     for _ in range(100):
         budget.request()
         budget.call()
-    assert warm(Hedge(HedgeRule(percentile=95), budget, Usual(0.3))).after_s() == pytest.approx(0.95, rel=0.03)
+    assert warm(Hedge(HedgeRule(percentile=95), budget, LatencyBaseline(0.3))).after_s() == pytest.approx(
+        0.95, rel=0.03
+    )
 
 
 def test_requests_that_need_no_model_let_the_others_be_hedged_sooner():
@@ -158,12 +160,12 @@ def test_requests_that_need_no_model_let_the_others_be_hedged_sooner():
         budget.request()
         if number % 2:
             budget.call()
-    assert warm(Hedge(HedgeRule(percentile=95), budget, Usual(0.3))).after_s() == pytest.approx(0.9, rel=0.03)
+    assert warm(Hedge(HedgeRule(percentile=95), budget, LatencyBaseline(0.3))).after_s() == pytest.approx(0.9, rel=0.03)
 
 
 def test_where_there_are_few_samples_those_of_a_longer_time_count_and_before_any_what_is_expected():
     clock = PausedClock()
-    usual = Usual(0.3, clock)
+    usual = LatencyBaseline(0.3, clock)
     hedge = Hedge(HedgeRule(min_samples=100, window_s=60), HedgeBudget(0.05, 10), usual, clock)
     assert (hedge.after_s(), hedge.basis) == (0.3, "what is expected")
     for value in range(1, 51):
@@ -181,7 +183,7 @@ def test_where_there_are_few_samples_those_of_a_longer_time_count_and_before_any
 
 @pytest.mark.parametrize(("mode", "after_s"), [("off", None), ("tied", 0.0), ("fixed", 0.15)])
 def test_the_other_modes(mode, after_s):
-    assert warm(Hedge(HedgeRule(mode=mode), HedgeBudget(0.05, 10), Usual(0.3))).after_s() == after_s
+    assert warm(Hedge(HedgeRule(mode=mode), HedgeBudget(0.05, 10), LatencyBaseline(0.3))).after_s() == after_s
 
 
 def test_who_finds_nothing_to_spend_gets_in_line_and_the_longest_wait_is_next():
@@ -223,7 +225,7 @@ def test_a_second_call_that_was_not_made_after_all_is_the_next_ones_in_line():
 
 def test_calls_that_were_cancelled_late_keep_the_percentile_where_it_is():
     clock = PausedClock()
-    hedge = warm(Hedge(HedgeRule(percentile=90, window_s=60), HedgeBudget(0.1, 10), Usual(0.3, clock), clock))
+    hedge = warm(Hedge(HedgeRule(percentile=90, window_s=60), HedgeBudget(0.1, 10), LatencyBaseline(0.3, clock), clock))
     before = hedge.after_s()
     for _ in range(200):
         hedge.gave_up(0.01)

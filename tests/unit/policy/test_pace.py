@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from services.gateway.policies.batch_admission import BatchAdmission, Portion
 from services.gateway.policies.limit import Fixed
 from services.gateway.policies.limiter import Limiter
-from services.gateway.policies.pace import Pace, Portion
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Shed, Slot, Ticket
 from services.runtime.deadline import Deadline
@@ -38,7 +38,7 @@ class Scene:
         self.most = 0
 
     async def item(
-        self, name: str, pace: Pace, tenant: str, budget_s: float = 60, weight: float = 1, rank: int = _BATCH
+        self, name: str, pace: BatchAdmission, tenant: str, budget_s: float = 60, weight: float = 1, rank: int = _BATCH
     ) -> None:
         deadline = Deadline.after(budget_s, loop_clock)
         try:
@@ -61,7 +61,7 @@ class Scene:
         await self.call("interactive", await self.limiter.enter(Ticket(0, tenant, 1, Deadline.after(5, loop_clock))))
 
     def batch(self, name: str, number: int, tenant: str = "a", **how: float) -> list[asyncio.Task[None]]:
-        pace = Pace()
+        pace = BatchAdmission()
         return [asyncio.create_task(self.item(name, pace, tenant, **how)) for _ in range(number)]
 
     def first(self, number: int) -> Counter[str]:

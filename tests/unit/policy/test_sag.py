@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from services.gateway.policies.sag import Sag
+from services.gateway.policies.throughput_drop import ThroughputDrop
 from tests.clock import PausedClock
 
 
@@ -15,14 +15,14 @@ def clock() -> PausedClock:
 
 
 @pytest.fixture
-def sag(clock: PausedClock) -> Sag:
+def sag(clock: PausedClock) -> ThroughputDrop:
     """Of a model that has sent 100 tokens a second for a while."""
-    sag = Sag("m", clock=clock)
+    sag = ThroughputDrop("m", clock=clock)
     see(sag, clock, 100, answers=100)
     return sag
 
 
-def see(sag: Sag, clock: PausedClock, rate: float, answers: int = 1) -> None:
+def see(sag: ThroughputDrop, clock: PausedClock, rate: float, answers: int = 1) -> None:
     for _ in range(answers):
         clock.advance(1)
         sag.saw(20, 20 / rate)
@@ -73,7 +73,7 @@ def test_a_few_tokens_say_nothing(sag):
 
 
 def test_too_few_answers_say_nothing(clock):
-    sag = Sag("new", clock=clock)
+    sag = ThroughputDrop("new", clock=clock)
     see(sag, clock, 100, answers=10)
     see(sag, clock, 1, answers=9)
     assert (sag.ratio(), sag.sagging) == (1, False)
@@ -95,7 +95,7 @@ def test_a_lasting_sag_becomes_the_usual(sag, clock):
 
 @given(answers=st.lists(st.tuples(st.integers(0, 1_000), st.floats(0, 1e3)), max_size=200))
 def test_the_ratio_stays_between_nothing_and_twice_the_usual(answers):
-    sag = Sag("any", clock=PausedClock())
+    sag = ThroughputDrop("any", clock=PausedClock())
     for tokens, seconds in answers:
         sag.saw(tokens, seconds)
         assert 0 <= sag.ratio() <= 2

@@ -10,8 +10,8 @@ from prometheus_client import REGISTRY
 
 from services.gateway.policies import shared_breaker
 from services.gateway.policies.breaker import Breaker, State
+from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.policies.shared_breaker import Blame, SharedBreaker, SharedPermit
-from services.gateway.policies.usual import Usual
 from services.runtime.errors import Exhausted, InvalidInput, Starting, TooLate, Unavailable
 from tests.clock import PausedClock
 from tests.unit.policy.test_breaker import SETTINGS
@@ -32,7 +32,10 @@ def breaker(clock: PausedClock) -> SharedBreaker:
 def make(clock: PausedClock, name: str = "shared", min_calls: int = 1_000, needs_s: float = NEEDS_S) -> SharedBreaker:
     settings = {**SETTINGS, "in_a_row": 5, "min_calls": min_calls}
     return SharedBreaker(
-        partial(Breaker, name, **settings, clock=clock, rng=random.Random(1)), Usual(needs_s, clock), WINDOW_S, name
+        partial(Breaker, name, **settings, clock=clock, rng=random.Random(1)),
+        LatencyBaseline(needs_s, clock),
+        WINDOW_S,
+        name,
     )
 
 

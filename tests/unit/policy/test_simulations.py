@@ -11,10 +11,10 @@ import pytest
 
 from services.gateway.policies.codel import _OVERLOAD_SHARE
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
+from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.policies.limit import Fixed, Gradient2, Sample
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.ticket import Shed, Ticket
-from services.gateway.policies.usual import Usual
 from services.runtime.deadline import Deadline
 from tests.clock import PausedClock, loop_clock, on_paused_loop
 
@@ -32,7 +32,7 @@ def test_hedges_use_their_share_of_requests_up_and_no_more(share: float, hits: f
     """Also where two requests of five need no model."""
     clock, rng, hedged = PausedClock(), random.Random(3), 0
     budget = HedgeBudget(share, 10)
-    hedge = Hedge(HedgeRule(), budget, Usual(0.3, clock), clock)
+    hedge = Hedge(HedgeRule(), budget, LatencyBaseline(0.3, clock), clock)
     requests = 6_000
     for _ in range(requests):
         clock.advance(0.02)

@@ -18,9 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from services.gateway.admission import quota
 from services.gateway.admission.quota import REQUEST, TURN, Allowance, QuotaExceeded, Quotas, Reservation
 from services.gateway.policies.breaker import Breaker, State
+from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.single_flight import Flight, Reader, SingleFlight
-from services.gateway.policies.usual import Usual
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from tests.clock import PausedClock, PausedLoop
 from tests.unit.policy.test_breaker import SETTINGS
@@ -238,7 +238,7 @@ class SharedBreakerMachine(RuleBasedStateMachine):
         def made(**how: object) -> Breaker:
             return make(**{**how, "in_metrics": False})
 
-        self.breaker = SharedBreaker(made, Usual(0.5, self.clock), 10.0, "stateful")
+        self.breaker = SharedBreaker(made, LatencyBaseline(0.5, self.clock), 10.0, "stateful")
         self.running = list[tuple[str, SharedPermit]]()
         self.guilty = set[str]()  # whose calls have not all gone well
         self.answered = {name: float("-inf") for name in "abc"}

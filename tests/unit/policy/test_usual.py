@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.policies.usual import Usual
+from services.gateway.policies.latency_baseline import LatencyBaseline
 from tests.clock import PausedClock
 
 
@@ -12,7 +12,7 @@ def clock() -> PausedClock:
 
 
 def test_until_enough_has_been_seen_the_expectation_says_what_is_usual(clock):
-    usual = Usual(0.3, clock)
+    usual = LatencyBaseline(0.3, clock)
     for _ in range(19):
         usual.came(2.0)
     assert (usual.needs_s(), usual.quantile_s(0.5)) == (0.3, None)
@@ -21,7 +21,7 @@ def test_until_enough_has_been_seen_the_expectation_says_what_is_usual(clock):
 
 
 def test_silence_tells_from_the_time_on_that_95_of_100_calls_needed_at_most(clock):
-    usual = Usual(10.0, clock)
+    usual = LatencyBaseline(10.0, clock)
     for value in range(1, 101):
         usual.came(value / 100)
     clock.advance(1)
@@ -30,7 +30,7 @@ def test_silence_tells_from_the_time_on_that_95_of_100_calls_needed_at_most(cloc
 
 
 def test_what_is_long_ago_is_not_usual_any_more(clock):
-    usual = Usual(0.3, clock)
+    usual = LatencyBaseline(0.3, clock)
     for _ in range(50):
         usual.came(2.0)
     clock.advance(700)

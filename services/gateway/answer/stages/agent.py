@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.tools import is_object
-from services.gateway.answer import calling
-from services.gateway.answer.asked import as_data
-from services.gateway.answer.calling import ToolRun
+from services.gateway.answer import tool_call
+from services.gateway.answer.agent_step import Step
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.prompt_builder import as_data
 from services.gateway.answer.stages.stage import AnswerStage, Needs
-from services.gateway.answer.step import Step
+from services.gateway.answer.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Equipment, canonical
 from services.runtime import strict_json
@@ -100,7 +100,7 @@ class AgentStage(AnswerStage):
                 self._told[call.id] = refused
                 continue
             tool, arguments = equipment.offered[call.name], _canonical(call.arguments)
-            run = calling.begin(self.draft, tool, arguments, ends.remaining(), stage.span)
+            run = tool_call.begin(self.draft, tool, arguments, ends.remaining(), stage.span)
             self._told[call.id] = run
             self._runs.append(run)
             self._made.add((call.name, arguments))

@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.cache_storing import is_of_another, is_storable, may_keep, note_private
 from services.gateway.answer.draft import Draft
-from services.gateway.answer.keeping import is_of_another, is_storable, may_keep, note_private
 from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import VERDICTS
-from services.gateway.answer.screened import AT_ONCE
 from services.gateway.answer.stages.stage import AnswerStage, Needs, retrieve
+from services.gateway.answer.stream_filter import AT_ONCE
+from services.gateway.cache_eligibility.pacing import paced
+from services.gateway.cache_eligibility.reasons import Bypassed
 from services.gateway.changes import Changed
-from services.gateway.hits.pacing import paced
-from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.upstream.stubs import Cache, Pending

@@ -13,14 +13,14 @@ from functools import partial
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer import asking, judge, verifying
+from services.gateway.answer import cascade_checks, judge_prompt, model_call
+from services.gateway.answer.collect import Tried, hear, hear_all
 from services.gateway.answer.draft import Streamed
-from services.gateway.answer.hearing import Tried, hear, hear_all
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
-from services.gateway.form.verdict import Unchecked
 from services.gateway.generation.shared import Reading
 from services.gateway.labels import Act
+from services.gateway.output_validation.verdict import Unchecked
 from services.gateway.settings.budgets import StageBudget
 from services.runtime.errors import ServiceError
 
@@ -65,13 +65,13 @@ class CascadeStage(AnswerStage):
 
     def _ask(self, model: str, stage: Running) -> Reading:
         draft = self.draft
-        asked, key = asking.question(draft, "logprobs", "top_logprobs"), draft.key and draft.key + _KEY
+        asked, key = model_call.question(draft, "logprobs", "top_logprobs"), draft.key and draft.key + _KEY
         if pb.VERIFIER_LOGPROBS in draft.question.request.cascade.verifiers:
             key = key and key + b"/logprobs"
             if not asked.sampling.HasField("top_logprobs"):
                 asked.sampling.top_logprobs = 0  # of its own tokens alone
-        work = asking.job(draft, asked, (model,), stage, first_text=False)
-        return asking.read(draft, key, work, stage)
+        work = model_call.job(draft, asked, (model,), stage, first_text=False)
+        return model_call.read(draft, key, work, stage)
 
     async def _say(self, reading: Reading, items: Sequence[llm_pb2.GenerateResponse]) -> bool:
         """To the client, where it wants that before it has passed. Returns whether the guard has ended the answer."""
@@ -90,8 +90,8 @@ class CascadeStage(AnswerStage):
     async def _why_not(self, tried: Tried, stage: Running) -> str:
         """Why it will not do; empty where it does."""
         draft, request = self.draft, self.draft.question.request
-        why = verifying.refused(tried, request, draft.backends.cascade)
-        if not why and verifying.has_form_checked(request):
+        why = cascade_checks.refused(tried, request, draft.backends.cascade)
+        if not why and cascade_checks.has_form_checked(request):
             why = await self._misshapen(tried.text, stage)
         if not why and pb.VERIFIER_JUDGE in request.cascade.verifiers:
             why = await self._objection(tried.text, stage)
@@ -111,13 +111,13 @@ class CascadeStage(AnswerStage):
         draft = self.draft
         assert draft.choice
         asked = llm_pb2.GenerateRequest(
-            messages=judge.to_judge(draft.for_model(), answer),
+            messages=judge_prompt.to_judge(draft.for_model(), answer),
             sampling=chat_pb2.Sampling(max_tokens=_JUDGED_TOKENS, temperature=0),
             cache_salt=draft.tenant.prefix_salt,
         )
-        work = asking.job(draft, asked, (draft.choice.model,), stage, first_text=False)
-        said = await hear_all(draft, asking.read(draft, b"", work, stage))
-        against = judge.objection(said.text)
+        work = model_call.job(draft, asked, (draft.choice.model,), stage, first_text=False)
+        said = await hear_all(draft, model_call.read(draft, b"", work, stage))
+        against = judge_prompt.objection(said.text)
         return "the judge is against it" if against and draft.checks else against  # its words may quote what is private
 
     async def _take(self, tried: Tried, reading: Reading) -> None:

@@ -12,15 +12,15 @@ from prometheus_client import Counter
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer import asking
-from services.gateway.answer.hearing import hear_all
+from services.gateway.answer import model_call
+from services.gateway.answer.collect import hear_all
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import HITS
 from services.gateway.answer.stages.stage import AnswerStage, Needs
 from services.gateway.errors import FormBroken
-from services.gateway.form.verdict import Mismatch, Unchecked
-from services.gateway.form.words import again
 from services.gateway.labels import Act, Degraded
+from services.gateway.output_validation.verdict import Mismatch, Unchecked
+from services.gateway.output_validation.words import again
 from services.gateway.settings.budgets import StageBudget
 from services.runtime.errors import ServiceError
 
@@ -116,8 +116,8 @@ class FormStage(AnswerStage):
         """Ask again, and have what comes take the answer's place. Else why it will not do either."""
         draft, ledger = self.draft, self.draft.ledger
         asked = self._question(broken)
-        work = asking.job(draft, asked, (ledger.model,), stage, first_text=False)
-        reading = asking.read(draft, draft.key and draft.key + _KEY, work, stage)
+        work = model_call.job(draft, asked, (ledger.model,), stage, first_text=False)
+        reading = model_call.read(draft, draft.key and draft.key + _KEY, work, stage)
         try:
             tried = await hear_all(draft, reading)
             found = await self._mismatch(tried.text)
@@ -136,7 +136,7 @@ class FormStage(AnswerStage):
 
     def _question(self, broken: Mismatch) -> llm_pb2.GenerateRequest:
         draft = self.draft
-        asked = asking.question(draft, "messages", "tool_choice")
+        asked = model_call.question(draft, "messages", "tool_choice")
         said = draft.ledger.written.whole_text
         asked.messages.extend(again(said, broken, draft.question.request.response_format))
         if asked.tools:

@@ -16,12 +16,12 @@ from typing import NoReturn
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.content_scanner import ContentScanner, Late, Refused, told
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.looking import Late, Looking, Refused, told
-from services.gateway.answer.own_words import is_of_conversation, texts_of, unread_texts
-from services.gateway.answer.screened import counted
 from services.gateway.answer.stages.stage import BesideStage, Needs
+from services.gateway.answer.stream_filter import counted
+from services.gateway.answer.unchanged_fields import is_of_conversation, texts_of, unread_texts
 from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard.checks import Checks
 from services.gateway.labels import Act, Degraded
@@ -108,7 +108,7 @@ class _Request:
 
     def __init__(self, draft: Draft, checks: Checks, stage: Running, deadline: Deadline):
         self._draft, self._checks, self._stage = draft, checks, stage
-        self._looking, self._hidden = Looking(checks, draft.names, deadline), dict[str, str]()
+        self._looking, self._hidden = ContentScanner(checks, draft.names, deadline), dict[str, str]()
         self._hidden_fields = dict[str, str]()  # outside of the conversation
 
     def for_private(self) -> Iterator[None]:

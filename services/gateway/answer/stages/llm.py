@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer import asking, taking
+from services.gateway.answer import model_call, model_events
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
 from services.gateway.changes import By, Changed
@@ -50,7 +50,7 @@ class LlmStage(AnswerStage):
             except ServiceError as problem:
                 await self.fallback(problem, stage, report)
             finally:
-                asking.settle(draft, reading)
+                model_call.settle(draft, reading)
                 self._account(report, stage)
         if draft.streamed and Degraded.CASCADE_KEPT in ledger.degraded:
             ledger.usage.CopyFrom(draft.streamed.usage)
@@ -111,8 +111,8 @@ class LlmStage(AnswerStage):
     def _read(self, choice: Choice, stage: Running) -> Reading:
         draft = self.draft
         models = choice.model, *(each for each in choice.alternatives if not self._has_answered(each))
-        job = asking.job(draft, asking.question(draft), models, stage)
-        reading = asking.read(draft, draft.key, job, stage)
+        job = model_call.job(draft, model_call.question(draft), models, stage)
+        reading = model_call.read(draft, draft.key, job, stage)
         draft.generation = reading.generation
         return reading
 
@@ -131,7 +131,7 @@ class LlmStage(AnswerStage):
             asked, own = reading.generation.job.request, self.draft.question.request
             relays = asked.original.api == own.original.api and not report.resumed
             for item in items:
-                await taking.take(self.draft, item, relays=relays)
+                await model_events.take(self.draft, item, relays=relays)
         elif text:
             await self.draft.voice.say(text, tokens)
         if last.HasField("finish"):

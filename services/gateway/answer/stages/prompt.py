@@ -22,7 +22,7 @@ from services.gateway.answer.stages.stage import BesideStage, Needs, retrieve
 from services.gateway.answer.summaries import NOTE
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
-from services.gateway.prompt.diet import dieted
+from services.gateway.prompt.compression import dieted
 from services.gateway.settings.budgets import StageBudget
 from services.gateway.settings.prompt import PromptSettings
 from services.runtime import telemetry

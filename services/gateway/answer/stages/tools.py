@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Sequence
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer import calling
-from services.gateway.answer.calling import ToolRun
+from services.gateway.answer import tool_call
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.stages.stage import BesideStage, Needs
+from services.gateway.answer.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Beforehand
 
@@ -56,7 +56,7 @@ class ToolsStage(BesideStage):
                 return
             asked = draft.asked.question
             runs = [
-                calling.begin(draft, each.tool, each.with_question(asked), stage.budget_s, stage.span)
+                tool_call.begin(draft, each.tool, each.with_question(asked), stage.budget_s, stage.span)
                 if each.tool
                 else None
                 for each in wanted

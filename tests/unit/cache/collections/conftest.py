@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.cache.collections.behind import EmbedderBehind
+from services.cache.collections.background_embedding import EmbedderBehind
 from services.cache.collections.collections import Collections
 from services.cache.collections.documents import Document, Format
 from services.cache.collections.file import CollectionFile

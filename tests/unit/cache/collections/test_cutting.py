@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cache.collections.cutting import BETWEEN, cut, title_of
+from services.cache.collections.chunking import BETWEEN, cut, title_of
 from services.cache.collections.documents import Document, Format, Passage, Snippet
 from services.cache.collections.headings import LONGEST
 from services.cache.tokens import CHARACTERS_PER_TOKEN

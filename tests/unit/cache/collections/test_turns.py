@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from services.cache.collections.fair_executor import Turns
 from services.cache.collections.ranking import fused
-from services.cache.collections.turns import Turns
 from services.runtime.errors import Exhausted
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cache.verdict import bounds
+from services.cache.semantic_match import bounds
 
 SAMPLES = st.integers(1, 3_000).flatmap(lambda count: st.tuples(st.integers(0, count), st.just(count)))
 

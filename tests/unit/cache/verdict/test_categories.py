@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cache.verdict import records
-from services.cache.verdict.record import DECISIONS, FLOOR
-from services.cache.verdict.records import RECORDS, Records
-from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.traffic import Traffic
+from services.cache.semantic_match import records
+from services.cache.semantic_match.record import DECISIONS, FLOOR
+from services.cache.semantic_match.records import RECORDS, Records
+from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.semantic_match.traffic import Traffic
 
 ALLOWED, DEFAULT = 0.01, 0.98
 CHAT, DOSAGES, PLAIN = Traffic("acme", "chat"), Traffic("acme", "dosages"), Traffic("acme")

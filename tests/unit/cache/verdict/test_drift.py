@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from services.cache.verdict import drift
-from services.cache.verdict.drift import SCORES, WRONG, drifted
-from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.traffic import Traffic
+from services.cache.semantic_match import drift
+from services.cache.semantic_match.drift import SCORES, WRONG, drifted
+from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.semantic_match.traffic import Traffic
 
 AT = 0.93
 

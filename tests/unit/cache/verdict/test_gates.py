@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.cache.verdict import gates
+from services.cache.semantic_match import gates
 
 
 def against(asked: str, stored: str) -> str:

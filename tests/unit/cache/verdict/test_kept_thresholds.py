@@ -16,11 +16,11 @@ from services.cache.database import Database
 from services.cache.entries import Entries
 from services.cache.file_store import FileStore
 from services.cache.memory import Memory
+from services.cache.semantic_match import gates, records
+from services.cache.semantic_match.thresholds import Thresholds, made_by
+from services.cache.semantic_match.traffic import Traffic
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
-from services.cache.verdict import gates, records
-from services.cache.verdict.thresholds import Thresholds, made_by
-from services.cache.verdict.traffic import Traffic
 from services.cache.watch import Watchers
 from tests.stores import at_work
 from tests.unit.cache.conftest import DIMENSION, Clock

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cache.verdict import record
-from services.cache.verdict.record import Decision, Record
+from services.cache.semantic_match import record
+from services.cache.semantic_match.record import Decision, Record
 
 STEPS = st.lists(
     st.one_of(st.booleans(), st.tuples(st.floats(0.7, 1), st.booleans(), st.booleans())), min_size=1, max_size=300

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from services.cache.verdict.record import FLOOR
-from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.traffic import Traffic
-from services.cache.verdict.verification import Verification
+from services.cache.semantic_match.record import FLOOR
+from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.semantic_match.traffic import Traffic
+from services.cache.semantic_match.verification import Verification
 
 ACME = Traffic("acme")
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cache.verdict import record, records
-from services.cache.verdict.record import FLOOR, NEVER
-from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.traffic import Traffic
+from services.cache.semantic_match import record, records
+from services.cache.semantic_match.record import FLOOR, NEVER
+from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.semantic_match.traffic import Traffic
 
 ACME, GLOBEX, UMBRA = Traffic("acme"), Traffic("globex"), Traffic("umbra")
 

@@ -7,10 +7,10 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from services.cache.answers import Verdict
 from services.cache.config import CacheSettings
+from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.semantic_match.traffic import Traffic
+from services.cache.semantic_match.verification import Verification
 from services.cache.servicer import CacheServicer
-from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.traffic import Traffic
-from services.cache.verdict.verification import Verification
 from services.runtime.errors import InvalidInput
 from tests.unit.cache.conftest import Bench, OpenCache, identity, question
 from tests.unit.cache.test_answers import CAPITAL, NEVER, REWORDED, store

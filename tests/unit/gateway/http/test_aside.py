@@ -16,14 +16,14 @@ from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.config import GatewaySettings
-from services.gateway.http.aside import Admitted, Aside
+from services.gateway.http.auxiliary_admission import Admitted, Aside
 from services.gateway.http.caching import Caching
 from services.gateway.http.errors import Told
 from services.gateway.http.exchange import Endpoint, Exchange, Serve
 from services.gateway.http.fields import Fields
 from services.gateway.http.multipart import Form
 from services.gateway.http.transcriptions import Transcriptions, _heard
-from services.gateway.policies.usual import Usual
+from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Hearing
@@ -74,7 +74,7 @@ class ScriptedCache:
 
 
 def hearing(*script: Said) -> Hearing:
-    breaker = make_breaker(BreakerSettings(in_a_row=2), "audio", Usual(1, loop_clock), loop_clock)
+    breaker = make_breaker(BreakerSettings(in_a_row=2), "audio", LatencyBaseline(1, loop_clock), loop_clock)
     return Hearing(ScriptedAudio(*script), breaker)
 
 

@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.errors import ModelUnknown
 from services.gateway.http.chat_request import read_chat
 from services.gateway.http.fields import parse
-from services.gateway.http.order import Order, settle_replacing
+from services.gateway.http.request_options import RequestOptions, settle_replacing
 from services.runtime.errors import InvalidInput
 
 ASKED = [{"role": "user", "content": "Hello"}]
@@ -22,7 +22,7 @@ CHOICE = Format(choice=chat_pb2.Choice(values=["yes", "no"]))
 PIXELS = base64.b64encode(b"pixels").decode()
 
 
-def read(headers: dict[str, str] | None = None, **body: Any) -> Order:
+def read(headers: dict[str, str] | None = None, **body: Any) -> RequestOptions:
     given = parse(json.dumps({"model": "m", "messages": ASKED, **body}).encode())
     return read_chat(given, headers or {}, ["m"])
 

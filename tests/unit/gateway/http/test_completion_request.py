@@ -9,11 +9,11 @@ import pytest
 
 from services.gateway.http.fields import parse
 from services.gateway.http.openai_completions import read_completion
-from services.gateway.http.order import Order
+from services.gateway.http.request_options import RequestOptions
 from services.runtime.errors import InvalidInput
 
 
-def read(**body: Any) -> Order:
+def read(**body: Any) -> RequestOptions:
     return read_completion(parse(json.dumps({"model": "m", "prompt": "Hello", **body}).encode()), {}, ["m"])
 
 

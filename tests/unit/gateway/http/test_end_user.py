@@ -11,8 +11,8 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.chat_request import read_chat
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.messages_request import read_messages
-from services.gateway.http.order import Order
 from services.gateway.http.original import original
+from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.responses_request import read_response
 from services.runtime.errors import InvalidInput
 
@@ -23,7 +23,7 @@ def fields(**body: Any) -> Fields:
     return parse(json.dumps({**ASKED, **body}).encode())
 
 
-def read(headers: dict[str, str] | None = None, **body: Any) -> Order:
+def read(headers: dict[str, str] | None = None, **body: Any) -> RequestOptions:
     return read_chat(fields(**body), headers or {}, ["m"])
 
 

@@ -17,7 +17,7 @@ from services.gateway.http.generating import Write
 from services.gateway.http.openai_chat import ChatWriter
 from services.gateway.http.openai_completions import CompletionWriter
 from services.gateway.http.openai_responses import ResponseWriter
-from services.gateway.http.order import Order
+from services.gateway.http.request_options import RequestOptions
 
 FINAL = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP, model="m")
 WRITERS = pytest.mark.parametrize("write", [ChatWriter, CompletionWriter, ResponseWriter, MessageWriter])
@@ -35,7 +35,7 @@ EVENTS = st.lists(st.one_of(_delta, _thought, _citations, _patch))
 
 def told(write: Write, events: list[pb.Event], *, findings: bool, usage: bool) -> list[dict[str, Any]]:
     """The events of a stream, without what differs from one to the next."""
-    order = Order(pb.GenerateRequest(), stream=True, usage=usage, findings=findings)
+    order = RequestOptions(pb.GenerateRequest(), stream=True, usage=usage, findings=findings)
     writer = write(order, "id1")
     data = b"".join(map(writer.chunk, events)) + writer.end(FINAL)
     lines = [line.removeprefix("data: ") for line in data.decode().split("\n") if line.startswith("data: {")]
@@ -80,4 +80,4 @@ def test_findings_come_in_events_of_their_own_and_change_no_other(
 @WRITERS
 def test_they_are_left_out_where_nobody_asks(write: Write) -> None:
     event = pb.Event(patch=pb.Patch(stage="tool:t", text="late"))
-    assert write(Order(pb.GenerateRequest(), stream=True), "id1").chunk(event) == b""
+    assert write(RequestOptions(pb.GenerateRequest(), stream=True), "id1").chunk(event) == b""

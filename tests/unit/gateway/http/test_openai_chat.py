@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.openai_chat import ChatWriter
-from services.gateway.http.order import Order
+from services.gateway.http.request_options import RequestOptions
 
 FINAL = pb.Final(
     text="Hello you",
@@ -25,7 +25,7 @@ FINAL = pb.Final(
 
 
 def writer(*, usage: bool = False) -> ChatWriter:
-    return ChatWriter(Order(pb.GenerateRequest(), "auto", stream=True, usage=usage), "id1")
+    return ChatWriter(RequestOptions(pb.GenerateRequest(), "auto", stream=True, usage=usage), "id1")
 
 
 def chunks(data: bytes) -> list[dict[str, Any]]:

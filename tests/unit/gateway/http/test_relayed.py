@@ -11,9 +11,9 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import relayed_chat, relayed_messages
 from services.gateway.http.anthropic_messages import MessageWriter
-from services.gateway.http.order import Order
 from services.gateway.http.relayed_chat import RelayedChat
 from services.gateway.http.relayed_messages import RelayedMessages
+from services.gateway.http.request_options import RequestOptions
 
 
 def chunk(delta: dict[str, Any], index: int = 0, **more: Any) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def test_chunks_without_an_end_make_no_completion() -> None:
 
 def test_blocks_of_a_provider_that_are_open_stop_where_the_gateway_ends_the_answer_or_goes_on_with_it() -> None:
     for goes_on in (True, False):
-        writer = MessageWriter(Order(pb.GenerateRequest(), "auto", stream=True), "1")
+        writer = MessageWriter(RequestOptions(pb.GenerateRequest(), "auto", stream=True), "1")
         block = {**BLOCK, "content_block": {"type": "text", "text": ""}}
         events = sent(START, block, grown(type="text_delta", text="a"))
         data = writer.chunk(pb.Event(relayed=pb.Relayed(events=events)))

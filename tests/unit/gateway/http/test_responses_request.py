@@ -11,15 +11,15 @@ from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission import kept_responses
 from services.gateway.errors import FieldDenied
 from services.gateway.http.fields import Fields
-from services.gateway.http.order import Order
 from services.gateway.http.original import original
+from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.responses_request import read_response
 from services.runtime.errors import InvalidInput
 
 USER: dict[str, Any] = {"role": "user", "content": "?"}
 
 
-def read(**body: Any) -> tuple[Order, chat_pb2.Original]:
+def read(**body: Any) -> tuple[RequestOptions, chat_pb2.Original]:
     asked = {"model": "m", "input": "?", **body}
     given = Fields(asked)
     order = read_response(given, {}, {"m"})

@@ -1,0 +1,73 @@
+"""A cache that also finds answers to other wordings, and keeps collections of documents: with an embedding model."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from services.cache import device, engines
+from services.cache.collections.background_embedding import EmbedderBehind
+from services.cache.collections.collections import Collections
+from services.cache.collections.file import CollectionFile
+from services.cache.collections.servicer import CollectionServicer
+from services.cache.collections.settings import MOST_TOKENS
+from services.cache.collections.tools import ToolServicer
+from services.cache.config import CacheSettings
+from services.cache.conversion import NoModel
+from services.cache.device import Device, NoDevice
+from services.cache.embedding import Embedder
+from services.cache.errors import DatabaseRefused
+from services.cache.parts import Around
+from services.cache.vectors import VectorIndex
+
+_log = logging.getLogger("services.cache")
+
+
+class ByMeaning:
+    """The parts of such a cache."""
+
+    def __init__(self, engine: engines.Engine, gathering: Device):
+        self.engine, self.index, self.device = engine, VectorIndex(engines.DIMENSION), gathering
+
+    @asynccontextmanager
+    async def collections(self, settings: CacheSettings, embedder: Embedder) -> AsyncIterator[Around]:
+        """What is in their file. Ends the process with 2 where that is not usable."""
+        limits = settings.collections
+        try:
+            file = await asyncio.to_thread(CollectionFile, settings.collections_database, engines.DIMENSION)
+        except DatabaseRefused as error:
+            _log.critical("%s", error)
+            raise SystemExit(2) from None
+        behind = EmbedderBehind(lambda: _load(settings, MOST_TOKENS))
+        collections = Collections(file, embedder, behind, self.engine.length, limits, _now_ms)
+        try:
+            _log.info("%d snippets loaded", await asyncio.to_thread(file.load, self.engine.name))
+            yield Around(
+                CollectionServicer(collections, limits, settings.max_waiting_bytes),
+                ToolServicer(collections, limits.reusable_ms),
+                collections,
+            )
+        finally:
+            collections.close()
+
+
+async def load(settings: CacheSettings) -> ByMeaning:
+    """See `parts.py`. Ends the process with 2 where there is no model, or no such device."""
+    try:
+        gathering = device.load(settings.index_device)
+        return ByMeaning(await asyncio.to_thread(_load, settings, settings.max_embedded_tokens), gathering)
+    except (NoModel, NoDevice) as error:
+        _log.error("%s", error)
+        raise SystemExit(2) from None
+
+
+def _load(settings: CacheSettings, max_tokens: int) -> engines.Engine:
+    assert settings.embedder != "none"  # then this module is not imported
+    return engines.load(settings.embedder, settings.model_cache, max_tokens, settings.model)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

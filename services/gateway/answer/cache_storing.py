@@ -1,0 +1,46 @@
+"""Which answers the cache may keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.content_scanner import holds
+from services.gateway.decisions import Decisions
+from services.gateway.generation.shared import Generation
+from services.gateway.labels import LOCAL, Act
+from services.runtime.security.private_data import Rule
+
+
+def is_of_another(name: str, generation: Generation, identities: str) -> bool:
+    """Whether the model that has answered is another one of this name than the question was identified for: while it
+    is exchanged, its service and the router's table change one after the other. `identities`: of all models, by the
+    table of then."""
+    writer = next((item.finish.identity for item in generation.text.items[-1:]), "")
+    return bool(writer and identities) and f"{name}={writer}" not in identities.split()
+
+
+def is_storable(final: pb.Final, asked: chat_pb2.Sampling) -> bool:
+    """Only what is new, complete and undegraded is kept. An answer that another limit than the request's own has cut is
+    not complete: nothing of the question says that it must end there."""
+    fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
+    ended = final.finish_reason == chat_pb2.FINISH_REASON_STOP
+    as_asked = final.finish_reason == chat_pb2.FINISH_REASON_LENGTH and (
+        0 < asked.max_tokens <= final.usage.completion_tokens
+    )
+    undegraded = all(label in LOCAL for label in final.degraded)
+    return fresh and (ended or as_asked) and undegraded and bool(final.text.strip())
+
+
+async def may_keep(text: str, hides: Sequence[Rule], decisions: Decisions) -> bool:
+    """Whether an answer holds nothing private. The event loop runs between the parts of a long one."""
+    if await holds(text, hides):
+        note_private(decisions)
+        return False
+    return True
+
+
+def note_private(decisions: Decisions) -> None:
+    """Why an answer is not kept."""
+    decisions.add(Act.GUARD_BYPASSED, "cache", "the answer holds secrets or personal data")

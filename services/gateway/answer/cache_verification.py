@@ -1,0 +1,128 @@
+"""Whether stored answers that came near a question would be right for it: judged by a model, after the question has its
+own answer, and told to the cache, which drew them.
+
+Nobody waits for a verdict. It has a batch's right alone, last in line, one attempt, a bounded time, a few at once. No
+tenant pays for it, the metrics count it, and nothing of it is kept. What finds no place is dropped: the cache draws
+another. Only a clear yes or no is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from opentelemetry.trace import Span, SpanKind
+from prometheus_client import Counter
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import prompt_tokens
+from services.gateway.answer import judge_prompt
+from services.gateway.answer.billing import book
+from services.gateway.decisions import Decisions
+from services.gateway.generation.job import Job, Report
+from services.gateway.generation.shared import Shared
+from services.gateway.policies.priority import score
+from services.gateway.policies.ticket import Ticket
+from services.gateway.settings.generation import JudgeSettings
+from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.stubs import Cache, whose
+from services.runtime import telemetry
+from services.runtime.deadline import Deadline
+from services.runtime.errors import ServiceError
+from services.runtime.routing import Demand, Tier
+
+_REPORT_S = 2.0
+_JUDGED_TOKENS = 4
+_JUDGED = Counter("hedgerow_cache_judged", "Stored answers to be judged, by what came of it.", ["outcome"])
+
+
+class CacheVerification:
+    """Give it what is to be judged. `close` gives up what is under way."""
+
+    def __init__(self, settings: JudgeSettings, models: Shared, routes: Routes, cache: Cache):
+        self._settings, self._models, self._routes, self._cache = settings, models, routes, cache
+        self._judging: set[asyncio.Task[None]] = set()
+
+    def submit(
+        self, sample: cache_pb2.Sample, conversation: Sequence[chat_pb2.Message], tenant: Tenant, above: Span
+    ) -> None:
+        """Have a sample judged as the answer to a conversation. `above`: the span of the request that it came with."""
+        messages = list(judge_prompt.to_judge(conversation, sample.answer.text))
+        model = self._model(messages)
+        if not model or len(self._judging) >= self._settings.at_once:
+            _JUDGED.labels("dropped").inc()
+            return
+        span = telemetry.start_span("judge", SpanKind.INTERNAL, parent=above)
+        work = self._judge(sample, messages, model, tenant, span)
+        task = asyncio.create_task(work, context=telemetry.within(span))
+        self._judging.add(task)
+        task.add_done_callback(self._judging.discard)
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        judging = list(self._judging)
+        for task in judging:
+            task.cancel()
+        if judging:
+            await asyncio.wait(judging)
+
+    def _model(self, messages: Sequence[chat_pb2.Message]) -> str:
+        """Who judges; empty where there is nobody better than who may have given the answer."""
+        if self._settings.model:
+            return self._settings.model
+        choice = self._routes.choose(Demand(Tier.QUALITY, "", self._settings.ms, prompt_tokens(messages)))
+        return choice.model if choice and not choice.fallback else ""
+
+    async def _judge(
+        self,
+        sample: cache_pb2.Sample,
+        messages: Sequence[chat_pb2.Message],
+        model: str,
+        tenant: Tenant,
+        span: Span,
+    ) -> None:
+        outcome = "failed"
+        try:
+            right = judge_prompt.verdict(await self._ask(messages, model, tenant, span))
+            if right is None:
+                outcome = "unclear"
+                return
+            drawn = cache_pb2.Sample()
+            drawn.CopyFrom(sample)
+            drawn.ClearField("asked")
+            drawn.ClearField("answer")
+            report = cache_pb2.ReportVerdictRequest(tenant=tenant.name, sample=drawn, right=right)
+            await self._cache.report(report, _REPORT_S, (*telemetry.propagate(span), whose(tenant.name)))
+            outcome = "right" if right else "wrong"
+        except ServiceError as problem:
+            span.set_attribute("hedgerow.judge.problem", problem.outline)
+        finally:
+            span.set_attribute("hedgerow.judge.outcome", outcome)
+            span.end()
+            _JUDGED.labels(outcome).inc()
+
+    async def _ask(self, messages: Sequence[chat_pb2.Message], model: str, tenant: Tenant, span: Span) -> str:
+        """What the model says. Raises `ServiceError` where it does not come to its end."""
+        deadline = Deadline.after(self._settings.ms / 1000)
+        request = llm_pb2.GenerateRequest(
+            messages=messages,
+            sampling=chat_pb2.Sampling(max_tokens=_JUDGED_TOKENS, temperature=0),
+            cache_salt=tenant.prefix_salt,
+        )
+        rank = score(premium=False, realtime=False, attempt=0, batch=True)
+        ticket = Ticket(rank, tenant.name, tenant.weight, deadline, placed=lambda: None)
+        report, told = Report(Decisions()), telemetry.propagate(span)
+        job = Job(request, (model,), deadline, ticket, deadline, report, told, once=True)
+        reader, said = self._models.read(b"", job, deadline.remaining()).reader, ""
+        try:
+            while items := await reader.take():
+                said += "".join(item.text for item in items)
+                if items[-1].HasField("finish"):
+                    break
+        finally:
+            reader.leave()
+            book(report, request, self._routes)
+        return said

@@ -1,0 +1,114 @@
+"""What an answer asks a model for, and what that has cost: for every stage that asks one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer import billing
+from services.gateway.answer.draft import Draft
+from services.gateway.answer.ledger import Running
+from services.gateway.answer.masked_texts import in_tools
+from services.gateway.answer.unchanged_fields import own_words
+from services.gateway.changes import Changed
+from services.gateway.decisions import Decisions
+from services.gateway.generation.job import Job, Report
+from services.gateway.generation.shared import Reading
+from services.gateway.policies.priority import score
+from services.gateway.policies.ticket import Ticket
+from services.gateway.upstream.stubs import whose
+from services.runtime import telemetry
+from services.runtime.deadline import Deadline
+
+
+def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
+    """What a model is asked. `changed`: fields of the caller's own words that will be changed in it."""
+    request = draft.question.request
+    given, choice = _tools(draft)
+    tools = in_tools(given, draft.hidden)
+    if choice is None and request.HasField("tool_choice"):
+        changed = (*changed, "tool_choice")
+    if tools and not request.tools:
+        changed = (*changed, "tools", "tool_choice")
+    if tools is not given:
+        changed = (*changed, "tools")
+    return llm_pb2.GenerateRequest(
+        messages=draft.for_model(),
+        sampling=request.sampling if request.HasField("sampling") else None,
+        response_format=request.response_format if request.HasField("response_format") else None,
+        prefix=draft.hidden.get(request.prefix, request.prefix),
+        cache_salt=draft.tenant.prefix_salt,
+        tools=tools,
+        tool_choice=choice,
+        parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
+        original=own_words(draft, changed),
+        most_tokens=draft.tenant.max_tokens,
+        omit_untranslated=draft.omits,
+    )
+
+
+def _tools(draft: Draft) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice | None]:
+    """What a model that is to answer may call: what is the caller's, and nothing of the mesh. Where the conversation
+    has calls of the mesh's tools it is told of them, as some providers want it, and that there are no more of them."""
+    request, equipment = draft.question.request, draft.equipment
+    choice = request.tool_choice if request.HasField("tool_choice") else None
+    if equipment is None or not equipment.offered:
+        return request.tools, choice
+    if choice and (draft.called or not request.tools or choice.name in equipment.offered):
+        choice = None  # it was for what came before
+    if draft.called and not request.tools:
+        return equipment.told(), chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE)
+    return request.tools, choice
+
+
+def job(
+    draft: Draft, asked: llm_pb2.GenerateRequest, models: Sequence[str], stage: Running, *, first_text: bool = True
+) -> Job:
+    """The work that `asked` is, within what `stage` has. `first_text`: whether its first text is the answer's own."""
+    ledger, tenant, request = draft.ledger, draft.tenant, draft.question.request
+    deadline, batch = Deadline.after(stage.budget_s, ledger.clock), draft.placed is not None
+    rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=batch)
+    return Job(
+        asked,
+        models,
+        deadline,
+        Ticket(rank, tenant.name, tenant.weight, deadline, draft.placed),
+        Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock) if first_text else deadline,
+        Report(Decisions(ledger.clock)),
+        _told(draft, asked, stage),
+        once=request.single_attempt,
+        others_when_late="smaller" in draft.backends.fallbacks.order,
+        known=draft.known,
+    )
+
+
+def read(draft: Draft, key: bytes, work: Job, stage: Running) -> Reading:
+    """Have it done, or read along with whoever asks the same."""
+    reading = draft.backends.models.read(key, work, stage.budget_s)
+    if reading.joined:
+        draft.ledger.decisions += work.report.decisions
+        draft.ledger.changes.add(Changed.SHARED)
+        if draft.placed:  # it needs no place of its own
+            draft.placed()
+    return reading
+
+
+def settle(draft: Draft, reading: Reading) -> None:
+    """Read no more, and put it on the account: what the policies did belongs to everyone who read it. Its cost is known
+    when it is over: whoever reads on where others leave has it."""
+    ledger, generation = draft.ledger, reading.generation
+    reading.reader.leave()
+    ledger.decisions += generation.report.decisions
+    for name in generation.text.items[-1].finish.omitted if generation.text.items else ():
+        ledger.changes.add(Changed.FIELD_OMITTED, before=name)
+    if generation.over:
+        bill = billing.book(generation.report, generation.job.request, draft.backends.routes)
+        ledger.billed_tokens += bill.tokens
+        ledger.cost_usd += bill.usd
+
+
+def _told(draft: Draft, asked: llm_pb2.GenerateRequest, stage: Running) -> telemetry.Metadata:
+    """What the llm service is told beside the request: a constraint is work, which it shares among tenants."""
+    told = telemetry.propagate(stage.span)
+    return (*told, whose(draft.tenant.name)) if asked.HasField("response_format") or asked.tools else told

@@ -1,0 +1,190 @@
+"""A call of one of the mesh's tools, on the account of an answer: for every stage that makes some.
+
+Each has a bar of its own, `tool:<name>`, a span below its stage's, and a decision where it is not simply answered. What
+is late goes on: it may still come as a patch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from opentelemetry.trace import Span
+from prometheus_client import Counter, Histogram
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.tool.v1 import tool_pb2
+from services.gateway.answer.draft import Draft
+from services.gateway.answer.ledger import Running
+from services.gateway.answer.stages.stage import retrieve
+from services.gateway.answer.tool_results import Seen, look_through
+from services.gateway.labels import Act, Degraded, ToolOutcome
+from services.gateway.policies.priority import score
+from services.gateway.tools.listing import Tool, cut
+from services.gateway.tools.source_client import Told
+from services.runtime import telemetry
+from services.runtime.errors import ServiceError
+
+_MOST_CITATIONS, _CITATION_BYTES = 20, 2_048  # of one result, and of each text in them
+_CALLS = Counter("hedgerow_tool_calls", "Calls of tools.", ["source", "outcome"])
+_SECONDS = Histogram(
+    "hedgerow_tool_seconds",
+    "Time a call of a tool took, as far as an answer waited for it.",
+    ["source"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, *telemetry.LONG_S),
+)
+_calls, _seconds = cache(_CALLS.labels), cache(_SECONDS.labels)
+_OUTCOMES = {
+    ToolOutcome.OK: pb.STAGE_OUTCOME_OK,
+    ToolOutcome.REUSED: pb.STAGE_OUTCOME_OK,
+    ToolOutcome.FAILED: pb.STAGE_OUTCOME_FAILED,
+    ToolOutcome.LATE: pb.STAGE_OUTCOME_OVERRUN,
+    ToolOutcome.UNAVAILABLE: pb.STAGE_OUTCOME_FAILED,
+    ToolOutcome.WITHHELD: pb.STAGE_OUTCOME_FAILED,
+}
+_ACTS = {
+    ToolOutcome.REUSED: Act.TOOL_REUSED,
+    ToolOutcome.FAILED: Act.TOOL_FAILED,
+    ToolOutcome.LATE: Act.TOOL_LATE,
+    ToolOutcome.UNAVAILABLE: Act.TOOL_UNAVAILABLE,
+}
+
+
+@dataclass(slots=True)
+class ToolRun:
+    """A call under way. `text` is what a model reads of it."""
+
+    draft: Draft
+    tool: Tool
+    running: Running
+    task: asyncio.Task[tuple[Told, Seen]]
+    outcome: ToolOutcome = ToolOutcome.LATE
+    text: str = field(default="", init=False)
+    waited: bool = field(default=False, init=False)  # whether the answer has, for as long as it meant to
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    async def end(self) -> None:
+        """Wait for it, for as long as it has."""
+        await asyncio.wait({self.task}, timeout=self.running.budget_s)
+        if not self.task.done():
+            self.waited = True
+            self._close(ToolOutcome.LATE, f"not within its {self.running.budget_s * 1000:.0f} ms")
+            self.text = f"{self.name} has not answered in time."
+            self.draft.miss(Degraded.TOOLS_BUDGET)
+            return
+        try:
+            self._take(*self.task.result())
+        except ServiceError as error:
+            self._close(ToolOutcome.UNAVAILABLE, error.outline)
+            self.text = f"{self.name} could not be reached."
+            self.draft.miss(Degraded.TOOLS_UNAVAILABLE)
+
+    def patch(self) -> pb.Patch | None:
+        """What a late one has brought after all; once."""
+        if self.outcome is not ToolOutcome.LATE or not self.task.done() or self.task.cancelled():
+            return None
+        self.outcome = ToolOutcome.FAILED
+        if self.task.exception():
+            return None
+        told, seen = self.task.result()
+        if told.result.failed or seen.withheld:
+            return None
+        self.outcome = ToolOutcome.OK
+        self.draft.take_citations(self.name, seen.citations)
+        return pb.Patch(stage=self.running.name, text=seen.content)
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+        self.task.cancel()
+
+    def _take(self, told: Told, seen: Seen) -> None:
+        result, ledger = told.result, self.draft.ledger
+        if told.retried:
+            ledger.decide(Act.TOOL_RETRIED, self.name, told.retried)
+        if seen.withheld:
+            self._close(ToolOutcome.WITHHELD, seen.withheld)
+            self.text = f"What {self.name} said is withheld: it may not be read."
+            self.draft.miss(Degraded.GUARD_WITHHELD)
+            return
+        if result.failed:
+            self._close(ToolOutcome.FAILED, "it says that it cannot")
+            self.text = f"{self.name} failed: {seen.content}"
+            self.draft.miss(Degraded.TOOLS_UNAVAILABLE)
+            return
+        detail = f"{len(result.content.encode())} bytes"
+        detail += f", {len(result.citations)} citations" if result.citations else ""
+        self._close(ToolOutcome.REUSED if told.reused else ToolOutcome.OK, detail)
+        self.text = seen.content
+        self.draft.take_citations(self.name, seen.citations)
+
+    def _close(self, outcome: ToolOutcome, detail: str) -> None:
+        ledger, running = self.draft.ledger, self.running
+        self.outcome, running.outcome, running.detail = outcome, _OUTCOMES[outcome], detail
+        if outcome is ToolOutcome.REUSED:
+            running.detail = f"reused, {detail}"
+        ledger.end(running)
+        _calls(self.tool.source, outcome).inc()
+        _seconds(self.tool.source).observe(ledger.elapsed() - running.started)
+        if act := _ACTS.get(outcome):
+            ledger.decide(act, self.name, detail)
+
+
+def begin(draft: Draft, tool: Tool, arguments: str, within_s: float, above: Span) -> ToolRun:
+    """Call a tool for an answer, which waits for it `within_s` at the most; the call may go on until the answer ends.
+    `above`: the span of the stage that calls."""
+    toolbox, ledger, request = draft.backends.tools, draft.ledger, draft.question.request
+    assert toolbox is not None  # else nobody had a tool
+    name = f"tool:{tool.name}"
+    span = telemetry.start_span(name, parent=above)
+    running = Running(name, min(within_s, toolbox.call_s(tool)), span, ledger.elapsed())
+    rank = score(premium=draft.tenant.premium, realtime=request.realtime, attempt=request.attempt)
+
+    async def call() -> tuple[Told, Seen]:
+        remaining_s = ledger.remaining()
+        told = await toolbox.call(tool, arguments, draft.tenant, rank, remaining_s, span, lambda: run.waited)
+        content, citations = _within(draft, tool.name, told.result.content), _bounded(told.result.citations)
+        return told, await look_through(draft, tool.name, content, citations)
+
+    task = asyncio.create_task(call(), context=telemetry.within(span))
+    task.add_done_callback(retrieve)
+    run = ToolRun(draft, tool, running, task)
+    return run
+
+
+def _within(draft: Draft, name: str, content: str) -> str:
+    """As much of a result as is read of it."""
+    toolbox = draft.backends.tools
+    assert toolbox is not None  # it is what called
+    most = min(toolbox.settings.max_result_bytes, _share_bytes(draft))
+    short = cut(content, most)
+    if short == content:
+        return content
+    size = len(content.encode())
+    draft.ledger.decide(Act.TOOL_CUT, name, f"at most {most} bytes, got {size}")
+    return f"{short}\n[cut here: {most} of {size} bytes]"
+
+
+def _bounded(citations: Sequence[tool_pb2.Citation]) -> list[tool_pb2.Citation]:
+    """What a client is sent of them."""
+    return [
+        tool_pb2.Citation(
+            source=cut(each.source, _CITATION_BYTES),
+            title=cut(each.title, _CITATION_BYTES),
+            text=cut(each.text, _CITATION_BYTES),
+            score=each.score,
+        )
+        for each in citations[:_MOST_CITATIONS]
+    ]
+
+
+def _share_bytes(draft: Draft) -> int:
+    """What one result may have of a model's context: all of them together half, at 2 bytes a token to be sure."""
+    context, equipment = draft.backends.routes.least_context, draft.equipment
+    if not (context and equipment):
+        return 1 << 30
+    return max(context // (len(equipment.beforehand) + equipment.max_calls * bool(equipment.offered)), 64)

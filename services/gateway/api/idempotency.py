@@ -1,0 +1,198 @@
+"""Answers that outlast a client's connection, by a key that the client gives.
+
+The answer is an execution of its own, whose events stay. Who loses the connection asks the same again and reads on from
+where it was; who asks twice because nothing was heard gets one answer. Without a client the answer goes on for a while,
+then it is given up; a whole one is kept as long. An answer that fails is not kept: to ask again is to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from opentelemetry.trace import Span
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
+from services.gateway.answer.event_writer import Send
+from services.gateway.errors import AnswerNotKept
+from services.gateway.policies.single_flight import Flight, Reader
+from services.gateway.settings.admission import KeptSettings
+from services.runtime import telemetry
+from services.runtime.errors import InvalidInput
+
+Begin = Callable[[Span, Send], Awaitable[object]]  # gives the answer
+Admit = Callable[[Claim], Awaitable[Reservation]]
+_Key = tuple[str, str]  # a tenant's name, and its own key
+_LONGEST_KEY = 128
+_MAY_DIFFER = ("idempotency_key", "events_seen", "attempt", "budget_ms", "first_token_budget_ms", "heartbeat_ms")
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    key: _Key
+    request: bytes  # a digest of it
+    keeper: Reader[pb.Event]  # keeps the answer going while no client reads it
+    flight: Flight[pb.Event]
+    clients: int = 0
+    size: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True)
+class IdempotencyStore:
+    """The answers with a key, of all tenants. Each tenant has keys of its own."""
+
+    settings: KeptSettings
+    _kept: dict[_Key, _Kept] = field(default_factory=dict)  # the oldest first
+    _sizes: Counter[str] = field(default_factory=Counter)  # in bytes, by tenant
+    _tenants: Counter[str] = field(default_factory=Counter)  # how many each has
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keeps(self, tenant: str) -> bool:
+        """Whether there is any answer of that tenant's."""
+        return tenant in self._tenants
+
+    async def follow(
+        self, request: pb.GenerateRequest, tenant: str, begin: Begin, admit: Admit, within_s: float, send: Send
+    ) -> None:
+        """Send the events that this client has not seen. `begin` gives the answer where there is none yet, and has the
+        place of one client for as long as that takes; `admit` admits any other client."""
+        digest = _digest(request)
+        if kept := self._find(request, tenant, digest):
+            claim = REQUEST if kept.clients or kept.flight.over else TURN
+        else:
+            kept, claim = self._start((tenant, request.idempotency_key), digest, begin), None
+        reader = kept.flight.subscribe(within_s, request.events_seen)
+        with self._client(kept, reader):
+            place = await admit(claim) if claim else None
+            try:
+                while events := await reader.take():
+                    await send(pb.GenerateResponse(events=events))
+            finally:
+                if place:
+                    place.settle(0)
+
+    @contextmanager
+    def _client(self, kept: _Kept, reader: Reader[pb.Event]) -> Iterator[None]:
+        kept.clients += 1
+        if kept.timer:
+            kept.timer.cancel()
+        try:
+            yield
+        finally:
+            reader.leave()
+            kept.clients -= 1
+            if not kept.clients and self._kept.get(kept.key) is kept:
+                later = asyncio.get_running_loop().call_later
+                kept.timer = later(self.settings.ms / 1000, self._give_up, kept)
+
+    def drain(self) -> None:
+        """Give up what nobody reads: nobody will come back to a process that ends."""
+        for kept in [each for each in self._kept.values() if not each.clients]:
+            self._give_up(kept)
+
+    def _find(self, request: pb.GenerateRequest, tenant: str, digest: bytes) -> _Kept | None:
+        key, seen = request.idempotency_key, request.events_seen
+        if not 1 <= len(key) <= _LONGEST_KEY:
+            raise InvalidInput("idempotency_key", f"1 to {_LONGEST_KEY} characters", f"{len(key)} characters")
+        kept = self._kept.get((tenant, key))
+        if kept and kept.request != digest:
+            raise InvalidInput("idempotency_key", "one of its own for each request", "that of another request")
+        if kept is None and seen:
+            raise AnswerNotKept(
+                f"idempotency_key: no answer of this key is kept here, {seen} events of which were seen"
+            )
+        came = len(kept.flight.items) if kept else 0
+        if not 0 <= seen <= came:
+            raise InvalidInput("events_seen", f"0 to {came}, as many as there were", seen)
+        return kept
+
+    def _start(self, key: _Key, digest: bytes, begin: Begin) -> _Kept:
+        flight = Flight[pb.Event]()
+        kept = self._kept[key] = _Kept(key, digest, flight.subscribe(math.inf), flight)
+        self._tenants[key[0]] += 1
+        flight.start(self._fly(kept, begin))
+        return kept
+
+    async def _fly(self, kept: _Kept, begin: Begin) -> None:
+        try:
+            with telemetry.internal_span("answer") as span:  # the client's own may be over before
+                await begin(span, partial(self._add, kept))
+        except BaseException:
+            self._forget(kept)
+            raise
+
+    async def _add(self, kept: _Kept, message: pb.GenerateResponse) -> None:
+        for event in message.events:
+            kept.flight.add(event)
+        if self._kept.get(kept.key) is not kept:  # given up; its clients read it to the end
+            return
+        size = message.ByteSize()
+        kept.size += size
+        self._sizes[kept.key[0]] += size
+        while self._sizes.total() > self.settings.bytes and (oldest := self._oldest()):
+            self._give_up(oldest)
+
+    def _oldest(self) -> _Kept | None:
+        """The first of the tenant that has the most: of the answers without a client rather than of the others, and of
+        the whole ones rather than of those under way."""
+
+        def expendable(kept: _Kept) -> tuple[bool, bool, int]:
+            return not kept.clients, kept.flight.over, self._sizes[kept.key[0]]
+
+        return max(self._kept.values(), key=expendable, default=None)
+
+    def _give_up(self, kept: _Kept) -> None:
+        self._forget(kept)
+        kept.keeper.leave()
+
+    def _forget(self, kept: _Kept) -> None:
+        if kept.timer:
+            kept.timer.cancel()
+        if self._kept.get(kept.key) is kept:
+            del self._kept[kept.key]
+            self._sizes[kept.key[0]] -= kept.size
+            self._sizes += Counter()  # whoever has nothing
+            self._tenants[kept.key[0]] -= 1
+            if not self._tenants[kept.key[0]]:
+                del self._tenants[kept.key[0]]
+
+
+def _digest(request: pb.GenerateRequest) -> bytes:
+    """Of everything that makes two requests the same."""
+    same = pb.GenerateRequest()
+    same.CopyFrom(request)
+    for name in _MAY_DIFFER:
+        same.ClearField(name)
+    return hashlib.sha256(same.SerializeToString(deterministic=True)).digest()
+
+
+async def with_heartbeats(give: Callable[[Send], Awaitable[object]], send: Send, every_s: float) -> None:
+    """Give an answer, with a sign of life whenever there was none for so long."""
+    clock, lock = asyncio.get_running_loop().time, asyncio.Lock()
+    sent_at = clock()
+
+    async def sending(message: pb.GenerateResponse) -> None:
+        nonlocal sent_at
+        async with lock:
+            await send(message)
+            sent_at = clock()
+
+    giving = asyncio.ensure_future(give(sending))
+    try:
+        while not (await asyncio.wait({giving}, timeout=max(0.0, sent_at + every_s - clock())))[0]:
+            if clock() >= sent_at + every_s:
+                await sending(pb.GenerateResponse(events=[pb.Event(heartbeat=pb.Heartbeat())]))
+        await giving
+    finally:
+        giving.cancel()
+        await asyncio.wait({giving})

@@ -1,0 +1,79 @@
+"""Answers made anew behind a hit whose time is over.
+
+Nobody waits for one. It is its tenant's own question, so it counts for its tenant's quota, but it has a batch's right
+alone: last in line, one attempt, never hedged; under pressure, over a quota or with several under way it is given up,
+and whoever asks next has it tried again. It is looked up first, for another gateway may have made it meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from opentelemetry.trace import Span
+from prometheus_client import Counter
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
+from services.gateway.answer.metrics import VERDICTS
+from services.runtime import telemetry
+from services.runtime.errors import ServiceError
+
+_AT_ONCE = 4  # in each worker
+_OF_THE_CALL = ("idempotency_key", "events_seen", "heartbeat_ms", "realtime", "budget_ms", "first_token_budget_ms")
+_REVALIDATED = Counter("hedgerow_cache_revalidated", "Answers made anew behind stale hits, by outcome.", ["outcome"])
+_log = logging.getLogger(__name__)
+Give = Callable[[Question, Tenant, Span], Awaitable[pb.Final]]
+
+
+class Revalidation:
+    """`give` makes an answer as an item of a batch, or raises. `close` gives up what is under way."""
+
+    def __init__(self, give: Give):
+        self._give = give
+        self._under_way: dict[tuple[str, bytes], asyncio.Task[None]] = {}
+
+    def submit(self, question: Question, tenant: Tenant, key: bytes) -> None:
+        """Have a question answered anew, unless it is being: `key` is that of equal ones."""
+        place = tenant.name, key
+        if place in self._under_way:
+            return
+        if len(self._under_way) >= _AT_ONCE:
+            _REVALIDATED.labels("dropped").inc()
+            return
+        self._under_way[place] = task = asyncio.create_task(self._answer(_anew(question), tenant))
+        task.add_done_callback(lambda _: self._under_way.pop(place, None))
+
+    def close(self) -> None:
+        for task in self._under_way.values():
+            task.cancel()
+
+    async def _answer(self, question: Question, tenant: Tenant) -> None:
+        outcome = "failed"
+        try:
+            with telemetry.internal_span("revalidate") as span:
+                outcome = _outcome(await self._give(question, tenant, span))
+        except ServiceError as error:
+            _log.info("not revalidated: %s", error.outline)
+        finally:
+            _REVALIDATED.labels(outcome).inc()
+
+
+def _outcome(final: pb.Final) -> str:
+    """`exact` where another gateway had made it, `miss` where it is made anew."""
+    return "degraded" if final.degraded else VERDICTS[final.cache.verdict] if final.text else "failed"
+
+
+def _anew(question: Question) -> Question:
+    """The question, as one that is in nobody's way: the same for the cache."""
+    request = pb.GenerateRequest()
+    request.CopyFrom(question.request)
+    for name in _OF_THE_CALL:
+        request.ClearField(name)
+    request.single_attempt, request.attempt = True, 1
+    request.cache.min_similarity = 1  # nothing that is merely alike takes its place
+    request.cache.hit_chars_per_s = 0
+    return replace(question, request=request)

@@ -1,0 +1,117 @@
+"""What the cache may do for a question, and why not more.
+
+    bypassed   neither looked up nor stored
+    exact      given again to the very same question alone
+    any        also to one that asks the same in other words
+
+What a request allows is stronger than the tenant's settings. A question of several kinds gets the least of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from hedgerow.channel import MAX_MESSAGE_BYTES
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.cache_eligibility.kinds import kinds, looked_at
+from services.gateway.cache_eligibility.reasons import Bypassed
+from services.gateway.cache_eligibility.settings import Hits, HitSettings
+from services.gateway.cache_eligibility.wording import wording
+
+_MOST: Mapping[Hits, int] = {"off": 0, "exact": 1, "any": 2}
+_KINDS = {"time_bound": Bypassed.TIME_BOUND, "personal": Bypassed.PERSONAL}
+_ASKED: Mapping[int, Hits] = {pb.CACHE_USE_EXACT: "exact", pb.CACHE_USE_ANY: "any"}
+_ALLOWED: Mapping[int, Bypassed] = {
+    pb.QUESTION_KIND_SAMPLED: Bypassed.SAMPLED,
+    pb.QUESTION_KIND_TIME_BOUND: Bypassed.TIME_BOUND,
+    pb.QUESTION_KIND_PERSONAL: Bypassed.PERSONAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`reason`, where it is not `any`: the kind that says so; `words`: those of the question that make it one.
+    `ttl_ms`: how long its answer is kept; `max_wrong`: wrong hits allowed, as a share of its category's lookups; None
+    for the cache's own. `drawn`: it is to be another answer each time, also for who asks the same at the same
+    moment. `of_user`: it is shared with its own end user alone."""
+
+    hits: Hits = "any"
+    reason: Bypassed | None = None
+    words: str = ""
+    category: str = ""
+    ttl_ms: int | None = None
+    max_wrong: float | None = None
+    drawn: bool = False
+    of_user: bool = False
+
+
+ANY = Choice()
+_MOST_BYTES = MAX_MESSAGE_BYTES // 2  # of a question; the cache's own limit is far lower, unless it is set to another
+
+
+def within(choice: Choice, question_bytes: int) -> Choice:
+    """The same, or `off` for a question that is too large to be sent to a cache."""
+    if choice.hits == "off" or question_bytes <= _MOST_BYTES:
+        return choice
+    return replace(choice, hits="off", reason=Bypassed.TOO_LARGE)
+
+
+def choose(
+    policy: pb.CachePolicy,
+    sampling: chat_pb2.Sampling,
+    said: Iterable[str],
+    settings: HitSettings,
+    *,
+    names_user: bool = False,
+) -> Choice:
+    """What is right for a question. `said`: what the user said, the latest first; `names_user`: whether the request
+    says which end user asks."""
+    of_user = settings.scope == "user" or policy.scope == pb.CACHE_SCOPE_USER
+    choice = _choose(policy, sampling, said, settings)
+    if of_user and not names_user and choice.hits != "off":
+        return Choice("off", Bypassed.NO_USER, category=choice.category, drawn=True)
+    return replace(choice, of_user=of_user, drawn=choice.drawn or (of_user and not names_user))
+
+
+def _choose(policy: pb.CachePolicy, sampling: chat_pb2.Sampling, said: Iterable[str], settings: HitSettings) -> Choice:
+    texts = looked_at(said)
+    category = policy.category or _category(texts, settings)
+    kept = settings.categories.get(category)
+    asked = _ASKED.get(policy.use, settings.others)
+    if asked == "off":
+        return Choice("off", Bypassed.UNASKED, category=category, drawn=True)
+    found = {_KINDS[kind]: words for kind, words in kinds(texts).items()}
+    if sampling.temperature > 0:
+        found[Bypassed.SAMPLED] = f"a temperature of {sampling.temperature:g}"
+    allowed = {_ALLOWED[kind] for kind in policy.allow if kind in _ALLOWED}
+    seeded = sampling.HasField("seed")
+    bounds = {reason: _hits(reason, settings, allowed, seeded=seeded, kept=kept is not None) for reason in found}
+    bounds[Bypassed.UNASKED] = asked
+    choice = Choice(category=category, drawn=bounds.get(Bypassed.SAMPLED) == "off")
+    if kept:
+        choice = replace(choice, ttl_ms=kept.ttl_ms, max_wrong=kept.max_wrong)
+    reason = min(bounds, key=lambda each: _MOST[bounds[each]])
+    if bounds[reason] == "any":
+        return choice
+    return replace(choice, hits=bounds[reason], reason=reason, words=found.get(reason, ""))
+
+
+def _hits(reason: Bypassed, settings: HitSettings, allowed: Collection[Bypassed], *, seeded: bool, kept: bool) -> Hits:
+    if reason in allowed:
+        return "any"
+    said: Hits = getattr(settings, reason)
+    bounded = (reason is Bypassed.SAMPLED and seeded) or (reason is Bypassed.TIME_BOUND and kept)
+    return "exact" if bounded and said == "off" else said
+
+
+def _category(texts: Iterable[str], settings: HitSettings) -> str:
+    """The first whose words the texts have; empty where there is none."""
+    if not settings.categories:
+        return ""
+    texts = list(texts)
+    for name, category in settings.categories.items():
+        if category.words and any(map(wording(category.words).find, texts)):
+            return name
+    return ""

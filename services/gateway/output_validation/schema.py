@@ -1,0 +1,158 @@
+"""JSON Schema, within a time. The library's own keywords take as long as a schema makes them.
+
+What an answer is checked against is a stranger's, so
+
+- every keyword looks at the clock: what asks for more work than there is time for ends, however little it says;
+- regular expressions run under `regex`, which ends at a time and lets other threads run; Python's own does neither;
+- `uniqueItems` costs as much as there are items, and not the square of that;
+- nothing is fetched, and no schema inside chooses keywords that know of none of this.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+import regex
+from jsonschema import Draft202012Validator, ValidationError, validators
+from referencing import Registry
+
+from services.gateway.output_validation.verdict import Mismatch, Unchecked
+from services.runtime.errors import shorten
+
+_Keyword = Callable[[Any, Any, Any, Any], Any]
+_QUADRATIC = ("unevaluatedItems", "unevaluatedProperties")
+_LEAST_S = 0.001  # for one expression
+_WHY_CHARACTERS = 300
+_ends: ContextVar[float] = ContextVar("ends")  # on this thread's processor clock
+
+
+def mismatch(schema: dict[str, Any], given: Any, most_s: float) -> Mismatch | None:
+    """The first thing about `given` that `schema` does not allow. Raises `Unchecked`, after about `most_s` seconds of
+    this thread's processor time at the latest."""
+    _ends.set(time.thread_time() + most_s)
+    dialect = validators.validator_for(schema, default=Draft202012Validator)
+    validator = _timed(dialect)(_without_dialect(schema), registry=Registry())
+    try:
+        error = next(iter(validator.iter_errors(given)), None)
+    except Unchecked:
+        raise
+    except RecursionError:
+        raise Unchecked("the schema goes round in circles, or the answer is too deep") from None
+    except Exception as problem:  # a schema that is none, a reference to nowhere: nobody has promised what that means
+        raise Unchecked(f"the schema cannot be followed ({type(problem).__name__})") from None
+    if error is None:
+        return None
+    where = "/".join(("#", *map(str, error.absolute_schema_path)))
+    return Mismatch(shorten(where, 120), shorten(f"{error.json_path}: {error.message}", _WHY_CHARACTERS))
+
+
+def expression(pattern: str) -> Any:
+    """A regular expression, as `regex` has it. Raises `Unchecked` for what is none there."""
+    try:
+        return regex.compile(pattern)
+    except (regex.error, RecursionError, OverflowError, MemoryError):
+        raise Unchecked("a regular expression that Python does not know") from None
+
+
+@lru_cache(maxsize=8)
+def _timed(dialect: Any) -> Any:
+    """The keywords of a dialect, each with a look at the clock."""
+    own = {**dialect.VALIDATORS, **{name: each for name, each in _OWN.items() if name in dialect.VALIDATORS}}
+    extend: Any = validators.extend
+    return extend(dialect, {name: _watched(each) for name, each in own.items()})
+
+
+def _watched(keyword: _Keyword) -> _Keyword:
+    def watched(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        _left_s()
+        return keyword(validator, value, instance, schema)
+
+    return watched
+
+
+def _left_s() -> float:
+    left = _ends.get() - time.thread_time()
+    if left <= 0:
+        raise Unchecked("the schema asks for more work than there is time for")
+    return left
+
+
+def _found(pattern: str, text: str) -> bool:
+    try:
+        return bool(expression(pattern).search(text, timeout=max(_left_s(), _LEAST_S), concurrent=True))
+    except TimeoutError:
+        raise Unchecked("a regular expression took too long") from None
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not _found(pattern, instance):
+        yield ValidationError(f"{shorten(repr(instance))} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Any
+) -> Iterator[ValidationError]:
+    for pattern, inner in patterns.items() if isinstance(instance, dict) else ():
+        for name, value in instance.items():
+            if _found(pattern, name):
+                yield from validator.descend(value, inner, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, inner: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if not isinstance(instance, dict):
+        return
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for name, value in instance.items():
+        if name in known or any(_found(pattern, name) for pattern in patterns):
+            continue
+        if inner is False:
+            yield ValidationError(f"{shorten(repr(name))} is no property that there may be")
+        else:
+            yield from validator.descend(value, inner, path=name)
+
+
+def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if wanted and isinstance(instance, list) and len(set(map(_identity, instance))) < len(instance):
+        yield ValidationError("an item is there twice")
+
+
+def _identity(value: Any) -> Any:
+    """The same for equal values of JSON: 1 is 1.0, and neither is true."""
+    if isinstance(value, bool):
+        return "boolean", value
+    if isinstance(value, list):
+        return "array", tuple(map(_identity, value))
+    if isinstance(value, dict):
+        return "object", frozenset((name, _identity(inner)) for name, inner in value.items())
+    return value
+
+
+def _not_told(validator: Any, value: Any, instance: Any, schema: Any) -> None:
+    raise Unchecked(f"{' and '.join(_QUADRATIC)} are not checked")
+
+
+_OWN: Mapping[str, _Keyword] = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "uniqueItems": _unique_items,
+    **dict.fromkeys(_QUADRATIC, _not_told),
+}
+
+
+def _without_dialect(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema that names no dialect any more. One inside, wherever a reference may lead, would be followed by that
+    dialect's own keywords, which know of no clock."""
+    own = {name: value for name, value in schema.items() if name != "$schema"}
+    nodes: list[Any] = list(own.values())
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict) and isinstance(node.get("$schema"), str):
+            raise Unchecked("a schema with a dialect of its own inside is not checked")
+        if isinstance(node, dict | list):
+            nodes += node.values() if isinstance(node, dict) else node
+    return own

@@ -1,0 +1,28 @@
+"""What a model is told of an answer that does not have its form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.output_validation.verdict import Mismatch
+
+_MOST_ANSWER, _MOST_SCHEMA = 16_000, 8_000  # characters that it is shown
+
+
+def again(said: str, broken: Mismatch, wanted: chat_pb2.ResponseFormat) -> Iterator[chat_pb2.Message]:
+    """The turns that ask for another one. A provider that keeps no constraint has not told its model of it: they do."""
+    yield chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=said[:_MOST_ANSWER])
+    told = f"That is not what was asked for: {broken.why}\nAnswer again, with nothing but {_form(wanted)}"
+    yield chat_pb2.Message(role=chat_pb2.ROLE_USER, content=told)
+
+
+def _form(wanted: chat_pb2.ResponseFormat) -> str:
+    match wanted.WhichOneof("constraint"):
+        case "json_schema" if len(wanted.json_schema) <= _MOST_SCHEMA:
+            return f"JSON that matches this JSON Schema, and no fence around it:\n{wanted.json_schema}"
+        case "regex":
+            return f"a text that matches this regular expression as a whole:\n{wanted.regex}"
+        case "choice":
+            return "one of these texts, letter for letter:\n" + "\n".join(wanted.choice.values)[:_MOST_SCHEMA]
+    return "one JSON value, and no fence around it." if wanted.json_schema else "a JSON object, and no fence around it."

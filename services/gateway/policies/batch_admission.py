@@ -1,0 +1,129 @@
+"""How batches go beside those who wait for an answer: they take what a limiter can spare.
+
+    Portion   how much of a limiter batches may have together.
+    Pace      one batch. Its items wait here, in its own queue; a few at a time are on their way to a place.
+    Backlog   one limiter. Those on their way wait here: tenants by weight, within a tenant by class, then first come,
+              first served, so that two batches of one tenant take turns.
+
+Nothing here counts as waiting at the limiter: a batch neither fills its queue nor has others shed. Its items wait for
+as long as their own budgets last, where somebody who waits for an answer is told within a moment that there is no room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from services.gateway.policies.ticket import Ticket
+from services.runtime.deadline import Deadline
+from services.runtime.policy.fair import FairQueue, Rank
+
+_ON_THEIR_WAY = 4  # of a batch: so many that short answers follow each other closely, so few that all can take turns
+_QUIET_S = 5.0
+_LOOK_S = 0.05  # what a limiter can spare grows also when the process' pressure falls, of which nobody tells
+
+
+class Portion:
+    """Of a limiter's places, for batches: a share of them, and a smaller one `beside` others: while somebody who waits
+    for an answer `asked` a moment ago, for each call at a backend makes it slower for all. One place at least."""
+
+    def __init__(self, share: float = 0.5, beside: float = 0.1):
+        self._share, self._beside = share, beside
+        self.asked = float("-inf")  # on the limiter's clock
+
+    def of(self, places: int, now: float) -> float:
+        """Fewer than this may be taken for another to be."""
+        return places * (self._share if now - self.asked > _QUIET_S else self._beside)
+
+
+class BatchAdmission:
+    """The turns of one batch, given in the order in which they are asked for."""
+
+    def __init__(self, at_once: int = _ON_THEIR_WAY):
+        self._free = asyncio.Semaphore(at_once)
+
+    async def turn(self, deadline: Deadline) -> Turn:
+        """Raises TimeoutError when it does not come by `deadline`."""
+        async with asyncio.timeout(_seconds(deadline)):
+            await self._free.acquire()
+        return Turn(self._free.release)
+
+
+class Turn:
+    """An item on its way to a place."""
+
+    __slots__ = ("_then",)
+
+    def __init__(self, then: Callable[[], None]):
+        self._then: Callable[[], None] | None = then
+
+    def over(self) -> None:
+        """It has a place, or needs none any more: the next one may go. Counts once."""
+        then, self._then = self._then, None
+        if then:
+            then()
+
+
+class Releasable(Protocol):
+    """A place."""
+
+    def release(self, *, unused: bool = False) -> bool: ...
+
+
+P = TypeVar("P", bound=Releasable)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter(Generic[P]):
+    tenant: str
+    weight: float
+    rank: Rank
+    place: asyncio.Future[P]
+
+
+class Backlog(Generic[P]):
+    """Those that wait until `spare` gives a place for them; it returns None while there is none."""
+
+    def __init__(self, spare: Callable[[], P | None]):
+        self._spare = spare
+        self._queue = FairQueue[_Waiter[P]]()
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    async def enter(self, ticket: Ticket) -> P:
+        """A place; raises TimeoutError when there is none by the ticket's deadline."""
+        self._arrivals += 1
+        rank = (float(ticket.score), -self._arrivals)
+        place: asyncio.Future[P] = asyncio.get_running_loop().create_future()
+        waiter = _Waiter(ticket.tenant, ticket.weight, rank, place)
+        self._queue.add(waiter)
+        try:
+            async with asyncio.timeout(_seconds(ticket.deadline)):
+                return await self._until_let_in(place)
+        except BaseException:  # late, or cancelled: also after a place was given to it that it never saw
+            if not self._queue.remove(waiter):
+                place.result().release(unused=True)
+            raise
+
+    def let_in(self) -> None:
+        """Places may have become free."""
+        while (waiter := self._queue.best()) and (place := self._spare()):
+            self._queue.take(waiter)
+            waiter.place.set_result(place)
+
+    async def _until_let_in(self, place: asyncio.Future[P]) -> P:
+        self.let_in()
+        while not place.done():
+            await asyncio.wait({place}, timeout=_LOOK_S)
+            self.let_in()
+        return place.result()
+
+
+def _seconds(deadline: Deadline) -> float | None:
+    """What is left, as `asyncio.timeout` wants it."""
+    remaining = deadline.remaining()
+    return remaining if remaining < float("inf") else None

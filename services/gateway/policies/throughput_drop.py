@@ -1,0 +1,78 @@
+"""Token-rate sag: answers of a model that flow markedly slower than they used to.
+
+Providers throttle over a cliff, and a sagging token rate is its early sign: it shows while first tokens are still on
+time and nothing is refused yet. The rate of the last answers (about ten of them) is held against the median rate of
+the last ten minutes. A sag that lasts for more than half of that is no sag any more: it has become the usual.
+"""
+
+from __future__ import annotations
+
+import time
+
+from prometheus_client import Gauge
+
+from services.runtime.deadline import Clock
+from services.runtime.digest import WindowedDigest
+
+_ALPHA = 2 / (10 + 1)  # an average over about ten answers
+_WINDOW_S = 600.0
+_MEMORY_S = 60.0
+_MIN_TOKENS = 4
+_MIN_SECONDS = 0.001  # what came within less came in one piece, and has no rate
+_MIN_ANSWERS = 20
+_MOST = 2.0  # an answer that came in few pieces may have any rate; it must not hide the others
+_RATIO = Gauge("hedgerow_token_rate_ratio", "Token rate of a model's last answers; 1 is as usual.", ["model"])
+
+
+class ThroughputDrop:
+    """Watches one model. It sags from a ratio below `floor` on, until it is above `recovered` again.
+
+    The ratio is an exponential average of each answer's rate over the usual one. A rate is never below 0, so one
+    stalled answer moves it from 1 to 0.82 at most, and it takes four of them in a row to reach 0.5.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        floor: float = 0.5,
+        recovered: float = 0.7,
+        alpha: float = _ALPHA,
+        clock: Clock = time.monotonic,
+    ):
+        self._floor, self._recovered, self._alpha, self._clock = floor, recovered, alpha, clock
+        self._usual = WindowedDigest(_WINDOW_S, clock)
+        self._ratio, self._sagging, self._seen_at = 1.0, False, clock()
+        self._gauge = _RATIO.labels(model)
+        self._gauge.set(1)
+
+    def saw(self, tokens: int, seconds: float) -> None:
+        """An answer sent `tokens` between its first message and its last, in `seconds`. What is counted at the end
+        alone, as hidden thoughts are, never flowed. Fewer than four tokens say nothing."""
+        if tokens < _MIN_TOKENS or seconds < _MIN_SECONDS:
+            return
+        rate = tokens / seconds
+        if self._is_old():
+            self._ratio, self._sagging = 1.0, False
+        self._seen_at = self._clock()
+        self._usual.add(rate)
+        self._follow(rate)
+
+    def ratio(self) -> float:
+        """The rate of the last answers over the usual rate: 1 is as usual, and so is having seen too few to tell."""
+        return 1.0 if self._is_old() else self._ratio
+
+    @property
+    def sagging(self) -> bool:
+        """Nothing seen for a minute: no. Who keeps away from a sagging model would not see it recover."""
+        return self._sagging and not self._is_old()
+
+    def _follow(self, rate: float) -> None:
+        usual = self._usual.quantile(0.5)
+        if not usual or self._usual.count < _MIN_ANSWERS:
+            return
+        self._ratio += self._alpha * (min(rate / usual, _MOST) - self._ratio)
+        self._sagging = self._ratio < (self._recovered if self._sagging else self._floor)
+        self._gauge.set(self._ratio)
+
+    def _is_old(self) -> bool:
+        return self._clock() - self._seen_at > _MEMORY_S

@@ -1,0 +1,188 @@
+"""Keeps replicas warm, and warms them all when somebody asks.
+
+A prompt is read on every replica, since each engine has a prefix cache of its own, and for every salt, since no engine
+reuses what it has read for another (docs/adr/0044). A replica whose connection was lost may have forgotten everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Literal
+
+from prometheus_client import Counter
+
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.admission.identity import Identity, Tenant
+from services.gateway.config import GatewaySettings
+from services.gateway.prefix_warmup import touch
+from services.gateway.prefix_warmup.prompts import ALL, HotPrompt, hot_prompts
+from services.gateway.upstream.fleet import Fleet, Pool, Replica
+from services.gateway.upstream.routes import Routes
+from services.runtime.deadline import Clock
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError
+
+_log = logging.getLogger(__name__)
+_LOOK_S = 1.0  # between two looks at who has come and what is due
+_AGAIN_S = 10.0  # after a failure
+_WITHIN_S = 10.0  # of one call, the wait for a place included
+_CONNECT_S = 2.0
+_WARMED = Counter("hedgerow_warmed", "Prompts that a replica has read before anybody asked.", ["model", "outcome"])
+_warmed = cache(_WARMED.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was done for one replica. Times in seconds; `before_s` and `after_s`: to the first text, of a first and a
+    second call. `problem`: why it is not warm."""
+
+    kind: Literal["connection", "engine", "prompt"]
+    replica: str
+    prompt: str = ""
+    took_s: float = 0.0
+    before_s: float | None = None
+    after_s: float | None = None
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class _Known:
+    """Of a replica, since its connection came for that time: when each prompt is due again, by salt and name."""
+
+    connections: int
+    due: dict[tuple[str, str], float] = field(default_factory=dict)
+
+
+class PrefixWarmup:
+    """All models of a fleet. `run` keeps warm what the settings name."""
+
+    def __init__(
+        self, settings: GatewaySettings, fleet: Fleet, routes: Routes, identity: Identity, clock: Clock = time.monotonic
+    ):
+        self._settings, self._fleet, self._routes, self._identity = settings, fleet, routes, identity
+        self._clock, self._busy = clock, False
+        self._known: dict[str, dict[Replica, _Known]] = {model: {} for model in fleet.pools}
+        self._prompts = self._named(settings.warm.prompts)
+
+    async def run(self) -> None:
+        """Until cancelled. Each model by itself: a busy one keeps no other from being warm."""
+        if not self._prompts:
+            return
+        async with asyncio.TaskGroup() as group:
+            for pool in self._fleet.pools.values():
+                group.create_task(self._keep(pool))
+
+    async def now(self, tenant: Tenant, names: Sequence[str]) -> AsyncGenerator[Step, None]:
+        """Warm everything for a tenant, one step after the other. Raises `InvalidInput` for a prompt that is not kept,
+        and `Exhausted` while somebody else has it done."""
+        kept = self._settings.system_prompts
+        if unknown := next((name for name in names if name != ALL and name not in kept), ""):
+            raise InvalidInput("system_prompts", f"one of {', '.join(kept) or 'none'}", unknown)
+        if self._busy:
+            raise Exhausted("warm: one call at a time, got another", retry_delay_s=_LOOK_S)
+        self._busy, prompts = True, self._named(names) if names else self._prompts
+        try:
+            for pool in self._fleet.pools.values():
+                if not pool.replicas:
+                    yield Step("connection", pool.model, problem=pool.refusal().message)
+                for replica in list(pool.replicas):
+                    of_model = prompts if self._reads(pool.model) else ()
+                    async with aclosing(self._steps(pool, replica, tenant, of_model)) as steps:
+                        async for step in steps:
+                            yield step
+        finally:
+            self._busy = False
+
+    async def _steps(
+        self, pool: Pool, replica: Replica, tenant: Tenant, prompts: Sequence[HotPrompt]
+    ) -> AsyncGenerator[Step, None]:
+        """Of one replica, until one says that it is of no use to go on."""
+        began, problem = self._clock(), ""
+        try:
+            await replica.llm.connect(_CONNECT_S)
+        except ServiceError as error:
+            problem = error.message
+        yield Step("connection", replica.name, took_s=self._clock() - began, problem=problem)
+        if problem:
+            return
+        yield (step := await self._twice(Step("engine", replica.name), pool, replica, tenant, ""))
+        if step.problem:
+            return
+        for prompt in prompts:
+            due = self._due(pool, replica)
+            step = await self._twice(Step("prompt", replica.name, prompt.name), pool, replica, tenant, prompt.text)
+            if not step.problem:
+                due[tenant.prefix_salt, prompt.name] = self._again()
+            yield step
+
+    async def _twice(self, step: Step, pool: Pool, replica: Replica, tenant: Tenant, text: str) -> Step:
+        """What the first call finds, and what the next one will."""
+        asked, began, before_s = touch.request(text, tenant.prefix_salt), self._clock(), None
+        try:
+            before_s = await self._touch(pool, replica, asked)
+            after_s = await self._touch(pool, replica, asked)
+        except ServiceError as error:
+            return replace(step, took_s=self._clock() - began, before_s=before_s, problem=error.message)
+        return replace(step, took_s=self._clock() - began, before_s=before_s, after_s=after_s)
+
+    async def _keep(self, pool: Pool) -> None:
+        while True:
+            if self._reads(pool.model):
+                await self._look(pool)
+            await asyncio.sleep(_LOOK_S)
+
+    async def _look(self, pool: Pool) -> None:
+        """Have every replica read what is due."""
+        known = self._known[pool.model]
+        for gone in [replica for replica in known if replica not in pool.replicas]:
+            del known[gone]
+        tenants = self._identity.warmed()
+        for replica in list(pool.replicas):
+            for tenant in tenants:
+                for prompt in self._prompts:
+                    await self._read(pool, replica, tenant, prompt)
+
+    async def _read(self, pool: Pool, replica: Replica, tenant: Tenant, prompt: HotPrompt) -> None:
+        """One prompt, where it is due."""
+        due, what = self._due(pool, replica), (tenant.prefix_salt, prompt.name)
+        if self._clock() < due.get(what, float("-inf")) or not replica.breaker.would_admit():
+            return
+        asked = touch.request(prompt.text, tenant.prefix_salt)
+        try:
+            await self._touch(pool, replica, asked)
+        except ServiceError as error:
+            due[what] = self._clock() + _AGAIN_S
+            _warmed(pool.model, "failed").inc()
+            _log.info("%s has not read %s: %s", replica.name, prompt.name, error.outline)
+            return
+        due[what] = self._again()
+        _warmed(pool.model, "ok").inc()
+
+    async def _touch(self, pool: Pool, replica: Replica, asked: llm_pb2.GenerateRequest) -> float:
+        return await touch.touch(pool, replica, asked, _WITHIN_S, self._clock, self._routes.model(pool.model))
+
+    def _again(self) -> float:
+        """When a prompt that was just read is due again."""
+        return self._clock() + (self._settings.warm.every_ms / 1000 or float("inf"))
+
+    def _due(self, pool: Pool, replica: Replica) -> dict[tuple[str, str], float]:
+        """When it is to read each prompt again; empty where it may have read none. A call is noted in what was here
+        when it began: by its end, who answered it may be gone and another in its place."""
+        known, connections = self._known[pool.model], replica.breaker.connections
+        if replica not in known or known[replica].connections != connections:
+            known[replica] = _Known(connections)
+        return known[replica].due
+
+    def _reads(self, model: str) -> bool:
+        """Whether this model reads prompts beforehand. Who it is, is known once there is a table, where there is a
+        router."""
+        row = self._routes.model(model)
+        return row.tier.name.lower() in self._settings.warm.tiers if row else not self._routes.expected
+
+    def _named(self, names: Sequence[str]) -> Sequence[HotPrompt]:
+        return hot_prompts(names, self._settings.system_prompts, self._settings.prompt)

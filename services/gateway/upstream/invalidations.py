@@ -1,0 +1,76 @@
+"""What the cache told of removals, and when this gateway heard it.
+
+An answer may be on its way for as long as it takes to write it. What was removed after it was begun must not come back
+with it, so whoever keeps an answer here asks whether it was overtaken. Of a removal that is heard later the cache
+knows: a store tells it the epoch from before the answer was begun (`StoreRequest.epoch`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from services.runtime.deadline import Clock
+
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was known when an answer was begun: at which time, of which of the cache's epochs, and under which key it
+    will be kept, where the cache has said."""
+
+    at: float = 0.0
+    epoch: int = 0
+    key: str = ""
+
+
+class Invalidations:
+    """The last `remembered` removals; of an answer from before them nobody can say whether it was overtaken, so it
+    was."""
+
+    def __init__(self, remembered: int, clock: Clock = time.monotonic):
+        self._remembered, self._clock = remembered, clock
+        self._heard: OrderedDict[tuple[str, str], float] = OrderedDict()  # by what was removed
+        self._complete_since = _NEVER  # every removal since then is in `_heard`
+        self._last_key = -_NEVER  # when a removal by key was heard last
+        self._epoch = 0
+
+    def began(self) -> None:
+        """From now on every removal is heard of."""
+        self._complete_since = self._clock()
+
+    def ended(self) -> None:
+        """Removals may be missed from now on."""
+        self._complete_since = _NEVER
+        self._heard.clear()
+
+    def heard(self, what: str, name: str) -> None:
+        """A `key` or a `tenant` of this name was removed."""
+        self._heard[what, name] = now = self._clock()
+        if what == "key":
+            self._last_key = now
+        self._heard.move_to_end((what, name))
+        if len(self._heard) > self._remembered:
+            self._complete_since = self._heard.popitem(last=False)[1]
+
+    def learn(self, epoch: int) -> None:
+        """The cache has told an epoch."""
+        self._epoch = max(self._epoch, epoch)
+
+    def known(self) -> Known:
+        """For an answer that begins now."""
+        return Known(self._clock(), self._epoch)
+
+    def overtook(self, known: Known, tenant: str) -> bool:
+        """Whether the answer may have been removed since it was begun."""
+        key = self._since(known, "key", known.key) if known.key else self._last_key >= known.at
+        return key or known.at < self._complete_since or self.took(known, tenant)
+
+    def took(self, known: Known, tenant: str) -> bool:
+        """Whether all of its tenant's are known to have been removed since an answer was begun."""
+        return self._since(known, "tenant", tenant)
+
+    def _since(self, known: Known, what: str, name: str) -> bool:
+        return self._heard.get((what, name), -_NEVER) >= known.at
