@@ -1,6 +1,6 @@
-"""A simulated provider until its standard input ends: `python -m bench.provider http1 [--tokens N] [--each-ms X]`.
+"""A simulated provider until its standard input ends: `python -m bench.provider http1`.
 
-It prints its URL.
+It prints its URL. `--tokens N`, `--first-ms X` and `--each-ms X` say what it answers, and when.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if __name__ == "__main__":
     parser = ArgumentParser()
     parser.add_argument("protocol", choices=("http1", "http2"))
     parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--first-ms", type=float, default=0.0)
     parser.add_argument("--each-ms", type=float, default=1.0)
     asked = parser.parse_args()
-    uvloop.run(main(asked.protocol, Behaviour(asked.tokens, each_ms=asked.each_ms)))
+    uvloop.run(main(asked.protocol, Behaviour(asked.tokens, asked.first_ms, asked.each_ms)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from anthropic import Anthropic
-from openai import OpenAI
+from openai import AuthenticationError, OpenAI, RateLimitError
 
 from tests.integration.running_up import Up, ports_in_a_row, running
 from tests.integration.test_up_mesh_file import provider
@@ -117,6 +117,25 @@ def test_urls_of_one_name_stand_in_for_each_other(installed: Path, url: str, tmp
         assert all(said(client, "m")[0] for _ in range(20))  # a fifth of them may be retried afterwards
         other.kill()
         assert all(said(client, "m")[0] for _ in range(4))
+
+
+def test_replicas_are_hedged_and_tenants_held_to_their_quota(installed: Path, url: str, tmp_path: Path) -> None:
+    file, settings = tmp_path / "mesh.yaml", "{hedge: {mode: fixed, delay_ms: 50, max_share: 1}}"
+    with provider("--first-ms", "2000") as (_, late):
+        file.write_text(
+            f"models: {{m: {{url: ['{late}', '{url}'], model: sim}}}}\n"
+            f"gateway: {{address: 50050, settings: {settings}}}\n"
+            "tenants: {me: {key_env: HEDGEROW_API_KEY, requests_per_s: 0.001, requests_burst: 8}}\n"
+        )
+        with up(installed, tmp_path, str(file), HEDGEROW_API_KEY="of-callers") as (_, client):
+            messages = [{"role": "user", "content": QUESTION}]
+            answers = [client.chat.completions.create(model="m", messages=messages) for _ in range(8)]
+            with pytest.raises(RateLimitError):
+                client.chat.completions.create(model="m", messages=messages)
+            with pytest.raises(AuthenticationError):
+                client.with_options(api_key="of-others").models.list()
+    made = [(each["policy"], each["action"]) for answer in answers for each in answer.hedgerow["decisions"]]
+    assert ("hedge", "won") in made
 
 
 def test_it_keeps_exact_answers_where_the_file_asks_for_it(installed: Path, url: str, tmp_path: Path) -> None:

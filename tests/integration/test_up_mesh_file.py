@@ -36,8 +36,8 @@ def providers() -> Iterator[dict[str, tuple[Popen[str], str]]]:
 
 
 @contextmanager
-def provider() -> Iterator[tuple[Popen[str], str]]:
-    command = [sys.executable, "-m", "bench.provider", "http1"]
+def provider(*how: str) -> Iterator[tuple[Popen[str], str]]:
+    command = [sys.executable, "-m", "bench.provider", "http1", *how]
     with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
         assert process.stdout
         yield process, process.stdout.readline().strip()  # leaving ends its input, and so the process
