@@ -3,6 +3,7 @@ that does not exist is refused with the nearest one that does."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -12,6 +13,7 @@ from google.protobuf.message import Message as Proto
 
 from hedgerow._errors import InvalidArgument, invalid
 from hedgerow._options import Message, Messages, Request
+from hedgerow._shapes import schema_of
 from hedgerow._tools import Tool, ToolCall
 
 _TURN = ("role", "content", "tool_calls", "tool_call_id")
@@ -107,6 +109,16 @@ def tool_of(where: str, given: Any) -> Tool:
         raise invalid(f"{where}.name", "a text", named.get("name"))
     told = {name: value for name, value in named.items() if name in _TOOL and value is not None}
     return Tool(**told)
+
+
+def schema_text(field: str, given: Any) -> str | None:
+    """A JSON Schema as text: as it is, of a mapping, or of a dataclass or a pydantic model."""
+    if given is None or isinstance(given, str):
+        return given
+    try:
+        return json.dumps(given if isinstance(given, Mapping) else schema_of(given))
+    except (TypeError, ValueError) as error:
+        raise invalid(field, "a JSON Schema as text or mapping, or a class that has one", error) from None
 
 
 def _refuse_keys(where: str, given: Iterable[str], known: Sequence[str]) -> None:

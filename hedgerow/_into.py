@@ -20,7 +20,7 @@ def with_schema(into: Any, options: Any) -> Any:
             raise _invalid(f"into: none beside {name}, got {_name(into)}")
     try:
         return {**options, "json_schema": schema_of(into)}
-    except Unsupported as error:
+    except (Unsupported, TypeError) as error:  # TypeError: of what is no type, but a value
         raise _invalid(f"into: {error}") from None
 
 

@@ -74,9 +74,9 @@ class Options(TypedDict, total=False):
     """Strings that end the answer and are not part of it."""
     seed: int | None
     """Makes sampling repeatable where the engine can."""
-    json_schema: str | Mapping[str, Any] | None
-    """A JSON Schema, as text or parsed: the answer matches it. At most one of `json_schema`, `regex`, `choice` and
-    `grammar`."""
+    json_schema: str | Mapping[str, Any] | type | None
+    """A JSON Schema, as text or parsed, or a class that has one: the answer matches it. At most one of `json_schema`,
+    `regex`, `choice` and `grammar`."""
     regex: str | None
     """A regular expression that the whole answer matches."""
     choice: Sequence[str] | None

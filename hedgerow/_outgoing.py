@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from google.protobuf.message import Message as Proto
 
+from hedgerow._errors import invalid
 from hedgerow._given import refuse_unknown
 from hedgerow._options import Messages, Request
 from hedgerow._peer import Peer
@@ -48,6 +49,10 @@ class Caller:
     def batch(self, items: Iterable[Messages | Request], shared: Request) -> Outgoing[pb.GenerateBatchRequest]:
         """Several questions in one call; what an item says overrules what they share."""
         refuse_unknown("batch()", shared, METHODS)
+        if isinstance(items, str | Mapping):
+            raise invalid(
+                "requests", "a sequence of questions", f"one {'text' if isinstance(items, str) else 'question'}"
+            )
         requests = [self._request({**shared, **_as_request(index, item)}) for index, item in enumerate(items)]
         return self._outgoing(pb.GenerateBatchRequest(requests=requests), requests)
 

@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import Message as Proto
 
 from hedgerow._errors import InvalidArgument, invalid
-from hedgerow._given import fitted, tool_of, turns_of
+from hedgerow._given import fitted, schema_text, tool_of, turns_of
 from hedgerow._media import SHORTER_AUDIO, read, read_all
 from hedgerow._options import GuardedThing, Media, Message, Messages, QuestionKind
 from hedgerow._speech import AudioFormat
@@ -81,7 +81,7 @@ def generate_request(
     top_p: float | None = None,
     stop: str | Sequence[str] = (),
     seed: int | None = None,
-    json_schema: str | Mapping[str, Any] | None = None,
+    json_schema: str | Mapping[str, Any] | type | None = None,
     regex: str | None = None,
     choice: Sequence[str] | None = None,
     grammar: str | None = None,
@@ -140,7 +140,7 @@ def generate_request(
         set_fields(request.sampling.logit_bias.add(), f"logit_bias[{token}].", token=token, bias=bias)
     with _field("stop"):
         request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)
-    _set_format(request, choice, json_schema=_as_json(json_schema), regex=regex, grammar=grammar)
+    _set_format(request, choice, json_schema=schema_text("json_schema", json_schema), regex=regex, grammar=grammar)
     request.cache.CopyFrom(_CACHE[one_of("cache", cache, _CACHE)])
     set_fields(request.cache, "cache_", category=cache_category)
     set_fields(request.cache, "", min_similarity=min_similarity, hit_chars_per_s=hit_chars_per_s)

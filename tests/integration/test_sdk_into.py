@@ -95,4 +95,6 @@ async def test_a_type_without_a_schema_or_two_forms_are_refused_before_anything_
         await client.ask("?", into=City, choice=["a"])
     with pytest.raises(hedgerow.InvalidArgument, match="into: the type: a dataclass, a pydantic model"):
         await client.ask("?", into=object)
+    with pytest.raises(hedgerow.InvalidArgument, match=r"^into: "):
+        await client.ask("?", into=City("Paris", 1))
     assert gateway.requests == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -107,6 +109,30 @@ def test_a_whole_float_is_a_whole_number_and_milliseconds_are_rounded() -> None:
 def test_a_value_of_another_type_is_refused_by_its_field(given: Any, problem: str) -> None:
     with pytest.raises(InvalidArgument, match=f"^{problem}"):
         generate_request("?", **given)
+
+
+@dataclass
+class City:
+    name: str
+
+
+def test_a_schema_may_be_that_of_a_class() -> None:
+    text = generate_request("?", json_schema=City).response_format.json_schema
+    assert json.loads(text)["properties"] == {"name": {"type": "string"}}
+
+
+@pytest.mark.parametrize("given", [object, 7, {"type": object}])
+def test_what_is_no_schema_is_refused(given: Any) -> None:
+    with pytest.raises(
+        InvalidArgument, match=r"^json_schema: a JSON Schema as text or mapping, or a class that has one"
+    ):
+        generate_request("?", json_schema=given)
+
+
+@pytest.mark.parametrize("given", ["Hi.", {"messages": "Hi."}])
+def test_one_question_is_no_batch(given: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"^requests: a sequence of questions, got one"):
+        Caller(Peer("localhost:1"), None).batch(given, {})
 
 
 def test_an_option_that_does_not_exist_is_refused_with_the_method_and_the_nearest_one() -> None:
