@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from inspect import iscoroutine
 from typing import Any, NoReturn, Self
 
 import grpc
@@ -75,7 +76,10 @@ def settle(results: Iterable[Any]) -> None:
 
 
 def value_of(result: Any) -> Any:
-    """What a function returned."""
+    """What a function returned. Raises `TypeError` for a coroutine, which needs an event loop."""
+    if iscoroutine(result):
+        result.close()
+        raise TypeError(f"{result.__qualname__} is a coroutine function: it needs hedgerow.AsyncClient")
     return result
 
 

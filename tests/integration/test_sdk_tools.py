@@ -78,6 +78,19 @@ async def test_the_blocking_client_does_the_same(gateway: AskedInTurn) -> None:
     assert gateway.requests[1].messages[-1].content == '{"highest": 4}'
 
 
+async def test_a_coroutine_function_needs_the_asyncio_client(gateway: AskedInTurn) -> None:
+    gateway.answers = [calling(("wait", "{}"))]
+
+    async def wait() -> None: ...
+
+    def ask() -> None:
+        with hedgerow.Client(gateway.target) as client:
+            client.run_tools("?", tools=[wait])
+
+    with pytest.raises(TypeError, match=r"wait is a coroutine function: it needs hedgerow\.AsyncClient"):
+        await asyncio.to_thread(ask)
+
+
 async def test_after_the_last_step_the_model_must_answer_within_what_is_left_of_the_budget(
     gateway: AskedInTurn,
 ) -> None:
