@@ -100,7 +100,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             settings.cascade,
             toolbox,
             _judging(settings, models, routes, cache, stack),
-            Forms(settings.response_format.check_ms),
+            Forms(settings.response_format.check_ms, by_default=settings.response_format.check),
             omits=settings.untranslated == "omit",
         )
         kinds.wordings()  # 6 ms that no request should wait for

@@ -145,15 +145,19 @@ def _plan(settings: Any, budget_ms: float | None) -> dict[str, Any]:
     stages_, planning = import_module("services.gateway.answer.stages"), import_module("services.gateway.answer.plan")
     whole_ms = min(budget_ms or settings.default_budget_ms, settings.max_budget_ms)
 
-    def slices(**senses: Any) -> list[dict[str, Any]]:
-        stages = stages_.answer_stages(settings.stages, cached=bool(settings.cache_address), **senses)
+    def slices(*wanted: str) -> list[dict[str, Any]]:
+        required = ("audio", "llm")
+        stages = stages_.claims(
+            settings.stages, [(name, name in required) for name in stages_.STAGES if name in wanted]
+        )
         plan = planning.make_plan(stages, whole_ms, floor_share=settings.floor_share)
         return [{"stage": s.stage.name, "starts_ms": s.starts_ms, "budget_ms": s.budget_ms} for s in plan.slices]
 
     first_ms = min(settings.first_token_budget_ms or math.inf, whole_ms)
-    said = {"budget_ms": whole_ms, "first_text_ms": first_ms, "slices": slices()}
-    senses = {"images": bool(settings.vision_address), "audio": "question" if settings.audio_address else ""}
-    return said | ({"slices_with_senses": slices(**senses)} if any(senses.values()) else {})
+    text = (*(["cache"] if settings.cache_address else []), "router", "llm")
+    senses = [name for name in ("audio", "vision") if getattr(settings, f"{name}_address")]
+    said = {"budget_ms": whole_ms, "first_text_ms": first_ms, "slices": slices(*text)}
+    return said | ({"slices_with_senses": slices(*senses, *text)} if senses else {})
 
 
 if __name__ == "__main__":

@@ -14,22 +14,19 @@ from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.budget import Budget, budget_of, limited
-from services.gateway.admission.constraint import is_checked
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.intake import Intake
 from services.gateway.admission.origin import note_asked
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
-from services.gateway.admission.tools import offers_mesh_tools
 from services.gateway.admission.validation import check_for, validate, validate_conversation
 from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.event_writer import Send
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.runner import Answer
-from services.gateway.answer.stages import answer_stages
-from services.gateway.answer.stages.prompt import is_needed
+from services.gateway.answer.stages import claims, planned
 from services.gateway.answer.targets import Targets
 from services.gateway.api import warm
 from services.gateway.api.arrivals import Arrivals
@@ -41,7 +38,6 @@ from services.gateway.api.reports import report_wrong
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
-from services.gateway.guard.checks import checks_for
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.batch_admission import Turn
 from services.gateway.prefix_warmup.warmup import PrefixWarmup
@@ -76,7 +72,7 @@ class GatewayServicer:
         self.arriving = Arrivals(settings, intake, self._kept).of
         self._revalidating = Revalidation(self._answer_anew)
         self._tallies = WeakValueDictionary[str, Tally]()
-        self._stages = cache(partial(answer_stages, settings.stages))
+        self._claims = cache(partial(claims, settings.stages))
 
     def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Credential:
         """The credential of a call, to whatever this process serves. Raises `KeyUnknown` or `CredentialsDiffer`."""
@@ -247,21 +243,8 @@ class GatewayServicer:
     def _open(self, question: Question, tenant: Tenant, budget: Budget, span: Span, opened: float) -> Ledger:
         """The account, with a plan for the budget, which runs since `opened`: to be admitted is a part of it."""
         request = question.request
-        cached = self._backends.cache is not None and question.shareable
-        checks = checks_for(tenant.guard, request)
-        checks_forms = tenant.checks_forms(by_default=self._settings.response_format.check)
         plan = make_plan(
-            self._stages(
-                cached=cached,
-                images=bool(request.images) and not question.pixels,
-                audio=question.recording,
-                guard=checks is not None and checks.asks,
-                cascade=request.HasField("cascade"),
-                tools=any(not (each.offered or each.source) for each in request.mesh_tools),
-                offered=offers_mesh_tools(request),
-                form=is_checked(request, checks_forms),
-                prompt=is_needed(question, tenant, self._settings.prompt, self._backends.routes.least_context),
-            ),
+            self._claims(planned(question, tenant, self._backends)),
             budget.ms,
             floor_share=self._settings.floor_share,
             first_text_ms=self._first_text_ms(request),

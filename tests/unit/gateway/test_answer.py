@@ -19,13 +19,11 @@ from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.runner import Answer
-from services.gateway.answer.stages import answer_stages
+from services.gateway.answer.stages import claims, planned
 from services.gateway.answer.stages.cache import CacheStage
-from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.config import TEMPLATE
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.stack import make_stack
-from services.gateway.guard.checks import checks_for
 from services.gateway.output_validation.forms import Checked, Forms, checked
 from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.settings.budgets import StageBudgets
@@ -114,18 +112,7 @@ class Scene:
             self.media.hearing,
             self.pixels,
         )
-        stages = answer_stages(
-            self.slices,
-            cached=self.cache is not None,
-            images=bool(request.images) and not self.pixels,
-            audio=recording_is(request),
-            guard=bool((checks := checks_for(self.tenant.guard, request)) and checks.asks),
-            cascade=request.HasField("cascade"),
-            tools=any(not each.offered for each in request.mesh_tools),
-            offered=any(each.offered for each in request.mesh_tools),
-            form=request.HasField("response_format"),
-            prompt=is_needed(question, self.tenant, self.backends.prompts.settings, self.backends.routes.least_context),
-        )
+        stages = claims(self.slices, planned(question, self.tenant, self.backends))
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))
         then = lambda over: self.billed.append(100 - over)  # noqa: E731
         reservation = self.quotas.reserve("acme", ACME.allowance, 100, then=then)

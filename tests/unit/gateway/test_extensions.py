@@ -17,7 +17,7 @@ from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.runner import Answer
-from services.gateway.answer.stages import STAGES, answer_stages
+from services.gateway.answer.stages import STAGES, claims, planned
 from services.gateway.decisions import Decisions
 from services.gateway.generation.availability import Guard
 from services.gateway.generation.fallback import Fallback
@@ -123,7 +123,8 @@ async def test_a_stage_is_planned_run_and_told(package: str) -> None:
     stages = {"time": import_module(f"{package}.stage").TimeStage, **STAGES}
     scene = Scene()
     request = pb.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What time is it?")])
-    plan = make_plan(answer_stages(StageBudgets(), cached=False, known=stages), 1_000)
+    wanted = planned(Question(request), ACME, scene.backends, stages)
+    plan = make_plan(claims(StageBudgets(), wanted, stages), 1_000)
     assert (plan["time"].budget_ms, plan["time"].starts_ms) == (20, 0)
     draft = Draft(Question(request), ACME, Ledger(plan, INVALID_SPAN, 0.01), scene.backends)
     reservation = scene.quotas.reserve("acme", ACME.allowance, 100)

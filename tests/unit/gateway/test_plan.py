@@ -7,17 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.trace import INVALID_SPAN
 
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.question import Question
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import Stage, make_plan
-from services.gateway.answer.stages import answer_stages
+from services.gateway.answer.stages import STAGES, claims
 from services.gateway.settings.budgets import StageBudget, StageBudgets
 from tests.clock import PausedClock
+
+
+def stages_of(*optional: str, budgets: StageBudgets = StageBudgets()) -> tuple[Stage, ...]:  # noqa: B008  # it is frozen
+    """Of an answer with these beside the router and the model."""
+    names = [name for name in STAGES if name in (*optional, "router", "llm")]
+    return claims(budgets, [(name, name in ("audio", "llm")) for name in names])
+
 
 CLAIMS = st.tuples(st.floats(0.01, 1), st.floats(0.1, 10_000))
 
 
 def test_stages_that_wait_for_nothing_start_at_once_and_the_model_after_the_slowest():
-    plan = make_plan(answer_stages(StageBudgets(), cached=True), 1_000)
+    plan = make_plan(stages_of("cache"), 1_000)
     assert [(planned.stage.name, planned.starts_ms) for planned in plan.slices] == [
         ("cache", 0),
         ("router", 0),
@@ -27,11 +36,11 @@ def test_stages_that_wait_for_nothing_start_at_once_and_the_model_after_the_slow
 
 
 def test_a_cap_holds_a_share_down():
-    assert make_plan(answer_stages(StageBudgets(), cached=True), 30_000)["cache"].budget_ms == 200
+    assert make_plan(stages_of("cache"), 30_000)["cache"].budget_ms == 200
 
 
 def test_the_cache_has_no_slice_where_it_is_left_out():
-    names = [stage.name for stage in answer_stages(StageBudgets(), cached=False)]
+    names = [stage.name for stage in stages_of()]
     assert names == ["router", "llm"]
 
 
@@ -51,7 +60,7 @@ def test_slices_along_any_path_never_exceed_the_budget(budget_ms, first, second,
 
 def test_optional_stages_leave_the_floor_to_what_is_required():
     greedy = StageBudgets(cache=StageBudget(share=0.9, cap_ms=60_000))
-    plan = make_plan(answer_stages(greedy, cached=True), 1_000, floor_share=0.6)
+    plan = make_plan(stages_of("cache", budgets=greedy), 1_000, floor_share=0.6)
     assert (plan["cache"].budget_ms, plan["llm"].budget_ms) == (400, 600)
 
 
@@ -67,7 +76,7 @@ budgets = st.builds(StageBudget, share=shares, cap_ms=caps)
     st.floats(0, 0.99),
 )
 def test_along_every_path_the_slices_stay_within_the_budget(stages, cached, budget_ms, floor_share):
-    plan = make_plan(answer_stages(stages, cached=cached), budget_ms, floor_share=floor_share)
+    plan = make_plan(stages_of(*["cache"] * cached, budgets=stages), budget_ms, floor_share=floor_share)
     for planned in plan.slices:
         assert planned.budget_ms >= 0
         assert planned.starts_ms + planned.budget_ms <= budget_ms * (1 + 1e-9)
@@ -75,13 +84,13 @@ def test_along_every_path_the_slices_stay_within_the_budget(stages, cached, budg
             assert planned.starts_ms + planned.budget_ms <= budget_ms * (1 - floor_share) * (1 + 1e-9)
 
 
-def starts(**senses: object) -> dict[str, float]:
-    plan = make_plan(answer_stages(StageBudgets(), cached=True, **senses), 2_000)
+def starts(*senses: str) -> dict[str, float]:
+    plan = make_plan(stages_of("cache", *senses), 2_000)
     return {planned.stage.name: planned.starts_ms for planned in plan.slices}
 
 
 def test_pictures_are_looked_at_while_the_recording_is_heard_and_the_cache_waits_for_both():
-    assert starts(images=True, audio="question") == {
+    assert starts("vision", "audio") == {
         "audio": 0,
         "vision": 0,
         "cache": 1_000,
@@ -91,13 +100,12 @@ def test_pictures_are_looked_at_while_the_recording_is_heard_and_the_cache_waits
 
 
 def test_the_router_does_not_wait_for_pictures():
-    assert starts(images=True) == {"vision": 0, "cache": 500, "router": 0, "llm": 700}
+    assert starts("vision") == {"vision": 0, "cache": 500, "router": 0, "llm": 700}
 
 
 @pytest.mark.parametrize(("role", "required"), [("question", True), ("context", False)])
 def test_a_recording_is_required_where_it_is_the_question(role: str, required: bool):
-    stages = {stage.name: stage for stage in answer_stages(StageBudgets(), cached=True, audio=role)}
-    assert stages["audio"].required is required
+    assert STAGES["audio"].required(Question(pb.GenerateRequest(), role)) is required
 
 
 def test_an_optional_stage_that_starts_late_ends_where_the_floor_begins():

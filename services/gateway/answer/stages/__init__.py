@@ -6,9 +6,11 @@ and `answer.py` runs the plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from services.gateway.admission.question import Recording
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
+from services.gateway.answer.draft import Backends
 from services.gateway.answer.plan import Stage
 from services.gateway.answer.stages.agent import AgentStage
 from services.gateway.answer.stages.cache import CacheStage
@@ -19,7 +21,7 @@ from services.gateway.answer.stages.llm import LlmStage
 from services.gateway.answer.stages.media import AudioStage, VisionStage
 from services.gateway.answer.stages.prompt import PromptStage
 from services.gateway.answer.stages.router import RouterStage
-from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.answer.stages.tools import ToolsStage
 from services.gateway.settings.budgets import StageBudgets
 
@@ -32,32 +34,31 @@ STAGES: Mapping[str, type[AnswerStage]] = {
 }
 
 
-def answer_stages(
-    budgets: StageBudgets,
-    *,
-    cached: bool,
-    images: bool = False,
-    audio: Recording = "",
-    guard: bool = False,
-    prompt: bool = False,
-    cascade: bool = False,
-    tools: bool = False,
-    offered: bool = False,
-    form: bool = False,
-    known: Mapping[str, type[AnswerStage]] = STAGES,
+Planned = tuple[str, bool]  # a stage, and whether there is no answer without it
+
+
+def planned(
+    question: Question, tenant: Tenant, backends: Backends, known: Mapping[str, type[AnswerStage]] = STAGES
+) -> tuple[Planned, ...]:
+    """Which stages the answer to a question has: each says so itself."""
+    return tuple(
+        (name, stage.required(question)) for name, stage in known.items() if stage.wanted(question, tenant, backends)
+    )
+
+
+def claims(
+    budgets: StageBudgets, wanted: Sequence[Planned], known: Mapping[str, type[AnswerStage]] = STAGES
 ) -> tuple[Stage, ...]:
-    """The stages of an answer: without the cache where the request leaves it out, with the media it brings.
+    """What these stages claim of the budget, and which others of them each waits for.
 
     A recording is the question, which nothing can be done without, or context for one, which an answer can do without.
-    The cache waits for both, because what they find is a part of its key.
+    The cache waits for recordings and pictures, because what they hold is a part of its key.
     """
-    needs = Needs(cached, images, audio, cascade, guard, prompt, tools, offered, form)
-    wanted = [stage for stage in known.values() if stage.wanted(needs)]
-    names = {stage.name for stage in wanted}
-    return tuple(_claim(stage, needs, budgets, names) for stage in wanted)
+    names = {name for name, _ in wanted}
+    return tuple(_claim(known[name], budgets, names, required=required) for name, required in wanted)
 
 
-def _claim(stage: type[AnswerStage], needs: Needs, budgets: StageBudgets, names: set[str]) -> Stage:
+def _claim(stage: type[AnswerStage], budgets: StageBudgets, names: set[str], *, required: bool) -> Stage:
     budget = getattr(budgets, stage.name, stage.budget)
     after = tuple(name for name in stage.after if name in names)
-    return Stage(stage.name, budget.share, budget.cap_ms, stage.required(needs), after)
+    return Stage(stage.name, budget.share, budget.cap_ms, required, after)

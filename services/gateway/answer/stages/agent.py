@@ -17,13 +17,15 @@ from collections.abc import Sequence
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.tools import is_object
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
+from services.gateway.admission.tools import is_object, offers_mesh_tools
 from services.gateway.answer import tool_call
 from services.gateway.answer.agent_step import Step
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.prompt_builder import as_data
-from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.answer.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Equipment, canonical
@@ -48,8 +50,8 @@ class AgentStage(AnswerStage):
         self._over = False
 
     @classmethod
-    def wanted(cls, needs: Needs) -> bool:
-        return needs.offered
+    def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
+        return offers_mesh_tools(question.request)
 
     async def run(self) -> None:
         draft, ledger = self.draft, self.draft.ledger

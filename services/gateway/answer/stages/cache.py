@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
 from services.gateway.answer.cache_storing import is_of_another, is_storable, may_keep, note_private
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import VERDICTS
-from services.gateway.answer.stages.stage import AnswerStage, Needs, retrieve
+from services.gateway.answer.stages.stage import AnswerStage, retrieve
 from services.gateway.answer.stream_filter import AT_ONCE
 from services.gateway.cache_eligibility.pacing import paced
 from services.gateway.cache_eligibility.reasons import Bypassed
@@ -58,8 +60,8 @@ class CacheStage(AnswerStage):
         self._sample: cache_pb2.Sample | None = None  # what the cache wants to be judged
 
     @classmethod
-    def wanted(cls, needs: Needs) -> bool:
-        return needs.cached
+    def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
+        return backends.cache is not None and question.shareable
 
     def start(self) -> None:
         draft, cache = self.draft, self.draft.backends.cache

@@ -13,11 +13,14 @@ from functools import partial
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
+from services.gateway.admission.tools import offers_mesh_tools
 from services.gateway.answer import cascade_checks, judge_prompt, model_call
 from services.gateway.answer.collect import Tried, hear, hear_all
-from services.gateway.answer.draft import Streamed
+from services.gateway.answer.draft import Backends, Streamed
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.generation.shared import Reading
 from services.gateway.labels import Act
 from services.gateway.output_validation.verdict import Unchecked
@@ -35,8 +38,9 @@ class CascadeStage(AnswerStage):
     budget = StageBudget(share=0.4, cap_ms=60_000)
 
     @classmethod
-    def wanted(cls, needs: Needs) -> bool:
-        return needs.cascade and not needs.offered  # else the fast model chooses what to call
+    def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
+        request = question.request  # where tools are offered, the fast model chooses what to call
+        return request.HasField("cascade") and not offers_mesh_tools(request)
 
     async def run(self) -> None:
         draft, ledger = self.draft, self.draft.ledger

@@ -12,11 +12,15 @@ from prometheus_client import Counter
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.admission.constraint import is_checked
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
 from services.gateway.answer import model_call
 from services.gateway.answer.collect import hear_all
+from services.gateway.answer.draft import Backends
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import HITS
-from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.errors import FormBroken
 from services.gateway.labels import Act, Degraded
 from services.gateway.output_validation.verdict import Mismatch, Unchecked
@@ -37,8 +41,9 @@ class FormStage(AnswerStage):
     budget = StageBudget(share=1, cap_ms=600_000)
 
     @classmethod
-    def wanted(cls, needs: Needs) -> bool:
-        return needs.form
+    def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
+        checks = tenant.checks_forms(by_default=backends.forms.by_default)
+        return is_checked(question.request, checks)
 
     async def run(self) -> None:
         draft, ledger = self.draft, self.draft.ledger

@@ -16,14 +16,16 @@ from typing import NoReturn
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
 from services.gateway.answer.content_scanner import ContentScanner, Late, Refused, told
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import BesideStage, Needs
+from services.gateway.answer.stages.stage import BesideStage
 from services.gateway.answer.stream_filter import counted
 from services.gateway.answer.unchanged_fields import is_of_conversation, texts_of, unread_texts
 from services.gateway.errors import GuardLate, GuardRefused
-from services.gateway.guard.checks import Checks
+from services.gateway.guard.checks import Checks, checks_for
 from services.gateway.labels import Act, Degraded
 from services.runtime.deadline import Deadline
 
@@ -43,8 +45,9 @@ class GuardStage(BesideStage):
         self._checks: Checks = draft.checks
 
     @classmethod
-    def wanted(cls, needs: Needs) -> bool:
-        return needs.guard
+    def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
+        checks = checks_for(tenant.guard, question.request)
+        return checks is not None and checks.asks
 
     def start(self) -> None:
         draft, ledger = self.draft, self.draft.ledger

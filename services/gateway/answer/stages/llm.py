@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.admission.question import Question
 from services.gateway.answer import model_call, model_events
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.changes import By, Changed
 from services.gateway.generation.job import Report
 from services.gateway.generation.shared import Reading
@@ -25,7 +26,7 @@ class LlmStage(AnswerStage):
     after = ("audio", "vision", "guard", "cache", "router", "tools", "prompt", "cascade", "agent")
 
     @classmethod
-    def required(cls, needs: Needs) -> bool:
+    def required(cls, question: Question) -> bool:
         return True
 
     async def run(self) -> None:

@@ -16,10 +16,12 @@ from typing import TypeVar
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
 from services.gateway.admission.recordings import estimated_tokens, heard_tokens
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import BesideStage, Needs, retrieve
+from services.gateway.answer.stages.stage import BesideStage, retrieve
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.media import Hearing, Seeing
@@ -77,12 +79,12 @@ class AudioStage(_MediaStage):
     name, late, gone = "audio", Degraded.AUDIO_BUDGET, Degraded.AUDIO_UNAVAILABLE
 
     @classmethod
-    def wanted(cls, needs: Needs) -> bool:
-        return bool(needs.audio)
+    def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
+        return bool(question.recording)
 
     @classmethod
-    def required(cls, needs: Needs) -> bool:
-        return needs.audio == "question"
+    def required(cls, question: Question) -> bool:
+        return question.recording == "question"
 
     def start(self) -> None:
         if hearing := self.draft.question.hearing:
@@ -155,8 +157,8 @@ class VisionStage(_MediaStage):
         self._look: asyncio.Task[vision_pb2.ClassifyResponse] | None = None
 
     @classmethod
-    def wanted(cls, needs: Needs) -> bool:
-        return needs.images
+    def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
+        return bool(question.request.images) and not question.pixels
 
     def start(self) -> None:
         if seeing := self.draft.question.seeing:

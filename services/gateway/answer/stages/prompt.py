@@ -16,9 +16,9 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.prompting import prompting
 from services.gateway.admission.question import Question
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import BesideStage, Needs, retrieve
+from services.gateway.answer.stages.stage import BesideStage, retrieve
 from services.gateway.answer.summaries import NOTE
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
@@ -39,7 +39,7 @@ _LONG_RECORDING_BYTES = 65_536  # more than a minute, where it is compressed as 
 _BYTES_PER_PICTURE = 100  # of its labels
 
 
-def is_needed(question: Question, tenant: Tenant, settings: PromptSettings, least_context: int) -> bool:
+def _is_needed(question: Question, tenant: Tenant, settings: PromptSettings, least_context: int) -> bool:
     """Whether there may be something to do for a prompt: little work for what is short. `settings`: the gateway's;
     `least_context`: of any model, in tokens; 0 where nobody knows."""
     request = question.request
@@ -79,11 +79,11 @@ class PromptStage(BesideStage):
         self._reserved = 0  # tokens of the context, for the answer
 
     @classmethod
-    def wanted(cls, needs: Needs) -> bool:
-        return needs.prompt
+    def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
+        return _is_needed(question, tenant, backends.prompts.settings, backends.routes.least_context)
 
     @classmethod
-    def required(cls, needs: Needs) -> bool:
+    def required(cls, question: Question) -> bool:
         return True
 
     def start(self) -> None:

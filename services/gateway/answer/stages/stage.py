@@ -5,27 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.question import Recording
-from services.gateway.answer.draft import Draft
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
+from services.gateway.answer.draft import Backends, Draft
 from services.gateway.settings.budgets import StageBudget
-
-
-class Needs(NamedTuple):
-    """What decides on the stages of a request: whether the cache may be asked, what it brings besides text, and whether
-    its prompt is for a model as it is."""
-
-    cached: bool
-    images: bool = False
-    audio: Recording = ""
-    cascade: bool = False
-    guard: bool = False  # whether anything is looked for in it
-    prompt: bool = False  # whether anything is to become of the prompt before a model reads it
-    tools: bool = False  # whether tools of the mesh are called before a model speaks
-    offered: bool = False  # whether a model may call some
-    form: bool = False  # whether its answer is to match something
 
 
 class AnswerStage:
@@ -41,12 +27,12 @@ class AnswerStage:
         self.draft = draft
 
     @classmethod
-    def wanted(cls, needs: Needs) -> bool:
-        """Whether a request has this stage."""
+    def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
+        """Whether the answer to a question has this stage."""
         return True
 
     @classmethod
-    def required(cls, needs: Needs) -> bool:
+    def required(cls, question: Question) -> bool:
         """Whether there is no answer without it: then no time is kept from it."""
         return False
 

@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Sequence
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
 from services.gateway.answer import tool_call
-from services.gateway.answer.draft import Draft
-from services.gateway.answer.stages.stage import BesideStage, Needs
+from services.gateway.answer.draft import Backends, Draft
+from services.gateway.answer.stages.stage import BesideStage
 from services.gateway.answer.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Beforehand
@@ -28,8 +30,8 @@ class ToolsStage(BesideStage):
         self._runs: list[ToolRun] = []
 
     @classmethod
-    def wanted(cls, needs: Needs) -> bool:
-        return needs.tools
+    def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
+        return any(not (each.offered or each.source) for each in question.request.mesh_tools)
 
     def start(self) -> None:
         if self.draft.equipment:
