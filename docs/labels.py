@@ -1,4 +1,4 @@
-"""Writes the tables of labels in `operations.md` from the enums that the gateway uses. Run it with `make docs`."""
+"""Writes the tables of labels in `reports.md` from the enums that the gateway uses. Run it with `make docs`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.gateway.cache_eligibility.reasons import Bypassed
 from services.gateway.changes import By, Changed
 from services.gateway.labels import Act, Degraded
 
-PAGE = Path(__file__).with_name("operations.md")
+PAGE = Path(__file__).with_name("reports.md")
 
 
 def main() -> None:

@@ -82,14 +82,14 @@ def test_autoscalers_have_targets_and_metrics_that_there_are(variant: str) -> No
         return
     assert scalers.keys() == answer.kind("Deployment").keys() - {"control"}
     models = json.loads(environment(answer.ours["gateway"])["HEDGEROW_GATEWAY_LLM_ADDRESSES"])
-    operations = (REPOSITORY / "docs/operations.md").read_text()
+    metrics = (REPOSITORY / "docs/metrics.md").read_text()
     for name, scaler in scalers.items():
         target = answer.workloads[scaler["spec"]["scaleTargetRef"]["name"]]
         assert "replicas" not in target["spec"], "each `helm upgrade` would undo what the autoscaler did"
         queries = [each["metadata"]["query"] for each in scaler["spec"]["triggers"] if each["type"] == "prometheus"]
         for query in queries:
             (series,) = re.findall(r"hedgerow_\w+(?=\{)", query)
-            assert f"`{series.removesuffix('_sum')}`" in operations
+            assert f"`{series.removesuffix('_sum')}`" in metrics
             assert f'namespace="{NAMESPACE}"' in query
         if name.startswith("llm-"):
             limiters = {limiter for query in queries for limiter in re.findall(r'limiter="(.+?)"', query)}

@@ -20,7 +20,7 @@ COMMANDS = [
 ]
 _FOLDERS = ("hedgerow", "launcher", "services", "protos", "tests", "bench", "docs", "scripts", "training")
 MODULES = {path.name for folder in _FOLDERS for path in (REPOSITORY / folder).rglob("*.py")}
-OPERATIONS = (REPOSITORY / "docs/operations.md").read_text()
+METRICS, REPORTS, TRACING = [(REPOSITORY / f"docs/{page}.md").read_text() for page in ("metrics", "reports", "tracing")]
 
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(REPOSITORY).as_posix())
 
@@ -34,6 +34,20 @@ def found(pattern: str, *, below: str = "") -> set[str]:
 def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", document.read_text()):
         assert (document.parent / target).exists(), target
+
+
+@each_document
+def test_links_to_a_section_name_one(document: Path) -> None:
+    for page, section in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", document.read_text()):
+        target = document.parent / page if page else document
+        if target.suffix == ".md":
+            assert section in sections(target), f"{page}#{section}"
+
+
+def sections(document: Path) -> set[str]:
+    """The anchors of its headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @each_document
@@ -77,20 +91,20 @@ def test_modules_that_are_named_exist(document: Path) -> None:
 def test_every_metric_is_described() -> None:
     metrics = found(r"\"(hedgerow_[a-z_]*[a-z])\"")
     assert len(metrics) > 5
-    assert {name for name in metrics if name not in OPERATIONS} == set()
+    assert {name for name in metrics if f"`{name}" not in METRICS} == set()
 
 
 def test_every_reason_of_an_error_is_described() -> None:
     reasons = found(r"reason(?:: ClassVar\[str\])? = \"([A-Z_]+)\"")
-    assert {reason for reason in reasons if f"`{reason}`" not in OPERATIONS} == set()
+    assert {reason for reason in reasons if f"`{reason}`" not in REPORTS} == set()
 
 
 def test_every_label_of_a_degraded_answer_is_described() -> None:
     labels = found(r"\"((?:cache|router|llm|vision|audio):[a-z_]+)\"", below="gateway")
     assert labels
-    assert {label for label in labels if f"`{label}`" not in OPERATIONS} == set()
+    assert {label for label in labels if f"`{label}`" not in REPORTS} == set()
 
 
 def test_every_attribute_of_a_span_is_described() -> None:
     attributes = found(r"\"(hedgerow\.[a-z_]+(?:\.[a-z_]+)?)\"")
-    assert {name for name in attributes if f"`{name}`" not in OPERATIONS} == set()
+    assert {name for name in attributes if f"`{name}`" not in TRACING} == set()
