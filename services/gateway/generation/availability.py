@@ -9,7 +9,7 @@ from services.gateway.upstream.fleet import Fleet
 from services.runtime.errors import Unavailable
 
 
-class Guard:
+class Availability:
     """Asks the breakers of all replicas, and the drill."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Job]):

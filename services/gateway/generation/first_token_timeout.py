@@ -11,7 +11,7 @@ from services.gateway.generation.job import Job
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 
 
-class Patience:
+class FirstTokenTimeout:
     """With the calls of one job, by what is known of the fleet."""
 
     def __init__(self, fleet: Fleet):

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
-from services.gateway.generation.first_token_timeout import Patience
+from services.gateway.generation.first_token_timeout import FirstTokenTimeout
 from services.gateway.generation.job import Placed
 from services.gateway.generation.stream import Generate, TextStream
 from services.gateway.labels import Act
@@ -19,7 +19,7 @@ class Hedging:
     """Races the calls of one job to their first text, for as long as there is patience with them."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Placed]):
-        self._fleet, self._inner, self._patience = fleet, inner, Patience(fleet)
+        self._fleet, self._inner, self._patience = fleet, inner, FirstTokenTimeout(fleet)
 
     async def __call__(self, placed: Placed) -> TextStream:
         job = placed.job
@@ -46,7 +46,7 @@ class _Runners:
         self,
         fleet: Fleet,
         inner: Generate[Placed],
-        patience: Patience,
+        patience: FirstTokenTimeout,
         placed: Placed,
         other: Pool | None,
         after_s: float | None,

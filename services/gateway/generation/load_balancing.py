@@ -9,7 +9,7 @@ from services.gateway.upstream import prefix
 from services.gateway.upstream.fleet import Fleet
 
 
-class Pick:
+class LoadBalancing:
     """Raises `BreakerOpen` where there is none."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Sent]):

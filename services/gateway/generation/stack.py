@@ -1,14 +1,14 @@
 """The policies between an answer and a model, in their order. Outermost first:
 
-    Shared      readers of equal questions share one generation, which ends with the last of them
-    Resumable   what breaks in mid-stream goes on elsewhere, from the text that is there
-    Fallback    the next model, where one is broken, throttled or late with its first text
-    Retrying    another call where the first call failed, unless there were two already: a hedge is a retry in advance
-    Guard       no replica of the model may be called: refused before anybody waits
-    Limiting    a place at the model's limiter: wait for it a little, or be shed
-    Hedging     a second call where the first text is late; who stays silent does not get all of the time
-    Pick        the best replica among those that are well, for this tenant
-    Send        the call, until the deadline
+    Shared              readers of equal questions share one generation, which ends with the last of them
+    Resumable           an answer that breaks in mid-stream goes on elsewhere, from the text that is there
+    Fallback            the next model, where one is broken, throttled or late with its first text
+    Retrying            another call where the first call failed, unless there were two: a hedge is a retry in advance
+    Availability        no replica of the model may be called: refused before the request waits
+    Limiting            a place at the model's limiter: wait for it a little, or be shed
+    Hedging             a second call where the first text is late; a silent replica does not get all of the time
+    LoadBalancing       the best replica among those that are well, for this tenant
+    Send                the call, until the deadline
 
 The limit stands outside of the hedge, because a request that waits for its place has not begun: its first text is late
 for want of room, and a second call would only make that worse. A hedge takes a place of its own, and only one to spare.
@@ -19,12 +19,12 @@ its messages straight to the readers. A token pays for no layer.
 
 from __future__ import annotations
 
-from services.gateway.generation.availability import Guard
+from services.gateway.generation.availability import Availability
 from services.gateway.generation.fallback import Fallback
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Job, Observe
 from services.gateway.generation.limiting import Limiting
-from services.gateway.generation.load_balancing import Pick
+from services.gateway.generation.load_balancing import LoadBalancing
 from services.gateway.generation.resume import Resumable
 from services.gateway.generation.retrying import Retrying
 from services.gateway.generation.send import Send
@@ -35,6 +35,6 @@ from services.gateway.upstream.fleet import Fleet
 
 def make_stack(fleet: Fleet, observe: Observe, *, shared: bool = True) -> Shared:
     """The whole of it. `observe` hears how each call went; `shared`: whether equal questions share a generation."""
-    call = Pick(fleet, Send(observe, fleet.stall_s))
-    begin: Generate[Job] = Fallback(Retrying(fleet, Guard(fleet, Limiting(fleet, Hedging(fleet, call)))))
+    call = LoadBalancing(fleet, Send(observe, fleet.stall_s))
+    begin: Generate[Job] = Fallback(Retrying(fleet, Availability(fleet, Limiting(fleet, Hedging(fleet, call)))))
     return Shared(Resumable(fleet, begin, call), shared=shared)

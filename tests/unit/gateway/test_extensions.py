@@ -19,12 +19,12 @@ from services.gateway.answer.plan import make_plan
 from services.gateway.answer.runner import Answer
 from services.gateway.answer.stages import STAGES, claims, planned
 from services.gateway.decisions import Decisions
-from services.gateway.generation.availability import Guard
+from services.gateway.generation.availability import Availability
 from services.gateway.generation.fallback import Fallback
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.limiting import Limiting
-from services.gateway.generation.load_balancing import Pick
+from services.gateway.generation.load_balancing import LoadBalancing
 from services.gateway.generation.resume import Resumable
 from services.gateway.generation.retrying import Retrying
 from services.gateway.generation.send import Send
@@ -99,8 +99,10 @@ async def test_a_policy_is_a_layer_of_the_stack(package: str, asked: str, refuse
     guardrail = import_module(f"{package}.policy").Guardrail
     llm = ScriptedLlm(finish("Time."))
     behind, observe = fleet(m=llm), lambda _: None
-    call = Pick(behind, Send(observe, behind.stall_s))
-    begin = guardrail("secret", Fallback(Retrying(behind, Guard(behind, Limiting(behind, Hedging(behind, call))))))
+    call = LoadBalancing(behind, Send(observe, behind.stall_s))
+    begin = guardrail(
+        "secret", Fallback(Retrying(behind, Availability(behind, Limiting(behind, Hedging(behind, call)))))
+    )
     deadline = Deadline.after(1)
     job = Job(
         llm_pb2.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content=asked)]),

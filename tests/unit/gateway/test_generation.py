@@ -15,7 +15,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.decisions import Decisions
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation import hedging
-from services.gateway.generation.first_token_timeout import Patience
+from services.gateway.generation.first_token_timeout import FirstTokenTimeout
 from services.gateway.generation.job import Job, Placed, Report
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State
@@ -509,7 +509,9 @@ def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_place_and_
         job = Scene(behind).job
         deadline = Deadline.after(1.0, loop_clock)
         slot = await behind.pools["m"].limiter.enter(Ticket(0, "acme", 1.0, deadline))
-        runners = hedging._Runners(behind, _never, Patience(behind), Placed(job, slot), behind.pools["m"], None)
+        runners = hedging._Runners(
+            behind, _never, FirstTokenTimeout(behind), Placed(job, slot), behind.pools["m"], None
+        )
         running = asyncio.create_task(runners.run())
         await asyncio.sleep(0)
         job.report.calls.append(_Sent(behind.pools["m"]))
