@@ -1,6 +1,7 @@
 """A simulated provider until its standard input ends: `python -m bench.provider http1`.
 
-It prints its URL. `--tokens N`, `--first-ms X` and `--each-ms X` say what it answers, and when.
+It prints its URL. `--port N` says where it serves; `--tokens N`, `--first-ms X` and `--each-ms X` what it answers, and
+when.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import uvloop
 from bench.provider.server import Behaviour, Protocol, SimulatedProvider
 
 
-async def main(protocol: Protocol, behaviour: Behaviour) -> None:
-    async with SimulatedProvider(protocol, behaviour=behaviour) as provider:
+async def main(protocol: Protocol, behaviour: Behaviour, port: int) -> None:
+    async with SimulatedProvider(protocol, behaviour=behaviour, port=port) as provider:
         print(provider.url, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
@@ -23,8 +24,9 @@ async def main(protocol: Protocol, behaviour: Behaviour) -> None:
 if __name__ == "__main__":
     parser = ArgumentParser()
     parser.add_argument("protocol", choices=("http1", "http2"))
+    parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--first-ms", type=float, default=0.0)
     parser.add_argument("--each-ms", type=float, default=1.0)
     asked = parser.parse_args()
-    uvloop.run(main(asked.protocol, Behaviour(asked.tokens, asked.first_ms, asked.each_ms)))
+    uvloop.run(main(asked.protocol, Behaviour(asked.tokens, asked.first_ms, asked.each_ms), asked.port))

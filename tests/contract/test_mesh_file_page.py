@@ -1,4 +1,4 @@
-"""`docs/mesh-file.md` lists the keys that there are, and its examples can be used."""
+"""`docs/mesh-file.md` lists the keys that there are, and its examples, as those of other pages, can be used."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from docs import mesh_file as page
 from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.reading import parse
 
-README = Path(__file__).parents[2] / "README.md"
+REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = [
     text
-    for file in (page.PAGE, README)
+    for file in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
     for text in re.findall(r"```yaml\n(models:.*?)```", file.read_text(), re.DOTALL)
 ]
-VARIABLES = ("OPENAI_API_KEY", "ACME_KEY", "BATCH_KEY")
+VARIABLES = ("OPENAI_API_KEY", "ACME_KEY", "BATCH_KEY", "SUPPORT_KEY")
 
 
 def test_the_page_lists_the_keys_as_they_are() -> None:

@@ -1,0 +1,96 @@
+"""What the pages tell a reader to type exists, and each page is listed where readers look for it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from hedgerow.cli.app import app
+
+REPOSITORY = Path(__file__).parents[2]
+PAGES = sorted((REPOSITORY / "docs").glob("*.md"))
+DOCUMENTS = [REPOSITORY / "README.md", *PAGES]
+PROMTOOL = shutil.which("promtool")
+each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    """The code of that language, without the indentation that a list gives it."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [re.sub(rf"^{indent}", "", code, flags=re.MULTILINE) for indent, code in found]
+
+
+def commands(document: Path) -> Iterator[list[str]]:
+    """The arguments of each `hedgerow …` of a block for a shell."""
+    for block in blocks(document, "sh"):
+        for line in re.sub(r"\\\n", " ", block).splitlines():
+            if found := re.match(r"(?:\S+=\S+ )*(?:\.venv/bin/|uvx --from '\S+' )?hedgerow (.*)", line.strip()):
+                yield shlex.split(found[1].partition(" | ")[0].partition(" < ")[0], comments=True)
+
+
+@each_document
+def test_commands_and_their_options_exist(document: Path) -> None:
+    for arguments in commands(document):
+        command, rest = get_command(app), list(arguments)
+        while isinstance(command, TyperGroup) and rest and not rest[0].startswith("-"):
+            assert rest[0] in command.commands, arguments
+            command = command.commands[rest.pop(0)]
+        options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+        assert {word for word in rest if word.startswith("--")} <= {*options, "--help"}, arguments
+
+
+@each_document
+def test_python_compiles(document: Path) -> None:
+    for block in blocks(document, "python"):
+        compile(block, document.name, "exec")
+
+
+def test_the_index_and_llms_txt_list_every_page() -> None:
+    names = {page.name for page in PAGES} - {"index.md"}
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", (REPOSITORY / "docs/index.md").read_text())) == names
+    listed = re.findall(r"\]\((\S+)\)", (REPOSITORY / "llms.txt").read_text())
+    assert set(listed) == {f"docs/{page.name}" for page in PAGES}
+
+
+def test_figures_of_the_readme_are_measured_ones() -> None:
+    (why,) = re.findall(r"^## Why\n(.*?)^## ", (REPOSITORY / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    measured = "".join((REPOSITORY / f"docs/{page}.md").read_text() for page in ("benchmarks", "faults"))
+    figures = re.findall(r"\d[\d,.]*\d", re.sub(r"\(\S+\)", "", why))
+    assert len(figures) > 8
+    assert [figure for figure in figures if figure not in measured] == []
+
+
+def test_words_of_the_glossary_are_few_and_in_order() -> None:
+    words = re.findall(r"^\| ([a-z][^|]*?) \|", (REPOSITORY / "docs/glossary.md").read_text(), flags=re.MULTILINE)[1:]
+    assert len(words) <= 40
+    assert words == sorted(words)
+
+
+def rules() -> str:
+    return next(block for block in blocks(REPOSITORY / "docs/tracing.md", "yaml") if block.startswith("groups:"))
+
+
+def test_alerts_are_about_metrics_that_exist() -> None:
+    metrics = (REPOSITORY / "docs/metrics.md").read_text()
+    alerts = yaml.safe_load(rules())["groups"][0]["rules"]
+    assert len(alerts) > 4
+    for alert in alerts:
+        for name, labels in re.findall(r"(hedgerow_\w+)(?:\{(\w+)=)?", alert["expr"]):
+            row = next(line for line in metrics.splitlines() if line.startswith("|") and f"`{name}`" in line)
+            assert labels in row.split("|")[2]
+
+
+@pytest.mark.skipif(not PROMTOOL, reason="no promtool")
+def test_prometheus_takes_the_alerts(tmp_path: Path) -> None:
+    (file := tmp_path / "rules.yaml").write_text(rules())
+    done = subprocess.run([str(PROMTOOL), "check", "rules", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
