@@ -18,6 +18,7 @@ from hedgerow.cli.collection import collection
 from hedgerow.cli.config import config
 from hedgerow.cli.demo import demo
 from hedgerow.cli.init import init
+from hedgerow.cli.keys import keys
 from hedgerow.cli.mesh_status import mesh
 from hedgerow.cli.models import models
 from hedgerow.cli.render import render
@@ -59,4 +60,5 @@ app.add_typer(cache, name="cache")
 app.add_typer(collection, name="collection")
 app.add_typer(mesh, name="mesh")
 app.add_typer(models, name="models")
+app.add_typer(keys, name="keys")
 app.add_typer(config, name="config")

@@ -1,0 +1,58 @@
+"""A file that is replaced as a whole, by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hedgerow.private import open_private
+
+
+@dataclass(frozen=True)
+class Replaceable:
+    """A file that is ours alone, of all who ask for it here."""
+
+    path: Path
+
+    def read(self) -> bytes:
+        return self.path.read_bytes()
+
+    def replace(self, content: bytes) -> None:
+        """A reader finds the old content or the new one. Its permissions stay."""
+        number, unfinished = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(number)
+            shutil.copymode(self.path, unfinished)
+            os.replace(unfinished, self.path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(unfinished)
+            raise
+
+
+@contextmanager
+def locked(path: Path, *, make: bool = False) -> Iterator[Replaceable]:
+    """The file at `path`, or where a link there leads. With `make`, an empty one if none is there. Raises OSError."""
+    real = Path(os.path.realpath(path))
+    while True:
+        with open(real, "ab" if make else "r+b", opener=open_private) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_at(file.fileno(), real):
+                yield Replaceable(real)
+                return
+
+
+def _is_at(opened: int, path: Path) -> bool:
+    """Whether nobody has replaced it meanwhile."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(opened), os.stat(path))
+    return False
