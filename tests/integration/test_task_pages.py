@@ -1,0 +1,143 @@
+"""What the README and the pages on hedging, tenants, tracing, speech and upgrades tell a reader to do, done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from launcher.processes import free_port
+from tests.integration.collector import collecting
+from tests.integration.command import cli
+from tests.integration.running_up import Up, ports_in_a_row, running_up
+from tests.integration.scripted import Heard
+from tests.integration.scripted_gateway import serve_script, turn
+from tests.integration.test_up_mesh_file import provider
+from tests.marks import starts
+
+pytestmark = [pytest.mark.mesh, pytest.mark.timeout(300)]
+DOCS = Path(__file__).parents[2] / "docs"
+KEYS = {"ACME_KEY": "of-acme", "SUPPORT_KEY": "of-support"}
+HTTP = "127.0.0.1:50080"
+
+
+def block(page: str, language: str, beginning: str) -> str:
+    """The block of a page that begins so."""
+    text = (DOCS / f"{page}.md").read_text()
+    found = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return next(str(each) for each in found if each.startswith(beginning))
+
+
+def served(page: str, port: int, urls: str | list[str], **more: object) -> str:
+    """The mesh file of a page, with ports that are free here and simulated models."""
+    content = {**yaml.safe_load(block(page, "yaml", "models:")), **more}
+    (model,) = content["models"].values()
+    model["url"] = urls
+    content["gateway"] = {**content.get("gateway", {}), "address": port}
+    return yaml.safe_dump(content)
+
+
+def shell(script: str, port: int, environment: Mapping[str, str]) -> str:
+    """What a script of a page prints."""
+    script = script.replace(HTTP, f"127.0.0.1:{port + 30}")
+    given = {**os.environ, **environment}
+    return subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, env=given, timeout=60
+    ).stdout
+
+
+@pytest.fixture(scope="module")
+@starts("mesh")
+def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Up, int]]:
+    """The mesh of docs/tenants.md, and its port."""
+    folder, port = tmp_path_factory.mktemp("tenants"), ports_in_a_row(40)
+    with provider() as (_, url), pytest.MonkeyPatch.context() as patched:
+        for name, key in KEYS.items():
+            patched.setenv(name, key)
+        (file := folder / "tenants.yaml").write_text(served("tenants", port, url))
+        with running_up(folder / "state", port, file=file) as up:
+            yield up, port
+
+
+def test_the_page_on_tenants_shows_what_the_cache_says(tenants: tuple[Up, int]) -> None:
+    script = block("tenants", "sh", "ask()")
+    expected = re.findall(r"# (x-hedgerow-cache: \w+)", script)
+    assert len(expected) == 4
+    assert shell(script, tenants[1], KEYS).splitlines() == expected
+
+
+def test_the_page_on_tenants_shows_how_keys_and_quotas_refuse(tenants: tuple[Up, int]) -> None:
+    script = block("tenants", "sh", "curl -i")
+    said = [shell(script, tenants[1], KEYS) for _ in range(4)]
+    assert "rate_limit_exceeded" in said[-1]
+    assert re.search(r"^retry-after: \d+$", said[-1], re.MULTILINE)
+    assert "invalid_api_key" in shell(script, tenants[1], {"ACME_KEY": "another"})
+
+
+def test_collections_are_copied_while_they_are_served(tenants: tuple[Up, int], tmp_path: Path) -> None:
+    up, _ = tenants
+    (tmp_path / "ports.md").write_text("# Ports\n\nThe gateway listens on port 50050.\n")
+    put = ("collection", "put", "notes", str(tmp_path / "ports.md"), "--tenant", "acme")
+    assert cli(*put, "--state-dir", str(up.state_dir))[0] == 0
+    program = block("upgrades", "python", "import sqlite3").replace(".hedgerow/meshes/mesh", str(up.state_dir))
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
+    with sqlite3.connect(tmp_path / "collections.db.bak") as copy:
+        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert copy.execute("PRAGMA user_version").fetchone() == (1,)
+        assert "50050" in "".join(copy.iterdump())
+
+
+def test_the_page_on_hedging_shows_a_hedge_that_wins_and_the_client_of_the_readme_is_answered(tmp_path: Path) -> None:
+    port = ports_in_a_row(40)
+    with provider("--first-ms", "20") as (_, fast), provider("--first-ms", "2000") as (_, slow):
+        (file := tmp_path / "hedging.yaml").write_text(served("hedging", port, [fast, slow]))
+        with running_up(tmp_path / "state", port, file=file):
+            asked = ("ask", "--model", "sim", "--gateway", f"127.0.0.1:{port}", "Who are you?")
+            shown = "".join(cli(*asked)[1] for _ in range(4))
+            program = block("../README", "python", "from openai").replace(HTTP, f"127.0.0.1:{port + 30}")
+            said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60).stdout
+    assert re.search(r"hedge started: sim#\d \(no first text after 100 ms \(the fixed delay\)\)", shown)
+    assert re.search(r"hedge won: sim#\d", shown)
+    assert re.fullmatch(r"(word )+ [\d.]+ [0-9a-f]{32}\n", said)
+
+
+async def test_the_page_on_tracing_leads_to_a_trace_and_to_the_metrics_of_its_alerts(tmp_path: Path) -> None:
+    port, metrics = ports_in_a_row(40), free_port()
+    with provider() as (_, url):
+        async with collecting() as collector:
+            text = served("tracing", port, url, tracing=f"http://{collector.address}").replace(":9464", f":{metrics}")
+            (file := tmp_path / "mesh.yaml").write_text(text)
+            with running_up(tmp_path / "state", port, file=file):
+                asked = ("ask", "--gateway", f"127.0.0.1:{port}", "--json", "Who are you?")
+                code, out = await asyncio.to_thread(cli, *asked)
+                assert code == 0
+                trace_id = json.loads(out)["trace_id"]
+                spans = await collector.wait_for(trace_id, {"gateway", "llm"})
+                scraped = await asyncio.to_thread(shell, f"curl -s http://127.0.0.1:{metrics}/metrics", port, {})
+    assert any(span.attributes.get("hedgerow.finish_reason") == "stop" for span in spans)
+    assert 'hedgerow_target_measured_total{what="total"} 1.0' in scraped
+    assert 'hedgerow_answers_total{cache="bypass",finish_reason="stop"' in scraped
+
+
+async def test_the_program_on_the_page_on_speech_talks_with_a_microphone(tmp_path: Path) -> None:
+    (recorder := tmp_path / "arecord").write_text("#!/bin/sh\nhead -c 16000 /dev/zero\n")
+    recorder.chmod(0o755)
+    program = block("speech", "python", "import subprocess")
+    async with serve_script() as gateway:
+        gateway.script = [Heard(), *turn(0, "Which city?", "Pa", "ris."), *turn(1, "And of Spain?", "Mad", "rid.")]
+        spoken = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", program.replace("127.0.0.1:50050", gateway.target)),
+            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await asyncio.wait_for(spoken.communicate(), 60)
+    assert out.decode() == "\n> Which city?\nParis.\n> And of Spain?\nMadrid."
