@@ -1,4 +1,4 @@
-"""What the README and the pages on hedging, tenants, tracing, speech and upgrades tell a reader to do, done."""
+"""What the README and the pages on hedging, tenants, tracing, speech, upgrades and tools tell a reader to do, done."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import grpc
 import pytest
 import yaml
 
@@ -141,3 +142,24 @@ async def test_the_program_on_the_page_on_speech_talks_with_a_microphone(tmp_pat
         )
         out, _ = await asyncio.wait_for(spoken.communicate(), 60)
     assert out.decode() == "\n> Which city?\nParis.\n> And of Spain?\nMadrid."
+
+
+def test_the_tool_service_on_its_page_is_called_for_an_answer(tmp_path: Path) -> None:
+    port, tools = ports_in_a_row(40), free_port()
+    program = block("own-tool", "python", "import asyncio").replace("127.0.0.1:50070", f"127.0.0.1:{tools}")
+    with provider() as (_, url), subprocess.Popen([sys.executable, "-c", program]) as service:
+        try:
+            text = served("own-tool", port, url).replace("127.0.0.1:50070", f"127.0.0.1:{tools}")
+            (file := tmp_path / "mesh.yaml").write_text(text)
+            with grpc.insecure_channel(f"127.0.0.1:{tools}") as channel:
+                grpc.channel_ready_future(channel).result(timeout=30)
+            with running_up(tmp_path / "state", port, file=file):
+                asked = ("--gateway", f"127.0.0.1:{port}", "--json")
+                listed = cli("tools", *asked)[1]
+                code, out = cli("ask", *asked, "--tool", 'weather={"city": "Oslo"}', "Do I need a coat?")
+        finally:
+            service.terminate()
+    assert json.loads(listed)["tools"][0]["name"] == "weather"
+    assert code == 0
+    (called,) = [stage for stage in json.loads(out)["stages"] if stage["name"] == "tool:weather"]
+    assert called["outcome"] == "ok"
