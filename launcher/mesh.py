@@ -93,6 +93,8 @@ class Mesh:
             for end in ("log", "log.1"):
                 (self._state_dir / "logs" / f"{supervisor.spec.name}.{end}").unlink(missing_ok=True)
         stack.callback((self._state_dir / MESH_FILE).unlink, missing_ok=True)
+        with suppress(OSError):  # each start of a service writes it again
+            self._write_mesh_file()  # in the place of one that a killed mesh has left
 
     async def _start(self, stack: AsyncExitStack) -> None:
         try:
@@ -163,6 +165,7 @@ class Mesh:
     def _write_mesh_file(self) -> None:
         services = [
             {
+                **_http_of(service.spec),
                 "name": service.spec.name,
                 "address": service.spec.address,
                 "speaks": service.spec.speaks,
@@ -173,8 +176,14 @@ class Mesh:
         ]
         unfinished = self._state_dir / f"{MESH_FILE}.new"
         with open(unfinished, "w", opener=open_private) as file:
-            file.write(json.dumps({"services": services}, indent=2) + "\n")
+            file.write(json.dumps({"pid": os.getpid(), "services": services}, indent=2) + "\n")
         unfinished.replace(self._state_dir / MESH_FILE)
+
+
+def _http_of(spec: ServiceSpec) -> dict[str, str]:
+    """Where a gateway serves HTTP."""
+    address = spec.environment.get("HEDGEROW_GATEWAY_HTTP_ADDRESS")
+    return {"http": address} if address else {}
 
 
 def _is_ours(folder: int) -> bool:

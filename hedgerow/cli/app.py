@@ -17,11 +17,14 @@ from hedgerow.cli.classify import classify
 from hedgerow.cli.collection import collection
 from hedgerow.cli.config import config
 from hedgerow.cli.demo import demo
+from hedgerow.cli.down import down
 from hedgerow.cli.init import init
 from hedgerow.cli.keys import keys
+from hedgerow.cli.logs import logs
 from hedgerow.cli.mesh_status import mesh
 from hedgerow.cli.models import models
 from hedgerow.cli.render import render
+from hedgerow.cli.served import served
 from hedgerow.cli.status import status
 from hedgerow.cli.tools import tools
 from hedgerow.cli.transcribe import transcribe
@@ -54,11 +57,29 @@ def _main(
     """Options before a command."""
 
 
-for command in (init, check, up, render, ask, chat, transcribe, classify, tools, warm, status, certs, demo, bench):
+for command in (
+    init,
+    check,
+    up,
+    down,
+    logs,
+    render,
+    ask,
+    chat,
+    transcribe,
+    classify,
+    tools,
+    warm,
+    status,
+    certs,
+    demo,
+    bench,
+):
     app.command()(command)
 app.add_typer(cache, name="cache")
 app.add_typer(collection, name="collection")
 app.add_typer(mesh, name="mesh")
+models.command("served")(served)
 app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")
 app.add_typer(config, name="config")

@@ -34,9 +34,27 @@ def services(folder: Path) -> list[dict[str, Any]]:
     mesh that was killed leaves its listing behind. Nothing where the listing is not whole."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         found: list[dict[str, Any]] = json.loads((folder / LISTING).read_text())["services"]
-        if all(isinstance(each[name], str) for each in found for name in _SAID) and _is_held(folder):
+        if all(isinstance(each[name], str) for each in found for name in _SAID) and is_held(folder):
             return found
     return []
+
+
+def launcher_of(folder: Path) -> int | None:
+    """The process id of the `hedgerow up` whose mesh has this folder, if one has."""
+    try:
+        pid = json.loads((folder / LISTING).read_text())["pid"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return pid if isinstance(pid, int) and pid > 0 and is_held(folder) else None
+
+
+def the_last_folder(context: typer.Context, option: typer.CallbackParam, given: Path) -> Path:
+    """As `the_folder`; where none runs, the one with the newest logs."""
+    chosen = the_folder(context, option, given)
+    if _is_given(context, option) or is_held(chosen):
+        return chosen
+    logs = [*FOLDER.glob("logs/*.log"), *(FOLDER / _OF_FILES).glob("*/logs/*.log")]
+    return max(logs, key=lambda log: log.stat().st_mtime).parent.parent if logs else chosen
 
 
 def the_folder(context: typer.Context, option: typer.CallbackParam, given: Path) -> Path:
@@ -73,7 +91,7 @@ def _is_given(context: typer.Context, option: typer.CallbackParam) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
-def _is_held(folder: Path) -> bool:
+def is_held(folder: Path) -> bool:
     """Whether a mesh has this folder: it holds a lock on it for as long as it lives. A process id in a listing would
     tell less: another process may have it by now."""
     try:

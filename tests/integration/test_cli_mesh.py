@@ -1,17 +1,20 @@
-"""Commands for the mesh that `hedgerow up mesh.yaml` runs here: its keys."""
+"""Commands for the mesh that `hedgerow up mesh.yaml` runs here: its keys, its models, its logs and its end."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.integration.command import cli, run
+from tests.integration.command import cli, launch, run
 from tests.integration.running_up import Up, ports_in_a_row, running_up
 from tests.integration.test_up_mesh_file import provider
 from tests.keys import digest
@@ -60,6 +63,22 @@ cache: false
             yield Mesh(up, file, f"http://127.0.0.1:{port + 13}")
 
 
+@contextmanager
+def another(folder: Path) -> Iterator[tuple[Popen[str], Path]]:
+    """A mesh of its own, which somebody else is to end; and its state folder."""
+    port, file, state = ports_in_a_row(14), folder / "mesh.yaml", folder / "state"
+    file.write_text(f"models: {{quick: 'http://127.0.0.1:9/v1'}}\ngateway: {port}\ncache: false\n")
+    command = [sys.executable, "-m", "hedgerow.cli", "up", str(file), "--state-dir", str(state)]
+    with Popen(command, stdout=PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            while "Ctrl-C stops everything." not in process.stdout.readline():
+                assert process.poll() is None
+            yield process, state
+        finally:
+            process.terminate()
+
+
 def told(*arguments: str) -> dict[str, Any]:
     code, out = cli(*arguments, "--json")
     assert code == 0, out
@@ -82,3 +101,46 @@ async def test_a_key_is_made_and_revoked_while_the_mesh_runs_and_nothing_starts_
     refused = await run("keys", "create", "nxt", *at)
     assert (refused.code, refused.out) == (1, "")
     assert "did you mean next?" in refused.err
+
+
+async def test_the_models_that_are_served_are_listed_with_a_key(mesh: Mesh) -> None:
+    at = ("--state-dir", str(mesh.up.state_dir))
+    listed = told("models", "served", *at, "--api-key", FIRST)
+    assert listed["url"] == mesh.http
+    assert [(model["name"], model["tier"]) for model in listed["models"]] == [("quick", "fast")]
+    assert {"auto", "fast", "quality"} <= set(listed["others"])
+    code, out = cli("models", "served", "--url", f"{mesh.http}/v1", "--api-key", FIRST)
+    assert (code, out.split()[:2]) == (0, ["quick", "fast"])
+    refused = await run("models", "served", *at)
+    assert refused.code == 1
+    assert f"{mesh.http}/v1/models answers 401: " in refused.err
+    nobody = json.loads(cli("models", "served", "--url", "http://127.0.0.1:9", "--json")[1])
+    assert nobody["error"]["reason"] == "NO_GATEWAY"
+
+
+async def test_logs_are_shown_of_one_service_or_of_all(mesh: Mesh) -> None:
+    at = ("--state-dir", str(mesh.up.state_dir))
+    whole = (mesh.up.state_dir / "logs" / "gateway.log").read_text().splitlines()
+    assert cli("logs", "gateway", "--tail", "1", *at) == (0, f"{whole[-1]}\n")
+    services = [json.loads(line)["service"] for line in cli("logs", "--json", *at)[1].splitlines()]
+    assert {"gateway", "llm-quick", "router"} <= set(services)
+    refused = await run("logs", "gatway", *at)
+    assert refused.code == 2
+    assert "did you mean gateway?" in refused.err
+
+
+async def test_down_ends_the_mesh_and_with_it_what_follows_its_logs(tmp_path: Path) -> None:
+    with another(tmp_path) as (process, state):
+        at = ("--state-dir", str(state))
+        following = await launch("logs", "--follow", "--tail", "1", *at)
+        assert following.stdout
+        assert await following.stdout.readline()
+        ended = told("down", *at)["ended"]
+        assert ended == [{"state_dir": str(state), "pid": process.pid, "services": ["router", "llm-quick", "gateway"]}]
+        assert process.wait(10) == 0
+        shown, _ = await following.communicate()
+    assert following.returncode == 0
+    assert shown.count(b"gateway | ") > 1  # what it said at its end
+    assert cli("down", *at) == (0, f"no mesh runs in {state}: nothing to end\n")
+    assert told("down", *at) == {"ended": []}
+    assert cli("logs", "router", *at)[0] == 0  # also of one that has ended

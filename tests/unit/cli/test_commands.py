@@ -20,7 +20,7 @@ from hedgerow.cli.status import known_addresses
 from tests import listings
 
 COMMANDS = ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"]
-COMMANDS += ["keys create", "keys list", "keys revoke"]
+COMMANDS += ["keys create", "keys list", "keys revoke", "down", "logs", "models served"]
 COMMANDS += ["warm", "cache stats", "cache clear", "cache warm"]
 COMMANDS += [f"collection {name}" for name in ("put", "list", "search", "remove", "drop")]
 

@@ -1,0 +1,119 @@
+"""`hedgerow logs`, over files as services write them; and `hedgerow down` where there is nothing to end."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hedgerow.cli.app import app
+from hedgerow.cli.log_files import Log, named
+from tests.listings import running
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = Path(".hedgerow/meshes/prod/logs")
+    folder.mkdir(parents=True)
+    (folder / "gateway.log").write_text("one\ntwo\nthree\n")
+    (folder / "llm-fast-1.log").write_text("a\nb")
+    (folder / "llm-fast-2.log").write_text("")
+    return folder
+
+
+def shown(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["logs", *arguments])
+
+
+def test_each_line_begins_with_its_service(logs: Path) -> None:
+    assert shown().stdout.splitlines() == [
+        *("gateway | one", "gateway | two", "gateway | three"),
+        *("llm-fast-1 | a", "llm-fast-1 | b"),
+    ]
+
+
+def test_one_service_is_shown_as_it_wrote(logs: Path) -> None:
+    assert shown("gateway", "--tail", "2").stdout == "two\nthree\n"
+    assert shown("gateway", "--tail", "0").stdout == ""
+    assert shown("llm-fast-1").stdout == "a\nb\n"
+
+
+def test_a_name_of_several_replicas_means_all(logs: Path) -> None:
+    assert list(named(logs.parent, "llm-fast")) == ["llm-fast-1", "llm-fast-2"]
+    assert shown("llm-fast").stdout.splitlines() == ["llm-fast-1 | a", "llm-fast-1 | b"]
+
+
+def test_for_programs_each_line_is_an_object(logs: Path) -> None:
+    (logs / "gateway.log").write_bytes(b'{"a": 1}\xff\n')
+    assert [json.loads(line) for line in shown("gateway", "--json").stdout.splitlines()] == [
+        {"service": "gateway", "line": '{"a": 1}\ufffd'}
+    ]
+
+
+def test_the_mesh_that_runs_comes_before_the_last_one_and_that_one_before_others(logs: Path) -> None:
+    other = Path(".hedgerow/logs")
+    other.mkdir()
+    (other / "gateway.log").write_text("of the demo\n")
+    os.utime(other / "gateway.log", (1, 1))
+    assert shown("gateway", "--tail", "1").stdout == "three\n"
+    with running(other.parent, [{"name": "gateway", "address": "127.0.0.1:1"}]):
+        assert shown("gateway").stdout == "of the demo\n"
+    assert shown("gateway", "--state-dir", ".hedgerow").stdout == "of the demo\n"
+
+
+def test_what_ended_is_not_followed(logs: Path) -> None:
+    result = shown("gateway", "--follow", "--tail", "1")
+    assert (result.exit_code, result.stdout) == (0, "three\n")
+    assert "no mesh runs in .hedgerow/meshes/prod: there is nothing to follow" in result.stderr
+
+
+def test_unknown_services_and_folders_are_refused(logs: Path) -> None:
+    refused = shown("gatewy")
+    assert refused.exit_code == 2
+    assert "did you mean gateway?" in refused.stderr
+    assert "there are gateway, llm-fast-1, llm-fast-2" in " ".join(shown("zzz").stderr.split())
+    assert "there are no logs in elsewhere" in shown("--state-dir", "elsewhere").stderr
+    assert "equal to 100000" in shown("--tail", "100001").stderr
+
+
+def test_a_log_is_read_from_its_end_in_blocks_and_goes_on_there(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    lines = [f"{number:08} {'x' * (number % 300)}" for number in range(2_000)]
+    file.write_text("\n".join(lines))
+    log = Log(file)
+    assert log.last(1_500) == lines[-1_501:-1]
+    assert log.rest() == lines[-1:]
+    with file.open("a") as more:
+        more.write(" ends\nnext\nhalf")
+    assert list(log.more()) == [f"{lines[-1]} ends", "next"]
+    file.write_text("cut\n")
+    assert list(log.more()) == ["cut"]
+    assert list(log.more()) == log.rest() == []
+
+
+def test_where_no_mesh_runs_down_says_so_and_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["down"])
+    assert (done.exit_code, done.stdout) == (0, "no mesh runs in .hedgerow: nothing to end\n")
+
+
+def test_down_signals_no_process_of_a_listing_that_a_killed_mesh_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(".hedgerow").mkdir()
+    Path(".hedgerow/mesh.json").write_text(json.dumps({"pid": os.getpid(), "services": []}))
+    assert json.loads(CliRunner().invoke(app, ["down", "--json"]).stdout) == {"ended": []}
+
+
+def test_of_several_meshes_down_wants_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    service = [{"name": "gateway", "address": "127.0.0.1:1"}]
+    with running(Path(".hedgerow/meshes/a"), service), running(Path(".hedgerow/meshes/b"), service):
+        refused = CliRunner().invoke(app, ["down"])
+    assert refused.exit_code == 2
+    assert "2 meshes run here, one is needed" in " ".join(refused.stderr.split())
