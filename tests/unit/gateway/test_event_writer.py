@@ -19,7 +19,7 @@ Write = Callable[[EventWriter], Awaitable[None]]
 Sent = list[tuple[float, list[str | None]]]
 
 
-def sent(write: Write) -> Sent:
+def sent(write: Write, sending_s: float = SENDING_S) -> Sent:
     """When messages left that a stage's `write` made, and what was in each."""
 
     async def main() -> Sent:
@@ -27,7 +27,7 @@ def sent(write: Write) -> Sent:
 
         async def send(message: pb.GenerateResponse) -> None:
             messages.append((round(loop_clock() - began, 4), [event.WhichOneof("kind") for event in message.events]))
-            await asyncio.sleep(SENDING_S)
+            await asyncio.sleep(sending_s)
 
         writer.open(send, lambda: ())
         await write(writer)
@@ -61,6 +61,17 @@ def test_what_comes_while_a_message_is_sent_leaves_in_the_next() -> None:
             await asyncio.sleep(0.4)
 
     assert sent(write) == [(0.0, ["accepted", "delta"]), (1.0, ["delta", "delta"]), (2.0, ["delta"])]
+
+
+def test_text_that_comes_fast_leaves_every_two_milliseconds_and_its_end_at_once() -> None:
+    async def write(writer: EventWriter) -> None:
+        for _ in range(10):
+            writer.write(TEXT)
+            await writer.flow()
+            await asyncio.sleep(0.0005)
+
+    told = [(at, len(kinds)) for at, kinds in sent(write, sending_s=0)]
+    assert told == [(0.0, 2), (0.002, 3), (0.004, 4), (0.005, 2)]
 
 
 def test_what_belongs_together_is_never_cut_in_two() -> None:

@@ -88,7 +88,7 @@ class CascadeStage(AnswerStage):
         draft.ledger.model = reading.report.model
         await draft.voice.say(text, tokens, logprobs)
         if not draft.ledger.finish_reason:
-            await draft.writer.flush()
+            await draft.writer.flow()
         return bool(draft.ledger.finish_reason)
 
     async def _why_not(self, tried: Tried, stage: Running) -> str:

@@ -43,7 +43,7 @@ class LlmStage(AnswerStage):
                 while not ledger.finish_reason and (items := await reader.take()):
                     await self._take_text(items, reading)
                     if not ledger.finish_reason:
-                        await draft.writer.flush()
+                        await draft.writer.flow()
                 if not ledger.finish_reason:
                     raise Unavailable(f"{report.model}: ended without saying why")
                 if draft.voice.replacing:
