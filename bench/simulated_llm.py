@@ -5,6 +5,7 @@ HEDGEROW_SIMULATED_LLM_TOKENS=8 python -m bench.simulated_llm
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -35,6 +36,7 @@ class SimulatedLlmSettings(ServiceSettings):
     tokens: int = Field(4, ge=1, le=100_000, description="Messages of one token each in an answer.")
     first_ms: float = Field(0, ge=0, description="Time to the first token.")
     each_ms: float = Field(0, ge=0, description="Time between two tokens.")
+    load_ms: float = Field(0, ge=0, description="Time that it loads before it serves.")
     profile: Profile | None = Field(
         None, description="Jagged latencies and faults, as JSON; in the place of `first_ms` and `each_ms`."
     )
@@ -87,6 +89,7 @@ class SimulatedLlm:
 @asynccontextmanager
 async def assemble(settings: SimulatedLlmSettings) -> AsyncIterator[Mapping[ServiceDescriptor, SimulatedLlm]]:
     servicer = SimulatedLlm(settings)
+    await asyncio.sleep(settings.load_ms / 1000)
     counts = TallyCollector(servicer.engine.tally)
     REGISTRY.register(counts)
     try:

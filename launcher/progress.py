@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,6 +20,7 @@ from launcher.mesh import Mesh
 from launcher.processes import ServiceSpec
 from launcher.supervisor import Change
 
+_REMIND_S = 10.0
 _COLOURS = {"serving": "green", "died": "red", "starting": "yellow"}
 
 
@@ -53,6 +55,16 @@ class Progress:
             live, self._live = self._live, None
             live.stop()
 
+    async def remind(self, every_s: float = _REMIND_S) -> None:
+        """Say again and again what still starts, where there is no table. Never returns."""
+        while True:
+            await asyncio.sleep(every_s)
+            starting = [name for name, change in self._latest.items() if change.state == "starting"]
+            if starting and self._live is None:
+                after_s = time.monotonic() - self._began
+                line = f"still starting after {after_s:.0f} s: {', '.join(starting)}"
+                self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))
         for name, change in self._latest.items():
@@ -81,5 +93,9 @@ async def started(
     """A mesh whose start is shown."""
     async with AsyncExitStack() as stack:
         with progress:
-            mesh = await stack.enter_async_context(Mesh(specs, state_dir, progress, prepare))
+            reminding = asyncio.create_task(progress.remind())
+            try:
+                mesh = await stack.enter_async_context(Mesh(specs, state_dir, progress, prepare))
+            finally:
+                reminding.cancel()
         yield mesh

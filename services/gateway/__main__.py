@@ -45,10 +45,13 @@ from services.gateway.upstream.contexts import follow_contexts
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
 from services.gateway.upstream.media import Hearing, Media, Seeing
 from services.gateway.upstream.members import Members
+from services.gateway.upstream.readiness import Readiness
 from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.start import Start
 from services.gateway.upstream.stubs import Audio, Cache, Router, Vision, keep_up, watch
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.process import serve
+from services.runtime.process.assembled import Assembled
 from services.runtime.security import tls
 
 if TYPE_CHECKING:
@@ -114,10 +117,22 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         work += [follow_contexts(fleet, routes)]
         work += [toolbox.run()] if toolbox else []
         work += [watch(channels[each.address], each.breaker) for pool in fleet.pools.values() for each in pool.replicas]
+        unreached_s = settings.ready.unreached_ms / 1000
+        work += [
+            each.start.follow(channels[each.address], unreached_s)
+            for pool in fleet.pools.values()
+            for each in pool.replicas
+        ]
         if media.seeing:
             work.append(watch(channels[settings.vision_address], media.seeing.breaker))
         if media.hearing:
             work.append(watch(channels[settings.audio_address], media.hearing.breaker))
+        required = {name: Start(fleet.notice) for name in settings.ready.services}
+        work += [
+            start.follow(channels[getattr(settings, f"{name}_address")], unreached_s)
+            for name, start in required.items()
+        ]
+        readiness = Readiness(fleet, settings.ready.models, required)
         if cache:
             work.append(watch(channels[settings.cache_address], cache_breaker))
             work += [keep_up(lambda: l1.follow(cache)), l1.run()]
@@ -139,9 +154,11 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                     doors = []
                     if bound:
                         doors.append(http := HttpServer(settings.http))
-                        app = make_app(Parts(settings, servicer, http, routes, fleet, intake, cache, media.hearing))
+                        app = make_app(
+                            Parts(settings, servicer, http, routes, fleet, intake, cache, media.hearing, readiness)
+                        )
                         await open_doors.enter_async_context(http.serving(app, bound, settings))
-                    yield serve.Assembled({_SERVICE: servicer}, doors)
+                    yield Assembled({_SERVICE: servicer}, doors, readiness.wait)
                 await write_behind.settle(_SETTLE_S)
 
 

@@ -86,6 +86,7 @@ class Policy(StrEnum):
     CACHE = "cache"
     DRILL = "drill"
     TARGET = "target"
+    START = "start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +294,7 @@ class Act(Enum):
     )
     DRILL_DELAYED = Said(Policy.DRILL, "delayed", "It holds one back.", "the topology's `drill`")
     DRILL_ABORTED = Said(Policy.DRILL, "aborted", "It ends one.", "the topology's `drill`")
+    START_WAITED = Said(Policy.START, "waited", "The call waited for the model to start.", "`ready.unreached_ms`")
     TARGET_MISSED_P50 = Said(Policy.TARGET, "missed_p50", "A stage took longer than its target at p50.", "`targets`")
     TARGET_MISSED_P95 = Said(Policy.TARGET, "missed_p95", "The same at p95.", "`targets`")
     TARGET_MISSED_P99 = Said(Policy.TARGET, "missed_p99", "The same at p99.", "`targets`")

@@ -27,7 +27,15 @@ def document() -> Any:
 
 def test_it_has_every_route_by_its_method(document: Any) -> None:
     parts = Parts(
-        GatewaySettings(llm_addresses={"m": ["127.0.0.1:1"]}), NOBODY, NOBODY, NOBODY, NOBODY, INTAKE, NOBODY, NOBODY
+        GatewaySettings(llm_addresses={"m": ["127.0.0.1:1"]}),
+        NOBODY,
+        NOBODY,
+        NOBODY,
+        NOBODY,
+        INTAKE,
+        NOBODY,
+        NOBODY,
+        NOBODY,
     )
     served = {
         (re.sub(r":\w+}", "}", route.path), method)

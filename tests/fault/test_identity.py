@@ -219,6 +219,8 @@ async def test_a_tenants_name_counts_from_the_edge_alone(
         router_address="",
         llm_addresses=json.dumps({"m": f"127.0.0.1:{free_port()}"}),  # nobody: the question is who may ask
         tenants=json.dumps({"acme": {"keys": ["0" * 64]}}),
+        ready__models="0",
+        ready__unreached_ms="0",
     )
     named = ("x-hedgerow-tenant", "acme")
     with report.case(24, "a tenant's name in the metadata, from whoever is not the edge, on every method") as row:

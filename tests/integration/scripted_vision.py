@@ -28,9 +28,9 @@ class ScriptedVision(Scripted, vision_pb2_grpc.VisionServiceServicer):
 
 
 @asynccontextmanager
-async def serve_vision() -> AsyncIterator[ScriptedVision]:
-    """A scripted vision service on a free loopback port; its `target` says which."""
-    async with serving(ScriptedVision(), vision_pb2_grpc.add_VisionServiceServicer_to_server) as vision:
+async def serve_vision(address: str = "127.0.0.1:0") -> AsyncIterator[ScriptedVision]:
+    """At that address, by default on a free loopback port; its `target` says which."""
+    async with serving(ScriptedVision(), vision_pb2_grpc.add_VisionServiceServicer_to_server, address) as vision:
         yield vision
 
 

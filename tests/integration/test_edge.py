@@ -615,6 +615,7 @@ async def test_the_real_gateway_knows_the_tenant_of_a_token(
 ) -> None:
     tenants = json.dumps({"acme": {"requests_per_s": 0.001, "requests_burst": 1}})
     nobody = {"cache_address": "", "router_address": "", "llm_addresses": '{"m": "127.0.0.1:1"}'}
+    nobody |= {"ready__models": "0", "ready__unreached_ms": "0"}
     async with AsyncExitStack() as stack:
         real = await mutual(stack, certificates, tmp_path, "gateway", tenants=tenants, **nobody)
         settings = {"jwt": issuer.written(tmp_path)}
@@ -640,6 +641,7 @@ async def test_a_conversation_ends_with_its_token(
             cache_address="",
             router_address="",
             llm_addresses='{"m": "127.0.0.1:1"}',
+            ready__models="0",
             audio_address=audio.spec.address,
         )
         settings = {"jwt": issuer.written(tmp_path)}

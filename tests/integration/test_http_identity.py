@@ -33,6 +33,7 @@ async def port(certificates: Certificates, tmp_path: Path) -> AsyncIterator[int]
         "router_address": "",
         "http_address": f"127.0.0.1:{port}",
         "edge_tokens": "true",
+        "ready__models": "0",
     }
     async with AsyncExitStack() as stack:
         await mutual(stack, certificates, tmp_path, "gateway", **settings)

@@ -215,6 +215,8 @@ async def test_a_tenants_name_is_believed_of_the_edge_and_of_nobody_else(
         router_address="",
         llm_addresses=json.dumps({"m": f"127.0.0.1:{free_port()}"}),  # nobody: what is asked here is who may ask
         tenants=json.dumps({"acme": {"keys": ["0" * 64]}, "once": {"requests_per_s": 0.001, "requests_burst": 1}}),
+        ready__models="0",
+        ready__unreached_ms="0",
     )
     address = gateway.spec.address
     edge, operator = certificates.of("edge", "gateway"), certificates.of("operator", "gateway")

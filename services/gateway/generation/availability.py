@@ -1,4 +1,4 @@
-"""Refused before anybody waits for a place: a model none of whose replicas may be called, or that a drill drops."""
+"""Refused before a call waits for a place: a model none of whose replicas may be called, or that a drill drops."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from services.gateway.generation.job import Job
 from services.gateway.generation.stream import Generate, TextStream
 from services.gateway.labels import Act
 from services.gateway.upstream.fleet import Fleet
-from services.runtime.errors import Unavailable
+from services.runtime.errors import Starting, Unavailable
 
 
 class Availability:
-    """Asks the breakers of all replicas, and the drill."""
+    """Asks whether a replica serves and its breaker is closed, and the drill."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Job]):
         self._fleet, self._inner = fleet, inner
@@ -19,7 +19,8 @@ class Availability:
         pool, decisions = self._fleet.pools[job.model], job.report.decisions
         if pool.is_open(job.ticket.tenant):
             refusal = pool.refusal(job.ticket.tenant)
-            decisions.add(Act.BREAKER_REFUSED, pool.model, refusal.outline)
+            if not isinstance(refusal, Starting):
+                decisions.add(Act.BREAKER_REFUSED, pool.model, refusal.outline)
             raise refusal
         if pool.drop_share and pool.rng.random() < pool.drop_share:
             decisions.add(Act.DRILL_DROPPED, pool.model, f"a drill drops {pool.drop_share:.0%} of calls")

@@ -122,6 +122,8 @@ class Call:
             case InvalidInput() | NotSupported() | ShareUsed() | Starting():  # not for it, not yet, or not so much
                 self._permit.withdrawn()
                 self._settle("refused", None)
+                if isinstance(problem, Starting):
+                    self.replica.start.refused()
             case Exhausted():
                 told_s = problem.retry_delay_s or _RETRY_AFTER_S
                 blame = self._permit.throttled(told_s)

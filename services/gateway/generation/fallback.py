@@ -12,9 +12,9 @@ from services.gateway.labels import Act
 from services.gateway.policies.breaker import BreakerOpen
 from services.gateway.policies.ticket import Shed
 from services.runtime.deadline import Deadline
-from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, TooLate, Unavailable
+from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Starting, TooLate, Unavailable
 
-_NOT_SENT = BreakerOpen  # no model has seen the request
+_NOT_SENT = (BreakerOpen, Starting)  # no model has seen the request
 _MODELS = 3  # asked before the first text: a provider may be another's only way
 
 

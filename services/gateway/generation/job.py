@@ -39,6 +39,7 @@ class Report:
     decisions: Decisions
     model: str = ""
     problems: list[str] = field(default_factory=list)  # of models that gave way to another
+    waited: str = ""  # for a model to start, and for how long
     resumed: bool = False
     carried_tokens: int = 0  # written by a call that then broke
     calls: list[Call] = field(default_factory=list)  # that were sent, for whatever reason

@@ -2,6 +2,7 @@
 
     Shared              readers of equal questions share one generation, which ends with the last of them
     Resumable           an answer that breaks in mid-stream goes on elsewhere, from the text that is there
+    StartWait           every model that could answer is starting: wait for one
     Fallback            the next model, where one is broken, throttled or late with its first text
     Retrying            another call where the first call failed, unless there were two: a hedge is a retry in advance
     Availability        no replica of the model may be called: refused before the request waits
@@ -29,6 +30,7 @@ from services.gateway.generation.resume import Resumable
 from services.gateway.generation.retrying import Retrying
 from services.gateway.generation.send import Send
 from services.gateway.generation.shared import Shared
+from services.gateway.generation.start_wait import StartWait
 from services.gateway.generation.stream import Generate
 from services.gateway.upstream.fleet import Fleet
 
@@ -36,5 +38,6 @@ from services.gateway.upstream.fleet import Fleet
 def make_stack(fleet: Fleet, observe: Observe, *, shared: bool = True) -> Shared:
     """The whole of it. `observe` hears how each call went; `shared`: whether equal questions share a generation."""
     call = LoadBalancing(fleet, Send(observe, fleet.stall_s))
-    begin: Generate[Job] = Fallback(Retrying(fleet, Availability(fleet, Limiting(fleet, Hedging(fleet, call)))))
+    one: Generate[Job] = Retrying(fleet, Availability(fleet, Limiting(fleet, Hedging(fleet, call))))
+    begin = StartWait(fleet, Fallback(one))
     return Shared(Resumable(fleet, begin, call), shared=shared)

@@ -35,6 +35,7 @@ from services.gateway.http.token_counts import Counting
 from services.gateway.http.transcriptions import Transcriptions
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.media import Hearing
+from services.gateway.upstream.readiness import Readiness
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache
 from services.runtime.errors import ServiceError
@@ -64,6 +65,7 @@ class Parts:
     intake: Intake
     cache: Cache | None
     hearing: Hearing | None
+    readiness: Readiness
 
 
 def make_app(parts: Parts) -> ASGIApp:
@@ -120,6 +122,7 @@ class _App:
         yield self._route("GET", "/v1/models/{model:path}", models.one)
         yield self._route("GET", "/metrics", self._metrics)
         yield Route("/health", self._endpoint("/health", self._health, open_=True), methods=["GET"])
+        yield Route("/ready", self._endpoint("/ready", self._ready, open_=True), methods=["GET"])
 
     def _route(self, method: str, path: str, serve: Serve, shape: Shape = Told.openai) -> Route:
         return Route(path, self._endpoint(path, serve, shape), methods=[method])
@@ -134,6 +137,13 @@ class _App:
         leaving = self._parts.server.leaving
         body = sse.compact({"status": "stopping" if leaving else "ok"})
         await exchange.reply.whole(503 if leaving else 200, body)
+
+    async def _ready(self, exchange: Exchange) -> None:
+        """As gRPC health. Kinds of services, and no names of models: anybody may ask."""
+        leaving, missing = self._parts.server.leaving, self._parts.readiness.missing()
+        told = {"status": "stopping"} if leaving else {"status": "starting", "missing": missing}
+        ready = not (leaving or missing)
+        await exchange.reply.whole(200 if ready else 503, sse.compact({"status": "ready"} if ready else told))
 
     async def _metrics(self, exchange: Exchange) -> None:
         if not self._parts.settings.http.metrics and not exchange.credential.tenant.anonymous:

@@ -47,7 +47,7 @@ def bind(settings: GatewaySettings) -> socket.socket | None:
 
 
 class HttpServer:
-    """A `serve.Door`."""
+    """A `Door` of the process."""
 
     def __init__(self, limits: HttpSettings) -> None:
         self._limits, self._state = limits, State(limits)

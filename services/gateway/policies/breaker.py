@@ -174,6 +174,17 @@ class Breaker:
         if self._state is State.OPEN and not self._throttled:
             self._until = self.clock()
 
+    def started(self) -> None:
+        """The backend has started, as its health says. It is called as if it had never failed, and no call need probe:
+        calls that have waited for it come at once. Has no effect while the backend wants to be left alone."""
+        if self._throttled and self._state is not State.CLOSED:
+            return
+        self._epoch += 1
+        self._window.clear()
+        self._failed_in_a_row, self._probing, self._why = 0, False, ""
+        if self._state is not State.CLOSED:
+            self._become(State.CLOSED)
+
     def forget(self) -> None:
         """The backend is gone for good: take it out of the metrics, which would else grow with every one that comes.
         Calls that are still under way tell them nothing any more."""

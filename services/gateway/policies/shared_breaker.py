@@ -180,6 +180,12 @@ class SharedBreaker:
         self.connections += 1
         self._common.connected()
 
+    def started(self) -> None:
+        """The backend has started: how calls before that ended says nothing of it."""
+        self._common.started()
+        self._own.clear()
+        self._failing.clear()
+
     def forget(self) -> None:
         """The backend is gone for good: take it out of the metrics, whatever calls to it still report."""
         self._gone = True

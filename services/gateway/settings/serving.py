@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from services.gateway.settings.group import Group
 from services.gateway.settings.http import HttpSettings
 from services.runtime.process.config import ServiceSettings, is_loopback
 from services.runtime.rpc import first_message
@@ -16,6 +17,28 @@ Address = Annotated[str, Field(min_length=3)]
 Addresses = Annotated[
     tuple[Address, ...], Field(min_length=1), BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
 ]
+
+
+class ReadySettings(Group):
+    """What must have been seen serving once before `GET /ready` and gRPC health say that the gateway is ready."""
+
+    models: int = Field(
+        1,
+        ge=0,
+        le=1_000,
+        description="How many models must have been seen serving once before the gateway says that it is ready: all "
+        "of `llm_addresses` at most. 0: none.",
+    )
+    services: tuple[Literal["vision", "audio"], ...] = Field(
+        (), description='Other services that must have been seen serving once: `["vision", "audio"]`.'
+    )
+    unreached_ms: int = Field(
+        60_000,
+        ge=0,
+        le=3_600_000,
+        description="How long a model whose service has never been reached counts as one that is starting: calls wait "
+        "for it within their budget. After that they fail at once.",
+    )
 
 
 class Serving(ServiceSettings):
@@ -34,6 +57,7 @@ class Serving(ServiceSettings):
         validate_default=True,
         description="Where to serve HTTP, host:port: the APIs of OpenAI and Anthropic. Empty: nowhere.",
     )
+    ready: ReadySettings = Field(ReadySettings(), description="When the gateway is ready for requests.")
     http: HttpSettings = Field(HttpSettings(), description="What a caller by HTTP may take.")
     workers: int = Field(
         1,
@@ -57,6 +81,13 @@ class Serving(ServiceSettings):
             got = http.max_waiting_bytes
             raise ValueError(f"max_waiting_bytes: at least twice max_message_bytes, {least}, got {got}")
         return http
+
+    @model_validator(mode="after")
+    def _requires_what_it_has(self) -> Self:
+        for service in self.ready.services:
+            if not getattr(self, f"{service}_address", ""):
+                raise ValueError(f"ready.services: those with an address, got {service} without {service}_address")
+        return self
 
     @property
     def processes(self) -> int:

@@ -25,11 +25,14 @@ from services.gateway.upstream.balance import Locality, Policy
 from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.drill import Drill
 from services.gateway.upstream.prefix import Blocks, Prefixes
+from services.gateway.upstream.start import Notice, Start
 from services.runtime.deadline import Clock
+from services.runtime.errors import Starting, Unavailable
 from services.runtime.routing import Model
 from services.runtime.telemetry import Metadata
 
-_LOOK_AGAIN_S = 1.0  # for a model without replicas: nobody knows when one comes
+_LOOK_AGAIN_S = 1.0  # for a model that is starting or has no replicas: when one comes is not known
+_LEAST_S = 0.01  # between two looks at a breaker
 
 
 @dataclass(slots=True, eq=False)
@@ -39,11 +42,16 @@ class Replica:
     address: str
     llm: Llm
     breaker: SharedBreaker
+    start: Start
     locality: Locality = field(default_factory=Locality)
     in_flight: int = 0
     turn: float = 0.0
     prefixes: Prefixes = field(default_factory=Prefixes)
     name: str = ""
+
+    def would_admit(self, tenant: str = "") -> bool:
+        """Whether a call of `tenant` may be made now."""
+        return not self.start.starting and self.breaker.would_admit(tenant)
 
 
 @dataclass(slots=True, eq=False)
@@ -61,15 +69,18 @@ class Pool:
     hedge: Hedge
     sag: ThroughputDrop
     rng: random.Random
+    notice: Notice  # of what starts in the fleet
     policy: Policy = "prefix"
     drop_share: float = 0.0
     drill: Drill = field(default_factory=Drill)
+    awaited: bool = False  # the control plane has yet to list a replica
+    answers: bool = False  # it has answered a call
 
     def pick(
         self, avoid: Collection[Replica] = (), prompt: Blocks = (), tenant: str = ""
     ) -> tuple[Replica, SharedPermit] | None:
         """The best replica whose breaker lets a call of `tenant` through; none of `avoid`."""
-        candidates = [replica for replica in self.replicas if replica not in avoid]
+        candidates = [replica for replica in self.replicas if replica not in avoid and not replica.start.starting]
         for replica in balance.order(candidates, self.policy, prompt, self.rng):
             if permit := replica.breaker.enter(tenant):
                 return replica, permit
@@ -79,6 +90,24 @@ class Pool:
         """A call had its first text after that time."""
         self.hedge.saw(first_s)
         self.usual.came(first_s)
+        if not self.answers:
+            self.answers = True
+            self.notice.tell()
+
+    @property
+    def served(self) -> bool:
+        """Whether one of its replicas has been seen serving."""
+        return self.answers or any(replica.start.served for replica in self.replicas)
+
+    @property
+    def starting(self) -> bool:
+        """Whether a replica may be called soon, and not yet: it loads, or is still to be listed."""
+        return any(each.start.starting for each in self.replicas) or (self.awaited and not self.replicas)
+
+    def admits_in_s(self, tenant: str) -> float:
+        """Seconds until the breaker of a replica that is not starting may let a call through; infinite without one."""
+        ready = [each.breaker.retry_after_s(tenant) for each in self.replicas if not each.start.starting]
+        return max(min(ready, default=float("inf")), _LEAST_S)
 
     def has_others(self, failed: Sequence[Replica]) -> bool:
         """Whether there is a replica besides `failed`."""
@@ -98,7 +127,7 @@ class Pool:
 
     def is_open(self, tenant: str = "", avoid: Collection[Replica] = ()) -> bool:
         """Whether no replica, apart from those to `avoid`, may be called for `tenant` now."""
-        return not any(each.breaker.would_admit(tenant) for each in self.replicas if each not in avoid)
+        return not any(each.would_admit(tenant) for each in self.replicas if each not in avoid)
 
     async def count_tokens(
         self,
@@ -109,13 +138,15 @@ class Pool:
         metadata: Metadata,
     ) -> int:
         """How long a prompt is as the model reads it, by a replica that is well. Raises `ServiceError`."""
-        replica = next((each for each in self.replicas if each.breaker.would_admit(tenant)), None)
+        replica = next((each for each in self.replicas if each.would_admit(tenant)), None)
         if replica is None:
             raise self.refusal(tenant)
         return await replica.llm.count_tokens(messages, timeout_s, metadata, tools)
 
-    def refusal(self, tenant: str = "") -> BreakerOpen:
+    def refusal(self, tenant: str = "") -> Unavailable:
         """The error while no replica may be called: that of the first that may be again."""
+        if self.starting:
+            return Starting(f"{self.model}: the model is starting", retry_delay_s=_LOOK_AGAIN_S)
         if not self.replicas:
             return BreakerOpen(f"{self.model}: no replica is in service", retry_delay_s=_LOOK_AGAIN_S)
         breakers = (replica.breaker for replica in self.replicas)
@@ -134,6 +165,7 @@ class Fleet:
     kept_share: float = 0.0  # of the time that is left, that a late first text leaves to another replica or model
     slow_s: float = float("inf")  # the longest wait for a first text while there is another to ask
     expected_s: float = 0.0  # for a first text, of a model that is not known
+    notice: Notice = field(default_factory=Notice)  # of what starts
 
     def expect(self, model: Model) -> None:
         """Take over what the router knows of a model: what other gateways have seen, or its catalogue's expectation
@@ -160,16 +192,19 @@ def make_fleet(
     hedge, retry = settings.hedge, settings.retry
     hedges = HedgeBudget(hedge.max_share, hedge.burst)
     rule = HedgeRule(hedge.mode, hedge.percentile, hedge.delay_ms / 1000, hedge.min_samples, hedge.window_s)
-    rng = rng or random.Random()
+    rng, notice = rng or random.Random(), Notice()
 
     def pool(model: str, addresses: Sequence[tuple[str, Llm]]) -> Pool:
         usual, numbered = LatencyBaseline(settings.expected.first_text_ms / 1000, clock), enumerate(addresses, 1)
         replicas = [
-            make_replica(settings, model, number, address, llm, usual, clock) for number, (address, llm) in numbered
+            make_replica(settings, model, number, address, llm, usual, notice, clock)
+            for number, (address, llm) in numbered
         ]
         limiter = _make_limiter(settings, f"llm {model}", pressure, clock)
         hedge = Hedge(rule, hedges, usual, clock)
-        return Pool(model, replicas, limiter, usual, hedge, ThroughputDrop(model, clock=clock), rng, settings.balance)
+        return Pool(
+            model, replicas, limiter, usual, hedge, ThroughputDrop(model, clock=clock), rng, notice, settings.balance
+        )
 
     return Fleet(
         {model: pool(model, addresses) for model, addresses in llms.items()},
@@ -180,6 +215,7 @@ def make_fleet(
         settings.kept_share,
         settings.breaker.slow_ms / 1000,
         settings.expected.first_text_ms / 1000,
+        notice,
     )
 
 
@@ -190,12 +226,13 @@ def make_replica(
     address: str,
     llm: Llm,
     usual: LatencyBaseline,
+    notice: Notice,
     clock: Clock = time.monotonic,
 ) -> Replica:
     """A replica of `model` that nobody has called yet. `usual` is the model's."""
     name = f"{model}#{number}"
     breaker = make_breaker(settings.breaker, f"{model}@{address}", usual, clock, name)
-    return Replica(address, llm, breaker, name=name)
+    return Replica(address, llm, breaker, Start(notice, breaker), name=name)
 
 
 def make_breaker(

@@ -37,10 +37,15 @@ class Members:
         self._numbers = count(1)
         self._left: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        unreached_s = settings.ready.unreached_ms / 1000
+        pool.awaited = unreached_s > 0
+        self._awaiting = asyncio.get_running_loop().call_later(unreached_s, self._await_no_more)
 
     def take(self, assignment: Assignment) -> None:
         """Put an assignment in force."""
         listed = {endpoint.address: endpoint.locality for endpoint in assignment.endpoints}
+        if listed:
+            self._await_no_more()
         for replica in [each for each in self._pool.replicas if each.address not in listed]:
             self._pool.replicas.remove(replica)
             self._left.pop(replica.address).set()
@@ -56,13 +61,20 @@ class Members:
 
     def close(self) -> None:
         """Close all connections."""
+        self._awaiting.cancel()
         for task in self._tasks:
             task.cancel()
+
+    def _await_no_more(self) -> None:
+        self._pool.awaited = False
+        self._pool.notice.tell()
 
     def _join(self, address: str, locality: balance.Locality) -> None:
         channel, left = self._connect(address), asyncio.Event()
         model, llm = self._pool.model, Llm(channel, self._pool.model)
-        replica = make_replica(self._settings, model, next(self._numbers), address, llm, self._pool.usual)
+        replica = make_replica(
+            self._settings, model, next(self._numbers), address, llm, self._pool.usual, self._pool.notice
+        )
         replica.locality = locality
         balance.joined(replica, self._pool.replicas)
         self._pool.replicas.append(replica)
@@ -71,11 +83,16 @@ class Members:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _follow(self, replica: Replica, channel: grpc.aio.Channel) -> None:
+        """Never returns."""
+        start = replica.start.follow(channel, self._settings.ready.unreached_ms / 1000)
+        await asyncio.gather(watch(channel, replica.breaker), start)
+
     async def _look_after(self, replica: Replica, channel: grpc.aio.Channel, left: asyncio.Event) -> None:
         """Watch a replica's connection until it has left, and close it when its calls are over."""
         grace_s: float | None = None
         try:
-            await until_set(left, watch(channel, replica.breaker))
+            await until_set(left, self._follow(replica, channel))
             grace_s = _FINISH_S
         finally:
             await channel.close(grace_s)

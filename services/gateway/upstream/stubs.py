@@ -128,7 +128,7 @@ class Router:
     async def observe(self, requests: AsyncIterator[router_pb2.ObserveRequest]) -> None:
         """Send observations for as long as the router is there, waiting for it first; raises `ServiceError` when it
         goes."""
-        await _reachable(self._channel)
+        await reachable(self._channel)
         try:
             await self._observe(requests)
         except grpc.aio.AioRpcError as error:
@@ -221,13 +221,13 @@ async def _follow(call: Any, who: str) -> AsyncGenerator[Any, None]:
 
 async def _follow_reachable(channel: grpc.aio.Channel, begin: Callable[[], Any], who: str) -> AsyncGenerator[Any, None]:
     """`_follow` a call that begins once there is somebody to call."""
-    await _reachable(channel)
+    await reachable(channel)
     async with aclosing(_follow(begin(), who)) as messages:
         async for message in messages:
             yield message
 
 
-async def _reachable(channel: grpc.aio.Channel) -> None:
+async def reachable(channel: grpc.aio.Channel) -> None:
     """Wait until a call has somewhere to go.
 
     In place of gRPC's `wait_for_ready`: over xDS such a call stays where it is for good if it began before the control

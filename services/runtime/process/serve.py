@@ -1,10 +1,11 @@
 """One service process, from its first log line to its exit code.
 
 The server listens at once; health says NOT_SERVING and calls get UNAVAILABLE until the service is assembled (its
-engine loaded and warm). On SIGTERM or SIGINT health says NOT_SERVING first, and for `lame_duck_ms` calls are still
-taken from those who have not heard of it. Then a servicer that has a `drain` method is told to end the streams that
-would never end by themselves, calls in flight get the rest of `grace_ms` to finish, the service is taken apart in
-reverse order and the process exits with 0. What is served by other means than gRPC does the same (`Door`).
+engine loaded and warm). One that depends on others may be ready later than that (`Assembled`). On SIGTERM or SIGINT
+health says NOT_SERVING first, and for `lame_duck_ms` calls are still taken from those who have not heard of it. Then a
+servicer that has a `drain` method is told to end the streams that would never end by themselves, calls in flight get
+the rest of `grace_ms` to finish, the service is taken apart in reverse order and the process exits with 0. What is
+served by other means than gRPC does the same (`Door`).
 
 With `tls_dir`, callers prove who they are, and `authorization.py` says who may call whom. API keys are another matter:
 health asks for none, because probes carry none. Reflection says as much as the contract, so it asks whom the service
@@ -23,7 +24,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Protocol
 
 import grpc
 import uvloop
@@ -37,6 +37,7 @@ from hedgerow.identities import SERVICES
 from services.runtime import telemetry
 from services.runtime.errors import Starting
 from services.runtime.process import metrics, workers
+from services.runtime.process.assembled import Assembled, Door
 from services.runtime.process.config import ServiceSettings, load
 from services.runtime.process.health import Health
 from services.runtime.process.logs import log_what_ends_us, setup_logging
@@ -49,24 +50,6 @@ from services.runtime.rpc.authorization import anyone, callers_of, probes_of
 from services.runtime.security import tls
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
-
-
-class Door(Protocol):
-    """Another way to the servicers than gRPC's. Open when it is handed over."""
-
-    def leave(self) -> None:
-        """Tell whoever asks that this process is about to stop; requests are still taken."""
-
-    async def stop(self, grace_s: float) -> None:
-        """Take no more requests, and return when those in flight have ended: after `grace_s` at the latest."""
-
-
-class Assembled(dict[ServiceDescriptor, boundary.Servicer]):
-    """The servicers, and the `doors` to them beside gRPC."""
-
-    def __init__(self, servicers: Mapping[ServiceDescriptor, boundary.Servicer], doors: Sequence[Door] = ()):
-        super().__init__(servicers)
-        self.doors = doors
 
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -227,11 +210,23 @@ async def _serve_until(
         servicers.update({descriptor.full_name: servicer for descriptor, servicer in assembled.items()})
         gc.collect()
         gc.freeze()  # what is loaded by now stays: collecting it again and again would only cost the tail
-        _set_health(checks, names, _SERVING)
-        _log.info("serving")
-        with watching(settings.blocked_loop_ms):
-            await stop.wait()
-            await _drain(settings, assembled, server, checks, ended)
+        ready = asyncio.create_task(_say_ready(assembled, checks, names))
+        try:
+            with watching(settings.blocked_loop_ms):
+                await stop.wait()
+                await _drain(settings, assembled, server, checks, ended)
+        finally:
+            ready.cancel()
+
+
+async def _say_ready(
+    assembled: Mapping[ServiceDescriptor, boundary.Servicer], checks: Health, names: Sequence[str]
+) -> None:
+    """Have health say SERVING, once the service is ready where it has a say in that; calls are served before."""
+    if isinstance(assembled, Assembled) and assembled.ready:
+        await assembled.ready()
+    _set_health(checks, names, _SERVING)
+    _log.info("serving")
 
 
 async def _drain(

@@ -112,7 +112,11 @@ async def test_hedgerow_warm_fails_where_a_replica_is_away(start: Start, llm: Sc
 
 async def test_a_replica_that_comes_later_or_again_is_connected_and_warm_before_anybody_asks(start: Start) -> None:
     later = f"127.0.0.1:{free_port()}"
-    settings = {"llm_addresses": json.dumps({"m": later}), "warm": '{"prompts": ["support"], "every_ms": 0}'}
+    settings = {
+        "llm_addresses": json.dumps({"m": later}),
+        "warm": '{"prompts": ["support"], "every_ms": 0}',
+        "ready__models": "0",
+    }
     await start("gateway", **alone(ScriptedLlm(), **settings))
     for _ in range(2):
         async with scripted_llm(later) as llm:

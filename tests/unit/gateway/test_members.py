@@ -11,7 +11,18 @@ from services.gateway.upstream.members import Members
 from tests.unit.gateway.scripted import fleet
 from tests.waiting import until
 
-SETTINGS = GatewaySettings(llm_addresses={"small": "xds:///llm"})
+SETTINGS = GatewaySettings(llm_addresses={"small": "xds:///llm"}, ready={"unreached_ms": 0})
+
+
+class SilentWatch:
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        await asyncio.Event().wait()
+
+    def cancel(self):
+        pass
 
 
 class ScriptedChannel:
@@ -21,8 +32,9 @@ class ScriptedChannel:
         self.closed = asyncio.Event()
         self.grace_s = None
 
-    def unary_stream(self, *_):
-        return None
+    def unary_stream(self, *_, **serializers):
+        """Its health is never said."""
+        return lambda _: SilentWatch() if serializers else None
 
     def get_state(self, try_to_connect=False):
         return grpc.ChannelConnectivity.READY

@@ -365,3 +365,27 @@ def test_a_connection_that_stays_changes_nothing(clock):
     breaker = make(clock)
     breaker.connected()
     assert breaker.state is State.CLOSED
+
+
+def test_it_closes_without_a_probe_when_its_backend_has_started(clock):
+    breaker = opened(clock)
+    breaker.started()
+    assert (breaker.state, breaker.why) == (State.CLOSED, "")
+    fail(breaker, 4)
+    assert breaker.state is State.CLOSED, "what was before is forgotten"
+
+
+def test_what_began_before_its_backend_started_says_nothing(clock):
+    breaker = opened(clock)
+    clock.advance(2 * OPEN_S)
+    probe = admitted(breaker)
+    breaker.started()
+    probe.failed()
+    assert breaker.state is State.CLOSED
+
+
+def test_a_backend_that_has_started_is_left_alone_for_as_long_as_it_asks(clock):
+    breaker = make(clock)
+    admitted(breaker).throttled(5.0)
+    breaker.started()
+    assert breaker.state is State.OPEN

@@ -83,8 +83,10 @@ spec:
             {{- with .environment }}{{ . | nindent 12 }}{{ end }}
           {{- /* A kubelet's gRPC probes have no certificate: with mutual TLS it asks the metrics port. */}}
           {{- $ready := $mtls | ternary (dict "httpGet" (dict "path" "/readyz" "port" "metrics")) (dict "grpc" (dict "port" $port)) }}
+          {{- /* A gateway has started before it is ready, for which a model must have served once. */}}
+          {{- $started := eq .identity "gateway" | ternary (dict "httpGet" (dict "path" "/livez" "port" "metrics")) $ready }}
           startupProbe:
-            {{- toYaml $ready | nindent 12 }}
+            {{- toYaml $started | nindent 12 }}
             periodSeconds: 3
             failureThreshold: {{ div (.startupSeconds | default 60) 3 }}
             timeoutSeconds: 2

@@ -155,4 +155,4 @@ class LlmStage(AnswerStage):
         if not stage.detail:
             stage.detail = f"{report.model}: {ledger.usage.completion_tokens} tokens"
         if report.model:
-            stage.detail = "; ".join([*report.problems, stage.detail])
+            stage.detail = "; ".join(filter(None, [report.waited, *report.problems, stage.detail]))

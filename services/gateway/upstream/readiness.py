@@ -1,0 +1,49 @@
+"""Whether the gateway is ready for requests: its models, and the services that it must have, have been seen serving.
+
+Ready is for good. A gateway whose models fail later answers with typed errors; if it stopped being ready, an edge would
+remove all gateways at once, because they have the same models.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Literal
+
+from services.gateway.upstream.fleet import Fleet
+from services.gateway.upstream.start import Start
+
+_log = logging.getLogger(__name__)
+
+
+class Readiness:
+    """`models`: how many of the fleet's must have served; `services`: those that must, by name."""
+
+    def __init__(self, fleet: Fleet, models: int, services: Mapping[Literal["vision", "audio"], Start]):
+        self._fleet, self._services = fleet, services
+        self._models = min(models, len(fleet.pools))
+        self._ready = False
+
+    def missing(self) -> list[str]:
+        """The kinds of services that have not served yet, for anybody to read; empty once the gateway is ready."""
+        if self._ready:
+            return []
+        served = sum(pool.served for pool in self._fleet.pools.values())
+        missing = ["llm"] if served < self._models else []
+        missing += [name for name, start in self._services.items() if not start.served]
+        self._ready = not missing
+        return missing
+
+    async def wait(self) -> None:
+        """Return once the gateway is ready."""
+        with self._fleet.notice.listening() as changed:
+            if missing := self.missing():
+                _log.info("not ready before these have served: %s", ", ".join(self._named(missing)))
+            while self.missing():
+                await changed.wait()
+                changed.clear()
+
+    def _named(self, missing: list[str]) -> list[str]:
+        """For operators, who may read the models' names."""
+        models = f"{self._models} of the models {', '.join(self._fleet.pools)}"
+        return [models if name == "llm" else name for name in missing]

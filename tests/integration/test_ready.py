@@ -1,0 +1,111 @@
+"""Whether a gateway is ready, as HTTP, gRPC health and the page for probes say it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from launcher.processes import ServiceSpec, check_health, free_ports
+from tests.conftest import Start
+from tests.forked import ServiceProcess
+from tests.integration.scripted_llm import end, scripted_llm, words
+from tests.integration.scripted_vision import serve_vision
+from tests.waiting import until
+
+STARTING, READY = (503, "NOT_SERVING", 503), (200, "SERVING", 200)
+
+
+class Gateway:
+    """A gateway process, which may not be ready."""
+
+    def __init__(self, folder: Path, **settings: str):
+        grpc, http, metrics = (f"127.0.0.1:{port}" for port in free_ports(3))
+        told = {"address": grpc, "http_address": http, "metrics_address": metrics, "router_address": ""}
+        told |= {"cache_address": "", **settings}
+        environment = {f"HEDGEROW_GATEWAY_{name.upper()}": value for name, value in told.items()}
+        self.grpc, self.http, self.metrics = grpc, f"http://{http}", f"http://{metrics}"
+        self.process = ServiceProcess(ServiceSpec("gateway", "services.gateway", grpc, environment), folder)
+
+    async def __aenter__(self) -> Gateway:
+        await until(self._listens)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.process.stop()
+
+    async def said(self) -> tuple[int, str, int]:
+        """By HTTP, by gRPC, and on the metrics' port."""
+        return await _status(f"{self.http}/ready"), await check_health(self.grpc, 1), await self.readyz()
+
+    async def readyz(self) -> int:
+        return await _status(f"{self.metrics}/readyz")
+
+    async def missing(self) -> Any:
+        async with httpx.AsyncClient() as client:
+            return (await client.get(f"{self.http}/ready")).json().get("missing")
+
+    async def _listens(self) -> bool:
+        try:
+            return await _status(f"{self.http}/health") == 200
+        except httpx.TransportError:
+            return False
+
+
+async def _status(url: str) -> int:
+    async with httpx.AsyncClient() as client:
+        return (await client.get(url)).status_code
+
+
+async def test_a_gateway_is_ready_from_its_first_model_on_until_it_stops(tmp_path: Path) -> None:
+    later, never = (f"127.0.0.1:{port}" for port in free_ports(2))
+    async with Gateway(tmp_path, llm_addresses=json.dumps({"m": later, "n": never})) as gateway:
+        assert (await gateway.said(), await gateway.missing()) == (STARTING, ["llm"])
+        assert await _status(f"{gateway.metrics}/livez") == 200
+        async with scripted_llm(later):
+            await until(gateway.said, holds=lambda said: said == READY)
+        assert await gateway.said() == READY, "a model that goes takes nothing away"
+
+
+async def test_a_question_waits_for_a_model_that_is_reached_late(tmp_path: Path) -> None:
+    later, body = f"127.0.0.1:{free_ports(1)[0]}", {"model": "m", "messages": [{"role": "user", "content": "Where?"}]}
+    async with (
+        Gateway(tmp_path, llm_addresses=json.dumps({"m": later})) as gateway,
+        httpx.AsyncClient(base_url=gateway.http, timeout=60) as client,
+    ):
+        early = await client.post("/v1/chat/completions", json={**body, "hedgerow": {"budget_ms": 200}})
+        assert early.status_code == 503
+        assert "the model is starting" in early.json()["error"]["message"]
+        async with scripted_llm(later) as llm:
+            llm.script = [*words("Paris."), end()]
+            answer = await client.post("/v1/chat/completions", json=body)
+    assert answer.json()["choices"][0]["message"]["content"] == "Paris."
+
+
+async def test_services_that_the_operator_requires_are_waited_for(tmp_path: Path) -> None:
+    later = f"127.0.0.1:{free_ports(1)[0]}"
+    async with scripted_llm() as llm:
+        settings = {"llm_addresses": json.dumps({"m": llm.target}), "vision_address": later}
+        async with Gateway(tmp_path, **settings, ready__services='["vision"]') as gateway:
+            await until(gateway.missing, holds=lambda missing: missing == ["vision"])
+            assert await gateway.said() == STARTING
+            async with serve_vision(later):
+                await until(gateway.said, holds=lambda said: said == READY)
+
+
+async def test_a_gateway_that_wants_no_model_is_ready_at_once(start: Start) -> None:
+    nobody = {"llm_addresses": '{"m": "127.0.0.1:1"}', "cache_address": "", "router_address": ""}
+    gateway = await start("gateway", **nobody, ready__models="0")
+    assert await check_health(gateway.spec.address, 1) == "SERVING"
+
+
+async def test_a_service_without_an_address_cannot_be_required(tmp_path: Path) -> None:
+    environment = {
+        "HEDGEROW_GATEWAY_LLM_ADDRESSES": '{"m": "127.0.0.1:1"}',
+        "HEDGEROW_GATEWAY_READY__SERVICES": '["audio"]',
+    }
+    process = ServiceProcess(ServiceSpec("gateway", "services.gateway", "127.0.0.1:1", environment), tmp_path)
+    assert await process.wait() == 2
+    assert "got audio without audio_address" in process.tail()
