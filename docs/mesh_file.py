@@ -1,4 +1,4 @@
-"""Writes the tables of `mesh-file.md` from the file's own schema. Run it with `make docs`."""
+"""Writes the tables of `mesh-file.md`, and the JSON Schema, from the file's own classes. Run it with `make docs`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.settings import kind_of, limits_of, plain
+from launcher.meshfile.json_schema import SHIPPED, text
 from launcher.meshfile.schema import MeshFile
 
 PAGE = Path(__file__).with_name("mesh-file.md")
@@ -18,7 +19,8 @@ _KINDS = {"models": "models by name", "tenants": "tenants by name"}
 
 def main() -> None:
     PAGE.write_text(render(PAGE.read_text()))
-    print(f"{PAGE.name}: {len(list(_sections()))} tables")
+    SHIPPED.write_text(text())
+    print(f"{PAGE.name}: {len(list(_sections()))} tables; {SHIPPED.name}")
 
 
 def render(page: str) -> str:
@@ -29,7 +31,7 @@ def render(page: str) -> str:
 
 def _sections() -> Iterator[tuple[str, str, Mapping[str, Any], list[str]]]:
     """(name, what it is, its keys, those that are required) of the file and of each section of it."""
-    root = MeshFile.model_json_schema()
+    root = MeshFile.model_json_schema(mode="serialization")  # each section in full, not its short forms
     yield "", "Paths are relative to the file's folder.", _plain_all(root, root), root["required"]
     for name, member in _plain_all(root, root).items():
         by_name = next(iter(member.get("patternProperties", {}).values()), member.get("additionalProperties"))

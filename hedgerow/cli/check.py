@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from hedgerow.cli import mesh_file, options, running
 
 
 def check(
     file: mesh_file.MeshFile = mesh_file.DEFAULT,
     state_dir: options.OwnStateDir = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of mesh files, for editors, and check nothing.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Check a mesh file as a whole, and start nothing.
@@ -21,11 +28,20 @@ def check(
     Examples:
       hedgerow check
       hedgerow check mesh.yaml --json | jq -r '.problems[].message'
+      hedgerow check --schema > mesh.schema.json
     """
     import asyncio
     import json
     import shlex
 
+    if schema:
+        from hedgerow.cli.failures import needs
+
+        with needs("launcher", as_json):
+            from launcher.meshfile.json_schema import SHIPPED
+
+        print(SHIPPED.read_text(), end="")
+        return
     with mesh_file.checked(as_json):
         from launcher.meshfile.catalog import missing_models
         from launcher.meshfile.planning import plan

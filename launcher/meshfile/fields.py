@@ -214,11 +214,15 @@ def _one_or_many(given: Any) -> Any:
 
 
 HttpUrl = Annotated[str, AfterValidator(_is_http)]
-HttpUrls = Annotated[list[HttpUrl], BeforeValidator(_one_or_many)]
+HttpUrls = Annotated[list[HttpUrl], BeforeValidator(_one_or_many, json_schema_input_type=str | list[str])]
 RedisUrl = Annotated[str, AfterValidator(_is_redis)]
-Address = Annotated[str, BeforeValidator(_to_address), AfterValidator(_is_address)]
+Port = Annotated[int, Field(ge=1, le=LAST_PORT)]
+Address = Annotated[str, BeforeValidator(_to_address, json_schema_input_type=str | Port), AfterValidator(_is_address)]
 AddressOrOff = Annotated[
-    str, BeforeValidator(_to_address), BeforeValidator(_to_off), AfterValidator(_is_address_or_off)
+    str,
+    BeforeValidator(_to_address),
+    BeforeValidator(_to_off, json_schema_input_type=str | Port | Literal[False]),
+    AfterValidator(_is_address_or_off),
 ]
 ExistingFolder = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_is_folder)]
 ExistingFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_is_file)]
@@ -230,6 +234,8 @@ KeyFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_holds_a_key
 VariableName = Annotated[str, AfterValidator(_is_name), AfterValidator(_is_set_where_needed)]
 # Of callers: their digests are needed everywhere.
 KeyNames = Annotated[
-    list[Annotated[str, AfterValidator(_is_name), AfterValidator(_is_set)]], BeforeValidator(_one_or_many)
+    list[Annotated[str, AfterValidator(_is_name), AfterValidator(_is_set)]],
+    BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),
 ]
-Digests = Annotated[list[Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]], BeforeValidator(_one_or_many)]
+Digest = Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]
+Digests = Annotated[list[Digest], BeforeValidator(_one_or_many, json_schema_input_type=Digest | list[Digest])]

@@ -10,11 +10,14 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     JsonValue,
     ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from launcher.catalog import home
 from launcher.meshfile.fields import (
@@ -42,6 +45,13 @@ class Section(BaseModel):
     """A part of the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+    may_be_text: ClassVar[bool] = False  # in short: one of its fields alone
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        section = handler(core_schema)
+        in_short = cls.may_be_text and handler.mode == "validation"
+        return {"anyOf": [{"type": "string"}, section]} if in_short else section
 
 
 class WithSettings(Section):
@@ -78,6 +88,7 @@ class Model(WithSettings):
     """A model: `folder`, `catalog`, `hub` or `url` says where it is. In short, one of the four alone:
     `fast: ./models/fast`. A text that is no URL and no folder is looked up in the catalogue, then on the hub."""
 
+    may_be_text = True
     elsewhere: ClassVar[Mapping[str, str]] = {
         "engine": "engine",
         "model_name": "the model's name",

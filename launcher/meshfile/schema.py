@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import (
     BeforeValidator,
@@ -134,6 +134,7 @@ class Vision(WithSettings):
     """Classification of images: `models` or `catalog` is required. In short, one of the two alone: a folder, or a name
     in the catalogue."""
 
+    may_be_text = True
     elsewhere: ClassVar[Mapping[str, str]] = {"models_dir": "models or catalog", "default_model": "default"}
 
     models: ExistingFolder | None = Field(
@@ -174,6 +175,7 @@ class Audio(WithSettings):
     """Transcription: `folder`, `catalog` or `hub` is required. In short, one of the three alone. A text that is no
     folder is looked up in the catalogue, then on the hub."""
 
+    may_be_text = True
     elsewhere: ClassVar[Mapping[str, str]] = {"model": "folder, catalog or hub"}
 
     folder: ExistingFolder | None = Field(None, description="A CTranslate2 Whisper model's folder on this machine.")
@@ -216,9 +218,12 @@ class Tracing(Section):
     ratio: float = Field(1.0, ge=0, le=1, description="Share of new traces that are recorded.")
 
 
-def _alone(field: str, *kinds: type) -> BeforeValidator:
+def _alone(field: str, *kinds: type, of: type[Section]) -> BeforeValidator:
     """A section that may be its one field alone."""
-    return BeforeValidator(lambda given: {field: given} if isinstance(given, kinds) else given)
+    return BeforeValidator(
+        lambda given: {field: given} if isinstance(given, kinds) else given,
+        json_schema_input_type=Union[(of, *kinds)],  # of kinds that are arguments
+    )
 
 
 class MeshFile(Section):
@@ -239,12 +244,14 @@ class MeshFile(Section):
         "stored answers, shorter system prompts, conversations cut to the context, answers held to their form and to "
         "512 tokens, 30 s for each. Every part can be set alone.",
     )
-    gateway: Annotated[Gateway, _alone("address", str, int)] = Field(Gateway(), description="The way in.")
-    cache: Annotated[Cache, _alone("enabled", bool)] = Field(Cache(), description="Answers that are kept.")
+    gateway: Annotated[Gateway, _alone("address", str, int, of=Gateway)] = Field(Gateway(), description="The way in.")
+    cache: Annotated[Cache, _alone("enabled", bool, of=Cache)] = Field(Cache(), description="Answers that are kept.")
     router: Router = Field(Router(), description="What chooses the model.")
     vision: Vision | None = Field(None, description="Pictures. Without it: none.")
     audio: Audio | None = Field(None, description="Recordings and conversations. Without it: none.")
-    tracing: Annotated[Tracing, _alone("otlp_endpoint", str)] | None = Field(None, description="Where traces go.")
+    tracing: Annotated[Tracing, _alone("otlp_endpoint", str, of=Tracing)] | None = Field(
+        None, description="Where traces go."
+    )
     base_port: Annotated[int, Field(ge=1, le=65_000)] | None = Field(
         None, description="The first port of the other services, all on loopback. Without it, after the gateway's."
     )
