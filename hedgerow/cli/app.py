@@ -35,7 +35,6 @@ app = typer.Typer(
     help="A latency mesh for AI inference: answers under an explicit time budget.",
     epilog='Start with `hedgerow demo`. Then `hedgerow up`, and in another terminal `hedgerow ask "Who are you?"`.',
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help is short and needs no rich
     context_settings={"help_option_names": ["-h", "--help"]},

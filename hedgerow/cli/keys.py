@@ -27,9 +27,18 @@ Tenants = Annotated[
 ]
 
 
+def _tenants(context: typer.Context, incomplete: str) -> list[str]:
+    """For a shell that completes. A file that cannot be read completes nothing."""
+    try:
+        known = _file(context.params.get("mesh"), context.params.get("tenants_file")).tenants()
+    except (ImportError, ValueError, typer.BadParameter):
+        return []
+    return [name for name in known if name.startswith(incomplete)]
+
+
 @keys.command()
 def create(
-    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="A tenant of the file.")],
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="A tenant of the file.", autocompletion=_tenants)],
     mesh: Mesh = None,
     tenants_file: Tenants = None,
     new: Annotated[bool, typer.Option("--new", help="Add the tenant, if the file has none of this name.")] = False,
