@@ -146,6 +146,7 @@ def _gateway(file: MeshFile) -> Part:
     # Who may come in is told of the address that lets them.
     origins: dict[str, Steps] = dict.fromkeys(("ADDRESS", "PLAINTEXT", "ALLOW_ANONYMOUS"), ("gateway", "address"))
     origins |= {"WORKERS": ("gateway", "workers"), "HTTP_ADDRESS": ("gateway", "http"), "LLM_ADDRESSES": ("models",)}
+    origins["TENANTS"] = ("tenants",)
     folders = {"TENANTS_FILE": file.tenants_file} if file.tenants_file else {}
     memory = 0.5 * given.workers
     part = Part("gateway", "gateway", ("gateway",), settings, origins, folders, memory_gib=memory, **shared)

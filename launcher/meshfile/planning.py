@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.mesh import MeshError
+from launcher.meshfile.parts import tenants_of
 from launcher.meshfile.preflight import refused
-from launcher.meshfile.processes import Ports, ports_of, processes, write_tenants
+from launcher.meshfile.processes import Ports, Process, ports_of, processes, write_tenants
 from launcher.meshfile.reading import Read, read
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
@@ -43,5 +45,13 @@ async def planned(found: Read, state_dir: Path, ports: Ports | None = None) -> P
         made = processes(file, ports, state_dir, os.environ)
     except (ValueError, KeyError) as error:
         raise MeshError(f"{found.name}: {error}") from None
-    found.refuse(await refused(found, [(process.part, process.spec.environment) for process in made]))
+    found.refuse(await refused(found, [(process.part, _asked(process, file)) for process in made]))
     return Plan(found.text, file, [process.spec for process in made], ports)
+
+
+def _asked(process: Process, file: MeshFile) -> Mapping[str, str]:
+    """The settings that a service is asked about. The gateway's include the tenants, whose file is not written yet."""
+    told = process.spec.environment
+    if process.part.service != "gateway" or not file.tenants:
+        return told
+    return {**told, process.part.prefixed("TENANTS"): json.dumps(tenants_of(file, os.environ))}

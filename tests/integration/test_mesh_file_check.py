@@ -50,6 +50,20 @@ async def test_what_a_service_would_refuse_is_told_at_its_place(tmp_path: Path) 
     assert told["gateway.settings.hedge.mode"][2].endswith("got 'often'")
 
 
+async def test_what_the_gateway_would_refuse_of_a_tenant_is_told_at_its_place(tmp_path: Path) -> None:
+    (file := tmp_path / "mesh.yaml").write_text(
+        "models: {m: {url: http://127.0.0.1:1/v1}}\n"
+        "tenants:\n"
+        "  acme: {key_env: ACME_KEY}\n"
+        "  support: {key_env: SUPPORT_KEY, hits: {others: semantic}}\n"
+    )
+    code, out, _ = await run("check", str(file), "--json", ACME_KEY="not-shown", SUPPORT_KEY="not-shown-2")
+    (problem,) = json.loads(out)["problems"]
+    assert (code, problem["path"], problem["line"]) == (2, "tenants.support.hits.others", 4)
+    assert problem["message"].endswith("got 'semantic'")
+    assert "not-shown" not in out
+
+
 @pytest.mark.parametrize("model", ["a/b", "openai:model", "anthropic:model", "openrouter:model"])
 async def test_what_init_writes_can_be_used(model: str, tmp_path: Path) -> None:
     file = tmp_path / "my mesh.yaml"
