@@ -219,7 +219,7 @@ async def test_a_model_more_is_started_and_a_model_less_is_stopped(
     mesh.follows("router started again, gateway started again, llm-third-1 stopped, llm-third-2 stopped")
     with pytest.raises(ProcessLookupError):
         os.kill(third, 0)
-    with pytest.raises(hedgerow.InvalidArgument):
+    with pytest.raises(hedgerow.NotFound):
         await ask(mesh, model="third")
 
 
