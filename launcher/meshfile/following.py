@@ -19,7 +19,7 @@ from launcher.meshfile.planning import Plan, plan
 from launcher.meshfile.problems import BadMeshFile
 from launcher.processes import ServiceFailed, ServiceSpec
 
-_LOOK_S = 0.4
+_LOOK_S = 0.2
 Tell = Callable[[str], None]
 
 
