@@ -206,6 +206,7 @@ async def test_no_answer_and_no_error_names_an_address_a_port_or_a_file(
     nobody = "no-such-host.invalid:50053"
     others = {"vision_address": gone[0], "audio_address": gone[1], "cache_address": gone[0], "router_address": gone[1]}
     usual = {"ready_wait_ms": 0, "stall_ms": 100, "hedge": {"mode": "fixed", "delay_ms": 20, "max_share": 1}}
+    usual["ready"] = {"models": 0, "unreached_ms": 0}  # two of them have no model, and are not waited for
     async with faulty_llm() as second:
         ill, away, unknown = await asyncio.gather(
             starter.gateway(llm.address, second.address, **others, **usual, breaker={"open_ms": 1}),

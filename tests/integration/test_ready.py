@@ -95,10 +95,11 @@ async def test_services_that_the_operator_requires_are_waited_for(tmp_path: Path
                 await until(gateway.said, holds=lambda said: said == READY)
 
 
-async def test_a_gateway_that_wants_no_model_is_ready_at_once(start: Start) -> None:
+async def test_a_gateway_that_wants_no_model_and_waits_for_none_is_ready_at_once(start: Start) -> None:
     nobody = {"llm_addresses": '{"m": "127.0.0.1:1"}', "cache_address": "", "router_address": ""}
-    gateway = await start("gateway", **nobody, ready__models="0")
+    gateway = await start("gateway", **nobody, ready__models="0", ready__unreached_ms="0")
     assert await check_health(gateway.spec.address, 1) == "SERVING"
+    assert gateway.exit_code is None
 
 
 async def test_a_service_without_an_address_cannot_be_required(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Start:
     def __init__(self, notice: Notice, breaker: SharedBreaker | None = None):
         self.starting = self.served = False
         self._notice, self._breaker, self._refused = notice, breaker, asyncio.Event()
-        self._followed = self._reached = False
+        self._followed = self._reached = self._expected = False
 
     def refused(self) -> None:
         """A call was refused because the backend is starting: health is asked again."""
@@ -64,14 +64,14 @@ class Start:
 
         Until it has been reached for the first time, the backend counts as starting for `unreached_s`.
         """
-        self._followed = True
-        self._become(starting=unreached_s > 0)
+        self._followed, self._expected = True, unreached_s > 0
+        self._become(starting=self._expected)
         timer = asyncio.get_running_loop().call_later(unreached_s, self._is_away)
         try:
             while True:
                 await reachable(channel)
                 if not await self._serves(channel, timer):
-                    if self._reached or timer.when() <= asyncio.get_running_loop().time():
+                    if self._reached or not self._expected:
                         self._become(starting=False)
                     await asyncio.sleep(_AGAIN_S)
                     continue
@@ -113,6 +113,7 @@ class Start:
             self._notice.tell()
 
     def _is_away(self) -> None:
+        self._expected = False
         self._become(starting=False)
 
     def _become(self, *, starting: bool) -> None:
