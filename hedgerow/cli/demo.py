@@ -130,7 +130,9 @@ async def _ask(client: AsyncClient, mesh: Mesh, step: Step, console: Console) ->
     brief: Options = {**step.options, "max_tokens": 1}
     frozen = (await client.ask(step.question, **brief)).model if step.frozen else ""
     with written_as_it_comes() as write, _frozen(mesh, frozen):
-        answer = await client.ask(step.question, images=images, audio=audio, on_token=write, **step.options)
+        answer = await client.ask(
+            step.question, images=images, audio=audio, on_token=write, allow_fallback=True, **step.options
+        )
     print_account(console, answer)
     console.print()
     return step.shortfall(answer)

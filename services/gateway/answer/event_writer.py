@@ -54,7 +54,7 @@ class EventWriter:
         """Send these as soon as the stage waits."""
         self.events += events
         self._written = True
-        self._schedule(self._due_s())
+        self._schedule()
 
     def note(self, *events: pb.Event) -> None:
         """Send these with what is written next, or after 2 ms."""
@@ -70,7 +70,7 @@ class EventWriter:
             yield len(self.events)
         finally:
             self._held = False
-            self._schedule(self._due_s())
+            self._schedule()
 
     async def flow(self) -> None:
         """`flush` what has come of a text, where it need not wait for more."""
@@ -120,9 +120,11 @@ class EventWriter:
         """In how many seconds what is written may leave."""
         return max(0.0, self._paced_from + _COALESCING_S - asyncio.get_running_loop().time())
 
-    def _schedule(self, delay_s: float) -> None:
+    def _schedule(self, delay_s: float | None = None) -> None:
+        """Send in so many seconds; None: as soon as what is written may leave."""
         if self._send is None or self._held:
             return
+        delay_s = self._due_s() if delay_s is None else delay_s
         if self._timer:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._start)

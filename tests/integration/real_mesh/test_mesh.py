@@ -173,7 +173,6 @@ async def test_a_batch_answers_each_item_and_one_failure_ends_no_other(client: h
     [
         ({"messages": ""}, "messages[0].content"),
         ({"messages": FRANCE, "budget_ms": -1}, "budget_ms"),
-        ({"messages": FRANCE, "model": "gpt-0"}, "model"),
         ({"messages": "a" * 300_000}, "messages"),
         ({"messages": "a" * 10_000_000}, "request"),
         ({"messages": FRANCE, "json_schema": "{"}, "response_format"),
@@ -183,6 +182,11 @@ async def test_bad_input_is_refused_with_the_fields_name(client: hedgerow.AsyncC
     with pytest.raises(hedgerow.InvalidArgument) as refused:
         await client.ask(options.pop("messages"), **options)
     assert refused.value.message.startswith(field)
+
+
+async def test_a_model_that_the_mesh_does_not_have_is_not_found(client: hedgerow.AsyncClient):
+    with pytest.raises(hedgerow.NotFound, match="^model: one of "):
+        await client.ask(FRANCE, model="gpt-0")
 
 
 async def test_invalid_utf8_is_refused_with_the_fields_path(up: Up):
