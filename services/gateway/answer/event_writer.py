@@ -93,6 +93,12 @@ class EventWriter:
                     self._written, self._paced_from = False, asyncio.get_running_loop().time()
                 await self._send(self._take())
 
+    async def end(self, *events: pb.Event) -> None:
+        """Send these, the answer's last ones. What is late from now on is too late."""
+        self._late = _none
+        self.write(*events)
+        await self.flush()
+
     async def arrived(self) -> None:
         """Wait until the client has taken the message that is on its way to it, and send nothing after that."""
         self._send = None

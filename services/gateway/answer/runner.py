@@ -41,8 +41,7 @@ class Answer:
                 await (stage.run() if stage else self._until_one_is_ready())
             late = self._late()
             final = ledger.close()
-            draft.writer.write(*late, pb.Event(final=final))
-            await draft.writer.flush()
+            await draft.writer.end(*late, pb.Event(final=final))
             return final
         except ServiceError as error:
             ledger.failed(error)

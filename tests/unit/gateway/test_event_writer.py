@@ -94,6 +94,25 @@ def test_a_stage_that_flushes_waits_for_its_client() -> None:
     assert sent(write) == [(0.0, ["accepted", "delta"]), (1.0, ["delta"]), (2.0, ["delta"])]
 
 
+def test_nothing_comes_after_the_last_event() -> None:
+    async def main() -> list[list[str | None]]:
+        writer, messages = EventWriter(pb.Accepted), []
+        final, patch = pb.Event(final=pb.Final()), pb.Event(patch=pb.Patch())
+
+        async def send(message: pb.GenerateResponse) -> None:
+            messages.append([event.WhichOneof("kind") for event in message.events])
+            await asyncio.sleep(SENDING_S)
+
+        writer.open(send, lambda: [patch])
+        writer.write(TEXT)
+        await asyncio.sleep(SENDING_S / 2)
+        await writer.end(final)  # while the first message is still being sent
+        writer.close()
+        return messages
+
+    assert on_paused_loop(main()) == [["accepted", "delta", "patch"], ["final"]]
+
+
 def test_what_sending_raises_ends_the_stage_that_flushes_next() -> None:
     async def main() -> None:
         writer = EventWriter(pb.Accepted)
