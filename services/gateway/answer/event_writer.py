@@ -1,9 +1,9 @@
 """The events of one answer, on their way from the stages that write them to the client.
 
 A stage writes and goes on; what it has written leaves by itself as soon as the stage waits. A message costs gateway and
-client about 0.1 ms, as much as all of the code here. So the plan and ended stages wait up to 2 ms for a text to travel
-with, and text that comes within 2 ms of a message with text leaves together in the next: no model writes as fast for
-long, and one that does, or replays what it had, does not take the gateway from other callers.
+client about 0.1 ms, as much as all of the code here. So ended stages wait up to 2 ms for a text to travel with, and
+text that comes within 2 ms of a message with text leaves together in the next: no model writes as fast for long, and
+one that does, or replays what it had, does not take the gateway from other callers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EventWriter:
         """Send messages with `send`; None: nobody reads them. `late` is asked before each for events that came after
         their time was over."""
         self._send, self._late = send, late
-        self.note()
+        self._schedule(0)  # the plan leaves while the first stage waits; with the first text, it would delay that
 
     def write(self, *events: pb.Event) -> None:
         """Send these as soon as the stage waits."""
