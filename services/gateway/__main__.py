@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -116,22 +116,8 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         work = [write_behind.run(), pressure.run(), identity.run(), warming.run()]
         work += [follow_contexts(fleet, routes)]
         work += [toolbox.run()] if toolbox else []
-        work += [watch(channels[each.address], each.breaker) for pool in fleet.pools.values() for each in pool.replicas]
-        unreached_s = settings.ready.unreached_ms / 1000
-        work += [
-            each.start.follow(channels[each.address], unreached_s)
-            for pool in fleet.pools.values()
-            for each in pool.replicas
-        ]
-        if media.seeing:
-            work.append(watch(channels[settings.vision_address], media.seeing.breaker))
-        if media.hearing:
-            work.append(watch(channels[settings.audio_address], media.hearing.breaker))
         required = {name: Start(fleet.notice) for name in settings.ready.services}
-        work += [
-            start.follow(channels[getattr(settings, f"{name}_address")], unreached_s)
-            for name, start in required.items()
-        ]
+        work += _followers(settings, channels, fleet, media, required)
         readiness = Readiness(fleet, settings.ready.models, required)
         if cache:
             work.append(watch(channels[settings.cache_address], cache_breaker))
@@ -160,6 +146,26 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                         await open_doors.enter_async_context(http.serving(app, bound, settings))
                     yield Assembled({_SERVICE: servicer}, doors, readiness.wait)
                 await write_behind.settle(_SETTLE_S)
+
+
+def _followers(
+    settings: GatewaySettings,
+    channels: Mapping[str, grpc.aio.Channel],
+    fleet: Fleet,
+    media: Media,
+    required: Mapping[Literal["vision", "audio"], Start],
+) -> Iterator[Coroutine[Any, Any, None]]:
+    """Follow the connection of each backend of models and media, and the start of each model and `required` service."""
+    unreached_s = settings.ready.unreached_ms / 1000
+    for replica in (each for pool in fleet.pools.values() for each in pool.replicas):
+        yield watch(channels[replica.address], replica.breaker)
+        yield replica.start.follow(channels[replica.address], unreached_s)
+    if media.seeing:
+        yield watch(channels[settings.vision_address], media.seeing.breaker)
+    if media.hearing:
+        yield watch(channels[settings.audio_address], media.hearing.breaker)
+    for name, start in required.items():
+        yield start.follow(channels[getattr(settings, f"{name}_address")], unreached_s)
 
 
 def _prompts(settings: GatewaySettings, models: Shared, routes: Routes, stack: AsyncExitStack) -> Prompts:

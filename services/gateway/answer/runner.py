@@ -32,7 +32,7 @@ class Answer:
         self._started: dict[str, AnswerStage] = {}
 
     async def give(self, send: Send | None = None) -> pb.Final:
-        """Send its messages with `send`, where somebody reads them. Returns its last event."""
+        """Send its messages with `send`; None: no client reads them. Returns its last event."""
         draft, ledger, final = self._draft, self._ledger, None
         draft.backends.fleet.request()
         try:
