@@ -22,7 +22,7 @@ def properties(number: int, many: int, of: Callable[[int], object] = lambda _: S
     return {"type": "object", "properties": {f"p{number}-{each}": of(each) for each in range(many)}}
 
 
-# What the gateway admits, found by trying what its counts let through (docs/adr/0020-constraints-are-bounded-work.md).
+# What the gateway admits, found by trying what its counts let through (docs/adr/0024-structured-output.md).
 COSTLY: tuple[Callable[[int], ResponseFormat], ...] = (
     lambda number: as_schema(properties(number, 480)),
     lambda number: as_schema({"type": "array", "items": STRING, "maxItems": 9_000 + number % 1_000}),

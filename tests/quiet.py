@@ -1,5 +1,5 @@
 """Has the tests that measure begin when those of other workers are over. They have the machine to themselves then, but
-for what computes at a lower priority (docs/adr/0056-what-computes-runs-beside-what-measures.md).
+for what computes at a lower priority (`tests/marks.py`).
 
 pytest-xdist starts them last, but beside whatever another worker is still at.
 """

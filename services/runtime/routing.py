@@ -1,7 +1,7 @@
 """The choice of a model: pure rules over a table of models and their live latency.
 
 They live here and not in the router because they have two callers that must never disagree: the router, which answers
-`Route`, and every gateway, which chooses by itself on the table that the router pushes (docs/adr/0002).
+`Route`, and every gateway, which chooses by itself on the table that the router pushes (docs/adr/0009).
 """
 
 from __future__ import annotations

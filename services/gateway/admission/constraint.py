@@ -2,7 +2,7 @@
 every token, for all its callers in one loop: so what one asks for must be little work, told before any work is done.
 
 One pass over at most `max_bytes`, in microseconds for what honest callers send. What this counts are the shapes whose
-cost was measured (docs/adr/0020-constraints-are-bounded-work.md); what it cannot foresee, the llm service tries out.
+cost was measured (docs/adr/0024-structured-output.md); what it cannot foresee, the llm service tries out.
 """
 
 from __future__ import annotations

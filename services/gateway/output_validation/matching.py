@@ -1,5 +1,5 @@
 """Whether a text is what a response format asks for. Of each kind a function, but for a grammar: what a stranger's
-takes cannot be told beforehand nor ended in a thread, so its engine alone holds an answer to it (ADR 52)."""
+takes cannot be told beforehand nor ended in a thread, so its engine alone holds an answer to it (ADR 24)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Keeps replicas warm, and warms them all when somebody asks.
 
 A prompt is read on every replica, since each engine has a prefix cache of its own, and for every salt, since no engine
-reuses what it has read for another (docs/adr/0044). A replica whose connection was lost may have forgotten everything.
+reuses what it has read for another (docs/adr/0023). A replica whose connection was lost may have forgotten everything.
 """
 
 from __future__ import annotations

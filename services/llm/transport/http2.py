@@ -1,7 +1,7 @@
 """HTTP/2 where the provider offers it (ALPN, so over TLS only): all answers share a connection. HTTP/1.1 elsewhere.
 
 pyqwest, which is reqwest and hyper: httpx never tells the provider that nobody listens any more (it sends no
-RST_STREAM), so that it generates to the end (ADR 23).
+RST_STREAM), so that it generates to the end (ADR 14).
 """
 
 from __future__ import annotations
