@@ -65,6 +65,7 @@ lint: setup  ## Lint, types, imports: all that runs no test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.prose
 	$(BIN)/hadolint deploy/docker/*.Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose*.yml
 	$(BIN)/buf lint
