@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from hedgerow.private import open_private, private_folder
-from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec, is_free
+from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec
 from launcher.supervisor import Change, Report, Supervisor
 
 DEFAULT_BASE_PORT = 50050
@@ -110,7 +110,10 @@ class Mesh:
     async def put(self, spec: ServiceSpec, *, insist: bool = False) -> None:
         """Start one more service, or in the place of the one of its name, which is stopped first. Returns when it
         serves. If it does not and we `insist`, it is started again and again, and nothing is raised. Else there is none
-        of its name then, and `MeshError` or `ServiceFailed` is raised."""
+        of its name then, and `MeshError` or `ServiceFailed` is raised. A process that services share changes as it
+        runs; where it cannot, it may serve a part of `spec` when that is raised."""
+        if await self._changed(spec, insist):
+            return
         await self.remove(spec.name)
         if not insist:
             _refuse_busy_port(spec)
@@ -127,6 +130,26 @@ class Mesh:
             if process:
                 await process.stop()
         self._keep(supervisor, process)
+
+    async def _changed(self, spec: ServiceSpec, insist: bool) -> bool:
+        """Whether a running process serves `spec` now, or will in the end, where we `insist`."""
+        running = next((each for each in self.services if each.spec.name == spec.name), None)
+        if running is None or not spec.members:
+            return False
+        if not insist:
+            own = {each.address for each in running.spec.services}
+            for each in (each for each in spec.members if each.address not in own):
+                _refuse_busy_port(each)
+        try:
+            changed = await running.change(spec)
+        except ServiceFailed:
+            if not insist:
+                raise
+            changed = False
+        if changed:
+            with suppress(OSError):  # at the next start it is written
+                self._write_mesh_file()
+        return changed
 
     async def remove(self, name: str) -> None:
         """Stop the service of that name, if there is one."""
@@ -165,14 +188,15 @@ class Mesh:
     def _write_mesh_file(self) -> None:
         services = [
             {
-                **_http_of(service.spec),
-                "name": service.spec.name,
-                "address": service.spec.address,
-                "speaks": service.spec.speaks,
+                **_http_of(spec),
+                "name": spec.name,
+                "address": spec.address,
+                "speaks": spec.speaks,
                 "pid": service.process.pid,
             }
             for service in self.services
             if service.process
+            for spec in service.spec.services
         ]
         unfinished = self._state_dir / f"{MESH_FILE}.new"
         with open(unfinished, "w", opener=open_private) as file:
@@ -200,5 +224,5 @@ def _is_ours(folder: int) -> bool:
 
 
 def _refuse_busy_port(spec: ServiceSpec) -> None:
-    if not is_free(spec.address):
-        raise PortInUse(f"port {spec.address.rpartition(':')[2]}, which {spec.name} needs, is in use")
+    if busy := spec.busy:
+        raise PortInUse(f"port {busy.address.rpartition(':')[2]}, which {busy.name} needs, is in use")

@@ -43,6 +43,17 @@ class ServiceSpec:
     tls: Tls | None = None  # with what it is asked, where it wants to know who asks
     folder: Path | None = None  # where it runs; None: here
     before_stop: Callable[[], Awaitable[object]] | None = None  # awaited before it is told to stop
+    members: tuple[ServiceSpec, ...] = ()  # the services that share it (`shared_process.py`); empty: it is one itself
+
+    @property
+    def services(self) -> tuple[ServiceSpec, ...]:
+        """The services that it serves, each at an address of its own."""
+        return self.members or (self,)
+
+    @property
+    def busy(self) -> ServiceSpec | None:
+        """A service whose port another process has."""
+        return next((each for each in self.services if not is_free(each.address)), None)
 
 
 class ServiceFailed(Exception):
@@ -63,12 +74,12 @@ class ServiceProcess:
         with open(self.log, "ab", opener=open_private) as output:  # what it said before a restart stays
             self._process = self._start(output)
 
-    def _start(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(self, output: IO[bytes], given: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             killed_with_parent(self.spec.command or [sys.executable, "-m", self.spec.module]),
             cwd=self.spec.folder,
             env={**os.environ, **self.spec.environment},
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -82,7 +82,8 @@ class Progress:
         for service in mesh.services:
             pid = str(service.process.pid) if service.process else ""
             after = f"{self._serving_after_s[service.spec.name]:.1f} s"
-            table.add_row(service.spec.name, service.spec.address, Text("SERVING", "green"), pid, after)
+            for spec in service.spec.services:
+                table.add_row(spec.name, spec.address, Text("SERVING", "green"), pid, after)
         return table
 
 

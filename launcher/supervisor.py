@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec, is_free
+from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec
+from launcher.shared_process import SharedProcess
 
 START_TIMEOUT_S = 600.0  # a large model on a slow disk
 FIRST_PAUSE_S = 0.1
@@ -47,13 +48,24 @@ class Supervisor:
     async def start(self) -> ServiceProcess:
         """Start it and return once it serves; `ServiceFailed` when it does not."""
         try:
-            self.process = process = ServiceProcess(self.spec, self._log_dir)
+            kind = SharedProcess if self.spec.members else ServiceProcess
+            self.process = process = kind(self.spec, self._log_dir)
         except OSError as error:
             raise ServiceFailed(f"{self.spec.name} cannot be started: {error}") from None
         self._say("starting")
         await process.wait_serving(START_TIMEOUT_S)
         self._say("serving")
         return process
+
+    async def change(self, spec: ServiceSpec) -> bool:
+        """Have its process serve what `spec` says. False, and nothing is done, where it cannot without being started
+        again. Raises `ServiceFailed`, and may then serve a part of `spec`."""
+        process = self.process
+        if not (spec.members and isinstance(process, SharedProcess) and process.can_change(spec)):
+            return False
+        self.spec = spec
+        await process.change(spec, START_TIMEOUT_S)
+        return True
 
     async def keep_running(self, process: ServiceProcess | None) -> None:
         """Start another each time the last one ends; None: the first one too. Runs until it is cancelled."""
@@ -71,8 +83,8 @@ class Supervisor:
             pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s)
             try:
-                if not is_free(self.spec.address):  # what answers there would be taken for it
-                    raise ServiceFailed(f"port {self.spec.address.rpartition(':')[2]} is in use")
+                if busy := self.spec.busy:  # what answers there would be taken for it
+                    raise ServiceFailed(f"port {busy.address.rpartition(':')[2]} is in use")
                 return await self.start()
             except (ServiceFailed, OSError) as error:
                 await self._end()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+_SHARED = ("hedgerow", "providers")  # processes of several services, whose lines are in one log
+_LINE = re.compile(rb"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ [A-Z]+ (\S+) ", re.MULTILINE)
 _BLOCK = 64 * 1024
 _MOST_AT_ONCE = 1024 * 1024
 
@@ -18,18 +22,42 @@ def named(folder: Path, service: str | None = None) -> dict[str, Path]:
     return {name: path for name, path in found.items() if name == service or name.startswith(f"{service}-")}
 
 
-class Log:
-    """One log, read from its end on."""
+class Place(NamedTuple):
+    """Where a service's lines are: in a log of its own, or those of `service` in a log that several share."""
 
-    def __init__(self, path: Path):
+    path: Path
+    service: str = ""
+
+    def open(self) -> Log:
+        return Log(self.path, self.service)
+
+
+def places(folder: Path, service: str | None = None) -> dict[str, Place]:
+    """`named`, and where a service and its replicas have no log of their own, their lines in those that are shared."""
+    if (own := named(folder, service)) or service is None:
+        return {name: Place(path) for name, path in own.items()}
+    shared = [path for name, path in named(folder).items() if name in _SHARED]
+    return {
+        name: Place(path, name)
+        for path in shared
+        for name in sorted({found.decode() for found in _LINE.findall(path.read_bytes())})
+        if name == service or name.startswith(f"{service}-")
+    }
+
+
+class Log:
+    """One log, read from its end on; with a `service`, the lines of that service alone."""
+
+    def __init__(self, path: Path, service: str = ""):
         self._path, self._at, self._rest = path, 0, b""
+        self._service, self._is_its = service.encode(), not service
 
     def last(self, count: int) -> list[str]:
         """The last `count` lines. `more` goes on behind them. Raises OSError."""
         with open(self._path, "rb") as file:
             start = end = self._at = file.seek(0, os.SEEK_END)
             found = b""
-            while start and found.count(b"\n") <= count:
+            while start and (self._service or found.count(b"\n") <= count):
                 start = max(0, end - len(found) - _BLOCK)
                 file.seek(start)
                 found = file.read(end - len(found) - start) + found
@@ -47,11 +75,17 @@ class Log:
 
     def rest(self) -> list[str]:
         """The line that has no end yet."""
-        return [_text(self._rest)] if self._rest else []
+        return [_text(self._rest)] if self._rest and self._wants(self._rest) else []
 
     def _lines(self, found: bytes) -> list[str]:
         *lines, self._rest = (self._rest + found).split(b"\n")
-        return [_text(line) for line in lines]
+        return [_text(line) for line in lines if self._wants(line)]
+
+    def _wants(self, line: bytes) -> bool:
+        """A line without a service goes on where the one before it ended: a traceback."""
+        if self._service and (begins := _LINE.match(line)):
+            self._is_its = begins[1] == self._service
+        return self._is_its
 
 
 def _text(line: bytes) -> str:

@@ -74,7 +74,7 @@ def logs(
 def _refuse_unknown(service: str | None, folder: Path) -> None:
     from difflib import get_close_matches
 
-    if log_files.named(folder, service):
+    if log_files.places(folder, service):
         return
     known = list(log_files.named(folder))
     if service is None or not known:
@@ -88,19 +88,21 @@ def _show(service: str | None, folder: Path, tail: int, as_json: bool, *, follow
     import time
 
     read: dict[str, log_files.Log] = {}
-    alone = service is not None and len(log_files.named(folder, service)) == 1
+    alone = service is not None and len(log_files.places(folder, service)) == 1
 
     def show(name: str, lines: list[str]) -> None:
         for line in lines:
             print(_told(name, line, as_json, alone), flush=follow)
 
-    for name, path in log_files.named(folder, service).items():
-        read[name] = log_files.Log(path)
+    for name, place in log_files.places(folder, service).items():
+        read[name] = place.open()
         show(name, read[name].last(tail))
     while follow:
         goes_on = running.is_held(folder)  # before the last look: what it says at its end is shown
-        for name, path in log_files.named(folder, service).items():
-            show(name, list(read.setdefault(name, log_files.Log(path)).more()))
+        for name, place in log_files.places(folder, service).items():
+            if name not in read:
+                read[name] = place.open()
+            show(name, list(read[name].more()))
         if not goes_on:
             break
         time.sleep(_LOOK_S)

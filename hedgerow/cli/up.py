@@ -69,6 +69,10 @@ def up(
     tls: Annotated[
         bool, typer.Option("--tls", help="With --mesh: certificates for all, made anew; nobody talks without.")
     ] = False,
+    processes: Annotated[
+        bool,
+        typer.Option("--processes", help="One process for each service, also where all models are providers'."),
+    ] = False,
     state_dir: options.OwnStateDir = None,
     otlp_endpoint: Annotated[str, typer.Option(metavar="URL", help="Where to send traces, http://host:port.")] = "",
 ) -> None:
@@ -81,6 +85,9 @@ def up(
     Without FILE, --model names the models. Without either, the environment does: OPENAI_API_KEY, ANTHROPIC_API_KEY, or
     AZURE_OPENAI_API_KEY with AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_DEPLOYMENT. HEDGEROW_API_KEY, where it is set, is
     the key that callers need. All of this needs "hedgerow[proxy]" alone.
+
+    Where all models are at URLs, and nothing sees or hears here, gateway, cache, router and models are one process
+    (--processes: one for each). A change to FILE then starts that process again.
 
     The demo, where nothing else is named, is seven processes: gateway, cache, router, vision, audio, and two llm
     services that run SmolLM2-135M in 8 and in 16 bits. Its models are pulled when they are missing (260 MB, "hedgerow
@@ -117,7 +124,7 @@ def up(
         raise typer.BadParameter("needs --mesh", param_hint="--tls")
     console, given = Console(highlight=False), Given(model or (), key_env, host, base_port, otlp_endpoint)
     try:
-        plan, folder = _chosen(file, given, wanted, state_dir, console)
+        plan, folder = _chosen(file, given, wanted, state_dir, console, share=not processes)
         asyncio.run(_run(plan, folder, console))
     except PortInUse as error:
         if file:
@@ -130,7 +137,7 @@ def up(
 
 
 def _chosen(
-    file: Path | None, given: Given, demo: _Demo | None, state_dir: Path | None, console: Console
+    file: Path | None, given: Given, demo: _Demo | None, state_dir: Path | None, console: Console, *, share: bool
 ) -> tuple[up_plans.Plan, Path]:
     """What to start, and its state folder. The demo where nothing else is named and its engine is here."""
     import os
@@ -141,11 +148,11 @@ def _chosen(
 
     if file:
         folder = state_dir or running.state_of(file)
-        return up_plans.of_file(file, folder, console), folder
+        return up_plans.of_file(file, folder, console, share=share), folder
     try:
         if demo is None and (models := sections(given, os.environ)):
             folder = state_dir or running.state_of(Path(_GIVEN))
-            return up_plans.of_given(given, models, folder), folder
+            return up_plans.of_given(given, models, folder, share=share), folder
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if not find_spec("vllm"):

@@ -65,8 +65,8 @@ class Plan:
     meanwhile: Callable[[Mesh, Console], Awaitable[object]] = _nothing
 
 
-def of_file(file: Path, state_dir: Path, console: Console) -> Plan:
-    """What a mesh file says, which is followed while it runs."""
+def of_file(file: Path, state_dir: Path, console: Console, *, share: bool) -> Plan:
+    """What a mesh file says, which is followed while it runs; with `share` in one process where one is enough."""
     import asyncio
 
     from hedgerow.cli.mesh_file import checked
@@ -77,10 +77,10 @@ def of_file(file: Path, state_dir: Path, console: Console) -> Plan:
         from launcher.meshfile.installed import refuse_missing
         from launcher.meshfile.planning import plan
 
-        planned = asyncio.run(plan(file, state_dir))
+        planned = asyncio.run(plan(file, state_dir, share=share))
         refuse_missing(str(file), planned.file)
         if _pull(missing_models(planned.file), console):
-            planned = asyncio.run(plan(file, state_dir))  # what a model says of itself counts
+            planned = asyncio.run(plan(file, state_dir, share=share))  # what a model says of itself counts
 
     def meanwhile(mesh: Mesh, console: Console) -> Awaitable[object]:
         return follow(file, state_dir, mesh, planned, lambda line: console.print(line, markup=False, soft_wrap=True))
@@ -93,8 +93,8 @@ def of_file(file: Path, state_dir: Path, console: Console) -> Plan:
     )
 
 
-def of_given(given: Given, models: Mapping[str, Any], state_dir: Path) -> Plan:
-    """The models that the command line or the environment names. Raises ValueError."""
+def of_given(given: Given, models: Mapping[str, Any], state_dir: Path, *, share: bool) -> Plan:
+    """The models that the command line or the environment names; with `share` in one process. Raises ValueError."""
     import asyncio
     import os
 
@@ -108,7 +108,8 @@ def of_given(given: Given, models: Mapping[str, Any], state_dir: Path) -> Plan:
     named = asyncio.run(giving.named_by_servers(models, os.environ))
     text, kept = giving.write(given, named, os.environ), state_dir / "mesh.yaml"
     with checked():
-        made = asyncio.run(planned(parse(text, "hedgerow up", Surroundings(Path.cwd(), os.environ)), state_dir))
+        read = parse(text, "hedgerow up", Surroundings(Path.cwd(), os.environ))
+        made = asyncio.run(planned(read, state_dir, share=share))
 
     def write_files() -> None:
         made.write_files(state_dir)

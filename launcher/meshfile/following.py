@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from launcher.catalog import CatalogError
 from launcher.mesh import Mesh, MeshError
 from launcher.meshfile.catalog import missing_models, pull_meanwhile
-from launcher.meshfile.planning import Plan, plan
+from launcher.meshfile.planning import Plan, replanned
 from launcher.meshfile.problems import BadMeshFile
 from launcher.processes import ServiceFailed, ServiceSpec
 
@@ -42,10 +42,10 @@ async def follow(path: Path, state_dir: Path, mesh: Mesh, current: Plan, tell: T
 
 async def _wanted(path: Path, state_dir: Path, current: Plan, tell: Tell) -> Plan:
     """What the file asks for now, with the catalogue's models on this machine. The mesh serves meanwhile."""
-    wanted = await plan(path, state_dir, current.ports)
+    wanted = await replanned(path, state_dir, current)
     if missing := missing_models(wanted.file):
         await pull_meanwhile(missing, tell)
-        return await plan(path, state_dir, current.ports)  # what a model says of itself counts
+        return await replanned(path, state_dir, current)  # what a model says of itself counts
     return wanted
 
 
@@ -75,10 +75,19 @@ async def bring(mesh: Mesh, wanted: Sequence[ServiceSpec], *, insist: bool = Fal
         await mesh.put(spec, insist=insist)
     for name in sorted(gone):
         await mesh.remove(name)
+    return _done(_services(running.values()), _services(wanted))
+
+
+def _services(specs: Iterable[ServiceSpec]) -> dict[str, ServiceSpec]:
+    return {service.name: service for spec in specs for service in spec.services}
+
+
+def _done(before: Mapping[str, ServiceSpec], after: Mapping[str, ServiceSpec]) -> list[str]:
+    """The changes of the services, whichever process they are in."""
     return [
-        *(f"{spec.name} started" for spec in new),
-        *(f"{spec.name} started again" for spec in changed),
-        *(f"{name} stopped" for name in sorted(gone)),
+        *(f"{name} started" for name in after if name not in before),
+        *(f"{name} started again" for name in after if name in before and after[name] != before[name]),
+        *(f"{name} stopped" for name in sorted(before) if name not in after),
     ]
 
 

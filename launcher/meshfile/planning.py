@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.mesh import MeshError
 from launcher.meshfile.parts import tenants_of
 from launcher.meshfile.preflight import refused
-from launcher.meshfile.processes import Ports, Process, ports_of, processes, write_tenants
+from launcher.meshfile.processes import (
+    Ports,
+    Process,
+    Sharing,
+    most_shared,
+    ports_of,
+    processes,
+    specs_of,
+    write_tenants,
+)
 from launcher.meshfile.reading import Read, read
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
@@ -25,20 +34,32 @@ class Plan:
     file: MeshFile
     specs: Sequence[ServiceSpec]
     ports: Ports
+    sharing: Sharing = Sharing.NONE
 
     def write_files(self, state_dir: Path) -> None:
         """What the services read beside their environment."""
         write_tenants(self.file, state_dir, os.environ)
 
 
-async def plan(path: Path, state_dir: Path, ports: Ports | None = None) -> Plan:
-    """Read the file and ask the services' own code about it. With `ports`, processes that had one keep it. Raises
-    `BadMeshFile`, and `MeshError` where a key is gone that was there a moment ago."""
-    return await planned(read(path), state_dir, ports)
+async def plan(path: Path, state_dir: Path, *, share: bool = False) -> Plan:
+    """Read the file and ask the services' own code about it. With `share`, services share a process where one is
+    enough. Raises `BadMeshFile`, and `MeshError` where a key is gone that was there a moment ago."""
+    return await planned(read(path), state_dir, share=share)
 
 
-async def planned(found: Read, state_dir: Path, ports: Ports | None = None) -> Plan:
+async def planned(found: Read, state_dir: Path, *, share: bool = False) -> Plan:
     """The same of a file that was read."""
+    return await _planned(found, state_dir, None, most_shared if share else lambda _: Sharing.NONE)
+
+
+async def replanned(path: Path, state_dir: Path, current: Plan) -> Plan:
+    """What the file asks for now: services keep their ports, and share a process if they did."""
+    return await _planned(read(path), state_dir, current.ports, lambda _: current.sharing)
+
+
+async def _planned(
+    found: Read, state_dir: Path, ports: Ports | None, shared: Callable[[Sequence[Process]], Sharing]
+) -> Plan:
     file = found.file or found.whole()
     ports = ports or ports_of(file)
     try:
@@ -46,7 +67,11 @@ async def planned(found: Read, state_dir: Path, ports: Ports | None = None) -> P
     except (ValueError, KeyError) as error:
         raise MeshError(f"{found.name}: {error}") from None
     found.refuse(await refused(found, [(process.part, _asked(process, file)) for process in made]))
-    return Plan(found.text, file, [process.spec for process in made], ports)
+    sharing = shared(made)
+    try:
+        return Plan(found.text, file, specs_of(made, sharing), ports, sharing)
+    except ValueError as error:
+        raise MeshError(f"{found.name}: {error}") from None
 
 
 def _asked(process: Process, file: MeshFile) -> Mapping[str, str]:

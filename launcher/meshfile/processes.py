@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 import yaml
@@ -15,8 +16,11 @@ from launcher.meshfile.names import process_names
 from launcher.meshfile.parts import Part, as_text, gateway_finds, parts, tenants_of
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
+from launcher.shared_process import together
 
 TENANTS_FILE = "tenants.yaml"  # of the state folder
+EVERYTHING, PROVIDERS = "hedgerow", "providers"  # processes that services share
+_LIGHT = ("cache", "router", "gateway")
 
 
 @dataclass
@@ -56,6 +60,49 @@ def processes(file: MeshFile, ports: Ports, state_dir: Path, environment: Mappin
     return [Process(part, spec) for part in found for spec in local.specs(part, found)]
 
 
+class Sharing(Enum):
+    """Which services share a process."""
+
+    NONE = "none"
+    PROVIDERS = "providers"  # the models that providers have
+    ALL = "all"  # these, the cache, the router and the gateway
+
+
+def most_shared(made: Iterable[Process]) -> Sharing:
+    """One process for all where every model is a provider's, nothing sees or hears here, and the gateway has one
+    worker."""
+    enough = all(process.part.service in _LIGHT or _is_provider(process.part) for process in made)
+    return Sharing.ALL if enough and _has_one_worker(made) else Sharing.PROVIDERS
+
+
+def specs_of(made: Sequence[Process], sharing: Sharing) -> list[ServiceSpec]:
+    """The processes to start, the gateway last. vLLM, vision, audio and engines of other packages have processes of
+    their own. Raises ValueError where a service has to share a process and cannot."""
+    if sharing is Sharing.ALL and not _has_one_worker(made):
+        raise ValueError("gateway.workers: 1 where services share a process; stop the mesh and start it again")
+    inside = [each.spec for each in made if _shares(each.part, sharing)]
+    alone = [each.spec for each in made if not _shares(each.part, sharing)]
+    if not inside:
+        return alone
+    if sharing is Sharing.ALL:
+        return [*alone, together(EVERYTHING, inside)]
+    return [*alone[:-1], together(PROVIDERS, inside), alone[-1]]
+
+
+def _shares(part: Part, sharing: Sharing) -> bool:
+    if sharing is Sharing.NONE:
+        return False
+    return _is_provider(part) or (sharing is Sharing.ALL and part.service in _LIGHT)
+
+
+def _is_provider(part: Part) -> bool:
+    return part.service == "llm" and part.settings["ENGINE"] in ("openai", "anthropic")
+
+
+def _has_one_worker(made: Iterable[Process]) -> bool:
+    return all(str(each.part.settings.get("WORKERS", 1)) == "1" for each in made if each.part.service == "gateway")
+
+
 @dataclass(frozen=True)
 class _Local:
     file: MeshFile
@@ -78,7 +125,7 @@ class _Local:
         """What it is told because it runs here."""
         if part.service == "cache":
             return {
-                **({} if has_embedder() or "EMBEDDER" in part.settings else {"EMBEDDER": "none"}),
+                **({} if "EMBEDDER" in part.settings or self._embeds() else {"EMBEDDER": "none"}),
                 "DATABASE": str(self.file.cache.database or self.state_dir / "cache.db"),
                 "COLLECTIONS_DATABASE": str(self.file.cache.collections or self.state_dir / "collections.db"),
             }
@@ -90,6 +137,10 @@ class _Local:
         if self.file.tenants:
             found["TENANTS_FILE"] = str(self.state_dir / TENANTS_FILE)
         return found
+
+    def _embeds(self) -> bool:
+        """Whether the cache loads an embedding model: not where the file says that nothing is compared by meaning."""
+        return has_embedder() and (self.file.cache.semantic is not False or self.file.cache.collections is not None)
 
     def _addresses(self, part: Part) -> list[str]:
         return [self.ports.address(name) for name in process_names(part.name, part.replicas)]

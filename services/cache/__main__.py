@@ -84,5 +84,7 @@ async def _sweep(answers: Answers, settings: CacheSettings) -> None:
         answers.sweep()
 
 
+SERVICE = serve.Service("cache", CacheSettings, [_CACHE, _COLLECTION, _TOOL], assemble)
+
 if __name__ == "__main__":
-    serve.main("cache", CacheSettings, [_CACHE, _COLLECTION, _TOOL], assemble)
+    serve.main(*SERVICE)

@@ -64,12 +64,15 @@ _log = logging.getLogger("services.gateway")
 
 
 @asynccontextmanager
-async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDescriptor, GatewayServicer]]:
+async def assemble(
+    settings: GatewaySettings, dialing: tls.Dialing = tls.dial
+) -> AsyncIterator[Mapping[ServiceDescriptor, GatewayServicer]]:
+    """The gateway, whose models and services have been looked for. `dialing`: how it reaches them."""
     found, bound = _bootstrap(settings), bind(settings)
     async with AsyncExitStack() as stack:
         if bound:
             stack.enter_context(bound)
-        dial = await stack.enter_async_context(tls.dial(settings.tls_dir))
+        dial = await stack.enter_async_context(dialing(settings.tls_dir))
         channels = {
             target: await stack.enter_async_context(dial(target, service))
             for target, service in _targets(settings).items()
@@ -286,5 +289,7 @@ def _identity(settings: GatewaySettings) -> Identity:
         raise SystemExit(2) from None
 
 
+SERVICE = serve.Service("gateway", GatewaySettings, [_SERVICE], assemble)
+
 if __name__ == "__main__":
-    serve.main("gateway", GatewaySettings, [_SERVICE], assemble)
+    serve.main(*SERVICE)

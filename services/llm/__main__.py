@@ -62,7 +62,9 @@ async def _watch(engine: Engine) -> None:
     raise _EngineFailed(why)
 
 
+SERVICE = serve.Service("llm", LlmSettings, [_SERVICE], assemble)
+
 if __name__ == "__main__":
-    serve.main("llm", LlmSettings, [_SERVICE], assemble)
+    serve.main(*SERVICE)
 elif current_process().name.startswith(("EngineCore", "VllmWorker")):  # vLLM's, about to import it
     gc.disable()  # until `vllm_plugin.install`, which these call and vLLM's other processes do not

@@ -42,5 +42,7 @@ def _servicer(
     return RouterServicer(table, settings.publish_interval_ms / 1000, settings.window_s / SLICES, *tell)
 
 
+SERVICE = serve.Service("router", RouterSettings, [_SERVICE], assemble)
+
 if __name__ == "__main__":
-    serve.main("router", RouterSettings, [_SERVICE], assemble)
+    serve.main(*SERVICE)

@@ -25,7 +25,7 @@ def refusals(told: Iterable[tuple[str, Mapping[str, str]]]) -> list[list[str]]:
 
 def _refused(service: str, environment: Mapping[str, str]) -> list[str]:
     try:
-        with _environment(environment):
+        with with_environment(environment):
             read(settings_class(service), [], prog=f"python -m services.{service}")
     except Refused as refused:
         return str(refused).splitlines()
@@ -35,7 +35,8 @@ def _refused(service: str, environment: Mapping[str, str]) -> list[str]:
 
 
 @contextmanager
-def _environment(added: Mapping[str, str]) -> Iterator[None]:
+def with_environment(added: Mapping[str, str]) -> Iterator[None]:
+    """This process's environment with what is `added`, inside the block."""
     before = dict(os.environ)
     try:
         os.environ.update(added)

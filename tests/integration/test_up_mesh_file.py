@@ -1,4 +1,5 @@
-"""`hedgerow up mesh.yaml` with two simulated providers: asked, edited, wounded and stopped."""
+"""`hedgerow up mesh.yaml` with two simulated providers, in one process and in one for each service: asked, edited,
+wounded and stopped."""
 
 from __future__ import annotations
 
@@ -28,8 +29,15 @@ ACME, LATER = "a-key-of-acme", "a-key-of-later"
 FIRST = ("cache", "router", "llm-quick", "llm-good", "gateway")
 
 
+@pytest.fixture(scope="module", params=[(), ("--processes",)], ids=["one process", "processes"])
+def shape(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The options of `hedgerow up`."""
+    options: tuple[str, ...] = request.param
+    return options
+
+
 @pytest.fixture(scope="module")
-def providers() -> Iterator[dict[str, tuple[Popen[str], str]]]:
+def providers(shape: tuple[str, ...]) -> Iterator[dict[str, tuple[Popen[str], str]]]:
     """Two, each a process of its own, and their URLs."""
     with provider() as quick, provider() as good:
         yield {"quick": quick, "good": good}
@@ -49,6 +57,7 @@ class Edited:
 
     up: Up
     file: Path
+    shared: bool  # whether the services share a process
 
     def edit(self, *path: str, to: object) -> str:
         """Change what stands at `path`; the file's text before."""
@@ -72,7 +81,11 @@ class Edited:
 
 @pytest.fixture(scope="module")
 @starts("mesh")
-def mesh(tmp_path_factory: pytest.TempPathFactory, providers: dict[str, tuple[Popen[str], str]]) -> Iterator[Edited]:
+def mesh(
+    shape: tuple[str, ...],
+    tmp_path_factory: pytest.TempPathFactory,
+    providers: dict[str, tuple[Popen[str], str]],
+) -> Iterator[Edited]:
     folder = tmp_path_factory.mktemp("mesh")
     port, file = ports_in_a_row(14), folder / "mesh.yaml"
     content = {
@@ -84,9 +97,9 @@ def mesh(tmp_path_factory: pytest.TempPathFactory, providers: dict[str, tuple[Po
         "gateway": {"address": port, "http": port + 13},
     }
     file.write_text(yaml.safe_dump(content, sort_keys=False))
-    with running_up(folder / "state", port, file=file) as up:
-        yield Edited(up, file)
-    assert up.stopped[-len(FIRST)] == "gateway"
+    with running_up(folder / "state", port, *shape, file=file) as up:
+        yield Edited(up, file, shared=not shape)
+    assert up.stopped[-len(FIRST)] == "gateway" if shape else up.stopped[-1] == "hedgerow"
 
 
 async def ask(mesh: Edited, key: str = ACME, **options: object) -> hedgerow.Answer:
@@ -108,6 +121,15 @@ def test_the_command_line_asks_it_and_sees_its_services(mesh: Edited) -> None:
     code, out = cli("status", "--state-dir", str(mesh.up.state_dir))
     assert code == 0
     assert all(name in out for name in FIRST)
+
+
+def test_the_log_of_each_service_is_shown_by_its_name(mesh: Edited) -> None:
+    for name in FIRST:
+        code, out = cli("logs", name, "--state-dir", str(mesh.up.state_dir))
+        written = name if mesh.shared else name.partition("-")[0]  # alone, a service does not know its name here
+        assert code == 0
+        assert f" {written} services.runtime.process.serve [-] serving" in out
+        assert {line.split()[3] for line in out.splitlines() if line.startswith("20")} == {written}
 
 
 async def test_it_is_asked_over_http_too(mesh: Edited) -> None:
@@ -179,7 +201,7 @@ async def test_a_price_is_followed_by_the_router_alone(mesh: Edited) -> None:
     mesh.follows("router started again")
     assert await until(lambda: ask(mesh, tier="quality"), holds=lambda answer: answer.cost_usd > 50 * dear)
     after = mesh.pids()
-    assert {name for name in FIRST if after[name] != before[name]} == {"router"}
+    assert {name for name in FIRST if after[name] != before[name]} == (set() if mesh.shared else {"router"})
 
 
 async def test_a_file_that_cannot_be_used_is_refused_with_its_lines_and_changes_nothing(mesh: Edited) -> None:
@@ -214,11 +236,14 @@ async def test_a_model_more_is_started_and_a_model_less_is_stopped(
     text = mesh.edit("models", "third", to={"url": providers["good"][1], "replicas": 2})
     mesh.follows("llm-third-1 started, llm-third-2 started, router started again, gateway started again")
     assert (await ask(mesh, model="third")).text.startswith("word")
-    third = mesh.up.pid("llm-third-1")
+    third, gateway = mesh.up.pid("llm-third-1"), mesh.up.pid("gateway")
+    assert (third == gateway) is mesh.shared
     mesh.file.write_text(text)
     mesh.follows("router started again, gateway started again, llm-third-1 stopped, llm-third-2 stopped")
-    with pytest.raises(ProcessLookupError):
-        os.kill(third, 0)
+    if not mesh.shared:
+        with pytest.raises(ProcessLookupError):
+            os.kill(third, 0)
+    assert mesh.shared is (mesh.up.pid("gateway") == gateway)
     with pytest.raises(hedgerow.NotFound):
         await ask(mesh, model="third")
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from hedgerow.channel import answer
 from hedgerow.chat.v1 import chat_pb2
@@ -21,6 +21,8 @@ from services.gateway.upstream.translate import ERRORS, translate
 from services.runtime.errors import ServiceError, Unavailable
 from services.runtime.telemetry import Metadata
 
+_SERVICE = "/hedgerow.llm.v1.LLMService"
+M = TypeVar("M", bound=Message)
 WHOLE = (  # the model's own ends
     chat_pb2.FINISH_REASON_STOP,
     chat_pb2.FINISH_REASON_LENGTH,
@@ -32,7 +34,7 @@ WHOLE = (  # the model's own ends
 class Completion:
     """An answer that a model is writing. `finish` is there with the last message."""
 
-    def __init__(self, call: grpc.aio.UnaryStreamCall[bytes, bytes], who: str):
+    def __init__(self, call: Any, who: str):
         self._call, self._who = call, who
         self._problem: ServiceError | None = None  # what the next to read gets
         self.finish: llm_pb2.Finish | None = None
@@ -46,7 +48,7 @@ class Completion:
             raw = await self._call.read()
             if raw is grpc.aio.EOF:
                 raise Unavailable(f"{self._who}: ended without saying why")
-            message = llm_pb2.GenerateResponse.FromString(cast(bytes, raw))
+            message: llm_pb2.GenerateResponse = _parsed(llm_pb2.GenerateResponse, raw)
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
@@ -92,6 +94,11 @@ class Completion:
             message.ClearField("finish")
 
 
+def _parsed(cls: type[M], raw: bytes | M) -> M:
+    """What came: bytes over gRPC, the message itself from a service of this process. Raises `DecodeError`."""
+    return cls.FromString(raw) if isinstance(raw, bytes) else raw
+
+
 def _is_cancelled() -> bool:
     """Inside `except CancelledError`: gRPC raises that also for a cancelled call, while the task itself goes on."""
     task = asyncio.current_task()
@@ -102,7 +109,9 @@ class Llm:
     """The llm service of one model."""
 
     def __init__(self, channel: grpc.aio.Channel, model: str):
-        self._generate: Any = channel.unary_stream("/hedgerow.llm.v1.LLMService/Generate")
+        self._generate: Any = channel.unary_stream(
+            f"{_SERVICE}/Generate", request_serializer=llm_pb2.GenerateRequest.SerializeToString
+        )
         self._channel, self._model = channel, model
 
     async def connect(self, within_s: float) -> None:
@@ -121,11 +130,13 @@ class Llm:
         tools: Iterable[chat_pb2.Tool] = (),
     ) -> int:
         """How long a conversation is as the model reads it, with the tools it may call."""
-        count: Any = self._channel.unary_unary("/hedgerow.llm.v1.LLMService/CountTokens")
-        request = llm_pb2.CountTokensRequest(messages=messages, tools=tools).SerializeToString()
+        count: Any = self._channel.unary_unary(
+            f"{_SERVICE}/CountTokens", request_serializer=llm_pb2.CountTokensRequest.SerializeToString
+        )
+        request = llm_pb2.CountTokensRequest(messages=messages, tools=tools)
         try:
             reply = await answer(count(request, timeout=timeout_s, metadata=metadata))
-            return llm_pb2.CountTokensResponse.FromString(reply).tokens
+            return int(_parsed(llm_pb2.CountTokensResponse, reply).tokens)
         except grpc.aio.AioRpcError as error:
             raise translate(error, self._model) from None
         except DecodeError:
@@ -133,10 +144,12 @@ class Llm:
 
     async def context_tokens(self, timeout_s: float) -> int:
         """How many tokens its model's context holds; 0 where it does not say."""
-        get: Any = self._channel.unary_unary("/hedgerow.llm.v1.LLMService/GetModel")
+        get: Any = self._channel.unary_unary(
+            f"{_SERVICE}/GetModel", request_serializer=llm_pb2.GetModelRequest.SerializeToString
+        )
         try:
-            reply = await get(llm_pb2.GetModelRequest().SerializeToString(), timeout=timeout_s)
-            return llm_pb2.GetModelResponse.FromString(reply).context_tokens
+            reply = await get(llm_pb2.GetModelRequest(), timeout=timeout_s)
+            return int(_parsed(llm_pb2.GetModelResponse, reply).context_tokens)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return 0  # it has no such method, and will not have one soon
@@ -146,5 +159,4 @@ class Llm:
 
     def generate(self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata) -> Completion:
         """Start an answer that ends after `timeout_s` at the latest."""
-        call = self._generate(request.SerializeToString(), timeout=timeout_s, metadata=metadata)
-        return Completion(call, self._model)
+        return Completion(self._generate(request, timeout=timeout_s, metadata=metadata), self._model)

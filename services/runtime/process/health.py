@@ -48,6 +48,13 @@ class Health(health_pb2_grpc.HealthServicer):
         """Whether the process as a whole serves."""
         return self._status.get("") == health_pb2.HealthCheckResponse.SERVING
 
+    async def until_serving(self) -> None:
+        """Return when the process as a whole serves."""
+        with self._listening() as changed:
+            while not self.serving:
+                changed.clear()
+                await changed.wait()
+
     async def Check(self, request: Any, context: Any) -> Any:
         """What is said of a service. NOT_FOUND where there is none."""
         status = self._status.get(request.service)

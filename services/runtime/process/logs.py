@@ -12,6 +12,7 @@ import logging
 import sys
 import threading
 import traceback
+from contextvars import ContextVar
 from typing import Any, TextIO
 
 from opentelemetry import trace
@@ -19,6 +20,7 @@ from opentelemetry import trace
 from services.runtime.security.secrets import without_passwords
 from services.runtime.telemetry import trace_id
 
+SERVICE: ContextVar[str] = ContextVar("service")  # whose lines these are, where several services share a process
 _MOST_CAUSES = 10
 _log = logging.getLogger("services")
 
@@ -26,8 +28,8 @@ _log = logging.getLogger("services")
 def setup_logging(service: str, level: str, stream: TextIO | None = None) -> None:
     """Have everything that is logged written to `stream`, standard error by default."""
     handler = logging.StreamHandler(stream)
-    handler.addFilter(_TraceIdFilter())
-    line = f"%(asctime)s %(levelname)s {service} %(name)s [%(trace_id)s] %(message)s"
+    handler.addFilter(_Origin(service))
+    line = "%(asctime)s %(levelname)s %(service)s %(name)s [%(trace_id)s] %(message)s"
     handler.setFormatter(_Formatter(line, with_texts=level == "DEBUG"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "opentelemetry"):
@@ -61,8 +63,15 @@ def whereabouts(error: BaseException | None) -> str:
     return "\nwhich comes of:\n".join(told)
 
 
-class _TraceIdFilter(logging.Filter):
+class _Origin(logging.Filter):
+    """Adds the service, `process` where none is known, and the trace id of the request."""
+
+    def __init__(self, process: str):
+        super().__init__()
+        self._process = process
+
     def filter(self, record: logging.LogRecord) -> bool:
+        record.service = SERVICE.get(self._process)
         record.trace_id = trace_id() if trace.get_current_span() is not trace.INVALID_SPAN else "-"
         return True
 

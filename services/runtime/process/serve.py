@@ -21,21 +21,17 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from typing import NamedTuple
 
 import grpc
 import uvloop
-from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection
 
-from hedgerow.channel import ping_timeout_ms, ping_timeout_options
 from hedgerow.identities import SERVICES
 from services.runtime import telemetry
-from services.runtime.errors import Starting
 from services.runtime.process import metrics, workers
 from services.runtime.process.assembled import Assembled, Door
 from services.runtime.process.config import ServiceSettings, load
@@ -44,19 +40,25 @@ from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.loop_watch.watch import watching
 from services.runtime.process.private import keep_to_oneself
 from services.runtime.process.probe_pages import ProbePages
+from services.runtime.process.server import set_health, start_server
 from services.runtime.process.workers import Worker
-from services.runtime.rpc import arrival, boundary, first_message, wrapped
-from services.runtime.rpc.authorization import anyone, callers_of, probes_of
+from services.runtime.rpc import boundary
 from services.runtime.security import tls
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
 
 
+class Service(NamedTuple):
+    """What makes a process a service: `main(*service)` runs it alone, `together.main` beside others."""
+
+    name: str
+    settings: type[ServiceSettings]
+    descriptors: Sequence[ServiceDescriptor]
+    assemble: Assemble
+
+
 _SERVING = health_pb2.HealthCheckResponse.SERVING
-_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
-_HEALTH = descriptor_pool.Default().FindServiceByName("grpc.health.v1.Health")
-_REFLECTION = descriptor_pool.Default().FindServiceByName(reflection.SERVICE_NAME)
-_STOPS = (signal.SIGTERM, signal.SIGINT)
+STOPS = (signal.SIGTERM, signal.SIGINT)
 _TOLD_S = 0.1  # for those who watch health to be told before their stream ends
 _log = logging.getLogger(__name__)
 
@@ -73,22 +75,25 @@ def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDes
         worker.end_with_parent(settings.grace_ms / 1000)
     elif settings.processes > 1:
         sys.exit(workers.main(name, settings, sys.argv[1:]))
+    to_the_end(run(name, settings, descriptors, assemble))
+
+
+def to_the_end(serving: Coroutine[None, None, bool]) -> None:
+    """Run what serves, which returns whether it came to serve, as this process."""
     # Held to the end: gRPC's engine ends with the last of its objects, and waits for ever where a call is stuck in it
     # (https://github.com/grpc/grpc/issues/22365).
     grpc.aio.init_grpc_aio()
     try:
-        uvloop.run(_run(name, settings, descriptors, assemble))
+        uvloop.run(_to_the_end(serving))
     finally:
-        for number in _STOPS:
+        for number in STOPS:
             signal.signal(number, signal.SIG_IGN)  # whoever says it again would make a failure of a good end
 
 
-async def _run(
-    name: str, settings: ServiceSettings, descriptors: Sequence[ServiceDescriptor], assemble: Assemble
-) -> None:
-    """`run`, and the end of the process where it never served: what loads does so in a thread, which may take minutes
-    more, and Python would wait for it."""
-    if not await run(name, settings, descriptors, assemble):
+async def _to_the_end(serving: Coroutine[None, None, bool]) -> None:
+    """`serving`, and the end of the process where it never served: what loads does so in a thread, which may take
+    minutes more, and Python would wait for it."""
+    if not await serving:
         atexit._run_exitfuncs()
         os._exit(0)
 
@@ -105,22 +110,12 @@ async def run(
             task.cancel()  # once: what it clears up then is not to be cut short
         stop.set()
 
-    for number in _STOPS:
+    for number in STOPS:
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
     sampler = telemetry.sampler(settings.trace_ratio, trusting=settings.trust_traceparent)
     telemetry.setup(name, settings.otlp_endpoint.get_secret_value(), sampler)
-    ended = asyncio.Event()
     try:
-        async with _own(settings) as folder:
-            server, checks = await start_server(settings, descriptors, servicers, ended, folder)
-            pages = ProbePages(checks, asyncio.get_running_loop())
-            stop_metrics = metrics.serve(settings.metrics_address, pages) if settings.metrics_address else None
-            try:
-                await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks, ended)
-            finally:
-                await server.stop(0)
-                if stop_metrics:
-                    stop_metrics()
+        await serve_until(stop, settings, descriptors, assemble, servicers)
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
@@ -128,6 +123,30 @@ async def run(
         await asyncio.to_thread(telemetry.shutdown)
         _log.info("stopped")
     return bool(servicers)
+
+
+async def serve_until(
+    stop: asyncio.Event,
+    settings: ServiceSettings,
+    descriptors: Sequence[ServiceDescriptor],
+    assemble: Assemble,
+    servicers: dict[str, boundary.Servicer],
+    checks: Health | None = None,
+    *doors: Door,
+) -> None:
+    """One service, from its open port to its end, which begins when `stop` is set. `servicers` are filled once it is
+    assembled. Other services may be served beside it: nothing here is the process's own."""
+    ended = asyncio.Event()
+    async with _own(settings) as folder:
+        server, checks = await start_server(settings, descriptors, servicers, ended, folder, checks)
+        pages = ProbePages(checks, asyncio.get_running_loop())
+        stop_metrics = metrics.serve(settings.metrics_address, pages) if settings.metrics_address else None
+        try:
+            await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks, ended, doors)
+        finally:
+            await server.stop(0)
+            if stop_metrics:
+                stop_metrics()
 
 
 @asynccontextmanager
@@ -152,49 +171,6 @@ async def _own(settings: ServiceSettings) -> AsyncIterator[tls.Folder | None]:
             await asyncio.wait({following})
 
 
-async def start_server(
-    settings: ServiceSettings,
-    descriptors: Sequence[ServiceDescriptor],
-    servicers: Mapping[str, boundary.Servicer],
-    ended: asyncio.Event,
-    folder: tls.Folder | None = None,
-) -> tuple[grpc.aio.Server, Health]:
-    """A listening server with health (NOT_SERVING), reflection and handlers for `descriptors`. Watches of health end
-    when `ended` is set. With a `folder`, it serves those who may call the service that its certificate is for; without,
-    anyone in plain text."""
-    own = folder.current.identity if folder else ""
-    admit, admit_probe = (callers_of(own), probes_of(own)) if folder else (anyone, anyone)
-    server = grpc.aio.server(options=server_options(settings))
-    checks = Health()
-    names = [descriptor.full_name for descriptor in descriptors]
-    _set_health(checks, names, _NOT_SERVING)
-    own_ms = settings.first_message_ms
-    within_ms = own_ms or first_message.DEFAULT_MS  # of what anybody may ask of any service
-    listed = reflection.aio.ReflectionServicer([*names, _HEALTH.full_name, _REFLECTION.full_name])
-    server.add_generic_rpc_handlers(
-        (
-            *(boundary.handlers(descriptor, servicers, admit, own_ms) for descriptor in descriptors),
-            wrapped.handlers(_HEALTH, checks, ended, admit=admit_probe, first_message_ms=within_ms),
-            wrapped.handlers(_REFLECTION, listed, ended, partial(_authorize, servicers), admit, within_ms),
-        )
-    )
-    port = _bind(server, settings.address, folder)
-    await server.start()
-    _log.info("listening on %s:%d", settings.address.rpartition(":")[0], port)
-    return server, checks
-
-
-def _bind(server: grpc.aio.Server, address: str, folder: tls.Folder | None) -> int:
-    """The port that `server` has. Ends the process with 1 when it cannot be had."""
-    try:
-        if folder:
-            return server.add_secure_port(address, tls.server_credentials(folder))
-        return server.add_insecure_port(address)
-    except RuntimeError:  # which says no more
-        _log.error("address: %s cannot be had; another process may have it", address)
-        raise SystemExit(1) from None
-
-
 async def _serve_until(
     stop: asyncio.Event,
     settings: ServiceSettings,
@@ -204,6 +180,7 @@ async def _serve_until(
     server: grpc.aio.Server,
     checks: Health,
     ended: asyncio.Event,
+    doors: Sequence[Door],
 ) -> None:
     names = [descriptor.full_name for descriptor in descriptors]
     async with assemble(settings) as assembled:
@@ -214,7 +191,7 @@ async def _serve_until(
         try:
             with watching(settings.blocked_loop_ms):
                 await stop.wait()
-                await _drain(settings, assembled, server, checks, ended)
+                await _drain(settings, assembled, server, checks, ended, doors)
         finally:
             ready.cancel()
 
@@ -225,7 +202,7 @@ async def _say_ready(
     """Have health say SERVING, once the service is ready where it has a say in that; calls are served before."""
     if isinstance(assembled, Assembled) and assembled.ready:
         await assembled.ready()
-    _set_health(checks, names, _SERVING)
+    set_health(checks, names, _SERVING)
     _log.info("serving")
 
 
@@ -235,10 +212,11 @@ async def _drain(
     server: grpc.aio.Server,
     checks: Health,
     ended: asyncio.Event,
+    others: Sequence[Door],
 ) -> None:
     """Say that the process stops, and return when the calls in flight have ended: after the grace at the latest."""
     _log.info("stopping: up to %d ms for calls in flight", settings.grace_ms)
-    doors: Sequence[Door] = getattr(assembled, "doors", ())
+    doors: Sequence[Door] = (*getattr(assembled, "doors", ()), *others)
     checks.leave()
     for door in doors:
         door.leave()
@@ -250,42 +228,3 @@ async def _drain(
     asyncio.get_running_loop().call_later(_TOLD_S, ended.set)
     grace_s = (settings.grace_ms - lame_duck_ms) / 1000
     await asyncio.gather(server.stop(grace_s), *(door.stop(grace_s) for door in doors))
-
-
-def _authorize(servicers: Mapping[str, boundary.Servicer], metadata: wrapped.Metadata, identity: str) -> None:
-    """Ask every servicer that wants to be asked. Raises what it raises, and `Starting` as long as there is none."""
-    if not servicers:  # who may see it is not known yet
-        raise Starting("the service is starting")
-    for servicer in servicers.values():
-        if hasattr(servicer, "authorize"):
-            servicer.authorize(metadata, identity)
-
-
-def _set_health(checks: Health, names: Sequence[str], status: int) -> None:
-    for name in ("", *names):
-        checks.set(name, status)
-
-
-def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
-    """What gRPC's server defaults get wrong for a mesh."""
-    return [
-        ("grpc.max_send_message_length", settings.max_message_bytes),
-        ("grpc.max_receive_message_length", settings.max_message_bytes),
-        # A flood of started and cancelled calls on one connection must not starve the others.
-        ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
-        # Only a call that the process has begun can be refused with a reason. By default gRPC drops some beyond
-        # 1,000 waiting calls and all beyond 3,000, and their callers get CANCELLED.
-        ("grpc.server.max_pending_requests", settings.max_waiting_calls),
-        ("grpc.server.max_pending_requests_hard_limit", settings.max_waiting_calls),
-        # What a stream may send ahead of who reads it. gRPC's own estimate grows to 8 MiB and more for one that sends
-        # faster than it is read, so a few hold all the memory; without it the largest messages take 5 ms longer.
-        ("grpc.http2.bdp_probe", 0),
-        ("grpc.http2.lookahead_bytes", arrival.WINDOW_BYTES),
-        # A second process on the same port is a mistake, unless it is a worker.
-        ("grpc.so_reuseport", int(settings.processes > 1)),
-        # Our channels ping every 0.7 s of silence; the default takes that for abuse.
-        ("grpc.http2.min_ping_interval_without_data_ms", 500),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.keepalive_time_ms", 10_000),
-        *ping_timeout_options(max(2_000, ping_timeout_ms())),
-    ]

@@ -74,7 +74,7 @@ M = TypeVar("M", bound=Message)
 Servicer = Any  # has one method per RPC: unary `async def`, streaming `async def … yield` or `async def (…, send)`
 _Bound = Callable[..., Any]  # one method of a servicer
 _Context = Any  # grpc.aio.ServicerContext over bytes
-_Given = bytes | AsyncIterator[bytes]  # a request, or where it will come from
+_Given = Any  # a request, in bytes or as it is, or an asynchronous iterator of what it will come from
 _Serve = Callable[[_Bound, Call, Arrival], Awaitable[Any]]
 
 
@@ -91,13 +91,18 @@ def handlers(
     """
     within_s = first_message_ms / 1000
     methods = {
-        method.name: _handler(method, _Method(method, servicers, admit, within_s), headers_first=within_s > 0)
+        method.name: _handler(method, Method(method, servicers, admit, within_s), headers_first=within_s > 0)
         for method in descriptor.methods
     }
     return grpc.method_handlers_generic_handler(descriptor.full_name, methods)
 
 
-def _handler(method: MethodDescriptor, serve: _Method, *, headers_first: bool) -> grpc.RpcMethodHandler[Any, Any]:
+def methods_here(descriptor: ServiceDescriptor, servicers: Mapping[str, Servicer]) -> Mapping[str, Method]:
+    """Every RPC of a service, by its name, for callers in this process: messages are copied, and never become bytes."""
+    return {method.name: Method(method, servicers, copied=True) for method in descriptor.methods}
+
+
+def _handler(method: MethodDescriptor, serve: Method, *, headers_first: bool) -> grpc.RpcMethodHandler[Any, Any]:
     """With `headers_first` as if every request were a stream: see `first_message.py`."""
     match method.client_streaming or headers_first, method.server_streaming:
         case True, True:
@@ -110,24 +115,32 @@ def _handler(method: MethodDescriptor, serve: _Method, *, headers_first: bool) -
     return grpc.unary_unary_rpc_method_handler(serve.unary)
 
 
-class _Method:
-    """One RPC, in the shape that gRPC calls it."""
+class Method:
+    """One RPC, in the shape that gRPC calls it. Messages come and go as bytes, or `copied`."""
 
-    def __init__(self, method: MethodDescriptor, servicers: Mapping[str, Servicer], admit: Admit, within_s: float):
+    def __init__(
+        self,
+        method: MethodDescriptor,
+        servicers: Mapping[str, Servicer],
+        admit: Admit = anyone,
+        within_s: float = 0,
+        *,
+        copied: bool = False,
+    ):
         self._method, self._name, self._service = method, method.name, method.containing_service.full_name
         self._servicers, self._admit, self._within_s = servicers, admit, within_s
-        self._parse = parser(GetMessageClass(method.input_type))
+        self._parse: Callable[[Any], Message] = copy_of if copied else parser(GetMessageClass(method.input_type))
+        self._dump: Callable[[Message], Any] = copy_of if copied else _to_bytes
 
-    async def unary(self, given: _Given, context: _Context) -> bytes:
-        async def serve(method: _Bound, call: Call, arrival: Arrival) -> bytes:
-            reply: Message = await method(await self._request(given, context, arrival), call)
-            return reply.SerializeToString()
+    async def unary(self, given: _Given, context: _Context) -> Any:
+        async def serve(method: _Bound, call: Call, arrival: Arrival) -> Any:
+            return self._dump(await method(await self._request(given, context, arrival), call))
 
-        return bytes(await self._guard(context, serve))
+        return await self._guard(context, serve)
 
     async def server_stream(self, given: _Given, context: _Context) -> None:
         async def send(reply: Message) -> None:
-            await context.write(reply.SerializeToString())
+            await context.write(self._dump(reply))
 
         async def serve(method: _Bound, call: Call, arrival: Arrival) -> None:
             request = await self._request(given, context, arrival)
@@ -136,27 +149,26 @@ class _Method:
                 return
             async with aclosing(method(request, call)) as replies:
                 async for reply in replies:
-                    await context.write(reply.SerializeToString())
+                    await context.write(self._dump(reply))
 
         await self._guard(context, serve)
 
-    async def client_stream(self, requests: AsyncIterator[bytes], context: _Context) -> bytes:
-        async def serve(method: _Bound, call: Call, arrival: Arrival) -> bytes:
-            reply: Message = await method(self._requests(requests, arrival), call)
-            return reply.SerializeToString()
+    async def client_stream(self, requests: AsyncIterator[Any], context: _Context) -> Any:
+        async def serve(method: _Bound, call: Call, arrival: Arrival) -> Any:
+            return self._dump(await method(self._requests(requests, arrival), call))
 
-        return bytes(await self._guard(context, serve))
+        return await self._guard(context, serve)
 
     async def both_stream(self, requests: AsyncIterator[bytes], context: _Context) -> None:
         async def serve(method: _Bound, call: Call, arrival: Arrival) -> None:
             async with aclosing(method(self._requests(requests, arrival), call)) as replies:
                 async for reply in replies:
-                    await context.write(reply.SerializeToString())
+                    await context.write(self._dump(reply))
 
         await self._guard(context, serve)
 
     async def _request(self, given: _Given, context: _Context, arrival: Arrival) -> Message:
-        if isinstance(given, bytes):
+        if isinstance(given, bytes | Message):
             return self._parse(given)
         return self._parse(await arrival.one(lambda: first_message.message(context, self._within_s)))
 
@@ -218,6 +230,17 @@ def _trace_told(metadata: Iterable[tuple[str, str | bytes]], span: Span) -> tele
     keys = {key for key, _ in metadata}
     wanted = "x-request-id" in keys and "traceparent" not in keys
     return ((TRACE_ID_HEADER, telemetry.trace_id(span)),) if wanted else ()
+
+
+def copy_of(message: M) -> M:
+    """An equal message: what one side does to it, the other does not see."""
+    copied = type(message)()
+    copied.CopyFrom(message)
+    return copied
+
+
+def _to_bytes(message: Message) -> bytes:
+    return message.SerializeToString()
 
 
 def parser(cls: type[M]) -> Callable[[bytes], M]:

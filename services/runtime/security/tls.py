@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -66,6 +66,9 @@ class Dial(Protocol):
     """Opens a channel to `target` (`host:port` or `xds:///name`), whose processes are those of `service`."""
 
     def __call__(self, target: str, service: str) -> grpc.aio.Channel: ...
+
+
+Dialing = Callable[[Path | None], AbstractAsyncContextManager[Dial]]  # with the certificates in a folder
 
 
 def plain(target: str, service: str) -> grpc.aio.Channel:

@@ -95,6 +95,23 @@ def test_a_log_is_read_from_its_end_in_blocks_and_goes_on_there(tmp_path: Path) 
     assert list(log.more()) == log.rest() == []
 
 
+def test_of_a_log_that_is_shared_each_service_is_shown_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path(".hedgerow/logs")
+    folder.mkdir(parents=True)
+    began = "2026-11-26 07:24:45,576 INFO"
+    lines = [f"{began} router a [-] one", f"{began} llm-b a [-] two", "Traceback", f"{began} llm-a a [-] three"]
+    (folder / "hedgerow.log").write_text("\n".join(lines) + "\n")
+    assert shown("router").stdout.splitlines() == lines[:1]
+    assert shown("llm-b").stdout.splitlines() == lines[1:3]
+    assert shown("llm-b", "--tail", "1").stdout.splitlines() == ["Traceback"]
+    assert shown("llm").stdout.splitlines() == [f"llm-a | {lines[3]}", *(f"llm-b | {line}" for line in lines[1:3])]
+    assert shown().stdout.splitlines() == [f"hedgerow | {line}" for line in lines]
+    assert shown("cache").exit_code == 2
+
+
 def test_where_no_mesh_runs_down_says_so_and_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["down"])

@@ -154,11 +154,11 @@ class Channel:
     def __init__(self, answer: bytes | Exception):
         self._answer = answer
 
-    def unary_stream(self, method: str) -> object:
+    def unary_stream(self, method: str, **_: object) -> object:
         return None
 
-    def unary_unary(self, method: str) -> object:
-        async def call(request: bytes, timeout: float, metadata: object = ()) -> bytes:
+    def unary_unary(self, method: str, **_: object) -> object:
+        async def call(request: object, timeout: float, metadata: object = ()) -> bytes:
             if isinstance(self._answer, Exception):
                 raise self._answer
             return self._answer

@@ -88,7 +88,7 @@ async def test_a_file_that_cannot_be_checked_for_a_moment_and_a_terminal_that_is
             enough.set()
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(following, "plan", no_process)
+    monkeypatch.setattr(following, "replanned", no_process)
     monkeypatch.setattr(following, "_LOOK_S", 0.0)
     current: Any = SimpleNamespace(text="", ports=None)
     mesh: Any = ScriptedMesh([spec("gateway")])

@@ -13,8 +13,8 @@ from hedgerow.channel import done_sending
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from launcher.processes import free_port
 from services.runtime.errors import Exhausted
-from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.server import start_server
 from services.runtime.rpc.arrival import WINDOW_BYTES
 from services.runtime.rpc.boundary import Call
 
@@ -69,7 +69,7 @@ def servicer() -> Noting:
 @pytest.fixture
 async def channel(servicer: Noting) -> AsyncIterator[grpc.aio.Channel]:
     settings = ServiceSettings(address=f"127.0.0.1:{free_port()}", first_message_ms=20_000, max_message_bytes=MOST)
-    server, _ = await serve.start_server(settings, [SERVICE], {SERVICE.full_name: servicer}, asyncio.Event())
+    server, _ = await start_server(settings, [SERVICE], {SERVICE.full_name: servicer}, asyncio.Event())
     async with grpc.aio.insecure_channel(settings.address) as opened:
         yield opened
     await server.stop(0)

@@ -6,7 +6,7 @@ import pytest
 
 from hedgerow.channel import PING_TIMEOUT_VARIABLE, channel_options
 from services.runtime.process.config import ServiceSettings, is_loopback, load
-from services.runtime.process.serve import server_options
+from services.runtime.process.server import server_options
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.gateway.v1 import gateway_pb2_grpc
 from launcher.processes import free_port
 from services.runtime.errors import Unauthenticated
-from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.server import start_server
 from services.runtime.rpc.boundary import Call
 
 SERVICE = pb.DESCRIPTOR.services_by_name["GatewayService"]
@@ -56,7 +56,7 @@ def servicer() -> Keyed:
 @pytest.fixture
 async def channel(servicer: Keyed) -> AsyncIterator[grpc.aio.Channel]:
     settings = ServiceSettings(address=f"127.0.0.1:{free_port()}", first_message_ms=WITHIN_MS)
-    server, _ = await serve.start_server(settings, [SERVICE], {SERVICE.full_name: servicer}, asyncio.Event())
+    server, _ = await start_server(settings, [SERVICE], {SERVICE.full_name: servicer}, asyncio.Event())
     async with grpc.aio.insecure_channel(settings.address) as opened:
         yield opened
     await server.stop(0)

@@ -16,8 +16,8 @@ from grpc_status.rpc_status import aio as rpc_status
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from launcher.processes import free_port
 from services.runtime.errors import Exhausted
-from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.server import start_server
 from services.runtime.rpc.boundary import Call
 from tests.waiting import until
 
@@ -46,7 +46,7 @@ class Busy:
 @pytest.mark.parametrize("method", ["Lookup", "WatchInvalidations"])
 async def test_nothing_is_left_of_a_call_that_was_refused(method: str) -> None:
     busy, settings = Busy(), ServiceSettings(address=f"127.0.0.1:{free_port()}")
-    server, _ = await serve.start_server(settings, [SERVICE], {SERVICE.full_name: busy}, asyncio.Event())
+    server, _ = await start_server(settings, [SERVICE], {SERVICE.full_name: busy}, asyncio.Event())
     gc.collect()
     gc.disable()
     try:

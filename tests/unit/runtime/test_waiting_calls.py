@@ -8,8 +8,8 @@ from collections import Counter
 import grpc
 
 from launcher.processes import free_port
-from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.server import start_server
 
 _CHECK = "/grpc.health.v1.Health/Check"
 _CALLS = 2_000  # by default gRPC drops some from 1,000 on
@@ -19,7 +19,7 @@ async def _ended(number: int, **settings: int) -> Counter[grpc.StatusCode]:
     """How calls end that a client starts in one turn of the event loop, so that all of them wait for the server."""
     address = f"127.0.0.1:{free_port()}"
     own = ServiceSettings(address=address, max_concurrent_streams=number, **settings)
-    server, _ = await serve.start_server(own, [], {}, asyncio.Event())
+    server, _ = await start_server(own, [], {}, asyncio.Event())
     async with grpc.aio.insecure_channel(address) as channel:
         await channel.channel_ready()
         check = channel.unary_unary(_CHECK)

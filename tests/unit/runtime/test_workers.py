@@ -6,7 +6,7 @@ import pytest
 
 from services.gateway.config import GatewaySettings
 from services.router.config import RouterSettings
-from services.runtime.process.serve import server_options
+from services.runtime.process.server import server_options
 from services.runtime.process.workers import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,

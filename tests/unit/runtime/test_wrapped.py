@@ -16,9 +16,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from hedgerow.cache.v1 import cache_pb2
 from launcher.processes import free_port
 from services.runtime.errors import Unauthenticated
-from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.health import Health
+from services.runtime.process.server import start_server
 from services.runtime.rpc.wrapped import Metadata
 
 CACHE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
@@ -74,7 +74,7 @@ async def running() -> AsyncIterator[Running]:
     """Serves a service that has been assembled and asks for no key."""
     address = f"127.0.0.1:{free_port()}"
     servicers: dict[str, Any] = {CACHE.full_name: object()}
-    server, checks = await serve.start_server(ServiceSettings(address=address), [CACHE], servicers, asyncio.Event())
+    server, checks = await start_server(ServiceSettings(address=address), [CACHE], servicers, asyncio.Event())
     async with grpc.aio.insecure_channel(address) as channel:
         yield Running(channel, servicers, checks)
     await server.stop(0)

@@ -1,0 +1,172 @@
+"""Several services in one process, on one event loop, where one process is enough.
+
+Each has its own settings, its own port and its own health, as if it were alone. What the gateway calls at an address of
+this process is called directly (`in_process.py`); gRPC is there for everybody else. When the process is told to stop,
+the gateway is stopped first, so that its calls in flight still find the others. A service that fails ends the process,
+as it would end its own.
+
+Traces, log level and the watch of the event loop are the process's, by the settings of the gateway, or of the last
+service without one. The metrics of all are in one registry, so each `metrics_address` shows them all;
+`hedgerow_rpc_seconds` has the service as a label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import grpc
+
+from services.runtime import telemetry
+from services.runtime.process.config import ServiceSettings
+from services.runtime.process.health import Health
+from services.runtime.process.logs import SERVICE
+from services.runtime.process.serve import STOPS, Service, serve_until
+from services.runtime.rpc.boundary import Servicer
+from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
+from services.runtime.security import tls
+
+FRONT = "gateway"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of the services, by a `name` of its own."""
+
+    name: str
+    service: Service
+    settings: ServiceSettings
+
+    @property
+    def is_front(self) -> bool:
+        return self.service.name == FRONT
+
+
+Bring = Callable[[Sequence[Member]], Awaitable[None]]
+Follow = Callable[
+    [Bring], Awaitable[None]
+]  # brings the process to what is asked for later; may return, and be cancelled
+
+
+@dataclass(eq=False)
+class _Running:
+    member: Member
+    health: Health = field(default_factory=Health)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+
+class Together:
+    """The services that run now, as tasks of `group`."""
+
+    def __init__(self, group: asyncio.TaskGroup):
+        self._group = group
+        self._running: dict[str, _Running] = {}
+        self._addresses: dict[str, Address] = {}
+
+    async def bring(self, wanted: Sequence[Member]) -> None:
+        """Start what is new, all at once; then start again what has changed, in this order; then stop what is gone.
+        Returns when all of them serve."""
+        new = [each for each in wanted if each.name not in self._running]
+        changed = [each for each in wanted if each not in new and each != self._running[each.name].member]
+        gone = self._running.keys() - {each.name for each in wanted}
+        await asyncio.gather(*map(self._start, new))
+        for member in changed:
+            await self._stop(member.name)
+            await self._start(member)
+        for name in gone:
+            await self._stop(name)
+
+    async def stop(self) -> None:
+        """End them all, the front first."""
+        fronts = [name for name, each in self._running.items() if each.member.is_front]
+        for name in fronts:
+            await self._stop(name)
+        await asyncio.gather(*map(self._stop, tuple(self._running)))
+
+    async def _start(self, member: Member) -> None:
+        """Return when its health says SERVING, or when it has failed, which ends the group."""
+        self._running[member.name] = running = _Running(member)
+        running.task = self._group.create_task(self._serve(running), name=member.name)
+        serving = asyncio.create_task(running.health.until_serving())
+        await asyncio.wait({running.task, serving}, return_when=asyncio.FIRST_COMPLETED)
+        serving.cancel()
+
+    async def _stop(self, name: str) -> None:
+        running = self._running.pop(name)
+        running.stop.set()
+        if running.task:
+            await asyncio.wait({running.task})
+
+    async def _serve(self, running: _Running) -> None:
+        member, servicers = running.member, dict[str, Servicer]()
+        SERVICE.set(member.name)  # of this task and of those that it starts
+        service, settings = member.service, member.settings
+        if member.is_front:
+            assemble = partial(service.assemble, dialing=self._dialing)
+            await serve_until(running.stop, settings, service.descriptors, assemble, servicers, running.health)
+            return
+        hosted = Hosted(service.descriptors, servicers, running.health.Watch)
+        with self._at(settings.address).held_by(hosted):
+            quiet = settings.model_copy(update={"blocked_loop_ms": 0})  # the front watches the loop that they share
+            await serve_until(
+                running.stop, quiet, service.descriptors, service.assemble, servicers, running.health, hosted
+            )
+
+    @asynccontextmanager
+    async def _dialing(self, tls_dir: Path | None) -> AsyncIterator[tls.Dial]:
+        """`tls.dial`, but for the addresses of this process."""
+        async with tls.dial(tls_dir) as beyond:
+
+            def dial(target: str, service: str) -> grpc.aio.Channel:
+                own = {each.member.settings.address for each in self._running.values()}
+                return InProcessChannel(self._at(target)) if target in own else beyond(target, service)
+
+            yield dial
+
+    def _at(self, address: str) -> Address:
+        return self._addresses.setdefault(address, Address())
+
+
+async def run(process: str, first: Sequence[Member], follow: Follow) -> bool:
+    """Serve `first`, and what `follow` brings later, until the process is told to stop. Returns whether all of `first`
+    came to serve."""
+    stop, task, served = asyncio.Event(), asyncio.current_task(), False
+
+    def on_signal() -> None:
+        if not (served or stop.is_set()) and task:
+            task.cancel()  # still assembling: nothing to drain
+        stop.set()
+
+    for number in STOPS:
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    own = next((each for each in first if each.is_front), first[-1]).settings
+    sampler = telemetry.sampler(own.trace_ratio, trusting=own.trust_traceparent)
+    telemetry.setup(process, own.otlp_endpoint.get_secret_value(), sampler)
+    try:
+        async with asyncio.TaskGroup() as group:
+            together = Together(group)
+            await together.bring(first)
+            served = True
+            following = group.create_task(_keep(follow, together.bring))
+            await stop.wait()
+            following.cancel()
+            await asyncio.wait({following})
+            await together.stop()
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+    finally:
+        await asyncio.to_thread(telemetry.shutdown)
+        _log.info("stopped")
+    return served
+
+
+async def _keep(follow: Follow, bring: Bring) -> None:
+    await follow(bring)

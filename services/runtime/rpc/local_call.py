@@ -1,0 +1,157 @@
+"""One call within this process, as its caller sees it and as its servicer sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any, Self
+
+import grpc
+from google.protobuf.message import Message
+
+from services.runtime.deadline import Deadline
+
+_AHEAD = 64  # replies that may wait for their reader; gRPC holds back by bytes
+Metadata = Sequence[tuple[str, str | bytes]]
+Serve = Callable[[Any, "Context"], Awaitable[Any]]  # (a request or requests, the call's context)
+
+
+class Context:
+    """As much of a `grpc.aio.ServicerContext` as the boundary uses."""
+
+    def __init__(self, call: LocalCall, metadata: Metadata, deadline: Deadline):
+        self._call, self._metadata, self._deadline = call, metadata, deadline
+        self.code, self.details = grpc.StatusCode.OK, ""
+        self.trailing: Metadata = ()
+
+    def invocation_metadata(self) -> Metadata:
+        return self._metadata
+
+    def time_remaining(self) -> float | None:
+        left = self._deadline.remaining()
+        return None if left == float("inf") else left
+
+    def peer(self) -> str:
+        return "in-process"
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.code = code
+
+    def set_details(self, details: str) -> None:
+        self.details = details
+
+    def set_trailing_metadata(self, trailing: Metadata) -> None:
+        self.trailing = trailing
+
+    async def write(self, message: Any) -> None:
+        await self._call.take(message)
+
+
+class LocalCall:
+    """One call, as its caller sees it: what `grpc.aio`'s calls can do, as far as the gateway's stubs use it."""
+
+    def __init__(self, timeout_s: float | None, metadata: Metadata):
+        deadline = Deadline.never() if timeout_s is None else Deadline.after(timeout_s)
+        self.context = Context(self, tuple(metadata), deadline)
+        self.task: asyncio.Task[None] | None = None  # the servicer's
+        self._replies: deque[Any] = deque()
+        self._changed, self._room = asyncio.Event(), asyncio.Event()
+        self._status: tuple[grpc.StatusCode, str, Metadata] | None = None
+        self._cancelled = False
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(timeout_s, 0), self._expire) if timeout_s is not None else None
+
+    # For the servicer's side.
+
+    async def take(self, message: Any) -> None:
+        """A reply, for which there is room."""
+        while len(self._replies) >= _AHEAD:
+            self._room.clear()
+            await self._room.wait()
+        self._replies.append(message)
+        self._changed.set()
+
+    def returned(self, reply: Any) -> None:
+        """The servicer has come to its end; `reply` is that of a call with one reply."""
+        context = self.context
+        if context.code is grpc.StatusCode.OK and isinstance(reply, Message):
+            self._replies.append(reply)
+        self._finish(context.code, context.details, context.trailing)
+
+    def end(self, code: grpc.StatusCode, details: str) -> None:
+        """End it with a status that the servicer did not give, and stop the servicer."""
+        self._finish(code, details, ())
+        if self.task and self.task is not asyncio.current_task():
+            self.task.cancel()
+
+    def _finish(self, code: grpc.StatusCode, details: str, trailing: Metadata) -> None:
+        if self._status is None:
+            self._status = code, details, trailing
+            if self._timer:
+                self._timer.cancel()
+            self._changed.set()
+
+    def _expire(self) -> None:
+        self.end(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+
+    # For the caller's side.
+
+    def done(self) -> bool:
+        return self._status is not None
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def cancel(self) -> bool:
+        """Whether it was still under way."""
+        if self._status is not None:
+            return False
+        self._cancelled = True
+        self._replies.clear()
+        self.end(grpc.StatusCode.CANCELLED, "Locally cancelled by application!")
+        return True
+
+    async def read(self) -> Any:
+        """The next reply, or `grpc.aio.EOF`. Raises as gRPC does: `AioRpcError`, and `CancelledError` for a call that
+        this side has cancelled. A reader that is cancelled cancels the call."""
+        while not self._replies:
+            if self._status is not None:
+                return self._at_end()
+            self._changed.clear()
+            try:
+                await self._changed.wait()
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        self._room.set()
+        return self._replies.popleft()
+
+    def _at_end(self) -> Any:
+        assert self._status is not None
+        code, details, trailing = self._status
+        if self._cancelled:
+            raise asyncio.CancelledError
+        if code is not grpc.StatusCode.OK:
+            raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing), details)
+        return grpc.aio.EOF
+
+    async def _one(self) -> Any:
+        reply = await self.read()
+        if reply is grpc.aio.EOF:
+            raise grpc.aio.AioRpcError(
+                grpc.StatusCode.INTERNAL, grpc.aio.Metadata(), grpc.aio.Metadata(), "ended without a reply"
+            )
+        return reply
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._one().__await__()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        reply = await self.read()
+        if reply is grpc.aio.EOF:
+            raise StopAsyncIteration
+        return reply

@@ -1,0 +1,428 @@
+"""One contract for both ways to a service: over gRPC, and within the process.
+
+The stubs are the gateway's, the boundary and its servicers are real; a servicer that is scripted stands for an engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+from prometheus_client import REGISTRY
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.channel import open_channel
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
+from hedgerow.router.v1 import router_pb2
+from launcher.processes import free_port
+from services.gateway.upstream.completion import Llm
+from services.gateway.upstream.start import Notice, Start
+from services.gateway.upstream.stubs import Cache, Router, whose
+from services.gateway.upstream.translate import Refused
+from services.runtime.errors import (
+    ContextExceeded,
+    Exhausted,
+    Faulty,
+    InvalidInput,
+    Missing,
+    NotSupported,
+    ServiceError,
+    ShareUsed,
+    Starting,
+    TooLate,
+    Unavailable,
+)
+from services.runtime.process.config import ServiceSettings
+from services.runtime.process.health import Health
+from services.runtime.process.server import set_health, start_server
+from services.runtime.rpc.boundary import Call
+from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
+from tests.waiting import until
+
+LLM = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]
+CACHE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
+ROUTER = router_pb2.DESCRIPTOR.services_by_name["RouterService"]
+SERVICES = [LLM, CACHE, ROUTER]
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+STOP = chat_pb2.FINISH_REASON_STOP
+
+
+@dataclass
+class Scripted:
+    """All three services. `work` is done before the first reply; `error` is raised after `texts`."""
+
+    texts: tuple[str, ...] = ("Pa", "ris")
+    work: Callable[[], Awaitable[object]] | None = None
+    error: Exception | None = None
+    calls: list[Call] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)  # a call was cancelled, or its generator closed
+    sent: int = 0
+
+    async def Generate(self, request: llm_pb2.GenerateRequest, call: Call) -> AsyncIterator[llm_pb2.GenerateResponse]:
+        self.calls.append(call)
+        self.requests.append(request)
+        reply = llm_pb2.GenerateResponse(tokens=1)  # one object, which changes
+        try:
+            if self.work:
+                await self.work()
+            for text in self.texts:
+                reply.text = text
+                yield reply
+                self.sent += 1
+            if self.error:
+                raise self.error
+            reply.finish.reason = STOP
+            reply.text = ""
+            yield reply
+        except (asyncio.CancelledError, GeneratorExit):
+            self.stopped.set()
+            raise
+
+    async def CountTokens(self, request: llm_pb2.CountTokensRequest, call: Call) -> llm_pb2.CountTokensResponse:
+        self.calls.append(call)
+        await self._before()
+        return llm_pb2.CountTokensResponse(tokens=len(request.messages))
+
+    async def GetModel(self, request: llm_pb2.GetModelRequest, call: Call) -> llm_pb2.GetModelResponse:
+        await self._before()
+        return llm_pb2.GetModelResponse(context_tokens=4096)
+
+    async def Lookup(self, request: cache_pb2.LookupRequest, call: Call) -> cache_pb2.LookupResponse:
+        self.calls.append(call)
+        self.requests.append(request)
+        await self._before()
+        return cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, key="k")
+
+    async def WatchTable(
+        self, request: router_pb2.WatchTableRequest, call: Call
+    ) -> AsyncIterator[router_pb2.WatchTableResponse]:
+        yield router_pb2.WatchTableResponse(version=7)
+        await asyncio.Event().wait()
+
+    async def Observe(
+        self, requests: AsyncIterator[router_pb2.ObserveRequest], call: Call
+    ) -> router_pb2.ObserveResponse:
+        async for request in requests:
+            self.requests.append(request)
+        return router_pb2.ObserveResponse()
+
+    async def _before(self) -> None:
+        try:
+            if self.work:
+                await self.work()
+        except asyncio.CancelledError:
+            self.stopped.set()
+            raise
+        if self.error:
+            raise self.error
+
+
+@dataclass
+class Wired:
+    """A service and a channel to it. `servicers` is empty while it starts."""
+
+    service: Scripted
+    channel: grpc.aio.Channel
+    health: Health
+    servicers: dict[str, Any]
+
+    @property
+    def llm(self) -> Llm:
+        return Llm(self.channel, "small")
+
+    def assemble(self) -> None:
+        self.servicers.update({descriptor.full_name: self.service for descriptor in SERVICES})
+        set_health(self.health, [descriptor.full_name for descriptor in SERVICES], SERVING)
+
+
+@asynccontextmanager
+async def over_grpc(service: Scripted) -> AsyncIterator[Wired]:
+    settings, servicers = ServiceSettings(address=f"127.0.0.1:{free_port()}"), dict[str, Any]()
+    server, health = await start_server(settings, SERVICES, servicers, asyncio.Event())
+    try:
+        async with open_channel(settings.address) as channel:
+            await channel.channel_ready()
+            yield Wired(service, channel, health, servicers)
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def in_process(service: Scripted) -> AsyncIterator[Wired]:
+    servicers, health = dict[str, Any](), Health()
+    set_health(health, [descriptor.full_name for descriptor in SERVICES], NOT_SERVING)
+    hosted, address = Hosted(SERVICES, servicers, health.Watch), Address()
+    with address.held_by(hosted):
+        async with InProcessChannel(address) as channel:
+            yield Wired(service, channel, health, servicers)
+        await hosted.stop(0)
+
+
+@pytest.fixture(params=[over_grpc, in_process])
+async def wired(request: pytest.FixtureRequest) -> AsyncIterator[Wired]:
+    async with request.param(Scripted()) as made:
+        made.assemble()
+        yield made
+
+
+async def read_all(wired: Wired, timeout_s: float = 5.0) -> list[str]:
+    completion, texts = wired.llm.generate(llm_pb2.GenerateRequest(), timeout_s, ()), list[str]()
+    while completion.finish is None:
+        texts.append((await completion.read()).text)
+    await completion.ended()
+    return texts
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_an_answer_arrives_message_by_message_and_ends_with_its_finish(wired: Wired) -> None:
+    assert await read_all(wired) == ["Pa", "ris", ""]
+
+
+async def test_a_unary_call_is_answered(wired: Wired) -> None:
+    assert await wired.llm.context_tokens(1) == 4096
+    messages = [chat_pb2.Message(content="a"), chat_pb2.Message(content="b")]
+    assert await wired.llm.count_tokens(messages, 1, ()) == 2
+
+
+async def test_what_each_side_does_to_a_message_afterwards_the_other_does_not_see(wired: Wired) -> None:
+    gate = asyncio.Event()
+    wired.service.work = gate.wait
+    request = llm_pb2.GenerateRequest(prefix="as it was")
+    completion = wired.llm.generate(request, 5, ())
+    await until(lambda: bool(wired.service.requests), 5)
+    request.prefix = "changed"
+    gate.set()
+    first = await completion.read()
+    second = await completion.read()
+    assert (first.text, second.text) == ("Pa", "ris")
+    assert wired.service.requests[0].prefix == "as it was"
+    completion.cancel()
+
+
+async def test_a_servicer_knows_the_metadata_and_the_deadline(wired: Wired) -> None:
+    completion = wired.llm.generate(llm_pb2.GenerateRequest(), 3.0, (whose("acme corp"),))
+    await completion.read()
+    (call,) = wired.service.calls
+    assert call.header("x-hedgerow-tenant") == "acme%20corp"
+    assert 2.0 < call.deadline.remaining() < 3.1
+    completion.cancel()
+
+
+async def test_at_its_deadline_a_stream_ends_as_too_late_and_its_servicer_stops(wired: Wired) -> None:
+    wired.service.work = forever
+    completion = wired.llm.generate(llm_pb2.GenerateRequest(), 0.05, ())
+    with pytest.raises(TooLate):
+        await completion.read()
+    await asyncio.wait_for(wired.service.stopped.wait(), 5)
+
+
+async def test_at_its_deadline_a_unary_call_ends_as_too_late_and_its_servicer_stops(wired: Wired) -> None:
+    wired.service.work = forever
+    with pytest.raises(TooLate):
+        await wired.llm.count_tokens((), 0.05, ())
+    await asyncio.wait_for(wired.service.stopped.wait(), 5)
+
+
+async def test_a_call_that_is_cancelled_stops_its_servicer(wired: Wired) -> None:
+    wired.service.work = forever
+    completion = wired.llm.generate(llm_pb2.GenerateRequest(), 5, ())
+    await until(lambda: bool(wired.service.calls), 5)
+    completion.cancel()
+    await asyncio.wait_for(wired.service.stopped.wait(), 5)
+    with pytest.raises(Unavailable):  # not cancelled itself: its call was
+        await completion.read()
+
+
+async def test_who_reads_a_call_that_is_cancelled_for_a_reason_gets_the_reason(wired: Wired) -> None:
+    wired.service.work = forever
+    completion = wired.llm.generate(llm_pb2.GenerateRequest(), 5, ())
+    reading = asyncio.create_task(completion.read())
+    await until(lambda: bool(wired.service.calls), 5)
+    completion.cancel(Unavailable("silent for too long"))
+    with pytest.raises(Unavailable, match="silent for too long"):
+        await reading
+
+
+async def test_a_reader_that_is_cancelled_stops_the_servicer(wired: Wired) -> None:
+    wired.service.work = forever
+    completion = wired.llm.generate(llm_pb2.GenerateRequest(), 5, ())
+    reading = asyncio.create_task(completion.read())
+    await until(lambda: bool(wired.service.calls), 5)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await asyncio.wait_for(wired.service.stopped.wait(), 5)
+
+
+async def test_a_caller_of_a_unary_call_that_is_cancelled_stops_the_servicer(wired: Wired) -> None:
+    wired.service.work = forever
+    asking = asyncio.create_task(wired.llm.count_tokens((), 5, ()))
+    await until(lambda: bool(wired.service.calls), 5)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await asyncio.wait_for(wired.service.stopped.wait(), 5)
+
+
+async def test_a_cancelled_lookup_stops_its_servicer(wired: Wired) -> None:
+    wired.service.work = forever
+    pending = Cache(wired.channel).lookup(cache_pb2.LookupRequest(), 5, ())
+    await until(lambda: bool(wired.service.calls), 5)
+    pending.cancel()
+    await asyncio.wait_for(wired.service.stopped.wait(), 5)
+
+
+ERRORS: list[tuple[Exception, type[ServiceError], str]] = [
+    (InvalidInput("top_k", "1 or more", 0), Refused, "top_k: 1 or more, got 0"),
+    (ContextExceeded.of(10, 12), ContextExceeded, "maximum context length is 10 tokens"),
+    (Missing("no such model"), Missing, "small: NOT_FOUND: no such model"),
+    (Exhausted("busy", retry_delay_s=1.5), Exhausted, "small: RESOURCE_EXHAUSTED: busy"),
+    (ShareUsed("yours is used", retry_delay_s=0.5), ShareUsed, "yours is used"),
+    (TooLate("no time"), TooLate, "small: DEADLINE_EXCEEDED: no time"),
+    (NotSupported("no pictures"), NotSupported, "small: UNIMPLEMENTED: no pictures"),
+    (Unavailable("the provider is away"), Unavailable, "small: UNAVAILABLE: the provider is away"),
+    (Starting("loading"), Starting, "small: UNAVAILABLE: loading"),
+    (Faulty("broke"), Faulty, "small: INTERNAL: broke"),
+    (RuntimeError("a secret"), Faulty, "internal error, correlation id"),
+]
+
+
+@pytest.mark.parametrize(("raised", "kind", "text"), ERRORS, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_an_error_keeps_its_kind_its_words_and_its_delay(
+    wired: Wired, raised: Exception, kind: type[ServiceError], text: str, streamed: bool
+) -> None:
+    wired.service.error, wired.service.texts = raised, ()
+    with pytest.raises(kind) as caught:
+        await (read_all(wired) if streamed else wired.llm.count_tokens((), 1, ()))
+    assert type(caught.value) is kind
+    assert text in caught.value.message
+    assert "secret" not in caught.value.message
+    assert caught.value.retry_delay_s == getattr(raised, "retry_delay_s", None)
+    if isinstance(raised, InvalidInput):
+        assert {name: caught.value.metadata.get(name) for name in raised.metadata} == raised.metadata
+
+
+async def test_an_error_in_mid_answer_comes_after_the_text(wired: Wired) -> None:
+    wired.service.error = Unavailable("lost")
+    completion = wired.llm.generate(llm_pb2.GenerateRequest(), 5, ())
+    assert [(await completion.read()).text, (await completion.read()).text] == ["Pa", "ris"]
+    with pytest.raises(Unavailable, match="lost"):
+        await completion.read()
+
+
+@pytest.mark.parametrize("wiring", [over_grpc, in_process])
+async def test_a_service_that_is_not_assembled_is_starting_and_health_says_when_it_serves(wiring: Any) -> None:
+    async with wiring(Scripted()) as wired:
+        with pytest.raises(Starting):
+            await wired.llm.count_tokens((), 1, ())
+        start = Start(Notice())
+        following = asyncio.create_task(start.follow(wired.channel, 60))
+        await until(lambda: start.starting, 5)
+        assert not start.served
+        wired.assemble()
+        await until(lambda: start.served and not start.starting, 5)
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+
+
+async def test_a_method_that_a_service_lacks_is_not_there(wired: Wired) -> None:
+    unknown: Any = wired.channel.unary_unary("/hedgerow.llm.v1.LLMService/Unknown")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await unknown(b"", timeout=1)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_tables_are_followed_and_observations_arrive(wired: Wired) -> None:
+    router = Router(wired.channel)
+    tables = router.tables()
+    assert (await anext(tables)).version == 7
+    await tables.aclose()
+
+    async def observations() -> AsyncIterator[router_pb2.ObserveRequest]:
+        for model in ("a", "b"):
+            yield router_pb2.ObserveRequest(observations=[router_pb2.Observation(model=model)])
+
+    await router.observe(observations())
+    assert [request.observations[0].model for request in wired.service.requests] == ["a", "b"]
+
+
+async def test_a_servicer_is_held_back_by_a_reader_that_is_slow(wired: Wired) -> None:
+    wired.service.texts = ("word " * 20_000,) * 500  # 50 MB
+    completion = wired.llm.generate(llm_pb2.GenerateRequest(), 30, ())
+    await completion.read()
+    await until(lambda: wired.service.sent > 5, 5)
+    before = -1
+    while before < wired.service.sent:  # until it stands still
+        before = wired.service.sent
+        await asyncio.sleep(0.1)
+    assert wired.service.sent < 500
+    completion.cancel()
+    await asyncio.wait_for(wired.service.stopped.wait(), 5)
+
+
+async def test_calls_are_counted_by_service_method_and_code(wired: Wired) -> None:
+    def counted(method: str, code: str) -> float:
+        labels = {"service": LLM.full_name, "method": method, "code": code}
+        return REGISTRY.get_sample_value("hedgerow_rpc_seconds_count", labels) or 0.0
+
+    before = counted("Generate", "OK"), counted("CountTokens", "RESOURCE_EXHAUSTED"), counted("Generate", "CANCELLED")
+    await read_all(wired)
+    wired.service.error = Exhausted("busy")
+    with pytest.raises(Exhausted):
+        await wired.llm.count_tokens((), 1, ())
+    wired.service.work = forever
+    with pytest.raises(TooLate):
+        await wired.llm.generate(llm_pb2.GenerateRequest(), 0.05, ()).read()
+    await until(lambda: counted("Generate", "CANCELLED") == before[2] + 1, 5)
+    assert (counted("Generate", "OK"), counted("CountTokens", "RESOURCE_EXHAUSTED")) == (before[0] + 1, before[1] + 1)
+
+
+async def test_a_service_that_starts_again_is_called_where_it_was() -> None:
+    address, service = Address(), Scripted()
+    async with InProcessChannel(address) as channel:
+        llm, servicers = Llm(channel, "small"), {descriptor.full_name: service for descriptor in SERVICES}
+        with pytest.raises(Unavailable):
+            await llm.context_tokens(1)
+        for _ in range(2):
+            ready = asyncio.create_task(channel.channel_ready())
+            await asyncio.sleep(0)
+            assert not ready.done()
+            hosted = Hosted(SERVICES, servicers, Health().Watch)
+            with address.held_by(hosted):
+                await ready
+                assert await llm.context_tokens(1) == 4096
+                service.work = forever
+                completion = llm.generate(llm_pb2.GenerateRequest(), 5, ())
+                await until(lambda: len(service.calls) > 0, 5)
+                await hosted.stop(0.01)
+                with pytest.raises(Unavailable):
+                    await completion.read()
+                assert channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+            service.work = None
+            service.calls.clear()
+
+
+async def test_a_channel_that_is_closed_ends_its_calls_and_takes_no_more() -> None:
+    async with in_process(Scripted(work=forever)) as wired:
+        wired.assemble()
+        completion = wired.llm.generate(llm_pb2.GenerateRequest(), 5, ())
+        await until(lambda: bool(wired.service.calls), 5)
+        await wired.channel.close()
+        assert wired.service.stopped.is_set()
+        with pytest.raises(Unavailable):
+            await completion.read()
+        with pytest.raises(grpc.aio.UsageError):
+            wired.llm.generate(llm_pb2.GenerateRequest(), 5, ())
