@@ -16,7 +16,7 @@ from services.gateway.guard.screen import Released, Screen
 from services.gateway.labels import Act, Degraded
 from services.runtime.security.private_data import Names
 
-AT_ONCE = 2_048  # characters that are looked through before other work of the event loop has its turn
+AT_ONCE = 256  # characters that are looked through before other work of the event loop has its turn
 
 
 @dataclass(frozen=True, slots=True)
