@@ -20,8 +20,8 @@ from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import BadTenants, Identity
 from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.pressure import Pressure
+from services.gateway.answer.backends import Backends, Fallbacks, Prompts
 from services.gateway.answer.cache_verification import CacheVerification
-from services.gateway.answer.draft import Backends, Fallbacks, Prompts
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.write_behind import WriteBehind

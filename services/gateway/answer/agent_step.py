@@ -63,13 +63,12 @@ class Step:
         draft, request = self._draft, self._draft.question.request
         asked = model_call.question(draft, "messages", "tools", "tool_choice", *FORM)
         del asked.tools[:]
-        asked.tools.extend(in_tools([*request.tools, *self._equipment.told()], draft.hidden))
+        asked.tools.extend(in_tools([*request.tools, *self._equipment.told()], draft.inputs.hidden))
         asked.ClearField("response_format")
         asked.ClearField("tool_choice")
         if self._first and request.HasField("tool_choice"):
             asked.tool_choice.CopyFrom(request.tool_choice)
-        choice = draft.fast or draft.choice
-        assert choice is not None  # the stage has seen to it
+        choice = draft.fast or draft.chosen
         models = (choice.model, *choice.alternatives) if self._answers else (choice.model,)
         # Words are the answer itself, and have as long as that.
         lasts_s = draft.ledger.remaining() if self._answers else self._ends.remaining()
@@ -109,7 +108,7 @@ class Step:
             await self._hand_over(theirs, len(calls) - len(theirs))
         elif calls:
             await draft.voice.release()
-            self.calls = _numbered(calls, self._draft.for_model())
+            self.calls = _numbered(calls, self._draft.inputs.for_model())
             return
         elif not self._answers:
             return
@@ -133,7 +132,7 @@ class Step:
         ]
         ledger.written.add_calls(deltas, 0)
         draft.writer.write(*(pb.Event(tool_call=delta) for delta in deltas))
-        ledger.finish_reason = chat_pb2.FINISH_REASON_TOOL_CALLS
+        ledger.finish(chat_pb2.FINISH_REASON_TOOL_CALLS)
         if others:
             ledger.decide(Act.TOOL_DROPPED, "agent", f"{others} calls beside {theirs[0].name}")
 

@@ -105,6 +105,14 @@ class Ledger:
         if reason not in self.degraded:
             self.degraded.append(reason)
 
+    def finish(self, reason: chat_pb2.FinishReason) -> None:
+        """The answer is over. The first reason stays."""
+        self.finish_reason = self.finish_reason or reason
+
+    def reopen(self) -> None:
+        """Another text takes the place of one that was over."""
+        self.finish_reason = chat_pb2.FINISH_REASON_UNSPECIFIED
+
     def worth_starting(self, name: str, stage: Running) -> bool:
         """Whether an optional stage has any time at all; a call that ends before it begins is only a cost."""
         if stage.budget_s >= _LEAST_S:

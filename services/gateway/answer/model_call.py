@@ -26,7 +26,7 @@ def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
     """What a model is asked. `changed`: fields of the caller's own words that will be changed in it."""
     request = draft.question.request
     given, choice = _tools(draft)
-    tools = in_tools(given, draft.hidden)
+    tools = in_tools(given, draft.inputs.hidden)
     if choice is None and request.HasField("tool_choice"):
         changed = (*changed, "tool_choice")
     if tools and not request.tools:
@@ -34,10 +34,10 @@ def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
     if tools is not given:
         changed = (*changed, "tools")
     return llm_pb2.GenerateRequest(
-        messages=draft.for_model(),
+        messages=draft.inputs.for_model(),
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,
-        prefix=draft.hidden.get(request.prefix, request.prefix),
+        prefix=draft.inputs.hidden.get(request.prefix, request.prefix),
         cache_salt=draft.tenant.prefix_salt,
         tools=tools,
         tool_choice=choice,
@@ -55,9 +55,9 @@ def _tools(draft: Draft) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice |
     choice = request.tool_choice if request.HasField("tool_choice") else None
     if equipment is None or not equipment.offered:
         return request.tools, choice
-    if choice and (draft.called or not request.tools or choice.name in equipment.offered):
+    if choice and (draft.inputs.called or not request.tools or choice.name in equipment.offered):
         choice = None  # it was for what came before
-    if draft.called and not request.tools:
+    if draft.inputs.called and not request.tools:
         return equipment.told(), chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE)
     return request.tools, choice
 
@@ -79,7 +79,7 @@ def job(
         _told(draft, asked, stage),
         once=request.single_attempt,
         others_when_late="smaller" in draft.backends.fallbacks.order,
-        known=draft.known,
+        known=draft.identity.known,
     )
 
 

@@ -101,8 +101,8 @@ class Answer:
 
     async def _until_one_is_ready(self) -> None:
         """Until one of the stages under way has ended."""
-        await self._draft.stirred.wait()
-        self._draft.stirred.clear()
+        await self._draft.beside.stirred.wait()
+        self._draft.beside.stirred.clear()
 
     def _closing(self) -> Iterator[AnswerStage]:
         for planned in filter(self._is_closing, self._ledger.plan.slices):
@@ -118,7 +118,7 @@ class Answer:
 
     def _late(self) -> Sequence[pb.Event]:
         """What was missed may still come."""
-        if not (self._draft.missed and self._ledger.written.text):
+        if not (self._draft.inputs.missed and self._ledger.written.text):
             return ()
         patches = [patch for stage in self._started.values() for patch in stage.patches()]
         self._ledger.patches += patches

@@ -81,11 +81,11 @@ class TextWriter:
     async def finish(self, reason: chat_pb2.FinishReason) -> None:
         """The answer is over, unless the guard has ended it before."""
         await self.release()
-        self._ledger.finish_reason = self._ledger.finish_reason or reason
+        self._ledger.finish(reason)
 
     def _end_where_cut(self) -> None:
         if (self._text and self._text.cut) or (self._thought and self._thought.cut):
-            self._ledger.finish_reason = chat_pb2.FINISH_REASON_CONTENT_FILTER
+            self._ledger.finish(chat_pb2.FINISH_REASON_CONTENT_FILTER)
 
     async def _write(self, piece: Piece | None) -> None:
         if piece is None:

@@ -24,6 +24,7 @@ from services.gateway.labels import Act, Degraded, ToolOutcome
 from services.gateway.policies.priority import score
 from services.gateway.tools.listing import Tool, cut
 from services.gateway.tools.source_client import Told
+from services.gateway.tools.toolbox import Equipment
 from services.runtime import telemetry
 from services.runtime.errors import ServiceError
 
@@ -134,11 +135,10 @@ class ToolRun:
             ledger.decide(act, self.name, detail)
 
 
-def begin(draft: Draft, tool: Tool, arguments: str, within_s: float, above: Span) -> ToolRun:
+def begin(draft: Draft, equipment: Equipment, tool: Tool, arguments: str, within_s: float, above: Span) -> ToolRun:
     """Call a tool for an answer, which waits for it `within_s` at the most; the call may go on until the answer ends.
     `above`: the span of the stage that calls."""
-    toolbox, ledger, request = draft.backends.tools, draft.ledger, draft.question.request
-    assert toolbox is not None  # else nobody had a tool
+    toolbox, ledger, request = equipment.toolbox, draft.ledger, draft.question.request
     name = f"tool:{tool.name}"
     span = telemetry.start_span(name, parent=above)
     running = Running(name, min(within_s, toolbox.call_s(tool)), span, ledger.elapsed())
@@ -147,7 +147,7 @@ def begin(draft: Draft, tool: Tool, arguments: str, within_s: float, above: Span
     async def call() -> tuple[Told, Seen]:
         remaining_s = ledger.remaining()
         told = await toolbox.call(tool, arguments, draft.tenant, rank, remaining_s, span, lambda: run.waited)
-        content, citations = _within(draft, tool.name, told.result.content), _bounded(told.result.citations)
+        content, citations = _within(draft, equipment, tool.name, told.result.content), _bounded(told.result.citations)
         return told, await look_through(draft, tool.name, content, citations)
 
     task = asyncio.create_task(call(), context=telemetry.within(span))
@@ -156,11 +156,9 @@ def begin(draft: Draft, tool: Tool, arguments: str, within_s: float, above: Span
     return run
 
 
-def _within(draft: Draft, name: str, content: str) -> str:
+def _within(draft: Draft, equipment: Equipment, name: str, content: str) -> str:
     """As much of a result as is read of it."""
-    toolbox = draft.backends.tools
-    assert toolbox is not None  # it is what called
-    most = min(toolbox.settings.max_result_bytes, _share_bytes(draft))
+    most = min(equipment.toolbox.settings.max_result_bytes, _share_bytes(draft, equipment))
     short = cut(content, most)
     if short == content:
         return content
@@ -182,9 +180,9 @@ def _bounded(citations: Sequence[tool_pb2.Citation]) -> list[tool_pb2.Citation]:
     ]
 
 
-def _share_bytes(draft: Draft) -> int:
+def _share_bytes(draft: Draft, equipment: Equipment) -> int:
     """What one result may have of a model's context: all of them together half, at 2 bytes a token to be sure."""
-    context, equipment = draft.backends.routes.least_context, draft.equipment
-    if not (context and equipment):
+    context = draft.backends.routes.least_context
+    if not context:
         return 1 << 30
     return max(context // (len(equipment.beforehand) + equipment.max_calls * bool(equipment.offered)), 64)

@@ -34,11 +34,11 @@ class Seen:
 
 async def look_through(draft: Draft, name: str, content: str, citations: Sequence[tool_pb2.Citation]) -> Seen:
     """The result of the tool `name` as its readers get it."""
-    checks, ledger = draft.checks, draft.ledger
+    checks, ledger = draft.privacy.checks, draft.ledger
     if checks is None or not checks.asks:
         return Seen(content, citations)
     within_s = ledger.plan["guard"].budget_ms / 1000
-    looking = ContentScanner(checks, draft.names, Deadline.after(within_s, ledger.clock))
+    looking = ContentScanner(checks, draft.privacy.names, Deadline.after(within_s, ledger.clock))
     try:
         seen = await _stepped(_look(draft, name, looking, checks, Seen(content, citations)))
     except Refused as refused:

@@ -25,7 +25,7 @@ def own_words(draft: Draft, changed: Collection[str]) -> chat_pb2.Original | Non
     request = draft.question.request
     if not request.HasField("original"):
         return None
-    hidden = {**draft.hidden_fields, **draft.hidden}
+    hidden = {**draft.inputs.hidden_fields, **draft.inputs.hidden}
     if not (changed or hidden or _is_rewritten(draft)):
         return request.original
     own = chat_pb2.Original()
@@ -44,20 +44,21 @@ def _is_stale(draft: Draft, api: chat_pb2.Api, body: Mapping[str, Any]) -> bool:
     the caller's, because a translation would lose thoughts and the calls of other tools: unless what is private is a
     text in several parts."""
     if _is_rewritten(draft) or api != chat_pb2.API_RESPONSES:
-        return _is_rewritten(draft) or bool(draft.hidden)
+        return _is_rewritten(draft) or bool(draft.inputs.hidden)
     given = body.get("input")
     items = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
     contents = [item.get(name) for item in items for name in ("content", "output")]
-    return any(_is_of_parts(key, content) for content in contents if isinstance(content, list) for key in draft.hidden)
+    hidden = draft.inputs.hidden
+    return any(_is_of_parts(key, content) for content in contents if isinstance(content, list) for key in hidden)
 
 
 def _is_rewritten(draft: Draft) -> bool:
     """Whether models read another conversation than the caller wrote, but for names in the place of what is private."""
-    asked, request = draft.asked, draft.question.request
-    more = asked.context or asked.results or asked.system or draft.heard
+    asked, request = draft.inputs.asked, draft.question.request
+    more = asked.context or asked.results or asked.system or draft.inputs.heard
     # Also where nothing came of a picture or a recording: a model without eyes or ears is not sent it.
     others = request.HasField("audio") or (request.images and not draft.question.pixels)
-    return bool(draft.prompt is not None or draft.called or more or others)
+    return bool(draft.inputs.prompt is not None or draft.inputs.called or more or others)
 
 
 def _is_of_parts(text: str, parts: list[Any]) -> bool:

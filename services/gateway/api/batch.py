@@ -11,44 +11,33 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.budget import Budget
-from services.gateway.admission.question import Question
+from services.gateway.api.preparation import CheckedRequest
 from services.gateway.policies.batch_admission import BatchAdmission, Turn
 from services.gateway.policies.ticket import Shed
-from services.runtime.deadline import Deadline
 
 _RETRY_AFTER_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """An item that may be served, until the end of its budget."""
-
-    question: Question
-    deadline: Deadline
-    budget: Budget
-
-
-Give = Callable[[Allowed, Turn], Awaitable[pb.Final]]
+Give = Callable[[CheckedRequest, Turn], Awaitable[pb.Final]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
     index: int
-    allowed: Allowed
+    checked: CheckedRequest
 
 
 class Batch:
-    """`allow` validates a request and gives the end of its budget, `give` admits it and makes its answer, `tell`
-    makes of what it raises what callers may know."""
+    """`check` raises what is wrong with a request, `give` admits it and makes its answer, `tell` makes of what they
+    raise what callers may know."""
 
     def __init__(
         self,
-        allow: Callable[[pb.GenerateRequest], Allowed],
+        check: Callable[[pb.GenerateRequest], CheckedRequest],
         give: Give,
         tell: Callable[[Exception], pb.BatchError],
     ):
-        self._allow, self._give, self._tell = allow, give, tell
+        self._check, self._give, self._tell = check, give, tell
         self._pace = BatchAdmission()
 
     async def results(self, requests: Iterable[pb.GenerateRequest]) -> AsyncGenerator[pb.GenerateBatchResponse, None]:
@@ -56,10 +45,10 @@ class Batch:
         items: list[_Item] = []
         for index, request in enumerate(requests):
             try:
-                items.append(_Item(index, self._allow(request)))
+                items.append(_Item(index, self._check(request)))
             except Exception as error:
                 yield self._failed(index, error)
-        items.sort(key=lambda item: item.allowed.deadline.at)
+        items.sort(key=lambda item: item.checked.deadline.at)
         tasks = [asyncio.create_task(self._result(item)) for item in items]
         try:
             for done in asyncio.as_completed(tasks):
@@ -77,12 +66,12 @@ class Batch:
 
     async def _final(self, item: _Item) -> pb.Final:
         try:
-            turn = await self._pace.turn(item.allowed.deadline)
+            turn = await self._pace.turn(item.checked.deadline)
         except TimeoutError:
             why = "batch: the budget was over before its turn came"
             raise Shed(why, retry_delay_s=_RETRY_AFTER_S, why="expired") from None
         try:
-            return await self._give(item.allowed, turn)
+            return await self._give(item.checked, turn)
         finally:
             turn.over()
 

@@ -1,47 +1,38 @@
-"""The contract of the gateway: admit, open the ledger, hand over."""
+"""The contract of the gateway: whose call it is, and which way its messages go."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from weakref import WeakValueDictionary
 
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.budget import Budget, budget_of, limited
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.intake import Intake
-from services.gateway.admission.origin import note_asked
 from services.gateway.admission.question import Question
-from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
-from services.gateway.admission.validation import check_for, validate, validate_conversation
-from services.gateway.answer.draft import Backends, Draft
+from services.gateway.admission.quota import REQUEST, TURN, Claim
+from services.gateway.admission.validation import validate_conversation
+from services.gateway.answer.backends import Backends
 from services.gateway.answer.event_writer import Send
-from services.gateway.answer.ledger import Ledger
-from services.gateway.answer.plan import make_plan
 from services.gateway.answer.runner import Answer
-from services.gateway.answer.stages import claims, planned
-from services.gateway.answer.targets import Targets
 from services.gateway.api import warm
 from services.gateway.api.arrivals import Arrivals
-from services.gateway.api.batch import Allowed, Batch
+from services.gateway.api.batch import Batch
 from services.gateway.api.batch_error import batch_error
 from services.gateway.api.conversation import Conversation, ends_with, opening
 from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
+from services.gateway.api.preparation import CheckedRequest, Preparation
 from services.gateway.api.reports import report_wrong
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
-from services.gateway.labels import Act, Degraded
 from services.gateway.policies.batch_admission import Turn
 from services.gateway.prefix_warmup.warmup import PrefixWarmup
-from services.gateway.tools.toolbox import Equipment
 from services.gateway.upstream.media import Media
 from services.gateway.upstream.stubs import Audio, whose
 from services.runtime import telemetry
@@ -50,7 +41,6 @@ from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
 _HOLD_S = 1.0  # for the gateways' common quotas to decide on a conversation
-_LEAST_MS = 1.0  # of a budget, and of a wait worth a word
 
 
 class GatewayServicer:
@@ -66,13 +56,13 @@ class GatewayServicer:
         warming: PrefixWarmup,
     ):
         self._settings, self._backends, self._media, self._warming = settings, backends, media, warming
-        self._identity, self._admission, self._targets = identity, intake.admission, Targets(settings.targets)
+        self._identity, self._admission = identity, intake.admission
+        self._preparation = Preparation(settings, backends, media, intake.admission)
         self._conversations: set[Conversation] = set()
         self._kept = IdempotencyStore(settings.kept)
         self.arriving = Arrivals(settings, intake, self._kept).of
         self._revalidating = Revalidation(self._answer_anew)
         self._tallies = WeakValueDictionary[str, Tally]()
-        self._claims = cache(partial(claims, settings.stages))
 
     def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Credential:
         """The credential of a call, to whatever this process serves. Raises `KeyUnknown` or `CredentialsDiffer`."""
@@ -114,36 +104,24 @@ class GatewayServicer:
     async def GenerateBatch(
         self, request: pb.GenerateBatchRequest, call: Call
     ) -> AsyncIterator[pb.GenerateBatchResponse]:
-        credential, began = self.authorize(call.metadata, call.peer), time.monotonic()
+        credential, preparation = self.authorize(call.metadata, call.peer), self._preparation
         if not 1 <= len(request.requests) <= self._settings.max_batch:
             raise InvalidInput("requests", f"1 to {self._settings.max_batch} requests", len(request.requests))
 
-        def allow(item: pb.GenerateRequest) -> Allowed:
+        def check(item: pb.GenerateRequest) -> CheckedRequest:
             if item.idempotency_key or item.events_seen:
                 raise InvalidInput("idempotency_key", "none in a batch", "one")
             if item.HasField("original"):
                 raise InvalidInput("original", "none by gRPC", "one")
-            item, tokens = limited(item, credential.tenant)
-            question = validate(item, self._settings, self._media)
-            check_for(item, credential.tenant, self._settings)
-            budget = budget_of(item, credential.tenant, self._settings, call.deadline, tokens)
-            return Allowed(question, Deadline.after(budget.ms / 1000), budget)
+            return preparation.check(item, credential.tenant, call.deadline)
 
-        async def give(allowed: Allowed, turn: Turn) -> pb.Final:
+        async def give(checked: CheckedRequest, turn: Turn) -> pb.Final:
             credential.check()
-            question, deadline = allowed.question, allowed.deadline
-            tenant, trace_id = credential.tenant, telemetry.trace_id(call.span)
-            reservation = await self._admission.admit_in_time(question, tenant, trace_id, deadline)
-            left = replace(allowed.budget, ms=max(deadline.remaining() * 1000, _LEAST_MS))
-            ledger = self._open(question, tenant, left, call.span, time.monotonic())
-            if (waited_ms := (ledger.opened - began) * 1000) > _LEAST_MS:
-                ledger.decide(Act.LIMIT_WAITED, "batch", f"{waited_ms:.0f} ms for its turn")
-            equipment = await self._equip(question.request, tenant, ledger, reservation)
-            draft = Draft(question, tenant, ledger, self._backends, turn.over, equipment=equipment)
-            return await self._make(draft, reservation).give()
+            admitted = await preparation.admit_in_time(checked, call.span)
+            return await (await preparation.answer(admitted, call.span, placed=turn.over)).give()
 
         tell = partial(batch_error, trace_id=telemetry.trace_id(call.span))
-        async with aclosing(Batch(allow, give, tell).results(request.requests)) as results:
+        async with aclosing(Batch(check, give, tell).results(request.requests)) as results:
             async for result in results:
                 credential.check()
                 yield result
@@ -223,56 +201,12 @@ class GatewayServicer:
     async def _admitted(
         self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
     ) -> Answer:
-        request, tokens = limited(request, tenant)
-        question = validate(request, self._settings, self._media)
-        check_for(request, tenant, self._settings)
-        budget, opened = budget_of(request, tenant, self._settings, deadline, tokens), time.monotonic()
-        reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget.ms / 1000, claim)
-        ledger = self._open(question, tenant, budget, span, opened)
-        equipment = await self._equip(request, tenant, ledger, reservation)
-        anew = partial(self._revalidating.submit, question, tenant)
-        return self._make(Draft(question, tenant, ledger, self._backends, None, anew, equipment), reservation)
+        preparation = self._preparation
+        admitted = await preparation.admit(preparation.check(request, tenant, deadline), span, claim)
+        return await preparation.answer(admitted, span, revalidate=self._revalidating.submit)
 
     async def _answer_anew(self, question: Question, tenant: Tenant, span: Span) -> pb.Final:
         """As an item of a batch, which needs no place of the tenant's. Raises `Exhausted` where there is no room."""
-        budget, opened = budget_of(question.request, tenant, self._settings, Deadline.never()), time.monotonic()
-        reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget.ms / 1000, TURN)
-        ledger = self._open(question, tenant, budget, span, opened)
-        return await self._make(Draft(question, tenant, ledger, self._backends, lambda: None), reservation).give()
-
-    def _open(self, question: Question, tenant: Tenant, budget: Budget, span: Span, opened: float) -> Ledger:
-        """The account, with a plan for the budget, which runs since `opened`: to be admitted is a part of it."""
-        request = question.request
-        plan = make_plan(
-            self._claims(planned(question, tenant, self._backends)),
-            budget.ms,
-            floor_share=self._settings.floor_share,
-            first_text_ms=self._first_text_ms(request),
-        )
-        ledger = Ledger(plan, span, min(self._settings.finish_reserve_ms, budget.ms / 10) / 1000, self._targets)
-        ledger.opened = opened
-        note_asked(ledger.changes, request, tenant, budget, checks_forms=self._settings.response_format.check)
-        return ledger
-
-    def _make(self, draft: Draft, reservation: Reservation) -> Answer:
-        if reservation.local:
-            draft.ledger.degrade(Degraded.QUOTA_LOCAL)
-            draft.ledger.decide(Act.QUOTA_LOCAL, draft.tenant.name, reservation.local)
-        return Answer(draft, reservation)
-
-    async def _equip(
-        self, request: pb.GenerateRequest, tenant: Tenant, ledger: Ledger, reservation: Reservation
-    ) -> Equipment | None:
-        """What it has of the mesh's tools. Raises `InvalidInput` for what its tenant has not."""
-        if self._backends.tools is None or not request.mesh_tools:
-            return None
-        try:
-            return await self._backends.tools.equip(request, tenant, ledger.remaining())
-        except BaseException:
-            reservation.settle(0)
-            raise
-
-    def _first_text_ms(self, request: pb.GenerateRequest) -> float:
-        given = request.HasField("first_token_budget_ms")
-        limit = request.first_token_budget_ms if given else self._settings.first_token_budget_ms
-        return limit or math.inf
+        preparation = self._preparation
+        admitted = await preparation.admit(preparation.check_again(question, tenant), span, TURN)
+        return await (await preparation.answer(admitted, span, placed=lambda: None)).give()

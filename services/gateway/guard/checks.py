@@ -45,6 +45,9 @@ class Checks:
         return bool(self.answers or self.denied)
 
 
+NOTHING = Checks(GuardSettings(), hides=(), refuses=frozenset(), answers=(), ends=frozenset(), denied=None)
+
+
 def checks_for(settings: GuardSettings, request: pb.GenerateRequest) -> Checks | None:
     """What is looked for; None where that is nothing."""
     if not request.HasField("guard"):

@@ -44,8 +44,9 @@ class Beforehand:
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """What one request has of the mesh's tools. `away`: what it was to be offered and nobody knows now."""
+    """What one request has of the mesh's tools. `away`: what it was to be offered and no source lists now."""
 
+    toolbox: Toolbox
     beforehand: Sequence[Beforehand] = ()
     offered: Mapping[str, Tool] = field(default_factory=dict)
     away: Sequence[str] = ()
@@ -127,7 +128,7 @@ class Toolbox:
                 away.append(each.name)
         _check_together(request, offered, away)
         steps, calls = self._limits(request.tool_limits)
-        return Equipment(beforehand, offered, away, steps, calls)
+        return Equipment(self, beforehand, offered, away, steps, calls)
 
     def _named(self, field: str, name: str, known: Mapping[str, Tool], tenant: Tenant) -> Tool | None:
         """The one tool of this name or path; None where a source that has not been heard of may have it. Raises

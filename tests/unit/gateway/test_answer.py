@@ -14,7 +14,8 @@ from hedgerow.router.v1 import router_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.admission.quota import Allowance, Quotas
-from services.gateway.answer.draft import Backends, Draft, Fallbacks, Prompts
+from services.gateway.answer.backends import Backends, Fallbacks, Prompts
+from services.gateway.answer.draft import Draft
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan

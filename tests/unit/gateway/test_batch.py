@@ -5,11 +5,13 @@ import asyncio
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.budget import Budget
 from services.gateway.admission.question import Question
-from services.gateway.api.batch import Allowed, Batch
+from services.gateway.api.batch import Batch
+from services.gateway.api.preparation import CheckedRequest
 from services.gateway.policies.batch_admission import Turn
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, Unavailable
 from tests.clock import loop_clock, on_paused_loop
+from tests.unit.gateway.test_answer import ACME
 
 
 def tell(error: Exception) -> pb.BatchError:
@@ -24,17 +26,16 @@ class Scene:
         self.placed = placed
         self.begun: list[int] = []
         self.running = self.most = 0
-        self.batch = Batch(self.allow, self.begin, tell)
+        self.batch = Batch(self.check, self.begin, tell)
 
-    def allow(self, request: pb.GenerateRequest) -> Allowed:
+    def check(self, request: pb.GenerateRequest) -> CheckedRequest:
         if request.budget_ms < 0:
             raise InvalidInput("budget_ms", "at least 1", request.budget_ms)
-        return Allowed(
-            Question(request), Deadline.after(request.budget_ms / 1000, loop_clock), Budget(request.budget_ms)
-        )
+        deadline = Deadline.after(request.budget_ms / 1000, loop_clock)
+        return CheckedRequest(Question(request), ACME, Budget(request.budget_ms), deadline)
 
-    async def begin(self, allowed: Allowed, turn: Turn) -> pb.Final:
-        request = allowed.question.request
+    async def begin(self, checked: CheckedRequest, turn: Turn) -> pb.Final:
+        request = checked.question.request
         self.begun.append(request.budget_ms)
         if request.attempt:
             raise Unavailable("broken")

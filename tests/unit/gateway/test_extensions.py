@@ -67,7 +67,7 @@ class TimeStage(AnswerStage):
 
     def start(self):
         with self.draft.ledger.stage(self.name) as stage:
-            self.draft.take_heard("It is noon.")
+            self.draft.inputs.hear("It is noon.")
             stage.detail = "noon"
 '''
 ENGINE = """

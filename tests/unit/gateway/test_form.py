@@ -11,7 +11,7 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.draft import Fallbacks
+from services.gateway.answer.backends import Fallbacks
 from services.gateway.errors import FormBroken
 from services.gateway.output_validation.forms import Checked, Forms
 from services.gateway.output_validation.matching import mismatch

@@ -13,7 +13,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.control import _tokens
 from services.gateway.admission.question import Question, prompt_tokens
-from services.gateway.answer.draft import Fallbacks
+from services.gateway.answer.backends import Fallbacks
 from services.gateway.answer.prompt_builder import Asked
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.unit.gateway.reading import sent_by

@@ -10,7 +10,7 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer.draft import Fallbacks
+from services.gateway.answer.backends import Fallbacks
 from services.runtime.errors import NotSupported, Unavailable
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import Scene

@@ -37,9 +37,9 @@ class Slow(ScriptedCache):
 
 def beside(name: str, takes_s: float, started: dict[str, float], guards: bool = False) -> type[BesideStage]:
     async def work(self: BesideStage) -> None:
-        self.draft.guarding = guards
+        self.draft.privacy.guarding = guards
         await asyncio.sleep(takes_s)
-        self.draft.guarding = False
+        self.draft.privacy.guarding = False
 
     def start(self: BesideStage) -> None:
         started[name] = loop_clock()
@@ -47,7 +47,7 @@ def beside(name: str, takes_s: float, started: dict[str, float], guards: bool = 
 
     async def run(self: BesideStage) -> None:
         assert self.work
-        await self.draft.done(self.work)
+        await self.draft.beside.done(self.work)
 
     return type(name, (BesideStage,), {"name": name, "start": start, "run": run})
 

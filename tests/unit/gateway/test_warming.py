@@ -15,7 +15,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity
-from services.gateway.answer.draft import Prompts
+from services.gateway.answer.backends import Prompts
 from services.gateway.api import warm
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import WarmDenied

@@ -1,7 +1,7 @@
 """The stages of an answer, in the order in which they may start. Another one is a file here, and a line.
 
-Which of them a request has, what each waits for and what it may take is data: `answer_stages` makes the plan from it,
-and `answer.py` runs the plan.
+Each stage says which requests have it, what it waits for and what it may take of the budget: `planned` and `claims` ask
+them, `plan.py` makes the plan from that, and `runner.py` runs it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
-from services.gateway.answer.draft import Backends
+from services.gateway.answer.backends import Backends
 from services.gateway.answer.plan import Stage
 from services.gateway.answer.stages.agent import AgentStage
 from services.gateway.answer.stages.cache import CacheStage

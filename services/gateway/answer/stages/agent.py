@@ -22,7 +22,8 @@ from services.gateway.admission.question import Question
 from services.gateway.admission.tools import is_object, offers_mesh_tools
 from services.gateway.answer import tool_call
 from services.gateway.answer.agent_step import Step
-from services.gateway.answer.draft import Backends, Draft
+from services.gateway.answer.backends import Backends
+from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.prompt_builder import as_data
 from services.gateway.answer.stages.stage import AnswerStage
@@ -102,15 +103,14 @@ class AgentStage(AnswerStage):
                 self._told[call.id] = refused
                 continue
             tool, arguments = equipment.offered[call.name], _canonical(call.arguments)
-            run = tool_call.begin(self.draft, tool, arguments, ends.remaining(), stage.span)
+            run = tool_call.begin(self.draft, equipment, tool, arguments, ends.remaining(), stage.span)
             self._told[call.id] = run
             self._runs.append(run)
             self._made.add((call.name, arguments))
 
     def _refused(self, call: chat_pb2.ToolCall, equipment: Equipment) -> str:
         """Why a call is not made, for the model; empty where it is."""
-        ledger, toolbox = self.draft.ledger, self.draft.backends.tools
-        most = toolbox.settings.max_arguments_bytes if toolbox else 0
+        ledger, most = self.draft.ledger, equipment.toolbox.settings.max_arguments_bytes
         if self._asked >= equipment.max_calls:
             self._over = True
             ledger.decide(Act.TOOL_CAPPED, call.name, f"at most {equipment.max_calls} calls")
@@ -142,7 +142,7 @@ class AgentStage(AnswerStage):
         ]
         for run in self._runs:
             run.leave()  # what is late is of no use: the model has been told so
-        draft.prompt, draft.called = [*draft.for_model(), turn, *results], True
+        draft.inputs.prompt, draft.inputs.called = [*draft.inputs.for_model(), turn, *results], True
 
     def _end_early(self, problem: ServiceError, asked: Step, stage: Running) -> None:
         """Nobody has said what to call. Words that have gone out stay the answer, as far as they came."""
@@ -150,7 +150,7 @@ class AgentStage(AnswerStage):
         if asked.said:
             stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
             stage.detail = "cut off at the budget" if late else problem.outline
-            ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED
+            ledger.finish(chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED)
             ledger.degrade(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
             ledger.decide(Act.BUDGET_CUT if late else Act.FAILOVER_IMPOSSIBLE, self.name, stage.detail)
         elif late:

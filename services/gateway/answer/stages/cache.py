@@ -12,8 +12,9 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
+from services.gateway.answer.backends import Backends
 from services.gateway.answer.cache_storing import is_of_another, is_storable, may_keep, note_private
-from services.gateway.answer.draft import Backends, Draft
+from services.gateway.answer.draft import Draft
 from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import VERDICTS
@@ -65,30 +66,30 @@ class CacheStage(AnswerStage):
 
     def start(self) -> None:
         draft, cache = self.draft, self.draft.backends.cache
-        draft.identify()
+        draft.identity.identify()
         self._identities = draft.backends.routes.identity("")
         self._tell_choice()
-        if cache is None or draft.cached is None:
+        if cache is None or draft.identity.question is None:
             return
-        draft.known = draft.backends.l1.removals.known()
+        draft.identity.known = draft.backends.l1.removals.known()
         stage = draft.ledger.begin(self.name)
         if near := self._find_near():
             self._near = near, stage
         else:
-            self._lookup = self._ask(cache, draft.cached, stage)
+            self._lookup = self._ask(cache, draft.identity.question, stage)
         if not (self._near or self._lookup):
             draft.ledger.end(stage)
 
     @property
     def answers_at_once(self) -> bool:
-        return self._near is not None and not self.draft.guarding and not self._pace
+        return self._near is not None and not self.draft.privacy.guarding and not self._pace
 
     def is_ready(self) -> bool:
         """A stored answer waits for the guard, as any other does."""
-        if self.draft.guarding:
+        if self.draft.privacy.guarding:
             return False
         if self._lookup and self._reply is None:
-            stirred = self.draft.stirred
+            stirred = self.draft.beside.stirred
             self._reply = asyncio.create_task(self._lookup[0].reply())
             self._reply.add_done_callback(retrieve)
             self._reply.add_done_callback(lambda _: stirred.set())
@@ -153,12 +154,14 @@ class CacheStage(AnswerStage):
     def after_final(self, final: pb.Final) -> None:
         """Have it stored, by the first of those who share it, and what the cache has drawn judged."""
         self._have_judged()
-        draft, generation, asked = self.draft, self.draft.generation, self.draft.question.request.sampling
-        if draft.cached is None or generation is None or generation.report.stored or not is_storable(final, asked):
+        draft, generation, identity = self.draft, self.draft.generation, self.draft.identity
+        if identity.question is None or generation is None or generation.report.stored:
+            return
+        if not is_storable(final, draft.question.request.sampling):
             return
         if is_of_another(final.model, generation, self._identities):
             return
-        hides, decisions = draft.checks.hides if draft.checks else (), draft.ledger.decisions
+        hides, decisions = draft.privacy.checks.hides if draft.privacy.checks else (), draft.ledger.decisions
         is_long = len(final.text) > AT_ONCE
         if not is_long and find(final.text, hides):
             note_private(decisions)
@@ -168,14 +171,14 @@ class CacheStage(AnswerStage):
         answer = cache_pb2.Answer(
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
         )
-        request = cache_pb2.StoreRequest(question=draft.cached, answer=answer, ttl_ms=draft.hits.ttl_ms)
-        draft.backends.write_behind.store(draft.key, request, generation.job.known, look)
+        request = cache_pb2.StoreRequest(question=identity.question, answer=answer, ttl_ms=identity.hits.ttl_ms)
+        draft.backends.write_behind.store(identity.key, request, generation.job.known, look)
 
     def _have_judged(self) -> None:
         draft, sample = self.draft, self._sample
-        if sample is None or draft.backends.judging is None or draft.private or draft.question.pixels:
+        if sample is None or draft.backends.judging is None or draft.privacy.private or draft.question.pixels:
             return
-        draft.backends.judging.submit(sample, draft.for_model(), draft.tenant, draft.ledger.span)
+        draft.backends.judging.submit(sample, draft.inputs.for_model(), draft.tenant, draft.ledger.span)
 
     def leave(self) -> None:
         if self._near:
@@ -220,20 +223,20 @@ class CacheStage(AnswerStage):
             question=question,
             min_similarity=similarity,
             stale_within_ms=stale_ms,
-            max_wrong=self.draft.hits.max_wrong,
+            max_wrong=self.draft.identity.hits.max_wrong,
         )
 
     def _tell_choice(self) -> None:
         """Why the cache is left out, or only this very question looked up; the words that say so are a decision."""
-        ledger, hits = self.draft.ledger, self.draft.hits
+        ledger, hits = self.draft.ledger, self.draft.identity.hits
         ledger.cache = self._report(pb.CACHE_VERDICT_BYPASS)
         if hits.reason:
             act = Act.CACHE_BYPASSED if hits.hits == "off" else Act.CACHE_EXACT
             ledger.decide(act, self.name, ": ".join(filter(None, (hits.reason, hits.words))))
 
     def _report(self, verdict: pb.CacheVerdict, key: str = "", similarity: float | None = None) -> pb.CacheReport:
-        draft, hits = self.draft, self.draft.hits
-        reason = draft.bypassed if verdict == pb.CACHE_VERDICT_BYPASS else hits.reason
+        draft, hits = self.draft, self.draft.identity.hits
+        reason = draft.identity.bypassed if verdict == pb.CACHE_VERDICT_BYPASS else hits.reason
         return pb.CacheReport(
             verdict=verdict, key=key, similarity=similarity, reason=reason or "", category=hits.category
         )
@@ -241,9 +244,9 @@ class CacheStage(AnswerStage):
     def _find_near(self) -> Near | None:
         """The answer, where this gateway has it itself."""
         draft, backends = self.draft, self.draft.backends
-        if copy := backends.l1.get(draft.tenant.name, draft.key):
+        if copy := backends.l1.get(draft.tenant.name, draft.identity.key):
             return Near(copy, copy.key, "exact, kept in the gateway")
-        if pending := backends.write_behind.pending(draft.tenant.name, draft.key):
+        if pending := backends.write_behind.pending(draft.tenant.name, draft.identity.key):
             return Near(pending, "", "exact, on its way to the cache")
         return None
 
@@ -265,19 +268,20 @@ class CacheStage(AnswerStage):
             stage.detail += f", nearest {similarity:.3f}{f' refused: {found.refused}' if found.refused else ''}"
         self._sample = found.sample if found.HasField("sample") else None
         l1.removals.learn(found.epoch)
-        draft.known = replace(draft.known, epoch=found.epoch or draft.known.epoch, key=found.key)
+        known = draft.identity.known
+        draft.identity.known = replace(known, epoch=found.epoch or known.epoch, key=found.key)
         if verdict == pb.CACHE_VERDICT_MISS:
             ledger.cache = self._report(verdict, similarity=similarity)
-            draft.stale = found.stale if found.HasField("stale") else None
+            draft.identity.stale = found.stale if found.HasField("stale") else None
             return
         exact = verdict == pb.CACHE_VERDICT_EXACT
         await self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
         if found.expired_ms and draft.revalidate:
             ledger.cache.stale = True
             ledger.decide(Act.CACHE_STALE, self.name, f"its time has been over for {found.expired_ms} ms")
-            draft.revalidate(draft.key)
+            draft.revalidate(draft.identity.key)
         elif exact and not found.local_only:  # else a removal by others would not be heard of
-            l1.put(draft.key, found.answer, draft.tenant.name, draft.known, found.key, found.ttl_ms)
+            l1.put(draft.identity.key, found.answer, draft.tenant.name, draft.identity.known, found.key, found.ttl_ms)
 
     async def _take(
         self, answer: cache_pb2.Answer | Copy, verdict: pb.CacheVerdict, key: str, similarity: float | None

@@ -17,8 +17,9 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.tools import offers_mesh_tools
 from services.gateway.answer import cascade_checks, judge_prompt, model_call
+from services.gateway.answer.backends import Backends
 from services.gateway.answer.collect import Tried, hear, hear_all
-from services.gateway.answer.draft import Backends, Streamed
+from services.gateway.answer.draft import Streamed
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.generation.shared import Reading
@@ -44,7 +45,7 @@ class CascadeStage(AnswerStage):
 
     async def run(self) -> None:
         draft, ledger = self.draft, self.draft.ledger
-        draft.identify()
+        draft.identity.identify()
         with ledger.stage(self.name) as stage:
             if not (draft.fast and draft.choice):
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "there is no smaller model than the one chosen"
@@ -59,7 +60,7 @@ class CascadeStage(AnswerStage):
                 why = problem.outline
             stage.detail = f"{draft.fast.model}: {why or 'passed'}"
             if why:
-                self._escalate(tried, stage)
+                self._escalate(draft.fast.model, tried, stage)
             else:
                 await self._take(tried, reading)
 
@@ -69,7 +70,8 @@ class CascadeStage(AnswerStage):
 
     def _ask(self, model: str, stage: Running) -> Reading:
         draft = self.draft
-        asked, key = model_call.question(draft, "logprobs", "top_logprobs"), draft.key and draft.key + _KEY
+        asked, key = model_call.question(draft, "logprobs", "top_logprobs"), draft.identity.key
+        key = key and key + _KEY
         if pb.VERIFIER_LOGPROBS in draft.question.request.cascade.verifiers:
             key = key and key + b"/logprobs"
             if not asked.sampling.HasField("top_logprobs"):
@@ -113,16 +115,16 @@ class CascadeStage(AnswerStage):
     async def _objection(self, answer: str, stage: Running) -> str:
         """What the better model has against it."""
         draft = self.draft
-        assert draft.choice
         asked = llm_pb2.GenerateRequest(
-            messages=judge_prompt.to_judge(draft.for_model(), answer),
+            messages=judge_prompt.to_judge(draft.inputs.for_model(), answer),
             sampling=chat_pb2.Sampling(max_tokens=_JUDGED_TOKENS, temperature=0),
             cache_salt=draft.tenant.prefix_salt,
         )
-        work = model_call.job(draft, asked, (draft.choice.model,), stage, first_text=False)
+        work = model_call.job(draft, asked, (draft.chosen.model,), stage, first_text=False)
         said = await hear_all(draft, model_call.read(draft, b"", work, stage))
         against = judge_prompt.objection(said.text)
-        return "the judge is against it" if against and draft.checks else against  # its words may quote what is private
+        quotes = against and draft.privacy.checks  # its words may quote what is private
+        return "the judge is against it" if quotes else against
 
     async def _take(self, tried: Tried, reading: Reading) -> None:
         draft, ledger = self.draft, self.draft.ledger
@@ -135,12 +137,10 @@ class CascadeStage(AnswerStage):
         draft.generation = reading.generation
         ledger.decide(Act.CASCADE_PASSED, reading.report.model, "")
 
-    def _escalate(self, tried: Tried, stage: Running) -> None:
+    def _escalate(self, fast: str, tried: Tried, stage: Running) -> None:
         draft = self.draft
-        assert draft.fast
-        assert draft.choice
         stage.outcome = pb.STAGE_OUTCOME_REPLACED
-        draft.ledger.decide(Act.CASCADE_ESCALATED, draft.choice.model, stage.detail)
+        draft.ledger.decide(Act.CASCADE_ESCALATED, draft.chosen.model, stage.detail)
         if self._at_once:
-            draft.streamed = Streamed(draft.fast.model, tried.finish_reason, tried.usage)
+            draft.streamed = Streamed(fast, tried.finish_reason, tried.usage)
             draft.voice.replace("llm")

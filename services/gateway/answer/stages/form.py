@@ -16,8 +16,8 @@ from services.gateway.admission.constraint import is_checked
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer import model_call
+from services.gateway.answer.backends import Backends
 from services.gateway.answer.collect import hear_all
-from services.gateway.answer.draft import Backends
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import HITS
 from services.gateway.answer.stages.stage import AnswerStage
@@ -122,7 +122,7 @@ class FormStage(AnswerStage):
         draft, ledger = self.draft, self.draft.ledger
         asked = self._question(broken)
         work = model_call.job(draft, asked, (ledger.model,), stage, first_text=False)
-        reading = model_call.read(draft, draft.key and draft.key + _KEY, work, stage)
+        reading = model_call.read(draft, draft.identity.key and draft.identity.key + _KEY, work, stage)
         try:
             tried = await hear_all(draft, reading)
             found = await self._mismatch(tried.text)
@@ -132,7 +132,7 @@ class FormStage(AnswerStage):
             return "asked again, it did not come to its end"
         if found:
             return f"asked again: {found.where}"
-        ledger.finish_reason = chat_pb2.FINISH_REASON_UNSPECIFIED
+        ledger.reopen()
         draft.voice.replace(self.name)
         await draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
         draft.generation = reading.generation

@@ -18,14 +18,15 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
+from services.gateway.answer.backends import Backends
 from services.gateway.answer.content_scanner import ContentScanner, Late, Refused, told
-from services.gateway.answer.draft import Backends, Draft
+from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import BesideStage
 from services.gateway.answer.stream_filter import counted
 from services.gateway.answer.unchanged_fields import is_of_conversation, texts_of, unread_texts
 from services.gateway.errors import GuardLate, GuardRefused
-from services.gateway.guard.checks import Checks, checks_for
+from services.gateway.guard.checks import NOTHING, Checks, checks_for
 from services.gateway.labels import Act, Degraded
 from services.runtime.deadline import Deadline
 
@@ -41,8 +42,7 @@ class GuardStage(BesideStage):
 
     def __init__(self, draft: Draft):
         super().__init__(draft)
-        assert draft.checks is not None  # else there is no such stage
-        self._checks: Checks = draft.checks
+        self._checks = draft.privacy.checks or NOTHING
 
     @classmethod
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
@@ -54,7 +54,7 @@ class GuardStage(BesideStage):
         stage = ledger.begin(self.name)
         deadline = Deadline.after(stage.budget_s, ledger.clock)
         looking = _Request(draft, self._checks, stage, deadline)
-        texts = chain(_texts(draft), unread_texts(draft.question.request.original, draft.looked_at_also))
+        texts = chain(_texts(draft), unread_texts(draft.question.request.original, draft.privacy.looked_at_also))
         long = sum(len(text) for _, text in texts) > _AT_ONCE
         if self._checks.hides and not long and not self._look_at_once(looking, stage):
             return
@@ -63,12 +63,12 @@ class GuardStage(BesideStage):
         if not long and self._checks.settings.injection == "off":
             ledger.end(stage)
             return
-        draft.guarding = True
+        draft.privacy.guarding = True
         self.begin(self._look(looking, stage, private=long and bool(self._checks.hides)))
 
     async def run(self) -> None:
         if self.work:
-            await self.draft.done(self.work)
+            await self.draft.beside.done(self.work)
 
     def _look_at_once(self, looking: _Request, stage: Running) -> bool:
         """Look for what is private. Whether the stage has time for more; else it has ended. Raises `GuardRefused` and
@@ -94,7 +94,7 @@ class GuardStage(BesideStage):
                     await asyncio.sleep(0)
             except Late:
                 self._late(stage)
-        self.draft.guarding = False
+        self.draft.privacy.guarding = False
 
     def _late(self, stage: Running) -> None:
         ledger, is_open = self.draft.ledger, self._checks.settings.late == "open"
@@ -111,7 +111,7 @@ class _Request:
 
     def __init__(self, draft: Draft, checks: Checks, stage: Running, deadline: Deadline):
         self._draft, self._checks, self._stage = draft, checks, stage
-        self._looking, self._hidden = ContentScanner(checks, draft.names, deadline), dict[str, str]()
+        self._looking, self._hidden = ContentScanner(checks, draft.privacy.names, deadline), dict[str, str]()
         self._hidden_fields = dict[str, str]()  # outside of the conversation
 
     def for_private(self) -> Iterator[None]:
@@ -120,12 +120,12 @@ class _Request:
             shown = yield from self._without_private(where, text)
             if shown != text:
                 self._hidden[text] = shown if where not in _OF_JSON else _as_json(text, shown)
-        for place, text in unread_texts(self._draft.question.request.original, self._draft.looked_at_also):
+        for place, text in unread_texts(self._draft.question.request.original, self._draft.privacy.looked_at_also):
             shown = yield from self._without_private(_FIELDS, text)
             if shown != text:
                 (self._hidden if is_of_conversation(place) else self._hidden_fields)[text] = shown
         if self._hidden or self._hidden_fields:
-            self._draft.hide(self._hidden, self._hidden_fields)
+            self._draft.inputs.hide(self._hidden, self._hidden_fields)
             self._tell(Act.GUARD_HID, counted(self._looking.found))
             self.keep_private("it holds secrets or personal data")
 
@@ -148,9 +148,9 @@ class _Request:
     def keep_private(self, why: str) -> None:
         """Have it shared with nobody."""
         draft = self._draft
-        if not draft.private and draft.question.shareable:
+        if not draft.privacy.private and draft.question.shareable:
             draft.ledger.decide(Act.GUARD_BYPASSED, "cache", f"{why}: neither looked up nor stored")
-        draft.private = True
+        draft.privacy.private = True
 
     def _refuse(self, rule: str, why: str) -> NoReturn:
         self._tell(Act.GUARD_REFUSED, rule)
@@ -169,14 +169,14 @@ _OF_JSON = (_ARGUMENTS, _PARAMETERS)
 def _texts(draft: Draft) -> Iterator[tuple[str, str]]:
     """What may hold what is private, and what that is. System messages, a prefix and tools are the application's own
     words where no setting says otherwise."""
-    also = draft.looked_at_also
-    for message in draft.asked.messages:
+    also = draft.privacy.looked_at_also
+    for message in draft.inputs.asked.messages:
         if message.role == chat_pb2.ROLE_SYSTEM and "system" not in also:
             continue
         yield _MESSAGES, message.content
         for call in message.tool_calls:
             yield _ARGUMENTS, call.arguments
-    for line in draft.asked.context:
+    for line in draft.inputs.asked.context:
         yield _HEARD, line
     if "prefix" in also:
         yield _PREFIX, draft.question.request.prefix
@@ -188,21 +188,21 @@ def _texts(draft: Draft) -> Iterator[tuple[str, str]]:
 def _said(draft: Draft) -> Iterator[str]:
     """What might want to be obeyed. Of other fields, of parts that are left for a provider and of a tool's parameters,
     texts of several words: documents for the model, for example."""
-    original, also = draft.question.request.original, draft.looked_at_also
+    original, also = draft.question.request.original, draft.privacy.looked_at_also
     for tool in _tools(draft):
         yield from (text for text in _texts_in(tool.parameters) if " " in text)
         yield tool.description
     yield from (text for place, text in unread_texts(original, also) if " " in text and _may_instruct(place))
-    yield from draft.asked.context
+    yield from draft.inputs.asked.context
     roles = (*_INSTRUCTING, chat_pb2.ROLE_SYSTEM) if "system" in also else _INSTRUCTING
-    yield from (message.content for message in draft.asked.messages if message.role in roles)
+    yield from (message.content for message in draft.inputs.asked.messages if message.role in roles)
     if "prefix" in also:
         yield draft.question.request.prefix
 
 
 def _tools(draft: Draft) -> Sequence[chat_pb2.Tool]:
     """What the model may be offered, where that is looked through: the caller's, and those of the mesh."""
-    if "tools" not in draft.looked_at_also:
+    if "tools" not in draft.privacy.looked_at_also:
         return ()
     return [*draft.question.request.tools, *(draft.equipment.told() if draft.equipment else ())]
 

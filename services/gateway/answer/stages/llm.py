@@ -9,6 +9,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.question import Question
 from services.gateway.answer import model_call, model_events
+from services.gateway.answer.draft import Streamed
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.changes import By, Changed
@@ -31,10 +32,8 @@ class LlmStage(AnswerStage):
 
     async def run(self) -> None:
         draft, ledger = self.draft, self.draft.ledger
-        draft.identify()
-        choice = draft.choice
-        if choice is None:
-            raise Unavailable("router: no model was chosen")
+        draft.identity.identify()
+        choice = draft.chosen
         ledger.written.prefix = draft.question.request.prefix
         with ledger.stage(self.name) as stage:
             reading = self._read(choice, stage)
@@ -46,8 +45,8 @@ class LlmStage(AnswerStage):
                         await draft.writer.flow()
                 if not ledger.finish_reason:
                     raise Unavailable(f"{report.model}: ended without saying why")
-                if draft.voice.replacing:
-                    await self._keep_streamed(f"{report.model}: it says nothing", stage)
+                if draft.streamed and draft.voice.replacing:
+                    await self._keep(draft.streamed, f"{report.model}: it says nothing", stage)
             except ServiceError as problem:
                 await self.fallback(problem, stage, report)
             finally:
@@ -58,27 +57,27 @@ class LlmStage(AnswerStage):
 
     async def fallback(self, problem: ServiceError, stage: Running, report: Report) -> None:
         """An end before the model's own: with the text there is, with what stands in for it, or with the error."""
-        ledger, late = self.draft.ledger, isinstance(problem, TooLate)
+        draft, ledger, late = self.draft, self.draft.ledger, isinstance(problem, TooLate)
         ledger.model = report.model
-        if self.draft.voice.replacing and await self._keep_streamed(problem.outline, stage):
+        if draft.streamed and draft.voice.replacing and await self._keep(draft.streamed, problem.outline, stage):
             return
-        await self.draft.voice.release()
+        await draft.voice.release()
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
         stage.detail = f"{report.model}: cut off at the budget" if late else problem.outline
         if not ledger.written.begun and await self._stands_in(problem, stage):
             return
         if not ledger.written.begun and not late:
             raise problem
-        await self.draft.voice.finish(chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED)
+        await draft.voice.finish(chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED)
         ledger.degrade(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
         ledger.decide(Act.BUDGET_CUT if late else Act.FAILOVER_IMPOSSIBLE, self.name, stage.detail)
 
-    async def _keep_streamed(self, why: str, stage: Running) -> bool:
+    async def _keep(self, streamed: Streamed, why: str, stage: Running) -> bool:
         """Nothing takes the place of what a cascade has streamed: where that came to its end, it is the answer."""
-        draft, ledger, streamed = self.draft, self.draft.ledger, self.draft.streamed
-        assert streamed  # else nothing was to be replaced
+        draft, ledger = self.draft, self.draft.ledger
         draft.voice.keep()
-        ledger.model, ledger.finish_reason = streamed.model, chat_pb2.FINISH_REASON_UNSPECIFIED
+        ledger.model = streamed.model
+        ledger.reopen()
         if not streamed.finish_reason:
             return False
         stage.outcome, stage.detail = pb.STAGE_OUTCOME_REPLACED, why
@@ -97,7 +96,7 @@ class LlmStage(AnswerStage):
         request = draft.question.request
         formed = request.HasField("response_format") or request.tools or request.prefix
         for name in draft.backends.fallbacks.order:
-            if name == "stale" and (old := draft.stale):
+            if name == "stale" and (old := draft.identity.stale):
                 await draft.take_whole(old.text, old.model, old.finish_reason)
                 draft.ledger.degrade(Degraded.LLM_STALE)
                 draft.ledger.decide(Act.FALLBACK_STALE, self.name, problem.outline)
@@ -113,7 +112,7 @@ class LlmStage(AnswerStage):
         draft = self.draft
         models = choice.model, *(each for each in choice.alternatives if not self._has_answered(each))
         job = model_call.job(draft, model_call.question(draft), models, stage)
-        reading = model_call.read(draft, draft.key, job, stage)
+        reading = model_call.read(draft, draft.identity.key, job, stage)
         draft.generation = reading.generation
         return reading
 

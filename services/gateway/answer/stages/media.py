@@ -19,7 +19,8 @@ from hedgerow.vision.v1 import vision_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.recordings import estimated_tokens, heard_tokens
-from services.gateway.answer.draft import Backends, Draft
+from services.gateway.answer.backends import Backends
+from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import BesideStage, retrieve
 from services.gateway.labels import Act, Degraded
@@ -93,10 +94,10 @@ class AudioStage(_MediaStage):
     async def run(self) -> None:
         try:
             if self.work:
-                await self.draft.done(self.work)
+                await self.draft.beside.done(self.work)
         except TooLate as problem:
             await self._end_unheard(problem)
-        if heard := self.draft.heard:
+        if heard := self.draft.inputs.heard:
             transcript = pb.Transcript(text=heard, confirmed_words=len(heard.split()), final=True)
             self.draft.writer.write(pb.Event(transcript=transcript))
 
@@ -118,7 +119,8 @@ class AudioStage(_MediaStage):
         elif required and not heard:
             raise InvalidInput("audio", "a recording in which somebody speaks", "silence")
         else:
-            self.draft.take_heard(heard or "")
+            self.draft.ledger.transcript = heard or ""
+            self.draft.inputs.hear(heard or "")
 
     @contextmanager
     def _charged(self, recording: bytes) -> Iterator[Callable[[int], None]]:
@@ -142,7 +144,7 @@ class AudioStage(_MediaStage):
         """The time for hearing the question is over: there is nothing that could be answered."""
         draft = self.draft
         draft.miss(Degraded.AUDIO_BUDGET)
-        draft.ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET
+        draft.ledger.finish(chat_pb2.FINISH_REASON_BUDGET)
         if "template" in draft.backends.fallbacks.order:
             await draft.take_template(self.name, problem.outline)
 
@@ -166,17 +168,17 @@ class VisionStage(_MediaStage):
 
     async def run(self) -> None:
         if self.work:
-            await self.draft.done(self.work)
-        if self.draft.sights:
-            self.draft.writer.write(pb.Event(sights=self.draft.sights))
+            await self.draft.beside.done(self.work)
+        if self.draft.inputs.sights:
+            self.draft.writer.write(pb.Event(sights=self.draft.inputs.sights))
 
     def patches(self) -> Sequence[pb.Patch]:
-        if self.draft.sights or not self._look or not self._look.done() or self._look.cancelled():
+        if self.draft.inputs.sights or not self._look or not self._look.done() or self._look.cancelled():
             return ()
         if self._look.exception():
             return ()
         self._take(self._look.result())
-        return [pb.Patch(stage=self.name, text="\n".join(self.draft.picture_lines))]
+        return [pb.Patch(stage=self.name, text="\n".join(self.draft.inputs.picture_lines))]
 
     def leave(self) -> None:
         super().leave()
@@ -209,7 +211,8 @@ class VisionStage(_MediaStage):
         return vision_pb2.ClassifyRequest(model=seeing.model, images=images, top_k=seeing.top_k)
 
     def _take(self, seen: vision_pb2.ClassifyResponse) -> None:
-        self.draft.take_sights(pb.Sights(pictures=seen.results))
+        self.draft.ledger.sights = sights = pb.Sights(pictures=seen.results)
+        self.draft.inputs.see(sights)
 
 
 async def _reply(call: Pending) -> vision_pb2.ClassifyResponse:

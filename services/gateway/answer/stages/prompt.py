@@ -16,7 +16,8 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.prompting import prompting
 from services.gateway.admission.question import Question
-from services.gateway.answer.draft import Backends, Draft
+from services.gateway.answer.backends import Backends
+from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import BesideStage, retrieve
 from services.gateway.answer.summaries import NOTE
@@ -87,14 +88,14 @@ class PromptStage(BesideStage):
         return True
 
     def start(self) -> None:
-        question, came, limit = self.draft.question, self.draft.asked.for_model(), self._limit()
+        question, came, limit = self.draft.question, self.draft.inputs.asked.for_model(), self._limit()
         long = 0 < limit < window.most_tokens(came, self._tools_bytes)
         if long or question.request.prompt.system or _is_wordy(question, self._settings):
             self.begin(self._prepare(came, limit))
 
     async def run(self) -> None:
         if self.work:
-            await self.draft.done(self.work)
+            await self.draft.beside.done(self.work)
 
     def after_final(self, final: pb.Final) -> None:
         """The next question finds a summary of what this one was asked without."""
@@ -111,8 +112,8 @@ class PromptStage(BesideStage):
         draft = self.draft
         with draft.ledger.stage(self.name) as stage:
             report = pb.PromptReport()
-            asked = self._dieted(self._with_system(draft.asked.messages, report), report)
-            prompt = replace(draft.asked, messages=tuple(asked)).for_model()
+            asked = self._dieted(self._with_system(draft.inputs.asked.messages, report), report)
+            prompt = replace(draft.inputs.asked, messages=tuple(asked)).for_model()
             long = 0 < limit < window.most_tokens(prompt, self._tools_bytes)
             if not (report.diet or report.system or long):
                 stage.detail = "as it came"
@@ -122,7 +123,7 @@ class PromptStage(BesideStage):
                 draft.ledger.decide(Act.PROMPT_DIETED, self.name, stage.detail)
             draft.ledger.prompt = report
             self._count_before(came, report, stage)
-            draft.prompt = await self._fitted(prompt, limit, report, stage) if long else prompt
+            draft.inputs.prompt = await self._fitted(prompt, limit, report, stage) if long else prompt
 
     def _with_system(self, messages: Sequence[chat_pb2.Message], report: pb.PromptReport) -> Sequence[chat_pb2.Message]:
         """The system prompt that is asked for by name first, in its variant."""
@@ -158,7 +159,7 @@ class PromptStage(BesideStage):
         draft, request = self.draft, self.draft.question.request
         model = draft.backends.routes.model(draft.choice.model) if draft.choice else None
         settings = self._settings
-        if model is None or not model.context_tokens or settings.whole or draft.asked.pictures:
+        if model is None or not model.context_tokens or settings.whole or draft.inputs.asked.pictures:
             return 0
         self._reserved = min(
             (request.sampling.max_tokens or settings.reserved_tokens) + len(request.prefix.encode()),

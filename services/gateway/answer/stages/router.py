@@ -72,18 +72,18 @@ class RouterStage(AnswerStage):
         """An estimate of what of a conversation no model can do without."""
         draft = self.draft
         settings = prompting(draft.question.request.prompt, draft.tenant, draft.backends.prompts.settings)
-        if settings.whole or not draft.asked.messages:
-            return draft.prompt_tokens
-        conversation = window.parts(draft.asked.messages)
+        if settings.whole or not draft.inputs.asked.messages:
+            return draft.inputs.prompt_tokens
+        conversation = window.parts(draft.inputs.asked.messages)
         return prompt_tokens([*conversation.head, *conversation.question], draft.question.request.tools)
 
     def _demand(self) -> Demand:
-        request, messages = self.draft.question.request, self.draft.asked.messages
+        request, messages = self.draft.question.request, self.draft.inputs.asked.messages
         return Demand(
             tier=Tier(request.tier),
             question=messages[-1].content,
             budget_ms=self.draft.ledger.plan["llm"].budget_ms,
-            prompt_tokens=self.draft.prompt_tokens,
+            prompt_tokens=self.draft.inputs.prompt_tokens,
             max_tokens=request.sampling.max_tokens,
             max_cost_usd=request.max_cost_usd if request.HasField("max_cost_usd") else None,
             answers=choices(request.original),

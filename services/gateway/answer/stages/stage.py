@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
-from services.gateway.answer.draft import Backends, Draft
+from services.gateway.answer.backends import Backends
+from services.gateway.answer.draft import Draft
 from services.gateway.settings.budgets import StageBudget
 
 
@@ -46,7 +47,7 @@ class AnswerStage:
 
     def is_ready(self) -> bool:
         """Whether `run` would come to its end without waiting for others; asked where other stages are under way. Who
-        is not ready sets `draft.stirred` when it may be."""
+        is not ready sets `draft.beside.stirred` when it may be."""
         return True
 
     async def run(self) -> None:
@@ -73,9 +74,9 @@ class BesideStage(AnswerStage):
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         self.work = asyncio.create_task(work)
         self.work.add_done_callback(retrieve)
-        stirred = self.draft.stirred
+        stirred = self.draft.beside.stirred
         self.work.add_done_callback(lambda _: stirred.set())
-        self.draft.working.add(self.work)
+        self.draft.beside.working.add(self.work)
 
     def is_ready(self) -> bool:
         return self.work is None or self.work.done()

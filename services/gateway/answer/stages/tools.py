@@ -13,11 +13,12 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer import tool_call
-from services.gateway.answer.draft import Backends, Draft
+from services.gateway.answer.backends import Backends
+from services.gateway.answer.draft import Draft
 from services.gateway.answer.stages.stage import BesideStage
 from services.gateway.answer.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
-from services.gateway.tools.toolbox import Beforehand
+from services.gateway.tools.toolbox import Beforehand, Equipment
 
 
 class ToolsStage(BesideStage):
@@ -35,11 +36,11 @@ class ToolsStage(BesideStage):
 
     def start(self) -> None:
         if self.draft.equipment:
-            self.begin(self._call_all(self.draft.equipment.beforehand))
+            self.begin(self._call_all(self.draft.equipment))
 
     async def run(self) -> None:
         if self.work:
-            await self.draft.done(self.work)
+            await self.draft.beside.done(self.work)
 
     def patches(self) -> Sequence[pb.Patch]:
         return [patch for run in self._runs if (patch := run.patch())]
@@ -49,16 +50,16 @@ class ToolsStage(BesideStage):
         for run in self._runs:
             run.leave()
 
-    async def _call_all(self, wanted: Sequence[Beforehand]) -> None:
-        draft = self.draft
+    async def _call_all(self, equipment: Equipment) -> None:
+        draft, wanted = self.draft, equipment.beforehand
         with draft.ledger.stage(self.name) as stage:
             if not draft.ledger.worth_starting(self.name, stage):
                 draft.miss(Degraded.TOOLS_BUDGET)
-                draft.take_results([(each.name, f"{each.name} has not answered in time.") for each in wanted])
+                draft.inputs.take_results([(each.name, f"{each.name} has not answered in time.") for each in wanted])
                 return
-            asked = draft.asked.question
+            asked = draft.inputs.asked.question
             runs = [
-                tool_call.begin(draft, each.tool, each.with_question(asked), stage.budget_s, stage.span)
+                tool_call.begin(draft, equipment, each.tool, each.with_question(asked), stage.budget_s, stage.span)
                 if each.tool
                 else None
                 for each in wanted
@@ -68,7 +69,7 @@ class ToolsStage(BesideStage):
             told = [
                 (each.name, run.text if run else self._unknown(each)) for each, run in zip(wanted, runs, strict=True)
             ]
-            draft.take_results(told)
+            draft.inputs.take_results(told)
             in_time = sum(run.running.outcome == pb.STAGE_OUTCOME_OK for run in self._runs)
             stage.detail = f"{in_time} of {len(wanted)} answered"
 

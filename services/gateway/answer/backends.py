@@ -1,0 +1,58 @@
+"""What a gateway makes its answers from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from services.gateway.answer.cache_verification import CacheVerification
+from services.gateway.answer.l1_cache import L1Cache
+from services.gateway.answer.summaries import Summaries
+from services.gateway.answer.write_behind import WriteBehind
+from services.gateway.config import TEMPLATE
+from services.gateway.generation.shared import Shared
+from services.gateway.output_validation.forms import Forms
+from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.settings.generation import CascadeSettings
+from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
+from services.gateway.tools.toolbox import Toolbox
+from services.gateway.upstream.fleet import Fleet
+from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.stubs import Cache
+
+
+@dataclass(frozen=True, slots=True)
+class Fallbacks:
+    """What may take the place of a model's text, in this order: `stale`, `smaller`, `template`."""
+
+    order: Sequence[str] = ("stale", "smaller", "template")
+    template: str = TEMPLATE
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """What prompts are made with. `kept`: the gateway's own system prompts."""
+
+    settings: PromptSettings = field(default_factory=PromptSettings)
+    kept: Mapping[str, SystemPromptSettings] = field(default_factory=dict)
+    summaries: Summaries | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """`models` has the stack of policies before them."""
+
+    cache: Cache | None
+    cache_breaker: SharedBreaker
+    fleet: Fleet
+    routes: Routes
+    l1: L1Cache
+    write_behind: WriteBehind
+    models: Shared
+    fallbacks: Fallbacks = Fallbacks()
+    prompts: Prompts = Prompts()
+    cascade: CascadeSettings = field(default_factory=CascadeSettings)
+    tools: Toolbox | None = None
+    judging: CacheVerification | None = None
+    forms: Forms = field(default_factory=Forms)
+    omits: bool = False  # fields that a model's API does not have, where no setting says

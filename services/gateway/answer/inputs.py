@@ -1,0 +1,99 @@
+"""What a model is given: the conversation, with what was heard, seen and looked up for it, as far as that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.question import Question, prompt_tokens
+from services.gateway.answer.masked_texts import in_messages
+from services.gateway.answer.pictures import picture_lines
+from services.gateway.answer.privacy import Privacy
+from services.gateway.answer.prompt_builder import Asked
+from services.gateway.settings.prompt import SystemPromptSettings
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Stages add to it. `kept`: the gateway's own system prompts, by name."""
+
+    question: Question
+    privacy: Privacy
+    kept: Mapping[str, SystemPromptSettings] = field(default_factory=dict)
+    heard: str = ""
+    sights: pb.Sights | None = None
+    results: Sequence[tuple[str, str]] = ()  # tools, and what each said
+    missed: bool = False  # something of the question was not seen or heard: the answer is for no other caller
+    hidden: Mapping[str, str] = field(default_factory=dict)  # texts with names in the place of what is private
+    hidden_fields: Mapping[str, str] = field(default_factory=dict)  # likewise, of a caller's own words
+    prompt: Sequence[chat_pb2.Message] | None = None  # what the model reads, where that is not all that was asked
+    called: bool = False  # whether the prompt has calls that a model made of the mesh's tools
+    _asked: Asked | None = None
+
+    @property
+    def asked(self) -> Asked:
+        """The question, with what was seen and heard by now."""
+        if self._asked is None:
+            self._asked = self._put_together()
+        return self._asked
+
+    def for_model(self) -> Sequence[chat_pb2.Message]:
+        """The conversation as a model reads it."""
+        return self.asked.for_model() if self.prompt is None else self.prompt
+
+    @property
+    def prompt_tokens(self) -> int:
+        """An estimate, of what is asked without its context."""
+        if self.question.recording != "question":
+            return self.question.prompt_tokens
+        return prompt_tokens(self.asked.messages, self.question.request.tools)
+
+    @property
+    def picture_lines(self) -> Sequence[str]:
+        """What a model without vision reads of the pictures."""
+        seeing = self.question.seeing
+        return picture_lines(self.sights, seeing.note if seeing else "")
+
+    def hear(self, text: str) -> None:
+        """What the recording says."""
+        self.heard, self._asked = text, None
+
+    def see(self, sights: pb.Sights) -> None:
+        """What the pictures show."""
+        self.sights, self._asked = sights, None
+
+    def take_results(self, results: Sequence[tuple[str, str]]) -> None:
+        """What tools said that were called before any model."""
+        self.results, self._asked = results, None
+
+    def hide(self, hidden: Mapping[str, str], fields: Mapping[str, str]) -> None:
+        """Have models read other texts in the place of these: of the conversation, and of other fields."""
+        self.hidden, self.hidden_fields, self._asked = hidden, fields, None
+
+    def miss(self) -> None:
+        """Something of the question is not known."""
+        self.missed, self._asked = True, None
+
+    def _put_together(self) -> Asked:
+        request, recording = self.question.request, self.question.recording
+        messages, context = tuple(request.messages), list(self.picture_lines)
+        if recording == "question":
+            messages = (*messages, chat_pb2.Message(role=chat_pb2.ROLE_USER, content=self.heard))
+        elif self.heard:
+            context.append(f"audio: {self.heard}")
+        pictures = tuple(image.data for image in request.images) if self.question.pixels else ()
+        kept = self.kept.get(request.prompt.system)
+        system = f"{request.prompt.system}@{kept.version}" if kept else ""
+        if self.hidden:
+            messages = in_messages(messages, self.hidden, system="system" in self.privacy.looked_at_also)
+            context = [self.hidden.get(line, line) for line in context]
+        return Asked(
+            messages,
+            tuple(context),
+            whole=not self.missed,
+            pictures=pictures,
+            system=system,
+            results=tuple(self.results),
+        )

@@ -1,0 +1,154 @@
+"""The one way from a request to its answer: it is checked, admitted, and given a plan for its budget.
+
+    check     limits, fields, the tenant's policies -> CheckedRequest
+    admit     load, then the tenant's quota         -> AdmittedRequest
+    answer    mesh tools, a plan, a ledger          -> Answer
+
+A call, an item of a batch, a turn of a conversation and an answer made anew all go this way, and differ in what they
+say to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+from opentelemetry.trace import Span
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.budget import Budget, budget_of, limited
+from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.origin import note_asked
+from services.gateway.admission.question import Question
+from services.gateway.admission.quota import REQUEST, Claim, Reservation
+from services.gateway.admission.validation import check_for, validate
+from services.gateway.answer.backends import Backends
+from services.gateway.answer.draft import Draft
+from services.gateway.answer.ledger import Ledger
+from services.gateway.answer.plan import make_plan
+from services.gateway.answer.runner import Answer
+from services.gateway.answer.stages import claims, planned
+from services.gateway.answer.targets import Targets
+from services.gateway.config import GatewaySettings
+from services.gateway.labels import Act, Degraded
+from services.gateway.tools.toolbox import Equipment
+from services.gateway.upstream.media import Media
+from services.runtime import telemetry
+from services.runtime.deadline import Deadline
+
+_LEAST_MS = 1.0  # of a budget, and of a wait worth a word
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRequest:
+    """What its tenant may ask, and its budget, which runs until `deadline`."""
+
+    question: Question
+    tenant: Tenant
+    budget: Budget
+    deadline: Deadline
+
+    @property
+    def began(self) -> float:
+        """Since when its budget runs, in monotonic seconds."""
+        return self.deadline.at - self.budget.ms / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedRequest:
+    """A request that has a place: `reservation` is what its tenant's quota holds for it, to be settled at its end.
+    `waited_ms`: until then, where it had to wait for its turn."""
+
+    checked: CheckedRequest
+    reservation: Reservation
+    waited_ms: float = 0
+
+
+class Preparation:
+    """Of a gateway's requests. `revalidate` has a question of a tenant's, known by a key, answered anew."""
+
+    def __init__(self, settings: GatewaySettings, backends: Backends, media: Media, admission: AdmissionControl):
+        self._settings, self._backends, self._media, self._admission = settings, backends, media, admission
+        self._targets = Targets(settings.targets)
+        self._claims = cache(partial(claims, settings.stages))
+
+    def check(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
+        """Raises what is wrong with it, `InvalidInput` in most cases, and `BudgetSpent`."""
+        request, tokens = limited(request, tenant)
+        question = validate(request, self._settings, self._media)
+        check_for(request, tenant, self._settings)
+        budget = budget_of(request, tenant, self._settings, deadline, tokens)
+        return CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
+
+    def check_again(self, question: Question, tenant: Tenant) -> CheckedRequest:
+        """A question that was checked before, for an answer that nobody waits for."""
+        budget = budget_of(question.request, tenant, self._settings, Deadline.never())
+        return CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
+
+    async def admit(self, checked: CheckedRequest, span: Span, claim: Claim = REQUEST) -> AdmittedRequest:
+        """At once. Raises `Shed` or `QuotaExceeded`."""
+        trace_id, budget_s = telemetry.trace_id(span), checked.budget.ms / 1000
+        reservation = await self._admission.admit(checked.question, checked.tenant, trace_id, budget_s, claim)
+        return AdmittedRequest(checked, reservation)
+
+    async def admit_in_time(self, checked: CheckedRequest, span: Span) -> AdmittedRequest:
+        """As soon as there is a place; what is left of its budget is its budget then. Raises the last refusal where
+        there is none by its deadline."""
+        deadline, trace_id = checked.deadline, telemetry.trace_id(span)
+        reservation = await self._admission.admit_in_time(checked.question, checked.tenant, trace_id, deadline)
+        left_ms = max(deadline.remaining() * 1000, _LEAST_MS)
+        left = replace(checked, budget=replace(checked.budget, ms=left_ms), deadline=Deadline.after(left_ms / 1000))
+        return AdmittedRequest(left, reservation, waited_ms=checked.budget.ms - left_ms)
+
+    async def answer(
+        self,
+        admitted: AdmittedRequest,
+        span: Span,
+        *,
+        placed: Callable[[], None] | None = None,
+        revalidate: Callable[[Question, Tenant, bytes], None] | None = None,
+    ) -> Answer:
+        """Its answer, not yet begun. `placed`: of what nobody waits for, called when the model is asked; `revalidate`:
+        has its question answered anew behind a stale hit. Raises `InvalidInput` for a mesh tool that there is not."""
+        question, tenant, reservation = admitted.checked.question, admitted.checked.tenant, admitted.reservation
+        try:
+            ledger = self._open(admitted.checked, span)
+            equipment = await self._equip(question.request, tenant, ledger)
+        except BaseException:
+            reservation.settle(0)
+            raise
+        if admitted.waited_ms > _LEAST_MS:
+            ledger.decide(Act.LIMIT_WAITED, "batch", f"{admitted.waited_ms:.0f} ms for its turn")
+        if reservation.local:
+            ledger.degrade(Degraded.QUOTA_LOCAL)
+            ledger.decide(Act.QUOTA_LOCAL, tenant.name, reservation.local)
+        anew = partial(revalidate, question, tenant) if revalidate else None
+        return Answer(Draft(question, tenant, ledger, self._backends, placed, anew, equipment), reservation)
+
+    def _open(self, checked: CheckedRequest, span: Span) -> Ledger:
+        """The ledger, with a plan for the budget: to be admitted is a part of it."""
+        settings, request, budget = self._settings, checked.question.request, checked.budget
+        plan = make_plan(
+            self._claims(planned(checked.question, checked.tenant, self._backends)),
+            budget.ms,
+            floor_share=settings.floor_share,
+            first_text_ms=self._first_text_ms(request),
+        )
+        ledger = Ledger(plan, span, min(settings.finish_reserve_ms, budget.ms / 10) / 1000, self._targets)
+        ledger.opened = checked.began
+        note_asked(ledger.changes, request, checked.tenant, budget, checks_forms=settings.response_format.check)
+        return ledger
+
+    async def _equip(self, request: pb.GenerateRequest, tenant: Tenant, ledger: Ledger) -> Equipment | None:
+        """What it has of the mesh's tools."""
+        if self._backends.tools is None or not request.mesh_tools:
+            return None
+        return await self._backends.tools.equip(request, tenant, ledger.remaining())
+
+    def _first_text_ms(self, request: pb.GenerateRequest) -> float:
+        given = request.HasField("first_token_budget_ms")
+        limit = request.first_token_budget_ms if given else self._settings.first_token_budget_ms
+        return limit or math.inf
