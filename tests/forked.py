@@ -34,8 +34,8 @@ _SERVICES = tuple(f"services.{name}" for name in SERVICES)
 _PLAIN = ("bench.simulated_llm", "tests.fault.faulty_llm")
 PRELOADED = (*(f"{service}.__main__" for service in _SERVICES), *_PLAIN, "hedgerow.cli.app")
 # What it imports starts no thread but OpenBLAS's, which survive a fork; gRPC starts its own when it is first used.
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["tests.preloaded"])
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.preloaded"])
 
 
 class Standard(NamedTuple):
@@ -133,7 +133,7 @@ def _ended(child: ForkServerProcess, standard: Standard) -> Ended:
 def _fork(start: Start) -> ForkServerProcess:
     for file in {start.standard.output, start.standard.error}:
         file.touch()
-    child = _forks.Process(target=_become, args=(start,), daemon=True)
+    child = FORKS.Process(target=_become, args=(start,), daemon=True)
     child.start()
     return child
 

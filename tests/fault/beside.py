@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.fault.asking import Asker, Outcome, times_s
@@ -19,10 +19,10 @@ async def honest(caller: Asker, times: int) -> list[Outcome]:
     return [await _ask(caller) for _ in range(times)]
 
 
-async def honest_for(caller: Asker, seconds: float, beside: Sequence[object] | None = None) -> list[Outcome]:
-    """One question after the other for so long, and until one of the calls `beside` has ended."""
+async def honest_for(caller: Asker, seconds: float) -> list[Outcome]:
+    """One question after the other for so long."""
     outcomes, until = list[Outcome](), time.monotonic() + seconds
-    while time.monotonic() < until or (beside is not None and not beside):
+    while time.monotonic() < until:
         outcomes.append(await _ask(caller))
         await asyncio.sleep(_PAUSE_S)
     return outcomes

@@ -10,6 +10,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from tests.fault.bare_calls import bare_calls
 from tests.fault.faulty_llm import FaultyLlm, faulty_llm
 from tests.fault.mesh import Mesh, Processes, processes, shared_mesh
 from tests.fault.report import Report
@@ -44,15 +45,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session")
-def report(request: pytest.FixtureRequest) -> Report:
-    """Where tests put their figures."""
-    return request.config.stash[_REPORT]
-
-
-@pytest.fixture(scope="session")
 def full_size(request: pytest.FixtureRequest) -> bool:
     """Whether to take the time for the numbers of calls that FAULTS asks for."""
     return bool(request.config.getoption("--faults-report", default=False))
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def report(request: pytest.FixtureRequest, full_size: bool) -> AsyncIterator[Report]:
+    """Where tests put their figures."""
+    report = request.config.stash[_REPORT]
+    if not full_size:
+        yield report
+        return
+    async with bare_calls() as report.bare:
+        yield report
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -74,10 +74,9 @@ class Processes:
 
     async def gateway(self, *llms: str, **settings: object) -> ServiceProcess:
         """A gateway with the replicas `llms` of one model, and no cache or router unless `settings` name them."""
-        addresses = {MODEL: llms[0] if len(llms) == 1 else llms}
-        return await self.start(
-            "gateway", **{"cache_address": "", "router_address": "", "llm_addresses": addresses, **settings}
-        )
+        if llms:
+            settings["llm_addresses"] = {MODEL: llms[0] if len(llms) == 1 else llms}
+        return await self.start("gateway", **{"cache_address": "", "router_address": "", **settings})
 
     async def router(self, **settings: object) -> ServiceProcess:
         """A router that knows the one model."""

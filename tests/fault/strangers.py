@@ -1,9 +1,8 @@
-"""Simulated callers without a credential, in a process of their own so that they take no time from the callers they are
-measured against.
+"""Simulated callers without a credential.
 
-`python -m tests.fault.strangers HOST:PORT KIND CONNECTIONS STREAMS [KEY]`: opens so many streams on each of so many
-connections, says so on standard output, and keeps them all open until it is ended; what the other side ends is opened
-again, all of them within a second. Raw HTTP/2, because no gRPC library sends headers without a body. KIND:
+They open so many streams on each of so many connections, say so, and keep them all open until they are ended; what the
+other side ends is opened again, all of them within a second. Raw HTTP/2, because no gRPC library sends headers without
+a body. Their kind:
 
 - `watches`: `grpc.health.v1.Health/Watch`, asked for in order
 - `headers`: a question's headers, and nothing after them
@@ -14,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, Event, PingAckReceived, StreamEnded, StreamReset
 
-from tests.fault.flood import abusing, give_way
+from tests.fault.apart import apart
 
 _WATCH, _GENERATE = "/grpc.health.v1.Health/Watch", "/hedgerow.gateway.v1.GatewayService/Generate"
 _EMPTY = bytes(5)  # a whole message, as gRPC frames it
@@ -122,23 +121,18 @@ async def _either(*events: asyncio.Event) -> None:
         task.cancel()
 
 
-async def main(address: str, kind: str, connections: int, streams: int, key: str) -> None:
+def strangers(
+    address: str, kind: str, connections: int = 11, streams: int = 100, key: str = ""
+) -> AbstractAsyncContextManager[list[str]]:
+    """They are there inside."""
+    return apart(_strangers, address, kind, connections, streams, key)
+
+
+async def _strangers(address: str, kind: str, connections: int, streams: int, key: str) -> AsyncIterator[str]:
     here = asyncio.Semaphore(0)
     async with asyncio.TaskGroup() as group:
         for _ in range(connections):
             group.create_task(_stay(address, kind, streams, key, here))
         for _ in range(connections):
             await here.acquire()
-        print("here", flush=True)
-
-
-def strangers(
-    address: str, kind: str, connections: int = 11, streams: int = 100, key: str = ""
-) -> AbstractAsyncContextManager[None]:
-    """They are there inside."""
-    return abusing("tests.fault.strangers", address, kind, str(connections), str(streams), key)
-
-
-if __name__ == "__main__":
-    give_way()
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), "".join(sys.argv[5:])))
+        yield "here"

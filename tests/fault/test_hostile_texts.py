@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -18,8 +18,9 @@ import pytest_asyncio
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from launcher.processes import free_port
+from tests.fault.apart import apart
 from tests.fault.asking import MODEL, Asked, Asker, asking, question, times_s
-from tests.fault.beside import honest_for
+from tests.fault.beside import asking_beside, honest_for
 from tests.fault.faulty_llm import Behaviour, faulty_llm
 from tests.fault.mesh import processes
 from tests.fault.report import Report, Row
@@ -34,6 +35,7 @@ _GUARD = {
 }
 _BLOCKED = re.compile(r'hedgerow_loop_blocked_seconds_bucket\{function="(.*)",le="(.*)"\} (\S+)')
 _BUDGET_MS = 20_000
+_REPEATS = "repeats"  # the model that A asks
 _HEADERS = {"authorization": "Bearer key-a", "x-hedgerow-budget-ms": f"{_BUDGET_MS}"}
 _SIGNS = '\n\t."[{( :'
 _ENDS = "。"  # each is the end of a sentence
@@ -42,11 +44,11 @@ _MOST = 262_144  # characters; a request has as many bytes at most
 
 @dataclass(frozen=True, slots=True)
 class Scene:
+    """`attacked` is what tenant A needs: the addresses of gRPC and HTTP, and the key of an answer in the cache."""
+
     served: Sequence[ServiceProcess]
-    a: Asker
     b: Asker
-    http: httpx.AsyncClient  # tenant A's
-    stored: str  # the key of an answer of A's in the cache
+    attacked: tuple[str, str, str]
 
     async def blocks(self) -> dict[tuple[str, float], float]:
         """How many blocks of each function there were, by their upper bounds in milliseconds."""
@@ -66,26 +68,34 @@ def _page(address: str) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 @starts("mesh")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
-    """A gateway that does all it can with tenant A's texts, a cache, and a model that repeats what it is told."""
+    """A gateway that does all it can with tenant A's texts, a cache, a model, and one that repeats what A asks for."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         starter, llm = await enter(processes(tmp_path_factory.mktemp("texts"))), await enter(faulty_llm())
+        (repeats,) = await enter(apart(_repeating_model))
         cache = await starter.start("cache", metrics_address=f"127.0.0.1:{free_port()}")
         given = tenants("a", "b")
         given["a"] |= {"guard": _GUARD, "prompt": {"diet": "all"}}
         http = f"127.0.0.1:{free_port()}"
         gateway = await starter.gateway(
-            llm.address,
+            llm_addresses={MODEL: llm.address, _REPEATS: repeats},
             cache_address=cache.spec.address,
             tenants=given,
             metrics_address=f"127.0.0.1:{free_port()}",
             http_address=http,
             stages={"guard": {"share": 0.9, "cap_ms": _BUDGET_MS}},
         )
-        a, b = [await enter(asking(gateway.spec.address, f"key-{name}")) for name in "ab"]
+        address = gateway.spec.address
+        a, b = [await enter(asking(address, f"key-{name}")) for name in "ab"]
+        yield Scene((gateway, cache), b, (address, http, await _stored(a)))
+
+
+async def _repeating_model() -> AsyncIterator[str]:
+    """Its address."""
+    async with faulty_llm() as llm:
         llm.behaviour = Behaviour(first_ms=5, repeats="Repeat")
-        page = await enter(httpx.AsyncClient(base_url=f"http://{http}", headers=_HEADERS, timeout=60))
-        yield Scene((gateway, cache), a, b, page, await _stored(a))
+        yield llm.address
+        await asyncio.Event().wait()
 
 
 async def _stored(a: Asker) -> str:
@@ -98,69 +108,59 @@ async def _stored(a: Asker) -> str:
     return keys[-1]
 
 
-async def _generate(scene: Scene, text: str) -> None:
-    request = question(text, budget_ms=_BUDGET_MS, sentence_ends=True)
-    request.sampling.stop.append("</never>")
-    ended = await Asked(scene.a.stub.Generate(request, timeout=60, metadata=scene.a.metadata)).end()
-    assert ended.code is grpc.StatusCode.OK, ended.details
+@dataclass(frozen=True, slots=True)
+class TenantA:
+    """Asks `_REPEATS`, in one way or another."""
+
+    asker: Asker
+    http: httpx.AsyncClient
+    stored: str  # the key of an answer of its own in the cache
+
+    async def generate(self, text: str) -> None:
+        request = question(text, model=_REPEATS, budget_ms=_BUDGET_MS, sentence_ends=True)
+        request.sampling.stop.append("</never>")
+        ended = await Asked(self.asker.stub.Generate(request, timeout=60, metadata=self.asker.metadata)).end()
+        assert ended.code is grpc.StatusCode.OK, ended.details
+
+    async def completions(self, text: str) -> None:
+        """As a stream, and as a whole."""
+        asked = {"model": _REPEATS, "messages": [{"role": "user", "content": text}], "stop": ["</never>"]}
+        for stream in (True, False):
+            await self._post("/v1/chat/completions", {**asked, "stream": stream})
+
+    async def messages(self, text: str) -> None:
+        content = [{"type": "text", "text": text}]
+        asked = {"model": _REPEATS, "max_tokens": 64, "messages": [{"role": "user", "content": content}]}
+        for stream in (True, False):
+            await self._post("/v1/messages", {**asked, "stop_sequences": ["</never>"], "stream": stream})
+
+    async def wrong(self, text: str) -> None:
+        """A report of a wrong hit, in both ways."""
+        await self._post("/v1/cache/wrong", {"key": self.stored, "question": text})
+        report = pb.ReportWrongRequest(key=self.stored, question=text)
+        await self.asker.stub.ReportWrong(report, timeout=60, metadata=self.asker.metadata)
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> None:
+        answer = await self.http.post(path, json=body)
+        assert answer.status_code == 200, answer.text[:200]
 
 
-async def _completions(scene: Scene, text: str) -> None:
-    """As a stream, and as a whole."""
-    asked = {"model": MODEL, "messages": [{"role": "user", "content": text}], "stop": ["</never>"]}
-    for stream in (True, False):
-        await _posted(scene, "/v1/chat/completions", {**asked, "stream": stream})
-
-
-async def _messages(scene: Scene, text: str) -> None:
-    content = [{"type": "text", "text": text}]
-    asked = {"model": MODEL, "max_tokens": 64, "messages": [{"role": "user", "content": content}]}
-    for stream in (True, False):
-        await _posted(scene, "/v1/messages", {**asked, "stop_sequences": ["</never>"], "stream": stream})
-
-
-async def _wrong(scene: Scene, text: str) -> None:
-    """A report of a wrong hit, in both ways."""
-    await _posted(scene, "/v1/cache/wrong", {"key": scene.stored, "question": text})
-    report = pb.ReportWrongRequest(key=scene.stored, question=text)
-    await scene.a.stub.ReportWrong(report, timeout=60, metadata=scene.a.metadata)
-
-
-async def _posted(scene: Scene, path: str, body: Mapping[str, Any]) -> None:
-    answer = await scene.http.post(path, json=body)
-    assert answer.status_code == 200, answer.text[:200]
-
-
-_Way = Callable[[Scene, str], Awaitable[None]]
-_WAYS: Mapping[str, _Way] = {
-    "by gRPC": _generate,
-    "by chat completions": _completions,
-    "by messages": _messages,
-    "in reports of wrong hits": _wrong,
+_WAYS: Mapping[str, Callable[[TenantA, str], Awaitable[None]]] = {
+    "by gRPC": TenantA.generate,
+    "by chat completions": TenantA.completions,
+    "by messages": TenantA.messages,
+    "in reports of wrong hits": TenantA.wrong,
 }
 
 
-@asynccontextmanager
-async def _hostile(scene: Scene, way: _Way, texts: Sequence[str]) -> AsyncIterator[list[int]]:
-    """A asks one question after the other, each in other words. Raises what is wrong with an answer."""
-    ended: list[int] = []
-
-    async def ask() -> None:
+async def _attack(address: str, http: str, stored: str, way: str, texts: Sequence[str]) -> AsyncIterator[int]:
+    """A asks one question after the other, each in other words; the number of each that has ended."""
+    page = httpx.AsyncClient(base_url=f"http://{http}", headers=_HEADERS, timeout=60)
+    async with asking(address, "key-a") as asker, page:
+        a = TenantA(asker, page, stored)
         for number, text in enumerate(cycle(texts)):
-            try:
-                await way(scene, text.replace("#", f"{number}", 1))
-            finally:
-                ended.append(number)
-
-    asking_on = asyncio.create_task(ask())
-    try:
-        yield ended
-        if asking_on.done():
-            asking_on.result()
-    finally:
-        asking_on.cancel()
-        with suppress(asyncio.CancelledError):
-            await asking_on
+            await _WAYS[way](a, text.replace("#", f"{number}", 1))
+            yield number
 
 
 def _filled(sign: str) -> str:
@@ -203,11 +203,11 @@ async def test_a_text_of_one_tenants_holds_up_no_other(
     await honest_for(scene.b, 0.5)
     before, blocked = await honest_for(scene.b, min(seconds, 5.0)), await scene.blocks()
     with report.case(case, f"tenant A {way}: {fault}") as row:
-        async with _hostile(scene, _WAYS[way], texts) as ended:
-            outcomes = await honest_for(scene.b, seconds, beside=ended)
+        async with asking_beside(scene.b) as outcomes, apart(_attack, *scene.attacked, way, texts) as ended:
+            await asyncio.sleep(seconds)
         row.count(*outcomes)
         assert all(outcome.whole for outcome in (*before, *outcomes)), [each for each in outcomes if not each.whole][:2]
-        assert ended
+        assert len(ended) > 1
         row.slowed("B's p99", times_s(before), times_s(outcomes))
         _measure_blocks(row, blocked, await scene.blocks())
 

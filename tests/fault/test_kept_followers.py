@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from hedgerow.llm.v1 import llm_pb2
+from tests.fault.apart import apart
 from tests.fault.asking import Asker, Outcome, asking
 from tests.fault.beside import asking_beside, check, honest
 from tests.fault.faulty_llm import SERVICE, WORD, Behaviour, FaultyLlm, serving
@@ -59,17 +60,14 @@ async def test_each_client_of_one_answer_counts_as_its_tenants(starter: Processe
             **UNLIMITED,
         )
         at = gateway.spec.address
-        crowd = [await enter(asking(at, "key-a")) for _ in range(-(-number // _ON_ONE))]
         b = await enter(asking(at, "key-b"))
         before = await honest(b, 40)
         with report.case(45, f"{number:,} callers with one idempotency key at once") as row:
-            async with asking_beside(b) as during:
-                ended = list[Outcome]()
-                tasks = [asyncio.create_task(_follow(crowd[n % len(crowd)], ended)) for n in range(number)]
+            async with asking_beside(b) as during, apart(_crowd, at, number, number) as ended:
                 await until(lambda: len(ended) == number - _CONCURRENCY, 120)
                 refused = list(ended)
                 llm.released.set()
-                await asyncio.gather(*tasks)
+                await until(lambda: len(ended) == number, 20)
             check(row, before, during)
             row.count(*ended)
             assert {each.code for each in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
@@ -79,7 +77,8 @@ async def test_each_client_of_one_answer_counts_as_its_tenants(starter: Processe
         with report.case(45, f"{number:,} callers read that answer again") as row:
             async with asking_beside(b) as during:
                 began = time.monotonic()
-                again = await _read_again(crowd, number)
+                async with apart(_crowd, at, number, _AT_ONCE) as again:
+                    await until(lambda: len(again) == number, 120)
                 seconds = time.monotonic() - began
             check(row, before, during)
             row.count(*again)
@@ -90,19 +89,22 @@ async def test_each_client_of_one_answer_counts_as_its_tenants(starter: Processe
         assert sum(attempt.question == _SAME for attempt in llm.attempts) == 1
 
 
-async def _ask(caller: Asker) -> Outcome:
-    return await caller.ask(_SAME, idempotency_key="one", budget_ms=60_000)
+async def _crowd(address: str, number: int, at_once: int) -> AsyncIterator[Outcome]:
+    """So many calls, `at_once` of them under way; how each ended."""
+    ended: asyncio.Queue[Outcome] = asyncio.Queue()
+    places = asyncio.Semaphore(at_once)
 
-
-async def _follow(caller: Asker, ended: list[Outcome]) -> None:
-    ended.append(await _ask(caller))
-
-
-async def _read_again(crowd: list[Asker], number: int) -> list[Outcome]:
-    places = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(caller: Asker) -> Outcome:
+    async def ask(caller: Asker) -> None:
         async with places:
-            return await _ask(caller)
+            ended.put_nowait(await caller.ask(_SAME, idempotency_key="one", budget_ms=60_000))
 
-    return await asyncio.gather(*(one(crowd[n % len(crowd)]) for n in range(number)))
+    async with AsyncExitStack() as stack:
+        callers = [
+            await stack.enter_async_context(asking(address, "key-a"))
+            for _ in range(-(-min(number, at_once) // _ON_ONE))
+        ]
+        async with asyncio.TaskGroup() as group:
+            for each in range(number):
+                group.create_task(ask(callers[each % len(callers)]))
+            for _ in range(number):
+                yield await ended.get()

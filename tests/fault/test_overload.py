@@ -6,7 +6,6 @@ import asyncio
 import math
 import signal
 import socket
-import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,45 +18,35 @@ from bench import overload
 from bench.jagged.latency import Mixture, Profile
 from bench.load import Outcome as Came
 from tests.fault.asking import Asker, Outcome, asking, times_s
-from tests.fault.flood import flooding
+from tests.fault.flood import flooding, healthy, slowed_at_a_bare_server
 from tests.fault.mesh import Mesh, Processes
 from tests.fault.replicated import start_edge
 from tests.fault.report import Report, Row
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 _CROWD = 50  # calls on a connection
-_LISTEN_S = 3.0  # how long a healthy caller is listened to
 
 
-async def _healthy(caller: Asker) -> list[Outcome]:
-    """A caller that asks one question after the other."""
-    outcomes: list[Outcome] = []
-    until = time.monotonic() + _LISTEN_S
-    while time.monotonic() < until:
-        outcomes.append(await caller.ask(f"Healthy {time.monotonic_ns()}?", budget_ms=5_000, bypass=True))
-        await asyncio.sleep(0.002)
-    return outcomes
-
-
-async def _compare(caller: Asker, before: list[Outcome], row: Row) -> None:
+async def _compare(caller: Asker, before: list[Outcome], row: Row, bare: float | None = None) -> None:
     """The healthy caller now, against what it was."""
-    outcomes = await _healthy(caller)
+    outcomes = await healthy(caller)
     row.count(*outcomes)
     assert all(outcome.ok for outcome in outcomes)
-    row.slowed("p99", times_s(before), times_s(outcomes))
+    row.slowed("p99", times_s(before), times_s(outcomes), bare=bare)
 
 
 async def test_a_flood_of_cancelled_calls_leaves_a_healthy_caller_alone(starter: Processes, report: Report):
     gateway = await starter.gateway((await starter.start("simulated_llm")).spec.address)
+    bare = await slowed_at_a_bare_server()
     async with asking(gateway.spec.address) as caller:
-        before = await _healthy(caller)
+        before = await healthy(caller)
         with report.case(17, "flood of cancelled calls on one connection") as row:
             async with flooding(gateway.spec.address):
-                await _compare(caller, before, row)
+                await _compare(caller, before, row, bare)
 
 
 async def test_silent_connections_leave_a_healthy_caller_alone(mesh: Mesh, report: Report):
-    before = await _healthy(mesh.caller)
+    before = await healthy(mesh.caller)
     with report.case(17, "1,000 silent connections") as row:
         async with _silent(mesh.gateway.spec.address, 1_000):
             await _compare(mesh.caller, before, row)
@@ -100,7 +89,7 @@ async def test_three_times_the_capacity_costs_the_excess_and_no_more(
         row.measured("admitted p99", level["admitted_p99_ms"] / unloaded_p99_ms, 2, " × unloaded")
         row.measured("rejection p50", level["rejection_p50_ms"], 10)
         # Five calls of 500 make it: where the machine stood still for a second, it is that second.
-        row.measured("rejection p99", level["rejection_p99_ms"], 10, slack=math.inf)
+        row.measured("rejection p99", level["rejection_p99_ms"], 10, slack=math.inf, bare=row.bare_p99_ms())
         let_in = {name: count / (count + level["rejected"][name]) for name, count in level["admitted"].items()}
         # Normal and low ones are both below the score that sheds, and too few get in to tell the two apart.
         assert min(let_in["critical"], let_in["high"]) > max(let_in["normal"], let_in["low"]), level

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fault.bare_calls import BareCalls
 from tests.fault.report import CASES, Report
 
 
@@ -34,6 +35,22 @@ def test_a_machine_that_stood_still_misses_a_limit_and_fails_no_test():
     assert row.cells()[-1] == "missed: recovery, B's p99, B's slowest call"
     with pytest.raises(AssertionError, match="others, median 30 ×"), Report().case(1, "fault") as row:
         row.slowed("others", [0.1] * 40, [3.0] * 40)
+
+
+def test_a_caller_is_compared_with_bare_calls_of_the_same_time():
+    calls = [(0.0, 0.001)]
+    report = Report(bare=BareCalls(calls, [0.001]))
+    with report.case(1, "fault") as row:
+        calls.append((row.began, 0.003))
+        row.slowed("B's p99", [0.01] * 40, [0.035] * 40)
+    assert row.cells()[-2:] == [
+        "B's p99 3.5 × (≤ 2; a bare call 3 ×); B's slowest call 35 ms (≤ 70)",
+        "as a bare call: B's p99",
+    ]
+    with report.case(2, "fault") as row:
+        calls.append((row.began, 0.002))
+        row.slowed("B's p99", [0.01] * 40, [0.035] * 40)
+    assert row.cells()[-1] == "missed: B's p99"
 
 
 def test_a_case_whose_behaviour_is_wrong_is_not_met():

@@ -113,7 +113,9 @@ class Scripted:
         self.cpu.advance(seconds if cpu_s is None else cpu_s)
 
     def answers(self) -> None:
-        self.asked.pop()()
+        asked, self.asked = self.asked, []
+        for each in asked:
+            each()
 
 
 _FEED, _STORE = Place("services.x.feed", 7), Place("services.x.store", 9)
@@ -127,6 +129,21 @@ def test_an_idle_loop_is_never_asked():
     loop.run(None, 0.025, cpu_s=0.001)  # a short callback that is over
     loop.watch.look()
     assert not loop.asked
+
+
+def test_a_loop_that_is_often_busy_keeps_a_timer_though_it_waits_at_each_look():
+    loop = Scripted()
+    loop.run(None, 0.05, cpu_s=0.005)
+    loop.watch.look()
+    loop.answers()
+    for _ in range(16):  # the watch gets no core
+        loop.run(None, 0.0125)
+        loop.timers.pop()()
+    loop.watch.look()
+    loop.answers()
+    loop.run(None, 0.025, cpu_s=0)
+    loop.watch.look()
+    assert loop.told == []
 
 
 def test_a_block_lasts_from_the_question_to_the_answer():

@@ -8,7 +8,7 @@ the question and the answer is how long the loop was blocked; from twice the thr
 C code that holds the interpreter's lock delays this thread as well. The thread then looks at the first moment at which
 Python switches threads, mostly in the function that called the C code, and counts the delay, as far as the loop's
 thread has used CPU time since the last look. Other threads and other processes delay it as well, while the loop takes
-short turns. So a loop that was busy keeps a timer for a second, and no delay counts from before the timer last fired.
+short turns. So a loop that uses 5% of a core keeps a timer, and no delay counts from before the timer last fired.
 
 Several short callbacks in one turn of the loop delay others as one long callback does, and are reported alike: the
 function is the one that most samples saw.
@@ -33,6 +33,7 @@ from services.runtime.process.loop_watch.report import Block, Report
 
 _LEAST_PAUSE_S = 0.005  # between looks, however low the threshold
 _BEATS_S = 1.0  # how long a loop that was busy keeps a timer
+_BUSY = 0.05  # of a core; the timer itself uses less
 _STILL_S = 5.0  # a block that lasts longer is told of before it ends
 
 
@@ -67,10 +68,7 @@ class Watch:
     ):
         self._threshold_s, self._report, self._clock, self._cpu = threshold_s, report, clock, cpu
         self._seen, self._task, self._ask, self._later = seen, task, ask, later
-        self._alive_at, self._beats_until = (
-            -math.inf,
-            -math.inf,
-        )  # when the loop's timer last fired, and how long it will
+        self._alive_at = self._beats_until = -math.inf  # when the loop's timer last fired, and how long it will
         self._beats = False
         self._waited = False  # for events, at the last look
         self._turn: _Turn | None = None
@@ -84,7 +82,10 @@ class Watch:
     def look(self) -> None:
         """Look once; to be called again after `pause_s`."""
         now, cpu_s = self._clock(), self._cpu()
-        self._see(now, cpu_s, max(now - self._due, 0.0), cpu_s - self._cpu_s)
+        used_s = cpu_s - self._cpu_s
+        self._see(now, cpu_s, max(now - self._due, 0.0), used_s)
+        if used_s > _BUSY * self.pause_s:
+            self._keep_a_timer(now)
         self._due, self._cpu_s = now + self.pause_s, cpu_s
 
     def _see(self, now: float, cpu_s: float, late_s: float, used_s: float) -> None:
@@ -116,9 +117,12 @@ class Watch:
         """Called by the loop."""
         turn.ended_cpu_s = self._cpu()
         turn.ended = self._clock()
-        self._beats_until = turn.ended + _BEATS_S
+
+    def _keep_a_timer(self, now: float) -> None:
+        self._beats_until = now + _BEATS_S
         if not self._beats:
-            self._beat()
+            self._beats = True
+            self._ask(self._beat)
 
     def _beat(self) -> None:
         """Called by the loop's timer."""
