@@ -1,4 +1,4 @@
-"""What a gateway makes its answers from."""
+"""The backends of a gateway, and the settings that its answers are made with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from services.gateway.upstream.stubs import Cache
 
 @dataclass(frozen=True, slots=True)
 class Fallbacks:
-    """What may take the place of a model's text, in this order: `stale`, `smaller`, `template`."""
+    """Texts that may take the place of a model's, in this order: `stale`, `smaller`, `template`."""
 
     order: Sequence[str] = ("stale", "smaller", "template")
     template: str = TEMPLATE
@@ -31,7 +31,7 @@ class Fallbacks:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """What prompts are made with. `kept`: the gateway's own system prompts."""
+    """Settings of prompts. `kept`: the gateway's own system prompts."""
 
     settings: PromptSettings = field(default_factory=PromptSettings)
     kept: Mapping[str, SystemPromptSettings] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the cache, and equal questions, know a question by."""
+"""The key of a question: the cache and equal questions know it by that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One answer in the making: its request, what its stages have found, and what goes to the client next."""
+"""One answer in the making: its request, the results of its stages, and the writers of its events."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Streamed:
 
 @dataclass(slots=True)
 class Draft:
-    """`placed` is of what no client waits for: it hears when the model is asked. `revalidate` has the question of a key
-    answered anew. `equipment` is what the answer has of the mesh's tools."""
+    """`placed` is called when the model is asked, and None where a client waits for the answer. `revalidate` is called
+    with the key of a stale hit. `equipment`: the mesh's tools that the request names."""
 
     question: Question
     tenant: Tenant

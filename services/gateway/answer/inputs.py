@@ -1,4 +1,4 @@
-"""What a model is given: the conversation, with what was heard, seen and looked up for it, as far as that is known."""
+"""The inputs of a model: the conversation, and the transcript, image labels and tool results that stages add to it."""
 
 from __future__ import annotations
 
@@ -52,28 +52,28 @@ class Inputs:
 
     @property
     def picture_lines(self) -> Sequence[str]:
-        """What a model without vision reads of the pictures."""
+        """The pictures, as a model without vision reads them."""
         seeing = self.question.seeing
         return picture_lines(self.sights, seeing.note if seeing else "")
 
     def hear(self, text: str) -> None:
-        """What the recording says."""
+        """Add the recording's transcript."""
         self.heard, self._asked = text, None
 
     def see(self, sights: pb.Sights) -> None:
-        """What the pictures show."""
+        """Add the pictures' labels."""
         self.sights, self._asked = sights, None
 
     def take_results(self, results: Sequence[tuple[str, str]]) -> None:
-        """What tools said that were called before any model."""
+        """Add the results of tools that were called before any model."""
         self.results, self._asked = results, None
 
     def hide(self, hidden: Mapping[str, str], fields: Mapping[str, str]) -> None:
-        """Have models read other texts in the place of these: of the conversation, and of other fields."""
+        """Have models read other texts in the place of these, in the conversation and in other fields."""
         self.hidden, self.hidden_fields, self._asked = hidden, fields, None
 
     def miss(self) -> None:
-        """Something of the question is not known."""
+        """Note that something of the question is not known."""
         self.missed, self._asked = True, None
 
     def _put_together(self) -> Asked:

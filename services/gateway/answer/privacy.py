@@ -1,4 +1,4 @@
-"""What the guard looks for in one request, and what it has found."""
+"""The guard's checks of one request, and their findings."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@
     admit     load, then the tenant's quota         -> AdmittedRequest
     answer    mesh tools, a plan, a ledger          -> Answer
 
-A call, an item of a batch, a turn of a conversation and an answer made anew all go this way, and differ in what they
-say to it.
+A call, an item of a batch, a turn of a conversation and the revalidation of a stale answer all go this way.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _LEAST_MS = 1.0  # of a budget, and of a wait worth a word
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """What its tenant may ask, and its budget, which runs until `deadline`."""
+    """A request that its tenant may ask, and its budget, which runs until `deadline`."""
 
     question: Question
     tenant: Tenant
@@ -68,7 +67,7 @@ class AdmittedRequest:
 
 
 class Preparation:
-    """Of a gateway's requests. `revalidate` has a question of a tenant's, known by a key, answered anew."""
+    """Prepares the requests of one gateway."""
 
     def __init__(self, settings: GatewaySettings, backends: Backends, media: Media, admission: AdmissionControl):
         self._settings, self._backends, self._media, self._admission = settings, backends, media, admission
@@ -76,7 +75,7 @@ class Preparation:
         self._claims = cache(partial(claims, settings.stages))
 
     def check(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
-        """Raises what is wrong with it, `InvalidInput` in most cases, and `BudgetSpent`."""
+        """Raises `InvalidInput`, `ModelUnknown`, `FieldDenied` or `BudgetSpent`."""
         request, tokens = limited(request, tenant)
         question = validate(request, self._settings, self._media)
         check_for(request, tenant, self._settings)
@@ -84,12 +83,12 @@ class Preparation:
         return CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
 
     def check_again(self, question: Question, tenant: Tenant) -> CheckedRequest:
-        """A question that was checked before, for an answer that nobody waits for."""
+        """A question that was checked before, for a revalidation, which no client waits for."""
         budget = budget_of(question.request, tenant, self._settings, Deadline.never())
         return CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
 
     async def admit(self, checked: CheckedRequest, span: Span, claim: Claim = REQUEST) -> AdmittedRequest:
-        """At once. Raises `Shed` or `QuotaExceeded`."""
+        """Admit it at once. Raises `Shed` or `QuotaExceeded`."""
         trace_id, budget_s = telemetry.trace_id(span), checked.budget.ms / 1000
         reservation = await self._admission.admit(checked.question, checked.tenant, trace_id, budget_s, claim)
         return AdmittedRequest(checked, reservation)
@@ -111,8 +110,9 @@ class Preparation:
         placed: Callable[[], None] | None = None,
         revalidate: Callable[[Question, Tenant, bytes], None] | None = None,
     ) -> Answer:
-        """Its answer, not yet begun. `placed`: of what nobody waits for, called when the model is asked; `revalidate`:
-        has its question answered anew behind a stale hit. Raises `InvalidInput` for a mesh tool that there is not."""
+        """Its answer, not yet begun. `placed` is given where no client waits for this answer alone, and called when the
+        model is asked. `revalidate` is called with the question, its tenant and its key after a stale hit. Raises
+        `InvalidInput` for a mesh tool that no source has."""
         question, tenant, reservation = admitted.checked.question, admitted.checked.tenant, admitted.reservation
         try:
             ledger = self._open(admitted.checked, span)
@@ -143,7 +143,7 @@ class Preparation:
         return ledger
 
     async def _equip(self, request: pb.GenerateRequest, tenant: Tenant, ledger: Ledger) -> Equipment | None:
-        """What it has of the mesh's tools."""
+        """The mesh's tools that the request names."""
         if self._backends.tools is None or not request.mesh_tools:
             return None
         return await self._backends.tools.equip(request, tenant, ledger.remaining())
