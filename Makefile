@@ -85,7 +85,8 @@ proto: setup  ## Generate the stubs from protos/ and record what callers may rel
 sync: setup  ## Derive the SDK's blocking clients from its asyncio ones
 	@$(BIN)/python -m scripts.unasync
 
-docs: setup  ## Write docs/settings.md, the tables of labels, the mesh file, fields by API and the SDK, and the chart's files
+docs: setup  ## Write the tables of the documents, what follows from the request options, and the chart's files
+	$(BIN)/python -m scripts.request_options
 	$(BIN)/python -m docs.settings
 	$(BIN)/python -m docs.labels
 	$(BIN)/python -m docs.mesh_file

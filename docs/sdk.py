@@ -13,6 +13,9 @@ from docs.labels import replaced
 
 PAGE = Path(__file__).with_suffix(".md")
 ROOT = Path(__file__).parents[1]
+# The head of a table, and the classes whose fields are its rows.
+TABLES = (("option", "Options", "MeshOptions"), ("of a question", "Request"), ("field", "Answer"))
+MODULES = {"Answer": "_events", "MeshOptions": "_option_types"}
 # Where the errors are defined that a caller of the gateway's may get by gRPC.
 ERRORS = ("services/runtime", "services/gateway", "services/llm/errors.py", "services/vision", "services/audio")
 BY_HTTP = "services/gateway/http"
@@ -41,15 +44,17 @@ RETRY = {
 
 def main() -> None:
     PAGE.write_text(render(PAGE.read_text()))
-    print(f"{PAGE.name}: {len(fields('Options'))} options, {sum(map(len, reasons().values()))} reasons")
+    options = [*fields("Options"), *fields("MeshOptions")]
+    print(f"{PAGE.name}: {len(options)} options, {sum(map(len, reasons().values()))} reasons")
 
 
 def render(page: str) -> str:
     """The page with its tables as they should be."""
     words = _words()
-    for head, cls in (("option", "Options"), ("of a question", "Request"), ("field", "Answer")):
+    for head, *classes in TABLES:
         rows = [
             f"| `{name}` | `{_cell(kind)}` | {' '.join([_cell(what), *_choices(kind, words)])} |"
+            for cls in classes
             for name, kind, what in fields(cls)
         ]
         page = replaced(page, f"| {head} | type | what |", rows, PAGE.name)
@@ -59,7 +64,7 @@ def render(page: str) -> str:
 def fields(cls: str) -> list[tuple[str, str, str]]:
     """(name, type, what it is) of each field of a class of the SDK's: by the string below it or the comment beside it;
     of a property, by its docstring."""
-    module = "_events" if cls == "Answer" else "_options"
+    module = MODULES.get(cls, "_options")
     source = (ROOT / f"hedgerow/{module}.py").read_text()
     lines = source.splitlines()
     (found,) = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef) and node.name == cls]

@@ -61,25 +61,19 @@ from hedgerow._events import (
     Transcript,
     Usage,
 )
-from hedgerow._options import (
+from hedgerow._guarding import GuardAction, GuardedThing
+from hedgerow._option_types import (
     CacheScope,
     CacheUse,
     Diet,
-    GuardAction,
-    GuardedThing,
-    Media,
-    Message,
-    Messages,
-    Options,
     Priority,
     QuestionKind,
-    Request,
-    Role,
     Tier,
     Truncation,
     Untranslated,
     Verifier,
 )
+from hedgerow._options import Media, Message, Messages, Options, Request, Role
 from hedgerow._sight import (
     Array,
     Classification,

@@ -8,10 +8,11 @@ from typing import Any
 import grpc
 
 from hedgerow._errors import Internal
+from hedgerow._fields import one_of, set_fields
 from hedgerow._media import pieces
 from hedgerow._options import Media
 from hedgerow._peer import Peer
-from hedgerow._request import audio_format, one_of, set_fields
+from hedgerow._request import audio_format
 from hedgerow._speech import (
     AudioFormat,
     Behind,

@@ -12,7 +12,8 @@ from hedgerow._collected import (
     CollectionSearch,
     Passage,
 )
-from hedgerow._request import one_of, refuse_too_large, set_fields
+from hedgerow._fields import one_of, set_fields
+from hedgerow._request import refuse_too_large
 from hedgerow.collection.v1 import collection_pb2 as pb
 
 DEFAULT_TARGET = "127.0.0.1:50051"

@@ -8,9 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message as Proto
-
 from hedgerow._errors import InvalidArgument, invalid
 from hedgerow._options import Message, Messages, Request
 from hedgerow._shapes import schema_of
@@ -19,12 +16,6 @@ from hedgerow._tools import Tool, ToolCall
 _TURN = ("role", "content", "tool_calls", "tool_call_id")
 _TURN_ALSO = ("name", "refusal", "annotations", "audio", "function_call")  # of OpenAI's turns; may be there when empty
 _TOOL = ("name", "description", "parameters", "strict")
-_WANTED = {
-    FieldDescriptor.CPPTYPE_BOOL: "true or false",
-    FieldDescriptor.CPPTYPE_DOUBLE: "a number",
-    FieldDescriptor.CPPTYPE_FLOAT: "a number",
-    FieldDescriptor.CPPTYPE_STRING: "a text",
-}
 
 
 def refuse_unknown(where: str, given: Iterable[str], also: Sequence[str] = ()) -> None:
@@ -126,12 +117,3 @@ def _refuse_keys(where: str, given: Iterable[str], known: Sequence[str]) -> None
         if name not in known:
             nearest = get_close_matches(name, known, 1)
             raise invalid(where, f"some of {', '.join(known)}", name, f"did you mean {nearest[0]}?" if nearest else "")
-
-
-def fitted(message: Proto, name: str, path: str, value: object) -> Any:
-    """A value that a field did not take, in the field's own type: a whole float as a number, milliseconds rounded.
-    Raises `InvalidArgument`."""
-    wanted = _WANTED.get(message.DESCRIPTOR.fields_by_name[name].cpp_type, "a whole number")
-    if wanted == "a whole number" and isinstance(value, float) and (value.is_integer() or name.endswith("_ms")):
-        return round(value)
-    raise invalid(f"{path}{name}", wanted, repr(value))

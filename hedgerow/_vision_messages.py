@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import grpc
 
 from hedgerow import _convert
+from hedgerow._fields import one_of, set_fields
 from hedgerow._media import read, read_all
 from hedgerow._options import Media
 from hedgerow._peer import Peer
-from hedgerow._request import one_of, refuse_too_large, set_fields
+from hedgerow._request import refuse_too_large
 from hedgerow._sight import (
     Array,
     Classification,

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hedgerow._option_types import MeshOptions
 from hedgerow.cli import given, options
+from hedgerow.cli.request_flags import with_request_flags
 
 if TYPE_CHECKING:
     from hedgerow import Options
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 COMPLETE = ("stop", "length", "budget", "tool_calls", "content_filter")
 
 
+@with_request_flags()
 def ask(
     question: Annotated[
         str | None,
@@ -30,33 +33,15 @@ def ask(
     ] = False,
     pause_ms: options.PauseMs = None,
     as_json: options.JsonLines = False,
-    budget_ms: options.BudgetMs = None,
-    cache: options.Cache = options.CacheName.AUTO,
-    min_similarity: options.MinSimilarity = None,
-    cache_allow: options.CacheAllow = None,
-    cache_category: options.CacheCategory = None,
-    end_user: options.EndUser = None,
-    tier: options.Tier = None,
+    *,
+    chosen: MeshOptions,
     model: options.Model = None,
     max_tokens: Annotated[int | None, typer.Option(metavar="N", help="The most tokens to generate.")] = None,
     temperature: Annotated[float | None, typer.Option(metavar="T", help="0 is greedy, up to 2.")] = None,
     system: options.System = None,
-    first_token_ms: Annotated[
-        int | None, typer.Option(metavar="N", help="The most time to the first text, in milliseconds.")
-    ] = None,
-    priority: options.Priority = options.PriorityName.NORMAL,
-    max_cost_usd: Annotated[
-        float | None, typer.Option(metavar="USD", help="Ask only models of which one call should not cost more.")
-    ] = None,
-    cascade: options.Cascade = None,
-    cascade_at_once: options.AtOnce = False,
-    diet: options.DietOf = None,
-    truncation: options.TruncationOf = None,
-    system_prompt: options.SystemPrompt = None,
     json_schema: options.Schema = None,
     choice: options.Choice = None,
     grammar: options.Grammar = None,
-    repair: options.Repair = False,
     tool: options.Tools = None,
     tool_choice: options.ToolChoice = None,
     mcp: options.Mcp = None,
@@ -108,27 +93,11 @@ def ask(
     _refuse_wrong_use(question, audio, stream, pause_ms)
     text = sys.stdin.read() if question == "-" else question
     images = image or []
-    choices: Options = {
-        "budget_ms": budget_ms,
-        "cache": cache.value,
-        "min_similarity": min_similarity,
-        "cache_allow": [kind.value for kind in cache_allow or ()],
-        "cache_category": cache_category,
-        "end_user": end_user or (),
-        "tier": tier.value if tier else None,
+    own: Options = {
         "model": model,
         "max_tokens": max_tokens,
         "temperature": temperature,
         "system": system,
-        "first_token_ms": first_token_ms,
-        "priority": priority.value,
-        "max_cost_usd": max_cost_usd,
-        "cascade": [check.value for check in cascade] if cascade else None,
-        "cascade_at_once": cascade_at_once,
-        "repair": repair or None,
-        "diet": diet.value if diet else None,
-        "truncation": truncation.value if truncation else None,
-        "system_prompt": system_prompt,
         "json_schema": given.json_text(json_schema, "--json-schema") if json_schema else None,
         "choice": choice or None,
         "grammar": given.text_of(grammar, "--grammar") if grammar else None,
@@ -136,6 +105,7 @@ def ask(
         "mesh_tools": given.mesh_tools(tool, mcp, collection, agent=agent),
         "tool_choice": tool_choice,
     }
+    choices: Options = {**chosen, **own}
     reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
     if stream and audio:
         _converse(audio, images, pause_ms, choices, reach, waterfall, as_json)

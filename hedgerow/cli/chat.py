@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hedgerow import Message
+from hedgerow._option_types import MeshOptions
 from hedgerow.cli import options
+from hedgerow.cli.request_flags import with_request_flags
 
 if TYPE_CHECKING:
     from hedgerow import Client, Options
@@ -17,10 +19,11 @@ if TYPE_CHECKING:
 _HELP = "/reset forgets what was said · /quit or Ctrl-D leaves · Ctrl-C stops an answer"
 
 
+@with_request_flags("tier", "budget_ms")
 def chat(
-    tier: options.Tier = None,
+    *,
+    chosen: MeshOptions,
     model: options.Model = None,
-    budget_ms: options.BudgetMs = None,
     system: options.System = None,
     temperature: Annotated[float | None, typer.Option(metavar="T", help="0 is greedy, up to 2.")] = None,
     gateway: options.Gateway = "127.0.0.1:50050",
@@ -41,13 +44,12 @@ def chat(
     from hedgerow import Client
     from hedgerow.cli.failures import reported
 
-    choices: Options = {
-        "tier": tier.value if tier else None,
+    own: Options = {
         "model": model,
-        "budget_ms": budget_ms,
         "system": system,
         "temperature": temperature,
     }
+    choices: Options = {**chosen, **own}
     reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
     with reported(), Client(**reach) as client:
         client.prewarm(timeout_s=2)

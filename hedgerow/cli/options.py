@@ -14,62 +14,6 @@ if TYPE_CHECKING:
     from hedgerow import Tls
 
 
-class TierName(StrEnum):
-    """The classes of model."""
-
-    FAST = "fast"
-    BALANCED = "balanced"
-    QUALITY = "quality"
-
-
-class DietName(StrEnum):
-    """Whose messages are put on a diet."""
-
-    OFF = "off"
-    SYSTEM = "system"
-    ALL = "all"
-
-
-class TruncationName(StrEnum):
-    """What becomes of a conversation that is longer than the model's context."""
-
-    AUTO = "auto"
-    DISABLED = "disabled"
-
-
-class VerifierName(StrEnum):
-    """What a fast model's answer must pass."""
-
-    RULES = "rules"
-    FORM = "form"
-    LOGPROBS = "logprobs"
-    JUDGE = "judge"
-
-
-class QuestionKindName(StrEnum):
-    """What keeps a question from the cache."""
-
-    SAMPLED = "sampled"
-    TIME_BOUND = "time_bound"
-    PERSONAL = "personal"
-
-
-class CacheName(StrEnum):
-    """Which stored answers are wanted."""
-
-    AUTO = "auto"
-    USE = "use"
-    EXACT = "exact"
-    BYPASS = "bypass"
-
-
-class PriorityName(StrEnum):
-    """Which requests are shed last."""
-
-    NORMAL = "normal"
-    REALTIME = "realtime"
-
-
 class PolicyName(StrEnum):
     """When a word that is being spoken counts as sure."""
 
@@ -113,9 +57,7 @@ PlaintextKey = Annotated[
         help="Send the API key without TLS to another machine: everybody on the way can read it.",
     ),
 ]
-Tier = Annotated[TierName | None, typer.Option(help="The class of model. Without it, the router chooses.")]
 Model = Annotated[str | None, typer.Option(metavar="NAME", help="One model by name; overrules the router.")]
-BudgetMs = Annotated[int | None, typer.Option(metavar="N", help="The whole time the answer may take, in milliseconds.")]
 System = Annotated[str | None, typer.Option(metavar="TEXT", help="Instructions for the model.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout, also on errors.")]
 StateDir = Annotated[
@@ -133,58 +75,6 @@ OwnStateDir = Annotated[
         metavar="DIR",
         help="Where logs, the cache's database and mesh.json are kept. Without it: .hedgerow for the demo, "
         ".hedgerow/meshes/NAME beside NAME.yaml, and .hedgerow/meshes/NAME.yml beside NAME.yml.",
-    ),
-]
-Cache = Annotated[
-    CacheName,
-    typer.Option(
-        help="Which stored answers are wanted: use takes those to other wordings too, exact none but this question's, "
-        "bypass neither looks the answer up nor stores it. auto: as the tenant's settings say."
-    ),
-]
-Priority = Annotated[PriorityName, typer.Option(help="realtime: be among the last to be shed under load.")]
-MinSimilarity = Annotated[
-    float | None,
-    typer.Option(metavar="S", help="Least similarity at which a stored answer to a like question will do, 0.5 to 1."),
-]
-CacheAllow = Annotated[
-    list[QuestionKindName] | None,
-    typer.Option(
-        "--cache-allow", help="Look the answer up and store it although the question is of this kind. May be repeated."
-    ),
-]
-CacheCategory = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The category of the question, of those that the gateway knows.")
-]
-EndUser = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="The end user whom the answer is for, where each has stored answers of its own."),
-]
-Cascade = Annotated[
-    list[VerifierName] | None,
-    typer.Option("--cascade", help="Ask a fast model first, and a better one where its answer fails this check."),
-]
-AtOnce = Annotated[
-    bool, typer.Option("--cascade-at-once", help="With --cascade: show the fast model's answer before it has passed.")
-]
-Repair = Annotated[
-    bool, typer.Option("--repair", help="With --json-schema: ask the model once more where its answer does not match.")
-]
-DietOf = Annotated[
-    DietName | None,
-    typer.Option(
-        "--diet", help="Whose messages are shortened where they say nothing. Without it, the gateway chooses."
-    ),
-]
-SystemPrompt = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A system prompt that the gateway keeps, by its name.")
-]
-TruncationOf = Annotated[
-    TruncationName | None,
-    typer.Option(
-        "--truncation",
-        help="What becomes of a conversation longer than the model's context: auto leaves out its oldest turns, "
-        "disabled is an error. Without it, the gateway chooses.",
     ),
 ]
 Schema = Annotated[

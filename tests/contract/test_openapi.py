@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from hedgerow.request_options import Surface
+from hedgerow.request_options.table import options_on
 from services.gateway.admission.intake import Intake
 from services.gateway.admission.model import TIERS
 from services.gateway.config import GatewaySettings
-from services.gateway.http import request_options
 from services.gateway.http.app import Parts, _App
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from tests.conftest import REPOSITORY
@@ -53,10 +54,10 @@ def test_the_page_has_them_too(document: Any) -> None:
 
 
 def test_it_has_every_option_as_a_header_and_in_the_body(document: Any) -> None:
-    components = document["components"]
-    assert set(components["schemas"]["Options"]["properties"]) == request_options._OPTIONS
-    assert {each["name"] for each in components["parameters"].values()} == set(request_options._OPTION_HEADERS.values())
-    assert set(components["schemas"]["Tier"]["enum"]) == set(TIERS)
+    components, options = document["components"], options_on(Surface.HTTP)
+    assert set(components["schemas"]["Options"]["properties"]) == {option.name for option in options}
+    assert {each["name"] for each in components["parameters"].values()} == {option.header for option in options}
+    assert set(components["schemas"]["Options"]["properties"]["tier"]["enum"]) == set(TIERS)
 
 
 def test_every_name_in_it_is_somewhere(document: Any) -> None:

@@ -18,7 +18,7 @@ def test_the_page_lists_them_as_they_are() -> None:
 
 
 def test_every_field_is_described() -> None:
-    for cls in ("Options", "Request", "Answer"):
+    for cls in ("Options", "MeshOptions", "Request", "Answer"):
         assert [name for name, _, what in page.fields(cls) if not what] == []
 
 

@@ -96,7 +96,7 @@ async def test_callbacks_see_tokens_sentences_and_the_end_in_order(
     assert seen == ["It is ", "Paris. ", "Yes.", *sentences, got]
 
 
-async def test_every_option_reaches_the_gateway(gateway: ScriptedGateway) -> None:
+async def test_a_conversation_and_its_options_reach_the_gateway(gateway: ScriptedGateway) -> None:
     gateway.script = answer("Yes.")
     async with hedgerow.AsyncClient(gateway.target, api_key="secret") as client:
         await client.ask(
@@ -116,10 +116,6 @@ async def test_every_option_reaches_the_gateway(gateway: ScriptedGateway) -> Non
             seed=7,
             json_schema={"type": "object"},
             cache="bypass",
-            min_similarity=0.5,
-            cache_allow=["personal"],
-            cache_category="prices",
-            hit_chars_per_s=40,
         )
     assert gateway.requests == [
         pb.GenerateRequest(
@@ -134,13 +130,7 @@ async def test_every_option_reaches_the_gateway(gateway: ScriptedGateway) -> Non
             budget_ms=300,
             sampling=chat_pb2.Sampling(max_tokens=64, temperature=0.5, top_p=0.75, stop=["END"], seed=7),
             response_format=chat_pb2.ResponseFormat(json_schema='{"type": "object"}'),
-            cache=pb.CachePolicy(
-                bypass=True,
-                min_similarity=0.5,
-                allow=[pb.QUESTION_KIND_PERSONAL],
-                category="prices",
-                hit_chars_per_s=40,
-            ),
+            cache=pb.CachePolicy(bypass=True),
         )
     ]
     assert gateway.metadata["authorization"] == "Bearer secret"

@@ -41,9 +41,6 @@ def check_mesh(request: pb.GenerateRequest, settings: ToolSettings) -> int:
     """The same for the tools of the mesh, as far as the request alone tells: which of them there are is known when its
     tenant is (`tools/toolbox.py`)."""
     asked = request.mesh_tools
-    for field in ("steps", "calls"):
-        if request.tool_limits.HasField(field) and getattr(request.tool_limits, field) < 1:
-            raise InvalidInput(f"tool_limits.{field}", "at least 1", getattr(request.tool_limits, field))
     if not asked:
         return 0
     if not settings.sources:

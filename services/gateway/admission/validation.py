@@ -14,6 +14,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import constraint, kept_responses, messages, original, tools
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.model import read_model
+from services.gateway.admission.option_limits import check_options
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.config import GatewaySettings
 from services.gateway.guard.checks import checks_for
@@ -21,21 +22,12 @@ from services.gateway.upstream.media import Hearing, Media
 from services.runtime.errors import InvalidInput, shorten
 from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOP_TOKENS, STOPS, TOP_K, TOP_LOGPROBS
 
-_LEAST: Mapping[Literal["budget_ms", "first_token_budget_ms", "heartbeat_ms"], int] = {
-    "budget_ms": 1,
-    "first_token_budget_ms": 1,
-    "heartbeat_ms": 100,
-}
+_LEAST_HEARTBEAT_MS = 100
 _Range = tuple[float, float]
 _ABOVE_ZERO: tuple[_Ranged, ...] = ("top_p", "repetition_penalty")
 _USER_NAMES = 8  # the contract's
 _NO_AUDIO = "no conversations while no audio service is configured"
-_TIERS = frozenset(pb.Tier.values())
 _VERIFIERS = frozenset(pb.Verifier.values()) - {pb.VERIFIER_UNSPECIFIED}
-_DIETS = frozenset(pb.Diet.values())
-_TRUNCATIONS = frozenset(pb.Truncation.values())
-_QUESTION_KINDS = frozenset(pb.QuestionKind.values()) - {pb.QUESTION_KIND_UNSPECIFIED}
-_SCOPES = frozenset(pb.CacheScope.values())
 _GUARD_ACTIONS = frozenset(pb.GuardAction.values())
 _Ranged = Literal[
     "temperature",
@@ -101,44 +93,19 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool 
     if request.HasField("response_format"):
         constraint.check(request.response_format, settings.response_format)
         _check_end(request)
-    for name, least in _LEAST.items():
-        if request.HasField(name) and getattr(request, name) < least:
-            raise InvalidInput(name, f"at least {least}", getattr(request, name))
-    if request.attempt < 0:
-        raise InvalidInput("attempt", "at least 0", request.attempt)
-    _check_choices(request, settings)
-    _check_end_user(request.end_user)
-    if request.images:
-        _check_images(request, settings, sees=sees)
-    if request.HasField("audio"):
-        _check_audio(request, settings)
-
-
-def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+    check_options(request)
+    if request.HasField("heartbeat_ms") and request.heartbeat_ms < _LEAST_HEARTBEAT_MS:
+        raise InvalidInput("heartbeat_ms", f"at least {_LEAST_HEARTBEAT_MS}", request.heartbeat_ms)
     _check_prompt(request.prompt, settings)
     if request.HasField("guard"):
         _check_guard(request.guard)
     if request.HasField("cascade"):
         _check_cascade(request)
-    if request.HasField("max_cost_usd") and not 0 < request.max_cost_usd < math.inf:
-        raise InvalidInput("max_cost_usd", "above 0", f"{request.max_cost_usd:g}")
-    if request.untranslated not in pb.Untranslated.values():
-        raise InvalidInput("untranslated", "an Untranslated, 0 to 2", request.untranslated)
-    if request.tier not in _TIERS:
-        raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
-    _check_cache(request.cache)
-
-
-def _check_cache(policy: pb.CachePolicy) -> None:
-    if policy.HasField("min_similarity"):
-        _check_range("cache.min_similarity", policy.min_similarity, 0.5, 1)
-    if policy.HasField("hit_chars_per_s"):
-        _check_range("cache.hit_chars_per_s", policy.hit_chars_per_s, 0, 1_000_000)
-    if policy.scope not in _SCOPES:
-        raise InvalidInput("cache.scope", "a CacheScope, 0 to 2", policy.scope)
-    for index, kind in enumerate(policy.allow):
-        if kind not in _QUESTION_KINDS:
-            raise InvalidInput(f"cache.allow[{index}]", "a QuestionKind, 1 to 3", kind)
+    _check_end_user(request.end_user)
+    if request.images:
+        _check_images(request, settings, sees=sees)
+    if request.HasField("audio"):
+        _check_audio(request, settings)
 
 
 def _check_end_user(names: Sequence[str]) -> None:
@@ -164,10 +131,6 @@ def check_for(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySett
 
 
 def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:
-    if policy.diet not in _DIETS:
-        raise InvalidInput("prompt.diet", "a Diet, 0 to 3", policy.diet)
-    if policy.truncation not in _TRUNCATIONS:
-        raise InvalidInput("prompt.truncation", "a Truncation, 0 to 2", policy.truncation)
     if policy.whole and policy.truncation == pb.TRUNCATION_AUTO:
         raise InvalidInput("prompt.whole", "none beside TRUNCATION_AUTO", "true")
     if policy.system and policy.system not in settings.system_prompts:

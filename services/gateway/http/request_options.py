@@ -1,13 +1,16 @@
-"""What a request by HTTP orders: a question to the gateway, and the form in which the answer is wanted."""
+"""The order of a caller by HTTP: a request to the gateway, and the form in which the answer is wanted."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.request_options import Kind, RequestOption, Surface
+from hedgerow.request_options.fields import GUARD_ACTIONS, GUARDED, VERIFIERS, holder, set_cache, word_values
+from hedgerow.request_options.table import options_on
 from services.gateway.admission.model import TIERS, unknown
 from services.gateway.http.end_user import end_user
 from services.gateway.http.fields import Fields
@@ -16,68 +19,18 @@ from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 from services.runtime.rpc.boundary import TRACE_ID_HEADER
 
 _PREFIX, _BODY = "x-hedgerow-", "hedgerow"
-_OPTIONS = frozenset(
-    {
-        "budget_ms",
-        "first_token_ms",
-        "silence_ms",
-        "priority",
-        "cache",
-        "min_similarity",
-        "cache_allow",
-        "cache_category",
-        "cache_scope",
-        "end_user",
-        "hit_chars_per_s",
-        "tier",
-        "max_cost_usd",
-        "single_attempt",
-        "diet",
-        "whole",
-        "truncation",
-        "system_prompt",
-        "cascade",
-        "cascade_at_once",
-        "repair",
-        "mesh_tools",
-        "tool_steps",
-        "tool_calls",
-        "guard",
-        "findings",
-        "untranslated",
-    }
-)
-_OPTION_HEADERS = {name: f"{_PREFIX}{name.replace('_', '-')}" for name in _OPTIONS}
-_HEADERS = frozenset({*_OPTION_HEADERS.values(), TENANT_HEADER, EXPIRES_HEADER, TRACE_ID_HEADER})
-_NUMBERS = ("_ms", "_usd", "_per_s", "_similarity", "tool_steps", "tool_calls")
-_LISTS = ("mesh_tools", "cache_allow")
-_MOST_CHARS_PER_S = 1_000_000
+_OPTIONS = {option.name: option for option in options_on(Surface.HTTP)}
+_BY_HEADER = {option.header: option for option in _OPTIONS.values()}
+_HEADERS = frozenset({*_BY_HEADER, TENANT_HEADER, EXPIRES_HEADER, TRACE_ID_HEADER})
+_WORDS: Mapping[str, Mapping[str, Any]] = {
+    option.name: word_values(option, option.http_words or option.words)
+    for option in _OPTIONS.values()
+    if option.kind in (Kind.WORD, Kind.WORDS)
+}
 _MOST_ATTEMPTS, _ATTEMPT_DIGITS = 1_000, 18  # Python turns no more than 4,300 digits into a number
 _MESH_TOOL = ("name", "source", "arguments", "offered")
-_FLAGS = ("single_attempt", "whole", "cascade_at_once", "repair", "findings")
-_VERIFIERS = {
-    "rules": pb.VERIFIER_RULES,
-    "form": pb.VERIFIER_FORM,
-    "logprobs": pb.VERIFIER_LOGPROBS,
-    "judge": pb.VERIFIER_JUDGE,
-}
-_GUARD_ACTIONS = {"mask": pb.GUARD_ACTION_MASK, "refuse": pb.GUARD_ACTION_REFUSE}
-_EXAMPLE = "personal=mask,secrets=refuse"
-_GUARDED = tuple(field.name for field in pb.GuardPolicy.DESCRIPTOR.fields)
-_QUESTION_KINDS = {
-    "sampled": pb.QUESTION_KIND_SAMPLED,
-    "time_bound": pb.QUESTION_KIND_TIME_BOUND,
-    "personal": pb.QUESTION_KIND_PERSONAL,
-}
-_CACHE_USES = {
-    "bypass": pb.CACHE_USE_UNSPECIFIED,
-    "exact": pb.CACHE_USE_EXACT,
-    "use": pb.CACHE_USE_ANY,
-}
-_CACHE_SCOPES = {"tenant": pb.CACHE_SCOPE_TENANT, "user": pb.CACHE_SCOPE_USER}
-_UNTRANSLATED = {"refuse": pb.UNTRANSLATED_REFUSE, "omit": pb.UNTRANSLATED_OMIT}
-TRUNCATIONS = {"auto": pb.TRUNCATION_AUTO, "disabled": pb.TRUNCATION_DISABLED}
-_DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
+_GUARD_EXAMPLE = "personal=mask,secrets=refuse"
+TRUNCATIONS = _WORDS["truncation"]
 
 
 @dataclass(slots=True)
@@ -90,7 +43,7 @@ class RequestOptions:
     usage: bool = False
     echo: Mapping[str, Any] = field(default_factory=dict)  # what the answer repeats of the request
     at_once: bool = False  # of a cascade: the fast model's text goes out before it has passed
-    findings: bool = False  # a stream tells of citations and late results as they come
+    findings: bool = False  # a stream reports citations and late results as they come
     silence_ms: int | None = None  # the longest after the first text; 0: none, None: the gateway's own
 
 
@@ -115,18 +68,19 @@ def take_options(order: RequestOptions, headers: Mapping[str, str], body: Fields
         _take(order, extension)
     for name in headers:
         if name.startswith(_PREFIX) and name not in _HEADERS:
-            raise InvalidInput(name, f"one of {', '.join(sorted(_OPTION_HEADERS.values()))}", "another header")
-    told = {name: value for name, header in _OPTION_HEADERS.items() if (value := headers.get(header))}
-    if told:
-        _take(order, _Headers({name: _parsed(name, value) for name, value in told.items()}))
+            raise InvalidInput(name, f"one of {', '.join(sorted(_BY_HEADER))}", "another header")
+    given = {option.name: _parsed(option, value) for name, option in _BY_HEADER.items() if (value := headers.get(name))}
+    if given:
+        _take(order, _Headers(given))
     order.request.idempotency_key = headers.get("idempotency-key", "")
     if (attempt := headers.get("x-stainless-retry-count", "")).isdecimal():
         order.request.attempt = min(int(attempt[:_ATTEMPT_DIGITS]), _MOST_ATTEMPTS)
 
 
 def settle_replacing(order: RequestOptions, *, checks: bool) -> None:
-    """Whether the answer's text may be replaced: of a stream of these dialects nothing can be, so that is refused by
-    name; of an answer in one piece nobody sees it. `checks`: whether the gateway looks at forms by itself."""
+    """Whether the answer's text may be replaced. In a stream of these dialects no text can be, so such an option is
+    refused by name; an answer in one piece shows no replacement. `checks`: whether the gateway validates the output
+    without being asked."""
     request = order.request
     if order.at_once and not request.HasField("cascade"):
         raise InvalidInput(f"{_BODY}.cascade_at_once", "with a cascade", "none")
@@ -138,153 +92,152 @@ def settle_replacing(order: RequestOptions, *, checks: bool) -> None:
 
 
 def settle_pace(order: RequestOptions) -> None:
-    """A hit comes at a pace to who reads along: an answer in one piece comes at once."""
+    """A hit comes at a pace in a stream alone: an answer in one piece comes at once."""
     if not order.stream:
         order.request.cache.hit_chars_per_s = 0
 
 
-def _take(order: RequestOptions, options: Fields) -> None:
-    _take_times(order, options)
-    request = order.request
-    if (realtime := options.one_of("priority", {"realtime": True, "normal": False})) is not None:
-        request.realtime = realtime
-    if user := options.text("end_user"):
-        request.end_user[:] = [user]
-    _take_cache(request.cache, options)
-    if (tier := options.one_of("tier", TIERS)) is not None:
-        request.tier = tier
-    if (cost := options.number("max_cost_usd")) is not None:
-        request.max_cost_usd = cost
-    if (single := options.flag("single_attempt")) is not None:
-        request.single_attempt = single
-    _take_prompt(request.prompt, options)
-    _take_cascade(order, options)
-    if (repair := options.flag("repair")) is not None:
-        request.repair = repair
-    _take_mesh_tools(request, options)
-    if (untranslated := options.one_of("untranslated", _UNTRANSLATED)) is not None:
-        request.untranslated = untranslated
-    if (findings := options.flag("findings")) is not None:
-        order.findings = findings
-    if (guard := options.text("guard")) is not None:
-        _take_guard(request.guard, options, guard)
+def _take(order: RequestOptions, given: Fields) -> None:
+    """The options of the body's object, or of the headers."""
+    for name, option in _OPTIONS.items():
+        if name in _OWN:
+            _OWN[name](order, given)
+        elif (value := _read(given, option)) is not None:
+            _put(order, given, option, value)
 
 
-def _take_cache(policy: pb.CachePolicy, options: Fields) -> None:
-    if (use := options.one_of("cache", _CACHE_USES)) is not None:
-        policy.bypass = use == pb.CACHE_USE_UNSPECIFIED
-        policy.use = use
-    if (similarity := options.number("min_similarity")) is not None:
-        policy.min_similarity = similarity
-    if "cache_allow" in options:
-        del policy.allow[:]
-    for name in options.texts("cache_allow"):
-        if name not in _QUESTION_KINDS:
-            raise InvalidInput(options.at("cache_allow"), f"some of {', '.join(_QUESTION_KINDS)}", name)
-        policy.allow.append(_QUESTION_KINDS[name])
-    if (category := options.text("cache_category")) is not None:
-        policy.category = category
-    if (scope := options.one_of("cache_scope", _CACHE_SCOPES)) is not None:
-        policy.scope = scope
-    if (pace := options.number("hit_chars_per_s")) is not None:
-        if not 0 <= pace <= _MOST_CHARS_PER_S:  # here, because an answer in one piece has none in its request
-            raise InvalidInput(f"{_BODY}.hit_chars_per_s", f"0 to {_MOST_CHARS_PER_S}", pace)
-        policy.hit_chars_per_s = pace
+def _read(given: Fields, option: RequestOption) -> Any:
+    """An option's value; None where it is not given."""
+    match option.kind:
+        case Kind.WHOLE:
+            return given.whole(option.name)
+        case Kind.NUMBER:
+            return given.number(option.name)
+        case Kind.FLAG:
+            return given.flag(option.name)
+        case Kind.WORD:
+            return given.one_of(option.name, _WORDS[option.name])
+        case Kind.WORDS:
+            return _read_words(given, option.name)
+        case Kind.TEXTS:  # one by HTTP; an empty one is none
+            return [text] if (text := given.text(option.name)) else None
+        case _:
+            return given.text(option.name)
 
 
-def _take_cascade(order: RequestOptions, options: Fields) -> None:
+def _read_words(given: Fields, name: str) -> list[Any] | None:
+    known, words = _WORDS[name], given.texts(name)
+    for word in words:
+        if word not in known:
+            raise InvalidInput(given.at(name), f"some of {', '.join(known)}", word)
+    return [known[word] for word in words] if name in given else None
+
+
+def _put(order: RequestOptions, given: Fields, option: RequestOption, value: Any) -> None:
+    if option.name in _CHECKED_HERE and not option.admits(value):
+        raise given.wrong(option.name, option.limit)
+    if not option.place:
+        setattr(order, option.name, value)
+        return
+    message, name = holder(order.request, option)
+    if isinstance(value, list):
+        getattr(message, name)[:] = value
+    else:
+        setattr(message, name, value)
+
+
+def _take_cache(order: RequestOptions, given: Fields) -> None:
+    if (word := given.one_of("cache", _WORDS["cache"])) is not None:
+        set_cache(order.request.cache, word)
+
+
+def _take_cascade(order: RequestOptions, given: Fields) -> None:
     """Names of checks with commas between them; `default` for those of the gateway."""
-    if (at_once := options.flag("cascade_at_once")) is not None:
-        order.at_once = at_once
-    names, cascade = options.text("cascade"), order.request.cascade
+    names, cascade = given.text("cascade"), order.request.cascade
     if names is None:
         return
     cascade.SetInParent()
     for name in names.split(",") if names != "default" else ():
-        if name.strip() not in _VERIFIERS:
-            raise options.wrong("cascade", f"default, or some of {', '.join(_VERIFIERS)}")
-        cascade.verifiers.append(_VERIFIERS[name.strip()])
+        if name.strip() not in VERIFIERS:
+            raise given.wrong("cascade", f"default, or some of {', '.join(VERIFIERS)}")
+        cascade.verifiers.append(VERIFIERS[name.strip()])
 
 
-def _take_mesh_tools(request: pb.GenerateRequest, options: Fields) -> None:
+def _take_at_once(order: RequestOptions, given: Fields) -> None:
+    """No part of the request: the answer is in one piece, or refused."""
+    if (at_once := given.flag("cascade_at_once")) is not None:
+        order.at_once = at_once
+
+
+def _take_mesh_tools(order: RequestOptions, given: Fields) -> None:
     """Names, or objects with a name or a source, arguments and whether it is offered."""
-    if "mesh_tools" in options:
-        del request.mesh_tools[:]
-    for index, given in enumerate(options.array("mesh_tools")):
-        where = f"{options.at('mesh_tools')}[{index}]"
-        if isinstance(given, str):
-            request.mesh_tools.add(name=given)
-        elif isinstance(given, dict):
-            _take_mesh_tool(request.mesh_tools.add(), Fields(given, where))
+    tools = order.request.mesh_tools
+    if "mesh_tools" in given:
+        del tools[:]
+    for index, each in enumerate(given.array("mesh_tools")):
+        where = f"{given.at('mesh_tools')}[{index}]"
+        if isinstance(each, str):
+            tools.add(name=each)
+        elif isinstance(each, dict):
+            _take_mesh_tool(tools.add(), Fields(each, where))
         else:
             raise InvalidInput(where, "a name or an object", "neither")
-    if (steps := options.whole("tool_steps")) is not None:
-        request.tool_limits.steps = steps
-    if (calls := options.whole("tool_calls")) is not None:
-        request.tool_limits.calls = calls
 
 
-def _take_mesh_tool(asked: pb.MeshTool, told: Fields) -> None:
-    for key in told:
+def _take_mesh_tool(asked: pb.MeshTool, given: Fields) -> None:
+    for key in given:
         if key not in _MESH_TOOL:
-            raise InvalidInput(told.at(key), f"one of {', '.join(_MESH_TOOL)}", "another name")
-    name, source = told.text("name"), told.text("source")
+            raise InvalidInput(given.at(key), f"one of {', '.join(_MESH_TOOL)}", "another name")
+    name, source = given.text("name"), given.text("source")
     if name and source:
-        raise told.wrong("source", "none beside a name")
+        raise given.wrong("source", "none beside a name")
     if name:
         asked.name = name
     if source:
         asked.source = source
-    asked.offered = told.flag("offered") or False
-    if (arguments := told.object("arguments")) is not None:
+    asked.offered = given.flag("offered") or False
+    if (arguments := given.object("arguments")) is not None:
         asked.arguments = json.dumps({key: arguments.raw(key) for key in arguments})
 
 
-def _take_guard(policy: pb.GuardPolicy, options: Fields, told: str) -> None:
-    """What is looked for and what becomes of it, `personal=mask`, with commas between."""
-    for each in told.split(","):
+def _take_guard(order: RequestOptions, given: Fields) -> None:
+    """Things and the action for each, `personal=mask`, with commas between."""
+    if (guard := given.text("guard")) is None:
+        return
+    for each in guard.split(","):
         name, _, action = each.strip().partition("=")
-        if name not in _GUARDED or action not in _GUARD_ACTIONS:
-            raise options.wrong("guard", f"{' or '.join(_GUARD_ACTIONS)} for some of {', '.join(_GUARDED)}: {_EXAMPLE}")
-        setattr(policy, name, _GUARD_ACTIONS[action])
+        if name not in GUARDED or action not in GUARD_ACTIONS:
+            limit = f"{' or '.join(GUARD_ACTIONS)} for some of {', '.join(GUARDED)}: {_GUARD_EXAMPLE}"
+            raise given.wrong("guard", limit)
+        setattr(order.request.guard, name, GUARD_ACTIONS[action])
 
 
-def _take_prompt(policy: pb.PromptPolicy, options: Fields) -> None:
-    if (diet := options.one_of("diet", _DIETS)) is not None:
-        policy.diet = diet
-    if (whole := options.flag("whole")) is not None:
-        policy.whole = whole
-    if (truncation := options.one_of("truncation", TRUNCATIONS)) is not None:
-        policy.truncation = truncation
-    if (system := options.text("system_prompt")) is not None:
-        policy.system = system
-
-
-def _take_times(order: RequestOptions, options: Fields) -> None:
-    if (budget := options.whole("budget_ms")) is not None:
-        order.request.budget_ms = budget
-    if (first := options.whole("first_token_ms")) is not None:
-        order.request.first_token_budget_ms = first
-    if (silence := options.whole("silence_ms")) is not None:
-        if silence < 0:
-            raise options.wrong("silence_ms", "at least 0")
-        order.silence_ms = silence
+# Options that are not one value in one field.
+_OWN: Mapping[str, Callable[[RequestOptions, Fields], None]] = {
+    "cache": _take_cache,
+    "cascade": _take_cascade,
+    "cascade_at_once": _take_at_once,
+    "guard": _take_guard,
+    "mesh_tools": _take_mesh_tools,
+}
+# The gateway does not find these in the request: an answer in one piece has no pace.
+_CHECKED_HERE = ("hit_chars_per_s", "silence_ms")
 
 
 class _Headers(Fields):
     """Options that came as headers, under their names."""
 
     def at(self, name: str) -> str:
-        return _OPTION_HEADERS[name]
+        return _OPTIONS[name].header
 
 
-def _parsed(name: str, value: str) -> str | float | bool | list[str]:
+def _parsed(option: RequestOption, value: str) -> str | float | bool | list[str]:
     """A header's text as JSON would have it."""
-    if name in _LISTS:
+    if option.kind is Kind.WORDS or option.name == "mesh_tools":
         return [each.strip() for each in value.split(",")]
-    if name in _FLAGS:
+    if option.kind is Kind.FLAG:
         return {"true": True, "false": False}.get(value, value)
-    if not name.endswith(_NUMBERS):
+    if option.kind not in (Kind.WHOLE, Kind.NUMBER):
         return value
     try:
         return float(value)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.validation import check
 from services.gateway.changes import told
 from services.gateway.config import GatewaySettings
 from services.gateway.http.account import account, short
-from services.gateway.http.chat_request import read_chat
-from services.gateway.http.fields import parse
 from services.runtime import question_key
-from services.runtime.errors import InvalidInput
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish
 from tests.unit.gateway.test_answer import MISS, Scene
 from tests.unit.gateway.test_three_levels import tenant
@@ -71,20 +65,3 @@ async def test_an_answer_with_less_is_not_given_to_a_request_that_refuses_that()
     assert made.cache
     refused, omitted = (question_key.digest(each) for each in made.cache.questions)
     assert refused != omitted
-
-
-def test_it_is_an_option_of_the_request() -> None:
-    def read(headers: dict[str, str], **own: str) -> pb.Untranslated:
-        body = {"model": "m", "messages": [{"role": "user", "content": "?"}], "hedgerow": own}
-        return read_chat(parse(json.dumps(body).encode()), headers, ["m"]).request.untranslated
-
-    assert read({}, untranslated="omit") == OMIT
-    assert read({"x-hedgerow-untranslated": "refuse"}, untranslated="omit") == REFUSE
-    with pytest.raises(InvalidInput, match=r"^hedgerow\.untranslated: one of refuse, omit, got 'drop'"):
-        read({}, untranslated="drop")
-
-
-def test_another_number_is_refused() -> None:
-    asked = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="?")
-    with pytest.raises(InvalidInput, match=r"^untranslated: an Untranslated, 0 to 2, got 7"):
-        check(pb.GenerateRequest(messages=[asked], untranslated=7), SETTINGS)  # type: ignore[arg-type]

@@ -213,8 +213,27 @@ def test_hedgerows_own_options_come_in_the_body_or_as_headers_which_are_stronger
     assert (order.request.budget_ms, order.request.first_token_budget_ms, order.silence_ms) == (300, 100, 50)
 
 
-def test_a_header_is_refused_under_its_own_name() -> None:
-    assert refused({"x-hedgerow-budget-ms": "soon"}) == "x-hedgerow-budget-ms: a whole number, got 'soon'"
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("budget-ms", "soon", "a whole number, got 'soon'"),
+        ("findings", "yes", "true or false, got 'yes'"),
+        ("cache-allow", "sampled, all", "some of sampled, time_bound, personal, got all"),
+        ("priority", "high", "one of realtime, normal, got 'high'"),
+        ("tier", "best", "one of auto, fast, balanced, quality, got 'best'"),
+        ("hit-chars-per-s", "-1", "0 to 1000000, got -1.0"),
+    ],
+)
+def test_a_header_is_refused_under_its_own_name(name: str, value: str, told: str) -> None:
+    assert refused({f"x-hedgerow-{name}": value}) == f"x-hedgerow-{name}: {told}"
+
+
+def test_a_header_takes_the_place_of_a_list_and_of_a_flag_in_the_body() -> None:
+    own = {"cache_allow": ["personal"], "findings": True, "end_user": "anna"}
+    headers = {"x-hedgerow-cache-allow": "sampled, time_bound", "x-hedgerow-findings": "false"}
+    order = read({**headers, "x-hedgerow-end-user": "bert"}, hedgerow=own)
+    assert list(order.request.cache.allow) == [pb.QUESTION_KIND_SAMPLED, pb.QUESTION_KIND_TIME_BOUND]
+    assert (list(order.request.end_user), order.findings) == (["bert"], False)
 
 
 def test_a_header_that_is_no_option_is_refused_as_a_field_of_the_body_is() -> None:
@@ -279,13 +298,6 @@ def test_an_answer_in_one_piece_is_repaired_unless_it_must_not_be(own: dict[str,
     assert order.request.repair == repair
 
 
-def test_findings_are_told_of_where_that_is_asked_for() -> None:
-    assert not read(stream=True).findings
-    assert read(hedgerow={"findings": True}).findings
-    assert not read({"x-hedgerow-findings": "false"}, hedgerow={"findings": True}).findings
-    assert refused({"x-hedgerow-findings": "yes"}) == "x-hedgerow-findings: true or false, got 'yes'"
-
-
 @pytest.mark.parametrize("headers", [{"x-hedgerow-repair": "true"}, {"x-hedgerow-cascade-at-once": "true"}])
 def test_of_a_stream_nothing_can_be_replaced(headers: dict[str, str]) -> None:
     order = read({**headers, "x-hedgerow-cascade": "rules"}, stream=True)
@@ -302,17 +314,6 @@ def test_a_stream_is_not_repaired_by_itself() -> None:
 def test_at_once_is_for_a_cascade() -> None:
     with pytest.raises(InvalidInput, match="with a cascade"):
         settle_replacing(read(hedgerow={"cascade_at_once": True}), checks=True)
-
-
-def test_what_the_cache_may_do_is_an_option() -> None:
-    body = {"hedgerow": {"cache_allow": ["personal"], "cache_category": "prices"}}
-    policy = pb.CachePolicy(allow=[pb.QUESTION_KIND_PERSONAL], category="prices")
-    assert read(**body).request.cache == policy
-    header = {"x-hedgerow-cache-allow": "sampled, time_bound", "x-hedgerow-cache-category": "fares"}
-    stronger = pb.CachePolicy(allow=[pb.QUESTION_KIND_SAMPLED, pb.QUESTION_KIND_TIME_BOUND], category="fares")
-    assert read(header, **body).request.cache == stronger
-    told = refused({"x-hedgerow-cache-allow": "all"})
-    assert told == "x-hedgerow-cache-allow: some of sampled, time_bound, personal, got all"
 
 
 def test_a_number_of_5000_digits_is_refused_wherever_it_stands() -> None:

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.chat_request import read_chat
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.messages_request import read_messages
 from services.gateway.http.original import original
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.responses_request import read_response
-from services.runtime.errors import InvalidInput
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 9}
 
@@ -61,10 +59,3 @@ def test_a_provider_gets_these_fields_as_they_came() -> None:
     read_chat(body, {}, ["m"])
     told = original(1, b"", body, {}).untranslated
     assert told == {"user": '"anna"', "metadata": '{"user_id":"anna","team":"x"}'}
-
-
-def test_a_request_says_who_shares_its_answer() -> None:
-    assert read(hedgerow={"cache_scope": "user"}).request.cache.scope == pb.CACHE_SCOPE_USER
-    assert read({"x-hedgerow-cache-scope": "tenant"}).request.cache.scope == pb.CACHE_SCOPE_TENANT
-    with pytest.raises(InvalidInput, match=r"hedgerow.cache_scope: one of tenant, user"):
-        read(hedgerow={"cache_scope": "all"})

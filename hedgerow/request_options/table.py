@@ -1,0 +1,247 @@
+"""The options of a request, one row each. `make docs` writes what follows from them."""
+
+from __future__ import annotations
+
+from hedgerow.request_options import Kind, RequestOption, Surface
+
+_HTTP_ALONE = frozenset({Surface.HTTP})
+_SDK_ALONE = frozenset({Surface.SDK})
+
+OPTIONS = (
+    RequestOption(
+        "tier",
+        Kind.WORD,
+        "The class of model. Without it, the router chooses.",
+        words=("fast", "balanced", "quality"),
+        http_words=("auto", "fast", "balanced", "quality"),
+        alias="Tier",
+    ),
+    RequestOption(
+        "budget_ms",
+        Kind.WHOLE,
+        "The whole time the answer may take, in milliseconds.",
+        least=1,
+        sdk_note="Default: the client's `default_budget_ms`.",
+    ),
+    RequestOption(
+        "first_token_ms",
+        Kind.WHOLE,
+        "The most time to the first text, thought or tool call, in milliseconds.",
+        field="first_token_budget_ms",
+        least=1,
+    ),
+    RequestOption(
+        "silence_ms",
+        Kind.WHOLE,
+        "The longest silence after the first text, in milliseconds; 0: no limit.",
+        field="",
+        least=0,
+        on=_HTTP_ALONE,
+    ),
+    RequestOption(
+        "priority",
+        Kind.WORD,
+        "`realtime`: a person waits, so the request is among the last to be shed. Default: `normal`.",
+        field="realtime",
+        words=("normal", "realtime"),
+        http_words=("realtime", "normal"),
+        alias="Priority",
+    ),
+    RequestOption(
+        "max_cost_usd",
+        Kind.NUMBER,
+        "The most that one call to a model may cost, in US dollars; models that may cost more are not asked.",
+        above=0,
+        metavar="USD",
+        http_note="The cost is estimated from the prompt and `max_tokens`. Further calls (a hedge, a fallback, a "
+        "cascade, an agent's step, a repair) each may cost as much.",
+    ),
+    RequestOption("single_attempt", Kind.FLAG, "Reach a model once at most: no hedge, no retry."),
+    RequestOption(
+        "attempt",
+        Kind.WHOLE,
+        "How often this request was sent before and refused or failed; repeats are shed first. Default: 0.",
+        least=0,
+        on=_SDK_ALONE,
+    ),
+    RequestOption(
+        "idempotency_key",
+        Kind.TEXT,
+        "Requests with this key are one and the same: a repeat, or a client that lost its connection, gets the one "
+        "answer, as long as its gateway keeps it.",
+        on=_SDK_ALONE,
+    ),
+    RequestOption(
+        "repair",
+        Kind.FLAG,
+        "Ask the model once more where its answer does not match the form that was asked for.",
+        sdk_note="A `Patch` replaces the text. Without it, such an answer is an error, except in a batch.",
+        http_note="`false`: such an answer is an error ([forms](forms.md#repair)). `true` is refused with `stream`.",
+    ),
+    RequestOption(
+        "cache",
+        Kind.WORD,
+        "Which stored answers are wanted: `use` also those to other wordings, `exact` this question's alone, `bypass` "
+        "none. Without it, as the tenant's settings say.",
+        words=("auto", "use", "exact", "bypass"),
+        http_words=("bypass", "exact", "use"),
+        alias="CacheUse",
+    ),
+    RequestOption(
+        "min_similarity",
+        Kind.NUMBER,
+        "The least cosine similarity for a semantic hit, 0.5 to 1; 1 turns semantic hits off.",
+        field="cache.min_similarity",
+        least=0.5,
+        most=1,
+        metavar="S",
+    ),
+    RequestOption(
+        "cache_allow",
+        Kind.WORDS,
+        "Kinds of question that are looked up and stored all the same.",
+        field="cache.allow",
+        words=("sampled", "time_bound", "personal"),
+        alias="QuestionKind",
+        http_note="See [cache](semantic-cache.md#which-questions-may-hit).",
+    ),
+    RequestOption(
+        "cache_category",
+        Kind.TEXT,
+        "The question's category, of those in the gateway's settings.",
+        field="cache.category",
+        metavar="NAME",
+    ),
+    RequestOption(
+        "cache_scope",
+        Kind.WORD,
+        "Which callers share stored answers. `user`: each end user has its own.",
+        field="cache.scope",
+        words=("tenant", "user"),
+        alias="CacheScope",
+        http_note="`tenant`: all of the tenant, where its setting is not `user` "
+        "([cache](semantic-cache.md#which-questions-may-hit)).",
+    ),
+    RequestOption(
+        "end_user",
+        Kind.TEXTS,
+        "The end user that the answer is for, by the caller's own name of that user.",
+        metavar="NAME",
+        sdk_note="At most 8 names.",
+        http_note="Without it, `safety_identifier`, `user` and `metadata.user_id` of the body are its names.",
+    ),
+    RequestOption(
+        "hit_chars_per_s",
+        Kind.NUMBER,
+        "The pace of a stored text in a stream, in characters a second; 0: all of it at once.",
+        field="cache.hit_chars_per_s",
+        least=0,
+        most=1_000_000,
+    ),
+    RequestOption(
+        "mesh_tools",
+        Kind.OWN,
+        "Tools that the gateway calls for this answer. A name alone is called with the question.",
+        on=frozenset({Surface.HTTP, Surface.SDK}),  # on the command line: --tool, --mcp, --collection, --agent
+        sdk_type="Sequence[MeshTool | str]",
+        schema="MeshTools",
+        http_note='In the body also objects: `{"name": …, "arguments": {…}}`, `{"name": …, "offered": true}`, '
+        '`{"source": …}` ([tools](tools.md)).',
+    ),
+    RequestOption(
+        "tool_steps",
+        Kind.WHOLE,
+        "How often a model is asked which tools of the mesh to call, at most.",
+        field="tool_limits.steps",
+        least=1,
+        http_note="At most what the gateway's settings say.",
+    ),
+    RequestOption(
+        "tool_calls",
+        Kind.WHOLE,
+        "How many calls of the mesh's tools a model may have made, at most.",
+        field="tool_limits.calls",
+        least=1,
+        http_note="At most what the gateway's settings say.",
+    ),
+    RequestOption(
+        "findings",
+        Kind.FLAG,
+        "A stream reports citations and late results as they come. Of no effect without a stream.",
+        field="",
+        on=_HTTP_ALONE,
+        http_note="See [below](#what-is-found-meanwhile).",
+    ),
+    RequestOption(
+        "cascade",
+        Kind.OWN,
+        "Ask a fast model first, and a better one where its answer fails one of these checks.",
+        words=("rules", "form", "logprobs", "judge"),
+        alias="Verifier",
+        schema="CascadeChecks",
+        sdk_note="Empty: the gateway's own.",
+        http_note="`default`, or some of `rules`, `form`, `logprobs`, `judge` with commas between "
+        "([prompts](prompts.md#cascade)).",
+    ),
+    RequestOption(
+        "cascade_at_once",
+        Kind.FLAG,
+        "With `cascade`: stream the fast model's text before it has passed.",
+        field="cascade.at_once",
+        sdk_note="Where it fails, a `Patch` replaces it.",
+        http_note="Refused with `stream`, whose text cannot be replaced; without it, of no effect.",
+    ),
+    RequestOption(
+        "guard",
+        Kind.OWN,
+        "Things that the guard looks for in addition to the tenant's settings, and the action for each.",
+        metavar="THING=ACTION",
+        sdk_type="Mapping[GuardedThing, GuardAction]",
+        schema="GuardActions",
+        http_note="For example `personal=mask,secrets=refuse` ([guard](guard.md)).",
+    ),
+    RequestOption(
+        "diet",
+        Kind.WORD,
+        "Whose messages are compressed.",
+        field="prompt.diet",
+        words=("off", "system", "all"),
+        alias="Diet",
+        http_note="See [prompts](prompts.md).",
+    ),
+    RequestOption(
+        "truncation",
+        Kind.WORD,
+        "How a conversation longer than the model's context is treated: `auto` leaves out its oldest turns, "
+        "`disabled` is an error.",
+        field="prompt.truncation",
+        words=("auto", "disabled"),
+        alias="Truncation",
+        http_note="Turns that are left out may be summed up ([prompts](prompts.md#what-fits-the-context)). Responses "
+        "have a field of that name.",
+    ),
+    RequestOption(
+        "whole", Kind.FLAG, "`true`: the same as a truncation of `disabled`.", field="prompt.whole", on=_HTTP_ALONE
+    ),
+    RequestOption(
+        "untranslated",
+        Kind.WORD,
+        "How a field that the model's API does not have is treated: `refuse` is an error; `omit` leaves it out where "
+        "it only tunes the answer.",
+        words=("refuse", "omit"),
+        alias="Untranslated",
+        http_note="The report names [the fields left out](#fields-left-out).",
+    ),
+    RequestOption(
+        "system_prompt",
+        Kind.TEXT,
+        "The name of a system prompt that the gateway keeps; it comes first.",
+        field="prompt.system",
+        metavar="NAME",
+    ),
+)
+
+
+def options_on(surface: Surface) -> tuple[RequestOption, ...]:
+    """The options of a surface, in the order of the table."""
+    return tuple(option for option in OPTIONS if surface in option.on)
