@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,37 @@ HEAD = """# Settings
 Written by `make docs` from `services/*/config.py`; do not edit.
 
 A setting comes from, strongest first: the command line (`--grace-ms 1000`), the environment, the YAML file that
-`HEDGEROW_<SERVICE>_CONFIG` names, the default. A name that no setting has is an error at start-up. Rows such as
-`models[].name`, of each in a list, and `tenants{}.premium`, of each by its name, are keys inside a setting that is
-given as JSON.
+`HEDGEROW_<SERVICE>_CONFIG` names, the default. A name that no setting has is an error at start-up. Keys of a setting
+that is given as JSON, as of each model of the catalogue, have a table of their own below their service's. Of vLLM every
+other field of its `AsyncEngineArgs` can be set, too, as `HEDGEROW_LLM_VLLM__<FIELD>`.
 """
+# The settings to look at first: (variable, when to change it).
+FIRST = (
+    ("HEDGEROW_GATEWAY_LLM_ADDRESSES", "Always: it names the models and where each is served."),
+    ("HEDGEROW_GATEWAY_HTTP_ADDRESS", "Clients of OpenAI's or Anthropic's API are to connect."),
+    ("HEDGEROW_GATEWAY_TENANTS_FILE", "The gateway serves beyond loopback, or tenants need keys, quotas and limits."),
+    ("HEDGEROW_GATEWAY_PROFILE", "Answers must be the model's own, unshortened and never stored: `transparent`."),
+    ("HEDGEROW_GATEWAY_DEFAULT_BUDGET_MS", "Callers wait for a longer or a shorter time than 30 s."),
+    ("HEDGEROW_GATEWAY_HEDGE__MAX_SHARE", "Late first tokens are worth more second calls, or calls cost too much."),
+    ("HEDGEROW_GATEWAY_LIMIT__INITIAL", "The capacity of a model is known, or requests wait just after a start."),
+    ("HEDGEROW_ROUTER_MODELS", "A model, its price or its tier changes."),
+    (
+        "HEDGEROW_CACHE_SIMILARITY_THRESHOLD",
+        "Stored answers are wrong (raise it), or hits are too few.",
+    ),
+    ("HEDGEROW_<SERVICE>_TLS_DIR", "Services are on more than one machine."),
+)
+# What has keys of its own, by the mark of their paths: the title of its table.
+ENTRIES = {
+    "hits.categories{}": "A category of questions",
+    "models[]": "A model of the catalogue",
+    "system_prompts{}": "A system prompt",
+    "targets{}": "A latency target",
+    "tenants{}": "A tenant",
+    "tools.sources{}": "A source of tools",
+}
+# Groups of the llm service with the same settings: those are listed once.
+PROVIDERS = ("openai", "anthropic")
 
 
 @dataclass(frozen=True)
@@ -36,7 +63,9 @@ class Setting:
 
 def main() -> None:
     PAGE.write_text(render())
-    print(f"{PAGE.name}: {sum(len(list(settings(cls))) for cls in settings_classes())} settings")
+    for title, rows in tables():
+        print(f"{len(rows):4} {title.splitlines()[0].lstrip('# ')}")
+    print(f"{sum(len(rows) for _, rows in tables()):4} in {PAGE.name}")
 
 
 def settings_classes() -> list[type[ServiceSettings]]:
@@ -99,20 +128,57 @@ def plain(root: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, An
 
 def render() -> str:
     """The page."""
-    common = {setting.path: setting.schema for setting in settings(ServiceSettings)}
-    parts = [HEAD, "## Every service\n", _table(list(settings(ServiceSettings)), "HEDGEROW_<SERVICE>_")]
+    return "\n".join(["\n".join([HEAD, "## The ten that matter most\n", *_first()]) + "\n", *_tables()])
+
+
+def tables() -> Iterator[tuple[str, list[Setting]]]:
+    """(title, settings) of each table. A setting of every service is in the first one alone, and one that several
+    providers have in theirs."""
+    every = list(settings(ServiceSettings))
+    yield "## Every service", [replace(row, variable=f"HEDGEROW_<SERVICE>_{row.variable}") for row in every]
+    common = {row.path for row in every}
     for cls in settings_classes():
-        own = [setting for setting in settings(cls) if common.get(setting.path) != setting.schema]
-        parts += [f"## {cls.__module__.split('.')[1]}\n", _table(own)]
-    return "\n".join(parts)
+        rows = [row for row in settings(cls) if row.path not in common]
+        keys = {row.path: row for row in rows if "[]" in row.path or "{}" in row.path}
+        yield f"## {cls.__module__.split('.')[1]}", list(_once(row for row in rows if row.path not in keys))
+        for entry, title in ENTRIES.items():
+            if found := [row for path, row in keys.items() if path.rpartition(".")[0] == entry]:
+                yield f"### {title}\n\nKeys of each in `{found[0].variable}`.", found
 
 
-def _table(rows: list[Setting], prefix: str = "") -> str:
-    lines = ["| variable | type | default | limits | what |", "|---|---|---|---|---|"]
+def _tables() -> Iterator[str]:
+    for title, rows in tables():
+        yield f"{title}\n"
+        yield _table(rows)
+
+
+def _once(rows: Iterable[Setting]) -> Iterator[Setting]:
+    """With one row for a setting that all providers have, as `HEDGEROW_LLM_<PROVIDER>__MODEL`."""
+    listed = list(rows)
+    schemas = {row.path: row.schema for row in listed}
+    for row in listed:
+        group, _, name = row.path.partition(".")
+        others = [schemas.get(f"{other}.{name}") for other in PROVIDERS]
+        if group not in PROVIDERS or others != [row.schema] * len(PROVIDERS):
+            yield row
+        elif group == PROVIDERS[0]:
+            yield replace(row, variable=row.variable.replace(group.upper(), "<PROVIDER>"))
+
+
+def _first() -> Iterator[str]:
+    """The rows of the settings to look at first."""
+    shown = {row.variable: row for _, rows in tables() for row in rows if "{}" not in row.path and "[]" not in row.path}
+    yield from ("| variable | default | change it when |", "|---|---|---|")
+    for variable, when in FIRST:
+        yield f"| `{variable}` | {_default(shown[variable])} | {when} |"
+
+
+def _table(rows: list[Setting]) -> str:
+    keys = any("{}" in row.path or "[]" in row.path for row in rows)
+    lines = [f"| {'key' if keys else 'variable'} | type | default | limits | what |", "|---|---|---|---|---|"]
     for row in rows:
-        name = f"{row.variable} {row.path}" if "[]" in row.path or "{}" in row.path else f"{prefix}{row.variable}"
         cells = (
-            f"`{name}`",
+            f"`{row.path.rpartition('.')[2] if keys else row.variable}`",
             kind_of(row.schema),
             _default(row),
             limits_of(row.schema),
@@ -131,10 +197,32 @@ def kind_of(schema: Mapping[str, Any]) -> str:
 
 
 def _default(row: Setting) -> str:
+    """Its default; of a setting of every service also those of services that have another one."""
     if row.required:
         return "required"
-    value = row.schema.get("default")
-    return "" if value in (None, "") else f"`{value}`"
+    defaults = {"": _shown(row), **(_others(row) if "<SERVICE>" in row.variable else {})}
+    told = [f"{service}: `{value}`" if service else f"`{value}`" for service, value in defaults.items() if _said(value)]
+    return ", ".join(told)
+
+
+def _shown(row: Setting) -> Any:
+    """The default in the schema; of a group without what operators do not set."""
+    value, known = row.schema.get("default"), row.schema.get("properties")
+    return {name: value[name] for name in value if name in known} if isinstance(value, dict) and known else value
+
+
+def _said(value: object) -> bool:
+    return value not in (None, "")
+
+
+def _others(row: Setting) -> dict[str, Any]:
+    """The defaults of the services where it is not the usual one."""
+    found = {}
+    for cls in settings_classes():
+        value = next(own.schema.get("default") for own in settings(cls) if own.path == row.path)
+        if value != row.schema.get("default"):
+            found[cls.__module__.split(".")[1]] = value
+    return found
 
 
 def limits_of(schema: Mapping[str, Any]) -> str:

@@ -36,8 +36,7 @@ async def measure(cluster: Cluster) -> dict[str, dict[str, dict[str, float]]]:
 async def _start(cluster: Cluster) -> dict[str, str]:
     """Where each path begins."""
     llm, router = await cluster.llm(), await cluster.router()
-    # Exact lookups alone; and questions too long to embed, so that no path is slowed by what is stored afterwards.
-    cache = await cluster.cache(max_embedded_tokens=8)
+    cache = await cluster.cache(embedder="none")  # exact lookups alone: no path is slowed by what is stored afterwards
     places = {"cache": cache.spec.address, "router": router.spec.address, "llm": llm.spec.address}
     static = await _gateway(cluster, "gateway-static", "", places)
     behind_envoy, edge = an_address(), an_address()
@@ -61,7 +60,7 @@ async def _gateway(cluster: Cluster, name: str, address: str, places: dict[str, 
         cache_address=places["cache"],
         router_address=places["router"],
         llm_addresses={MODEL: places["llm"]},
-        l1_cache_entries=0,
+        l1_cache_bytes=0,
     )
     return process.spec.address
 

@@ -127,7 +127,7 @@ class Router(WithSettings):
 
     elsewhere: ClassVar[Mapping[str, str]] = {"models": "the file's own models", "redis_url": "cache.redis_url"}
 
-    settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `window_s`.")
+    settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `log_level`.")
 
 
 class Vision(WithSettings):

@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.fixed import Fixed
 
 _MIB = 1024 * 1024
 
@@ -29,7 +30,7 @@ class AudioSettings(ServiceSettings):
         description="Threads of the model for one piece of work, on a CPU. 0: the cores there are, over `workers`, at "
         "most 8.",
     )
-    shortest_window_s: float = Field(
+    shortest_window_s: Fixed[float] = Field(
         0,
         ge=0,
         le=30,
@@ -55,18 +56,20 @@ class AudioSettings(ServiceSettings):
     policy: Literal["windows", "local_agreement"] = Field(
         "local_agreement", description="When a word of a stream counts as sure, where a request does not say."
     )
-    pause_ms: int = Field(
+    pause_ms: Fixed[int] = Field(
         500, ge=100, le=5_000, description="Silence that closes a segment, where a request does not say."
     )
-    window_s: float = Field(5.0, ge=1, le=30, description="Policy windows: how much is transcribed at a time.")
-    overlap_s: float = Field(0.5, ge=0, le=5, description="Policy windows: how much of the last window is in the next.")
-    step_ms: int = Field(
+    window_s: Fixed[float] = Field(5.0, ge=1, le=30, description="Policy windows: how much is transcribed at a time.")
+    overlap_s: Fixed[float] = Field(
+        0.5, ge=0, le=5, description="Policy windows: how much of the last window is in the next."
+    )
+    step_ms: Fixed[int] = Field(
         300, ge=100, le=5_000, description="New audio in a stream for which its text is worked out anew."
     )
 
     max_streams: int = Field(8, ge=1, le=4_096, description="Streams open at once; more are refused.")
     max_recordings: int = Field(4, ge=1, le=4_096, description="Recordings in hand at once; more are refused.")
-    max_load: float = Field(
+    max_load: Fixed[float] = Field(
         0.85,
         gt=0,
         le=1,
@@ -75,7 +78,7 @@ class AudioSettings(ServiceSettings):
 
     max_file_bytes: int = Field(32 * _MIB, ge=1_024, description="Largest recording taken, in bytes of its file.")
     max_duration_s: float = Field(3_600.0, gt=0, le=86_400, description="Longest recording taken, in seconds.")
-    recording_base_ms: int = Field(
+    recording_base_ms: Fixed[int] = Field(
         30_000,
         ge=100,
         description="Time limit of a recording, in milliseconds, to which `recording_time_factor` adds its length. A "
@@ -88,7 +91,7 @@ class AudioSettings(ServiceSettings):
         description="Seconds added to a recording's time limit for each second of its length. Raise it where a large "
         "model is slower than that.",
     )
-    max_pcm_bytes: int = Field(
+    max_pcm_bytes: Fixed[int] = Field(
         1_536 * _MIB,
         ge=1_024,
         description="Most that a recording may decode to: 32-bit floats of all its channels at its own rate. They are "
@@ -97,14 +100,16 @@ class AudioSettings(ServiceSettings):
     max_stream_s: float = Field(
         3_600.0, gt=0, le=86_400, description="Longest stream, in seconds of its audio and in seconds since it began."
     )
-    max_ahead_ms: int = Field(
+    max_ahead_ms: Fixed[int] = Field(
         5_000,
         ge=100,
         description="How far a stream's audio may run ahead of real time; a client that sends faster is throttled.",
     )
-    max_behind_ms: int = Field(
+    max_behind_ms: Fixed[int] = Field(
         30_000,
         ge=20_000,
         description="Most audio of a stream that is kept for the model; when there is more, its client is throttled.",
     )
-    idle_timeout_ms: int = Field(30_000, ge=100, description="Longest time without a byte of audio from a client.")
+    idle_timeout_ms: Fixed[int] = Field(
+        30_000, ge=100, description="Longest time without a byte of audio from a client."
+    )

@@ -14,6 +14,7 @@ from services.cache.entries import OVERHEAD_BYTES
 from services.cache.stores import STORES
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.fixed import Fixed
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
@@ -44,13 +45,13 @@ class CacheSettings(ServiceSettings):
         "encrypted with it in the `database` and in Redis. Several, with commas between them: the first encrypts, each "
         "decrypts. Empty: they are in clear text.",
     )
-    redis_timeout_ms: float = Field(
+    redis_timeout_ms: Fixed[float] = Field(
         250,
         ge=1,
         description="With `redis_url`: Redis counts as away when it takes longer for a call. A lookup waits half of "
         "the time it has left at most, and only after memory had to let entries go.",
     )
-    max_waiting_bytes: int = Field(
+    max_waiting_bytes: Fixed[int] = Field(
         64 * 1024 * 1024,
         ge=1,
         description="Size of the requests that wait, in bytes, and as much each of what waits for the disk and of "
@@ -76,12 +77,12 @@ class CacheSettings(ServiceSettings):
     max_bytes: int = Field(
         256 * 1024 * 1024, ge=1, description="Memory of the entries held, in bytes; a small one takes 3.7 KB."
     )
-    max_question_bytes: int = Field(
+    max_question_bytes: Fixed[int] = Field(
         limits.QUESTION_BYTES,
         ge=1,
         description="Largest question taken, in bytes of its message: more than the largest that a gateway admits.",
     )
-    max_answer_bytes: int = Field(256 * 1024, ge=1, description="Largest answer taken, in bytes of its message.")
+    max_answer_bytes: Fixed[int] = Field(256 * 1024, ge=1, description="Largest answer taken, in bytes of its message.")
     similarity_threshold: float = Field(
         0.945,
         ge=0.5,
@@ -121,7 +122,7 @@ class CacheSettings(ServiceSettings):
         description="What gathers the vectors of a large partition around centroids: this machine's cores, or its "
         "first NVIDIA GPU, with `hedgerow[cache-cuda]` in the place of `[cache]`. Searches run on one core either way.",
     )
-    max_embedded_tokens: int = Field(
+    max_embedded_tokens: Fixed[int] = Field(
         128,
         ge=8,
         le=256,
@@ -131,10 +132,10 @@ class CacheSettings(ServiceSettings):
     embedding_cache_bytes: int = Field(
         16 * 1024 * 1024, ge=1, description="Size of the embeddings remembered, in bytes; one takes 2.3 KB."
     )
-    embedding_cache_ttl_ms: int = Field(
+    embedding_cache_ttl_ms: Fixed[int] = Field(
         3_600_000, ge=1, description="An embedding is forgotten when nobody asked for it for so long."
     )
-    sweep_interval_ms: int = Field(
+    sweep_interval_ms: Fixed[int] = Field(
         1_000, ge=10, le=60_000, description="How often expired entries are removed and uses are written to disk."
     )
     collections_database: str = Field(
@@ -145,7 +146,9 @@ class CacheSettings(ServiceSettings):
     collections: CollectionSettings = Field(
         CollectionSettings(), description="How much there may be in collections, as JSON."
     )
-    watch_queue: int = Field(4_096, ge=1, description="Removals a watcher may be behind before its stream is ended.")
+    watch_queue: Fixed[int] = Field(
+        4_096, ge=1, description="Removals a watcher may be behind before its stream is ended."
+    )
 
     @field_validator("model", mode="before")
     @classmethod

@@ -9,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 
 from services.control import topology
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.fixed import Fixed
 
 
 class ControlSettings(ServiceSettings):
@@ -18,7 +19,7 @@ class ControlSettings(ServiceSettings):
 
     address: str = Field("127.0.0.1:50060", description="Where to serve xDS and `ControlService`, host:port.")
     topology: Path = Field(description="The topology's YAML file. A change takes effect when it is valid.")
-    reread_ms: int = Field(
+    reread_ms: Fixed[int] = Field(
         1_000,
         ge=50,
         le=60_000,
@@ -28,13 +29,13 @@ class ControlSettings(ServiceSettings):
     resolve_interval_ms: int = Field(
         5_000, ge=100, le=3_600_000, description="How often to look endpoints' names up again, in milliseconds."
     )
-    resolve_timeout_ms: int = Field(
+    resolve_timeout_ms: Fixed[int] = Field(
         2_000,
         ge=10,
         le=60_000,
         description="How long a look-up may take before the last answer stands, in milliseconds.",
     )
-    health_timeout_ms: int = Field(
+    health_timeout_ms: Fixed[int] = Field(
         3_000,
         ge=50,
         le=60_000,

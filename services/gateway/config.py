@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
 from services.gateway.profiles import DEFAULT, OfProfile, Profile
 from services.gateway.settings.admission import KeptSettings, ShedSettings
-from services.gateway.settings.budgets import StageBudgets, TargetSettings
+from services.gateway.settings.answer_time import Timed
 from services.gateway.settings.generation import (
     BreakerSettings,
     CascadeSettings,
@@ -24,11 +24,12 @@ from services.gateway.settings.generation import (
 from services.gateway.settings.guard import UNGUARDED, GuardSettings
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings, WarmSettings
 from services.gateway.settings.response_format import ConstraintSettings
-from services.gateway.settings.serving import Addresses, Serving
+from services.gateway.settings.serving import Addresses
 from services.gateway.settings.tenants import TenantSettings
 from services.gateway.settings.tools import ToolSettings
 from services.runtime import limits
-from services.runtime.process.config import is_loopback
+from services.runtime.process.config import ServiceSettings, is_loopback
+from services.runtime.process.fixed import Fixed
 from services.runtime.security.secrets import Url, shown
 from services.runtime.shared_state import RedisUrl
 
@@ -36,7 +37,7 @@ KEY_WANTED = "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`)"
 TEMPLATE = "I could not finish this answer in time. Please ask again."
 
 
-class GatewaySettings(Serving):
+class GatewaySettings(Timed):
     """Settings of the gateway."""
 
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_GATEWAY_")
@@ -74,34 +75,25 @@ class GatewaySettings(Serving):
         description="Which replica of a model gets a call: the one that has read the prompt's beginning lately and is "
         "not busier than 1.25 times the mean, the one with the fewest calls in flight, or each in turn.",
     )
-    default_budget_ms: int = Field(30_000, ge=1, description="Budget of a request that names none.")
-    max_budget_ms: int = Field(120_000, ge=1, description="The most any request gets; a larger budget is cut to it.")
-    transcription_budget_ms: int = Field(
-        3_600_000,
-        ge=1,
-        description="Budget of a transcription over HTTP that names none, and the most that one can name. The audio "
-        "service's own limit follows the recording's length (`recording_base_ms`, `recording_time_factor`) and usually "
-        "ends a slow one earlier.",
+    ready_wait_ms: Fixed[int] = Field(
+        5_000, ge=0, description="At start, how long to wait for the router's first table."
     )
-    finish_reserve_ms: float = Field(
-        10, ge=0, le=1_000, description="Kept back of each budget to send the last event; at most a tenth of it."
+    l1_cache_entries: Fixed[int] = Field(
+        10_000, ge=0, description="The most exact answers kept in the gateway. 0: none."
     )
-    stages: StageBudgets = Field(StageBudgets(), description="The budget of each stage, as JSON.")
-    ready_wait_ms: int = Field(5_000, ge=0, description="At start, how long to wait for the router's first table.")
-    l1_cache_entries: int = Field(10_000, ge=0, description="The most exact answers kept in the gateway. 0: none.")
     l1_cache_bytes: int = Field(
         67_108_864,
         ge=0,
-        description="The most bytes they take, in each worker. When it is full, the tenant that has the most gives up "
-        "its least recently used. 0: none.",
+        description="Memory for exact answers that the gateway keeps itself, in bytes, in each worker. When it is "
+        "full, the tenant that has the most gives up its least recently used one. 0: none is kept.",
     )
-    write_behind_bytes: int = Field(
+    write_behind_bytes: Fixed[int] = Field(
         33_554_432,
         ge=0,
         description="The most bytes, in each worker, of answers that wait for the cache to keep them, with their "
         "questions. When it is full, the oldest of the tenant that has the most is not kept.",
     )
-    l1_cache_ttl_ms: int = Field(
+    l1_cache_ttl_ms: Fixed[int] = Field(
         30_000, ge=1, description="How long one is kept before the cache is asked again, which keeps it from eviction."
     )
     max_messages: int = Field(256, ge=1, description="The most messages a conversation may have.")
@@ -131,7 +123,7 @@ class GatewaySettings(Serving):
         limits.PICTURES_BYTES, ge=1, description="The most bytes all pictures may have together."
     )
     vision_model: str = Field("", description="The model that looks at pictures. Empty: the vision service's default.")
-    labels_per_image: int = Field(
+    labels_per_image: Fixed[int] = Field(
         3, ge=1, le=100, description="The most labels of an image that a language model without vision is told."
     )
     image_note: str = Field(
@@ -142,30 +134,30 @@ class GatewaySettings(Serving):
         "as `image: {labels}`, where `{labels}` becomes `red circle (0.97), red square (0.02)`. Empty: an English "
         "sentence with percentages, which says so when the vision model is not sure.",
     )
-    conversation_turns: int = Field(
+    conversation_turns: Fixed[int] = Field(
         100,
         ge=1,
         le=100,
         description="How many earlier turns of a spoken conversation go along with a question, as far as the model's "
         "context holds them.",
     )
-    conversation_idle_ms: int = Field(
+    conversation_idle_ms: Fixed[int] = Field(
         20_000,
         ge=100,
         le=3_600_000,
         description="The longest time without audio in a spoken conversation, which then ends; below the audio "
         "service's own `idle_timeout_ms`.",
     )
-    conversation_queue_bytes: int = Field(
+    conversation_queue_bytes: Fixed[int] = Field(
         262_144,
         ge=1_024,
         description="The most bytes of a conversation's audio that wait here for the audio service (8 s at 16 kHz, "
         "16 bit); a client that sends faster is held back. One message of any size may wait alone.",
     )
-    tenant_queue_bytes: int = Field(
+    tenant_queue_bytes: Fixed[int] = Field(
         4_194_304, ge=1_024, description="The same for all conversations of one tenant together."
     )
-    max_batch: int = Field(64, ge=1, description="The most requests a batch may have.")
+    max_batch: Fixed[int] = Field(64, ge=1, description="The most requests a batch may have.")
     api_keys: dict[str, str] = Field(
         {},
         description="SHA-256 of each API key, in hexadecimal, and its tenant. Without a key, here or of a tenant, "
@@ -187,18 +179,17 @@ class GatewaySettings(Serving):
         "`local`.",
     )
     trust_traceparent: bool = Field(
-        False,
-        description="Record what callers say that they record (the flag `sampled` of their `traceparent`). If false, "
-        "`trace_ratio` decides on those, too, so that no caller fills the store of traces.",
+        False,  # so that no caller fills the store of traces
+        description=ServiceSettings.model_fields["trust_traceparent"].description,
     )
     redis_url: RedisUrl = Url("")
-    redis_timeout_ms: float = Field(
+    redis_timeout_ms: Fixed[float] = Field(
         100,
         ge=1,
         le=10_000,
         description="The longest Redis may take to answer; then each gateway decides for itself until it is back.",
     )
-    quota_lease_ms: int = Field(
+    quota_lease_ms: Fixed[int] = Field(
         10_000,
         ge=100,
         le=600_000,
@@ -206,24 +197,12 @@ class GatewaySettings(Serving):
         "after it was killed.",
     )
     hedge: HedgeSettings = Field(HedgeSettings(), description="Second calls for late first texts.")
-    retry: RetrySettings = Field(RetrySettings(), description="Another call for a failed one.")
+    retry: Fixed[RetrySettings] = Field(RetrySettings(), description="Another call for a failed one.")
     breaker: BreakerSettings = Field(BreakerSettings(), description="When a backend gets no more calls.")
-    expected: ExpectedSettings = Field(ExpectedSettings(), description="How long backends usually need.")
+    expected: Fixed[ExpectedSettings] = Field(ExpectedSettings(), description="How long backends usually need.")
     limit: LimitSettings = Field(LimitSettings(), description="How many calls a model gets at once.")
-    shed: ShedSettings = Field(ShedSettings(), description="Who is refused first when it gets full.")
+    shed: Fixed[ShedSettings] = Field(ShedSettings(), description="Who is refused first when it gets full.")
     single_flight: bool = Field(True, description="Whether equal requests at the same time share one generation.")
-    first_token_budget_ms: int = Field(
-        0,
-        ge=0,
-        description="The most time to the first text, for requests that do not say. 0: as long as the answer has.",
-    )
-    kept_share: float = Field(
-        0.4,
-        ge=0,
-        lt=1,
-        description="Share of an answer's time that a late first text leaves to another replica or model, where there "
-        "is one that is well. 0: none.",
-    )
     fallbacks: tuple[Literal["stale", "smaller", "template"], ...] = Field(
         ("stale", "smaller", "template"),
         description="What may stand in for a model: an expired answer or the fastest other model where it is late or "
@@ -231,17 +210,6 @@ class GatewaySettings(Serving):
     )
     template: str = Field(
         TEMPLATE, min_length=1, description="The fixed text. Never in the place of an answer of a required form."
-    )
-    floor_share: float = Field(
-        0.5, ge=0, lt=1, description="Share of the budget that optional stages leave to generation; they are cut to it."
-    )
-    stall_ms: float = Field(
-        10_000,
-        ge=0,
-        description="The longest silence in the middle of an answer before its model counts as broken. 0: none.",
-    )
-    targets: dict[str, TargetSettings] = Field(
-        {}, description="Latency targets, as JSON by stage; `ttft`, `usable` and `total` are the answer's own."
     )
 
     @classmethod

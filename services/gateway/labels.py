@@ -107,7 +107,7 @@ class Act(Enum):
         "started",
         "The first text was late; a second replica was called. The reason says what the moment goes by: recent first "
         "texts, those of ten minutes, or what is expected.",
-        "`hedge`, `expected`",
+        "`hedge`",
     )
     HEDGE_WON = Said(Policy.HEDGE, "won", "The second call was first.", "`hedge`")
     HEDGE_SKIPPED = Said(
@@ -120,17 +120,17 @@ class Act(Enum):
         Policy.RETRY,
         "started",
         "A call was UNAVAILABLE before its first text, or silent; another was made.",
-        "`retry`, `kept_share`",
+        "",
     )
     FAILOVER_STARTED = Said(
-        Policy.FAILOVER, "started", "A stream broke; another replica goes on from its text.", "`retry`, `stall_ms`"
+        Policy.FAILOVER, "started", "A stream broke; another replica goes on from its text.", "`stall_ms`"
     )
-    FAILOVER_FAILED = Said(Policy.FAILOVER, "failed", "The other replica broke too.", "`retry`")
-    FAILOVER_IMPOSSIBLE = Said(Policy.FAILOVER, "impossible", "A stream broke, and nobody can go on.", "`retry`")
+    FAILOVER_FAILED = Said(Policy.FAILOVER, "failed", "The other replica broke too.", "")
+    FAILOVER_IMPOSSIBLE = Said(Policy.FAILOVER, "impossible", "A stream broke, and nobody can go on.", "")
     FALLBACK_STARTED = Said(Policy.FALLBACK, "started", "Another model was asked.", "`fallbacks`")
     FALLBACK_STALE = Said(Policy.FALLBACK, "stale", "An expired answer of the cache stood in.", "`fallbacks`")
     FALLBACK_TEMPLATE = Said(Policy.FALLBACK, "template", "The fixed text stood in.", "`fallbacks`, `template`")
-    FALLBACK_SKIPPED = Said(Policy.FALLBACK, "skipped", "An optional stage failed.", "`stages`")
+    FALLBACK_SKIPPED = Said(Policy.FALLBACK, "skipped", "An optional stage failed.", "")
     FALLBACK_LOCAL = Said(
         Policy.FALLBACK, "local", "Redis was away: one cache replica's own memory was asked.", "the cache's `redis_url`"
     )
@@ -138,10 +138,10 @@ class Act(Enum):
         Policy.FALLBACK,
         "bypassed",
         "The cache does not keep questions like this one; its detail says why.",
-        "the cache's `max_question_bytes`",
+        "",
     )
-    BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "No replica of the model is called for now.", "`breaker`")
-    BREAKER_SKIPPED = Said(Policy.BREAKER, "skipped", "An optional stage's backend is not called for now.", "`breaker`")
+    BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "No replica of the model is called for now.", "`breaker.slow_ms`")
+    BREAKER_SKIPPED = Said(Policy.BREAKER, "skipped", "An optional stage's backend is not called for now.", "")
     LIMIT_WAITED = Said(
         Policy.LIMIT, "waited", "It waited for a place at the model, or an item of a batch for its turn.", "`limit`"
     )
@@ -150,22 +150,20 @@ class Act(Enum):
         Policy.SHED,
         "refused",
         "It was refused so that others hold: by load, pressure, a full queue.",
-        "`shed`, `limit.queue_ms`",
+        "`limit`, `tenants`",
     )
     QUOTA_REFUSED = Said(Policy.QUOTA, "refused", "Its tenant is over a quota.", "`tenants`")
     QUOTA_LOCAL = Said(
         Policy.QUOTA,
         "local",
         "Redis did not decide on its tenant's quota in time; this gateway did.",
-        "`redis_url`, `redis_timeout_ms`",
+        "`redis_url`",
     )
     SINGLE_FLIGHT_JOINED = Said(
         Policy.SINGLE_FLIGHT, "joined", "The same was being generated; this request reads along.", "`single_flight`"
     )
-    BUDGET_SKIPPED = Said(
-        Policy.BUDGET, "skipped", "An optional stage overran or had no time.", "`stages`, `floor_share`"
-    )
-    BUDGET_CUT = Said(Policy.BUDGET, "cut", "The text was cut at the budget.", "`stages`")
+    BUDGET_SKIPPED = Said(Policy.BUDGET, "skipped", "An optional stage overran or had no time.", "`stage_caps_ms`")
+    BUDGET_CUT = Said(Policy.BUDGET, "cut", "The text was cut at the budget.", "`max_budget_ms`")
     PREFIX_MATCHED = Said(
         Policy.PREFIX,
         "matched",
@@ -180,7 +178,7 @@ class Act(Enum):
         Policy.PROMPT,
         "shortened",
         "The oldest turns were left out, or a summary stands for them: the model's context does not hold them.",
-        "`prompt.reserved_tokens`, `prompt.summary_model`",
+        "`prompt.whole`, `prompt.summary_model`",
     )
     CASCADE_PASSED = Said(Policy.CASCADE, "passed", "The fast model's answer will do.", "`cascade`")
     CASCADE_ESCALATED = Said(
@@ -189,7 +187,7 @@ class Act(Enum):
     CASCADE_KEPT = Said(
         Policy.CASCADE, "kept", "It was streamed at once, and stays: the better model's did not come.", "`cascade`"
     )
-    FORM_VALID = Said(Policy.FORM, "valid", "The answer matches `response_format`.", "`response_format.check_ms`")
+    FORM_VALID = Said(Policy.FORM, "valid", "The answer matches `response_format`.", "`response_format.check`")
     FORM_HELD = Said(
         Policy.FORM, "held", "Its engine has held it to a grammar, which nobody checks afterwards.", "`response_format`"
     )
@@ -197,15 +195,15 @@ class Act(Enum):
         Policy.FORM,
         "repaired",
         "It did not, and the reason says where; its model was asked again, and that answer does.",
-        "`response_format.check_ms`",
+        "`response_format.check`",
     )
     FORM_FAILED = Said(
         Policy.FORM,
         "failed",
         "It does not, and the reason says where and why it was not repaired.",
-        "`response_format.check_ms`",
+        "`response_format.check`",
     )
-    FORM_UNCHECKED = Said(Policy.FORM, "unchecked", "Nobody could say whether it does.", "`response_format.check_ms`")
+    FORM_UNCHECKED = Said(Policy.FORM, "unchecked", "Nobody could say whether it does.", "`response_format.check`")
     TOOL_REUSED = Said(Policy.TOOL, "reused", "A result that it had told before still counts.", "`tools`")
     TOOL_LATE = Said(
         Policy.TOOL, "late", "It had not answered in its time; the prompt says so, and a patch may come.", "`tools`"
@@ -215,11 +213,9 @@ class Act(Enum):
         Policy.TOOL,
         "unavailable",
         "It could not be reached, or is not called for now: a breaker, a full line.",
-        "`tools`, `breaker`",
+        "`tools`",
     )
-    TOOL_RETRIED = Said(
-        Policy.TOOL, "retried", "A call that may be repeated was UNAVAILABLE, and was made again.", "`retry`"
-    )
+    TOOL_RETRIED = Said(Policy.TOOL, "retried", "A call that may be repeated was UNAVAILABLE, and was made again.", "")
     TOOL_REFUSED = Said(
         Policy.TOOL, "refused", "The model called what there is not, or with what are no arguments.", "`tools`"
     )
@@ -233,7 +229,7 @@ class Act(Enum):
         "`tools.max_calls`, `tools.max_steps`",
     )
     TOOL_HURRIED = Said(
-        Policy.TOOL, "hurried", "There was no time for another call: the model must answer now.", "`stages.agent`"
+        Policy.TOOL, "hurried", "There was no time for another call: the model must answer now.", "`stage_caps_ms`"
     )
     TOOL_SKIPPED = Said(
         Policy.TOOL, "skipped", "The model that was asked what to call could not say; it answers without.", "`tools`"

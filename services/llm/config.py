@@ -11,25 +11,23 @@ from pydantic_settings import SettingsConfigDict
 from services.llm.provider_config import AnthropicSettings, OpenAISettings
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.fixed import Fixed
 
 
 class VllmSettings(BaseModel):
     """vLLM. Every field of vLLM's `AsyncEngineArgs` may be set, under its own name and with its own meaning.
 
     Those below are the common ones; None leaves vLLM's default. A name or a type unknown to vLLM stops the start.
+    `dtype`, `quantization` and the others that only vLLM reads have no field here.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 
     model: str = Field("", description="A model's folder or its name on the hub.")
-    dtype: str = Field("auto", description="Of weights and activations, for example `bfloat16`; `auto`: the model's.")
-    quantization: str | None = Field(None, description="How weights are quantized, for example `awq`.")
     max_model_len: int | None = Field(None, ge=1, description="Most tokens of prompt and answer together.")
     max_num_seqs: int | None = Field(None, ge=1, description="Requests that run at once; more of them wait.")
-    max_num_queued_reqs: int | None = Field(None, ge=1, description="Requests accepted at once; more are refused.")
     gpu_memory_utilization: float = Field(0.92, gt=0, le=1, description="Share of the device's memory to use.")
     tensor_parallel_size: int = Field(1, ge=1, description="Devices that share one model.")
-    pipeline_parallel_size: int = Field(1, ge=1, description="Stages of devices that share one model.")
     enforce_eager: bool | None = Field(
         None,
         description="Whether the model runs without being compiled. None: true on a CPU, false on a GPU. Compiled, "
@@ -37,11 +35,12 @@ class VllmSettings(BaseModel):
         "and later ones 2 s, from the cache in `VLLM_CACHE_ROOT` (an environment variable; default ~/.cache/vllm).",
     )
     enable_prefix_caching: bool = Field(True, description="Reuse the key-value cache of prompts that begin alike.")
-    enable_chunked_prefill: bool | None = Field(None, description="Let long prompts share steps with running answers.")
     speculative_config: dict[str, Any] | None = Field(
         None, description='JSON, for example {"method": "draft_model", "model": "…", "num_speculative_tokens": 4}.'
     )
-    max_pixels: int = Field(limits.PICTURE_PIXELS, ge=1, description="Largest picture that a model that sees takes.")
+    max_pixels: Fixed[int] = Field(
+        limits.PICTURE_PIXELS, ge=1, description="Largest picture that a model that sees takes."
+    )
     tool_parser: str | None = Field(
         None,
         description="vLLM's parser that finds the calls of tools in what the model writes, for example `hermes`. None: "
@@ -84,9 +83,9 @@ class LlmSettings(ServiceSettings):
 
     address: str = Field("127.0.0.1:50053", description="Where to serve gRPC, host:port.")
     max_message_bytes: int = Field(
-        limits.MODEL_MESSAGE_BYTES,
+        limits.MODEL_MESSAGE_BYTES,  # a conversation is here twice where its caller's own words go on
         ge=1024,
-        description="Largest message taken, in bytes: a conversation is here twice where its caller's own words go on.",
+        description="Largest message taken, in bytes.",
     )
     engine: str = Field(
         "vllm",
@@ -115,7 +114,7 @@ class LlmSettings(ServiceSettings):
     )
     warm_up: bool = Field(True, description="Generate a few answers before health says SERVING.")
     vllm: VllmSettings = Field(VllmSettings(), description="The vLLM engine's settings.")
-    constraints: ConstraintSettings = Field(ConstraintSettings(), description="Bounds of constrained decoding.")
+    constraints: Fixed[ConstraintSettings] = Field(ConstraintSettings(), description="Bounds of constrained decoding.")
     openai: OpenAISettings = Field(OpenAISettings(), description="The OpenAI-compatible engine's settings.")
     anthropic: AnthropicSettings = Field(AnthropicSettings(), description="The settings of Anthropic's engine.")
 

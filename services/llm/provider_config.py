@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from services.llm.engine import Feature
+from services.runtime.process.fixed import Fixed
 from services.runtime.security.secrets import HttpUrl, Url
 
 
@@ -35,13 +36,15 @@ class ProviderSettings(BaseModel):
     extra_body: dict[str, Any] = Field(
         {}, description="Fields of every question's body, as JSON; stronger than ours of the same name."
     )
-    connect_timeout_ms: int = Field(2_000, ge=1, description="Time to open a connection.")
-    read_timeout_ms: int = Field(
+    connect_timeout_ms: Fixed[int] = Field(2_000, ge=1, description="Time to open a connection.")
+    read_timeout_ms: Fixed[int] = Field(
         60_000, ge=1, description="Longest silence in a stream, where the call has no deadline."
     )
     max_connections: int = Field(64, ge=1, description="Answers under way at once, and connections kept; more wait.")
-    idle_timeout_ms: int = Field(90_000, ge=1, description="A connection that nobody uses is closed after that long.")
-    warm_every_ms: int = Field(
+    idle_timeout_ms: Fixed[int] = Field(
+        90_000, ge=1, description="A connection that nobody uses is closed after that long."
+    )
+    warm_every_ms: Fixed[int] = Field(
         60_000,
         ge=0,
         description="Where it was asked nothing for that long it is asked for its list of models, which costs nothing, "
@@ -58,7 +61,7 @@ class ProviderSettings(BaseModel):
     max_event_bytes: int = Field(
         1_048_576, ge=1024, description="Largest event of a stream; an answer with a larger one ends there."
     )
-    max_answer_bytes: int = Field(
+    max_answer_bytes: Fixed[int] = Field(
         67_108_864, ge=1024, description="Most bytes of an answer, with all that is around the text; it ends there."
     )
 

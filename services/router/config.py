@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.fixed import Fixed
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
@@ -55,8 +56,10 @@ class RouterSettings(ServiceSettings):
 
     address: str = Field("127.0.0.1:50052", description="Where to serve gRPC, host:port.")
     models: tuple[ModelSettings, ...] = Field(description="The catalogue, as JSON. Names must be unique.", min_length=1)
-    window_s: float = Field(300, gt=0, le=86_400, description="How far back the latency digests look, in seconds.")
-    publish_interval_ms: int = Field(
+    window_s: Fixed[float] = Field(
+        300, gt=0, le=86_400, description="How far back the latency digests look, in seconds."
+    )
+    publish_interval_ms: Fixed[int] = Field(
         250, ge=10, le=60_000, description="Least time between two versions of the table, in milliseconds."
     )
 

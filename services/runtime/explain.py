@@ -23,6 +23,7 @@ from pydantic_settings import EnvSettingsSource
 
 from hedgerow.identities import SERVICES
 from services.runtime.process.config import ServiceSettings, load, read_yaml
+from services.runtime.process.fixed import is_fixed
 from services.runtime.security.secrets import shown
 
 # By how a setting's name ends; the first that fits. Other numbers are counts.
@@ -90,7 +91,9 @@ def _leaves(path: _Path, value: Any) -> Iterator[tuple[_Path, Any]]:
     """(path, value as JSON has it) of everything that holds no more names."""
     members: Mapping[Any, Any] = {}
     if isinstance(value, BaseModel):
-        members = dict(iter(value))  # an iterator, since a field may be called `keys`; extra ones included
+        fields = type(value).model_fields
+        # An iterator, since a field may be called `keys`; extra ones included, and none that operators do not set.
+        members = {name: member for name, member in value if not (name in fields and is_fixed(fields[name]))}
     elif isinstance(value, Mapping):
         members = value
     elif isinstance(value, list | tuple) and any(isinstance(item, BaseModel | Mapping) for item in value):
@@ -148,7 +151,7 @@ def _plan(settings: Any, budget_ms: float | None) -> dict[str, Any]:
     def slices(*wanted: str) -> list[dict[str, Any]]:
         required = ("audio", "llm")
         stages = stages_.claims(
-            settings.stages, [(name, name in required) for name in stages_.STAGES if name in wanted]
+            settings.stage_budgets, [(name, name in required) for name in stages_.STAGES if name in wanted]
         )
         plan = planning.make_plan(stages, whole_ms, floor_share=settings.floor_share)
         return [{"stage": s.stage.name, "starts_ms": s.starts_ms, "budget_ms": s.budget_ms} for s in plan.slices]

@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.fixed import Fixed
 
 
 class VisionSettings(ServiceSettings):
@@ -34,19 +35,19 @@ class VisionSettings(ServiceSettings):
         "loaded, and these only as they are named.",
     )
     reload: bool = Field(True, description="Load models anew when their folders change, with no call lost.")
-    rescan_ms: int = Field(
+    rescan_ms: Fixed[int] = Field(
         5_000, ge=50, description="How often to look for changes that a file system does not tell, with `reload`."
     )
     threads: int = Field(0, ge=0, le=256, description="Threads of one model on the CPU. 0: as many as there are cores.")
-    decode_threads: int = Field(2, ge=1, le=64, description="Pictures decoded at once, over all requests.")
-    max_images: int = Field(64, ge=1, le=1024, description="Images, or tensors along the batch, of one request.")
+    decode_threads: Fixed[int] = Field(2, ge=1, le=64, description="Pictures decoded at once, over all requests.")
+    max_images: Fixed[int] = Field(64, ge=1, le=1024, description="Images, or tensors along the batch, of one request.")
     max_image_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest encoded image taken, in bytes.")
     max_pixels: int = Field(
         limits.PICTURE_PIXELS,
         ge=1,
         description="Largest image taken, in pixels. Decoding one takes up to 16 bytes for each of them.",
     )
-    max_queue: int = Field(256, ge=1, description="Images a model may have in hand; more are refused at once.")
+    max_queue: Fixed[int] = Field(256, ge=1, description="Images a model may have in hand; more are refused at once.")
 
     @model_validator(mode="after")
     def _one_request_fits(self) -> Self:

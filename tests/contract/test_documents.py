@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from docs.settings import settings, settings_classes
+from docs.settings import settings, settings_classes, tables
 from hedgerow.channel import PING_TIMEOUT_VARIABLE
-from services.runtime.process.config import ServiceSettings
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
@@ -61,7 +60,7 @@ def test_make_targets_exist(document: Path) -> None:
 def variables() -> set[str]:
     """What a document may call a setting."""
     known = {setting.variable for cls in settings_classes() for setting in settings(cls)}
-    known |= {f"HEDGEROW_<SERVICE>_{setting.variable}" for setting in settings(ServiceSettings)}
+    known |= {setting.variable for _, rows in tables() for setting in rows}  # with `<SERVICE>` and `<PROVIDER>`
     known |= {name.partition("__")[0] for name in known}  # a group of settings, as JSON
     known |= {"HEDGEROW_<SERVICE>_CONFIG", PING_TIMEOUT_VARIABLE}
     return known | {name for path in COMMANDS for name in re.findall(r"\"(HEDGEROW_[A-Z0-9_]+)\"", path.read_text())}

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from docs import settings as page
 from docs.settings import Setting
 from services.runtime.process.config import ServiceSettings, load
+from services.runtime.process.fixed import is_fixed
 
 CLASSES = page.settings_classes()
 SETTINGS = [
@@ -94,6 +97,42 @@ def test_every_default_is_valid_and_may_be_given_alone(
         return
     give(setting, default, monkeypatch)
     assert not [line for line in complaints(cls, capsys) if line.startswith(f"service: {setting.path.split('.')[0]}")]
+
+
+def fixed_fields(cls: type[BaseModel], at: str = "", *, within: bool = False) -> Iterator[tuple[str, FieldInfo]]:
+    """(path, field) of all that only code may pass; members of a list or of names are not looked for."""
+    for name, field in cls.model_fields.items():
+        fixed, group = within or is_fixed(field), field.annotation
+        if isinstance(group, type) and issubclass(group, BaseModel):
+            yield from fixed_fields(group, f"{at}{name}__", within=fixed)
+        elif fixed:
+            yield f"{at}{name}", field
+
+
+@pytest.mark.parametrize(
+    ("cls", "path", "field"),
+    [pytest.param(cls, *each, id=f"{cls.__name__}.{each[0]}") for cls in CLASSES for each in fixed_fields(cls)],
+)
+def test_what_operators_do_not_set_has_a_reason_and_is_refused_by_name(
+    cls: type[ServiceSettings],
+    path: str,
+    field: FieldInfo,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert len(field.description or "") > 5
+    monkeypatch.setenv(f"{cls.model_config.get('env_prefix', '')}{path}".upper(), "1")
+    assert complaints(cls, capsys)[0].startswith(f"service: {path.replace('__', '.')}: no longer a setting, always ")
+
+
+def test_the_page_begins_with_ten_settings_that_there_are() -> None:
+    assert len(page.FIRST) == 10
+    listed = {row.variable for _, rows in page.tables() for row in rows}
+    assert {variable for variable, _ in page.FIRST} <= listed
+
+
+def test_an_operator_has_at_most_200_settings() -> None:
+    assert sum(len(rows) for title, rows in page.tables() if title.startswith("## ")) <= 200  # keys of entries aside
 
 
 @each_class

@@ -278,7 +278,6 @@ async def test_on_sigterm_calls_in_flight_and_streams_come_to_their_end(
     [
         ({}, "models_dir: a folder with at least 1 model that can be loaded, got"),
         ({"default_model": "other"}, "default_model: one of demo-vision, got other"),
-        ({"max_queue": "1"}, "max_queue: at least max_images"),
     ],
 )
 def test_without_a_model_to_serve_with_it_does_not_start(

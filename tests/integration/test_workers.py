@@ -49,7 +49,7 @@ async def gateway(start: Start, tmp_path: Path) -> AsyncIterator[Launch]:
                 cache_address="",
                 router_address="",
                 single_flight="false",
-                l1_cache_entries="0",
+                l1_cache_bytes="0",
                 **settings,
             )
             await until(lambda: process.log.read_text().count("] serving") == workers, WAIT_S)

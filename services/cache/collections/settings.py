@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from services.runtime.process.fixed import Fixed
+
 MOST_TOKENS = 256  # that the embedder reads; more of a snippet would be passed over
 
 
@@ -12,19 +14,21 @@ class CollectionSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    snippet_tokens: int = Field(
+    snippet_tokens: Fixed[int] = Field(
         128,
         ge=32,
         le=MOST_TOKENS,
         description="Longest snippet, in word pieces of the embedder, with the heading that is searched with it. The "
         "model was trained on 128. Documents are cut anew when they are put again.",
     )
-    max_document_bytes: int = Field(1024 * 1024, ge=1, description="Largest document taken, in bytes of its text.")
-    max_document_snippets: int = Field(10_000, ge=1, description="Most snippets of one document.")
-    max_documents: int = Field(10_000, ge=1, description="Most documents in one collection.")
-    max_snippets: int = Field(100_000, ge=1, description="Most snippets in one collection.")
-    max_bytes: int = Field(128 * 1024 * 1024, ge=1, description="Size of the texts in one collection, in bytes.")
-    max_collections: int = Field(100, ge=1, description="Most collections of one tenant.")
+    max_document_bytes: Fixed[int] = Field(
+        1024 * 1024, ge=1, description="Largest document taken, in bytes of its text."
+    )
+    max_document_snippets: Fixed[int] = Field(10_000, ge=1, description="Most snippets of one document.")
+    max_documents: Fixed[int] = Field(10_000, ge=1, description="Most documents in one collection.")
+    max_snippets: Fixed[int] = Field(100_000, ge=1, description="Most snippets in one collection.")
+    max_bytes: Fixed[int] = Field(128 * 1024 * 1024, ge=1, description="Size of the texts in one collection, in bytes.")
+    max_collections: Fixed[int] = Field(100, ge=1, description="Most collections of one tenant.")
     max_tenant_bytes: int = Field(
         512 * 1024 * 1024, ge=1, description="Size of the texts in all collections of one tenant, in bytes."
     )

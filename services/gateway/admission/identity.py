@@ -35,6 +35,7 @@ from services.gateway.settings.guard import UNGUARDED, GuardSettings
 from services.gateway.settings.tenants import TenantPromptSettings, TenantSettings
 from services.runtime import yaml_file
 from services.runtime.errors import shorten
+from services.runtime.process import fixed
 from services.runtime.stamps import Stamps
 
 LOCAL = "local"  # what callers without a credential are called, where they may be
@@ -251,7 +252,10 @@ def _but_for(ours: _Settings, own: _Settings) -> _Settings:
 
 def _parse(file: Path) -> dict[str, TenantSettings]:
     try:
-        return _FILE.validate_python(yaml_file.parse(file.read_text()))
+        given = yaml_file.parse(file.read_text())
+        for name, own in given.items() if isinstance(given, dict) else ():
+            fixed.refuse(TenantSettings, own if isinstance(own, dict) else {}, at=f"{name}.")
+        return _FILE.validate_python(given)
     except ValidationError as error:
         problem = error.errors()[0]
         field = ".".join(map(str, problem["loc"])) or str(file)

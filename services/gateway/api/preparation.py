@@ -72,7 +72,7 @@ class Preparation:
     def __init__(self, settings: GatewaySettings, backends: Backends, media: Media, admission: AdmissionControl):
         self._settings, self._backends, self._media, self._admission = settings, backends, media, admission
         self._targets = Targets(settings.targets)
-        self._claims = cache(partial(claims, settings.stages))
+        self._claims = cache(partial(claims, settings.stage_budgets))
 
     def check(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
         """Raises `InvalidInput`, `ModelUnknown`, `FieldDenied` or `BudgetSpent`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from services.gateway.settings.group import Group
+from services.runtime.process.fixed import Fixed
 
 
 class ShedSettings(Group):
@@ -25,9 +26,13 @@ class KeptSettings(Group):
     """Answers with an `idempotency_key`, which outlast the connection of their client."""
 
     ms: int = Field(
-        30_000, ge=1, le=3_600_000, description="How long one goes on without a client, and is kept when it is whole."
+        30_000,
+        ge=1,
+        le=3_600_000,
+        description="How long an answer with an `idempotency_key` goes on without a client, and is kept when it is "
+        "whole.",
     )
-    bytes: int = Field(
+    bytes: Fixed[int] = Field(
         67_108_864,
         ge=0,
         description="The most bytes they take, in each worker. When it is full, the tenant that has the most gives up "

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Literal, Self
+
 from pydantic import Field
 
 from services.gateway.settings.group import Group
+
+StageName = Literal["cache", "router", "vision", "audio", "tools", "agent", "guard", "llm"]
+LONGEST_MS = 600_000
 
 
 class StageBudget(Group):
     """How much of the budget a stage may take: a share of the whole, but never more than the cap."""
 
     share: float = Field(gt=0, le=1, description="Share of the whole budget.")
-    cap_ms: float = Field(gt=0, le=600_000, description="The most it gets, in milliseconds.")
+    cap_ms: float = Field(gt=0, le=LONGEST_MS, description="The most it gets, in milliseconds.")
 
 
 class StageBudgets(Group):
@@ -24,7 +30,14 @@ class StageBudgets(Group):
     tools: StageBudget = StageBudget(share=0.3, cap_ms=5_000)
     agent: StageBudget = StageBudget(share=0.5, cap_ms=60_000)
     guard: StageBudget = StageBudget(share=0.1, cap_ms=50)
-    llm: StageBudget = StageBudget(share=1, cap_ms=600_000)
+    llm: StageBudget = StageBudget(share=1, cap_ms=LONGEST_MS)
+
+    def capped(self, caps_ms: Mapping[StageName, float]) -> Self:
+        """These with other caps for some stages."""
+        changed: dict[str, StageBudget] = {
+            name: getattr(self, name).model_copy(update={"cap_ms": cap}) for name, cap in caps_ms.items()
+        }
+        return self.model_copy(update=changed)
 
 
 class TargetSettings(Group):

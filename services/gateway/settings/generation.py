@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from services.gateway.settings.group import Group
+from services.runtime.process.fixed import Fixed
 
 
 class HedgeSettings(Group):
@@ -17,19 +18,19 @@ class HedgeSettings(Group):
         description="When: `adaptive` after a percentile of recent first-token times, `fixed` after `delay_ms`, "
         "`tied` at once.",
     )
-    percentile: float = Field(95, gt=0, lt=100, description="For `adaptive`: after which percentile.")
+    percentile: Fixed[float] = Field(95, gt=0, lt=100, description="For `adaptive`: after which percentile.")
     delay_ms: float = Field(150, ge=0, le=60_000, description="For `fixed`: how long to wait for a first text.")
-    min_samples: int = Field(
+    min_samples: Fixed[int] = Field(
         100,
         ge=1,
         description="For `adaptive`: where there are fewer in the window, those of the last ten minutes count, or what "
         "is expected.",
     )
-    window_s: float = Field(60, gt=0, le=3_600, description="How far back they reach, in seconds.")
+    window_s: float = Field(60, gt=0, le=3_600, description="For `adaptive`: how far back recent first-token times go.")
     max_share: float = Field(
-        0.05, ge=0, le=1, description="The most second calls, as a share of all requests; in a short run `burst` more."
+        0.05, ge=0, le=1, description="The most second calls, as a share of all requests; in a short run 10 more."
     )
-    burst: float = Field(10, ge=1, description="The most second calls at once, saved up in quiet times.")
+    burst: Fixed[float] = Field(10, ge=1, description="The most second calls at once, saved up in quiet times.")
     across_models: bool = Field(False, description="Whether the next best model may take the second call.")
 
 
@@ -59,13 +60,17 @@ class ExpectedSettings(Group):
 class BreakerSettings(Group):
     """When a backend gets no more calls, and when it is tried again."""
 
-    window_s: float = Field(10, gt=0, le=600, description="How far back calls count, in seconds.")
-    min_calls: int = Field(5, ge=1, description="Fewer calls than this say nothing yet.")
-    in_a_row: int = Field(5, ge=1, description="Failures in a row that open it at once.")
-    failure_rate: float = Field(0.5, gt=0, le=1, description="Share of failed calls that opens it.")
-    slow_rate: float = Field(0.9, gt=0, le=1, description="Share of slow calls that opens it.")
-    slow_ms: float = Field(10_000, gt=0, description="A first text that takes longer is slow.")
-    open_ms: float = Field(1_000, gt=0, le=600_000, description="How long it stays open before one call may probe.")
+    window_s: Fixed[float] = Field(10, gt=0, le=600, description="How far back calls count, in seconds.")
+    min_calls: Fixed[int] = Field(5, ge=1, description="Fewer calls than this say nothing yet.")
+    in_a_row: Fixed[int] = Field(5, ge=1, description="Failures in a row that open it at once.")
+    failure_rate: Fixed[float] = Field(0.5, gt=0, le=1, description="Share of failed calls that opens it.")
+    slow_rate: Fixed[float] = Field(0.9, gt=0, le=1, description="Share of slow calls that opens it.")
+    slow_ms: float = Field(
+        10_000, gt=0, description="A first text that takes longer is slow: nine such calls of ten open it."
+    )
+    open_ms: Fixed[float] = Field(
+        1_000, gt=0, le=600_000, description="How long it stays open before one call may probe."
+    )
 
 
 class LimitSettings(Group):
@@ -77,22 +82,22 @@ class LimitSettings(Group):
     initial: int = Field(20, ge=1, le=10_000, description="Calls at once, at start.")
     min: int = Field(10, ge=1, le=10_000, description="Never fewer.")
     max: int = Field(200, ge=1, le=10_000, description="Never more.")
-    queue: int = Field(100, ge=0, le=10_000, description="Requests that may wait for a place.")
+    queue: Fixed[int] = Field(100, ge=0, le=10_000, description="Requests that may wait for a place.")
     queue_ms: float = Field(200, ge=0, le=60_000, description="The longest wait; then the request is shed.")
-    batch_share: float = Field(
+    batch_share: Fixed[float] = Field(
         0.5,
         gt=0,
         le=1,
         description="The most of a model's places that items of batches take, while nobody waits and the load is below "
         "`shed.load`.",
     )
-    batch_share_beside: float = Field(
+    batch_share_beside: Fixed[float] = Field(
         0.1,
         gt=0,
         le=1,
         description="The same where somebody who waits for an answer asked in the last 5 s; one place at least.",
     )
-    order: Literal["lifo", "deadline"] = Field(
+    order: Fixed[Literal["lifo", "deadline"]] = Field(
         "deadline",
         description="Who of one class and tenant goes first. `lifo`: the newest, which has most of its time left; the "
         "oldest then learn late that they are refused.",
@@ -114,5 +119,9 @@ class JudgeSettings(Group):
         "",
         description="The model. Empty: the one that a question of the quality tier gets; where there is none, nobody.",
     )
-    at_once: int = Field(2, ge=0, description="How many are judged at once; what comes meanwhile is dropped. 0: none.")
-    ms: int = Field(10_000, ge=1, le=600_000, description="The longest it may take, the wait for a place to spare too.")
+    at_once: Fixed[int] = Field(
+        2, ge=0, description="How many are judged at once; what comes meanwhile is dropped. 0: none."
+    )
+    ms: Fixed[int] = Field(
+        10_000, ge=1, le=600_000, description="The longest it may take, the wait for a place to spare too."
+    )

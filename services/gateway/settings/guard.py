@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 
 from services.gateway.guard import denied
 from services.gateway.settings.group import Group
+from services.runtime.process.fixed import Fixed
 
 
 class GuardSettings(Group):
@@ -49,11 +50,14 @@ class GuardSettings(Group):
         "nothing around them.",
     )
     answer_denied: Literal["mask", "end"] = Field("mask", description="What becomes of what is denied.")
-    pattern_ms: float = Field(5, gt=0, le=1_000, description="The longest that one denied pattern may look at a time.")
+    pattern_ms: Fixed[float] = Field(
+        5, gt=0, le=1_000, description="The longest that one denied pattern may look at a time."
+    )
     late: Literal["open", "closed"] = Field(
         "closed",
-        description="What a guard does that is not done within its slice, `stages.guard`, or within `pattern_ms`: "
-        "`open` lets the request or answer pass, which is then marked; `closed` refuses the one and ends the other.",
+        description="What a guard does that is not done within its slice (`stage_caps_ms`), or a denied pattern that "
+        "looks for longer than 5 ms at a time: `open` lets the request or answer pass, which is then marked; `closed` "
+        "refuses the one and ends the other.",
     )
 
     @field_validator("denied_phrases")

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from services.gateway.settings.group import Group
 from services.runtime import limits
+from services.runtime.process.fixed import Fixed
 
 
 class HttpSettings(Group):
@@ -16,7 +17,7 @@ class HttpSettings(Group):
     max_body_bytes: int = Field(
         limits.HTTP_BODY_BYTES, ge=1_024, description="Of a request's body, where it may hold pictures or recordings."
     )
-    max_text_body_bytes: int = Field(
+    max_text_body_bytes: Fixed[int] = Field(
         limits.HTTP_TEXT_BODY_BYTES,
         ge=1_024,
         description="Of other bodies: embeddings, reports of wrong answers.",
@@ -29,19 +30,21 @@ class HttpSettings(Group):
         "by gRPC RESOURCE_EXHAUSTED. A message that is being read counts as the largest that may come, "
         "`max_message_bytes`. At least twice that, and twice `max_body_bytes`.",
     )
-    max_json_values: int = Field(
+    max_json_values: Fixed[int] = Field(
         limits.JSON_VALUES,
         ge=1_000,
         description="Of a JSON body, altogether, without the names in its objects: counted before any is made. Of a "
         "message by gRPC ten times `max_json_items`, or five times `max_messages` where that is more.",
     )
-    max_json_items: int = Field(
+    max_json_items: Fixed[int] = Field(
         limits.JSON_ITEMS,
         ge=100,
         description="Elements of one array, or members of one object, of a JSON body, or of one field of a message by "
         "gRPC. Of `messages` and `input` four times `max_messages`, where that is more.",
     )
-    max_header_bytes: int = Field(65_536, ge=1_024, description="Of a request's path and headers, without blanks.")
+    max_header_bytes: Fixed[int] = Field(
+        65_536, ge=1_024, description="Of a request's path and headers, without blanks."
+    )
     max_connections: int = Field(
         4_096,
         ge=1,
@@ -51,17 +54,19 @@ class HttpSettings(Group):
     max_connections_of_one: int = Field(
         2_048, ge=1, description="Of one address, in each worker; more are closed at once."
     )
-    header_ms: int = Field(
+    header_ms: Fixed[int] = Field(
         10_000, ge=1, le=600_000, description="The longest a request's headers may take, from its first byte on."
     )
-    body_ms: int = Field(30_000, ge=1, le=600_000, description="The longest its body may take, from its headers on.")
-    write_ms: int = Field(
+    body_ms: Fixed[int] = Field(
+        30_000, ge=1, le=600_000, description="The longest its body may take, from its headers on."
+    )
+    write_ms: Fixed[int] = Field(
         20_000, ge=1, le=600_000, description="The longest a client may read nothing while there is something to read."
     )
     keep_alive_ms: int = Field(
         75_000, ge=0, le=3_600_000, description="How long a connection without a request is kept open."
     )
-    heartbeat_ms: int = Field(
+    heartbeat_ms: Fixed[int] = Field(
         10_000,
         ge=100,
         le=600_000,

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from services.gateway.settings.group import Group
+from services.runtime.process.fixed import Fixed
 
 
 class PromptSettings(Group):
@@ -21,12 +22,12 @@ class PromptSettings(Group):
         description="Leave a conversation that is longer than its model's context as it is: the model refuses it. "
         "Otherwise its first turns are left out, or summed up. A request's `truncation` is stronger.",
     )
-    diet_from_bytes: int = Field(500, ge=1, description="Prompts from this size on.")
-    diet_to_bytes: int = Field(
+    diet_from_bytes: Fixed[int] = Field(500, ge=1, description="Prompts from this size on.")
+    diet_to_bytes: Fixed[int] = Field(
         16_384, ge=0, le=65_536, description="The most of a prompt's messages; those after it stay as they are."
     )
-    max_examples: int = Field(4, ge=0, description="Examples a message keeps, one of each answer first. 0: all.")
-    reserved_tokens: int = Field(
+    max_examples: Fixed[int] = Field(4, ge=0, description="Examples a message keeps, one of each answer first. 0: all.")
+    reserved_tokens: Fixed[int] = Field(
         256,
         ge=1,
         description="Kept of a context for an answer without `max_tokens`; half of it at most.",
@@ -34,8 +35,8 @@ class PromptSettings(Group):
     summary_model: str = Field(
         "", description="Who sums up the turns that do not fit a context, beside the answer. Empty: they are left out."
     )
-    summary_tokens: int = Field(128, ge=1, le=4_096, description="The most tokens of such a summary.")
-    summary_ms: int = Field(10_000, ge=1, le=600_000, description="The longest it may take.")
+    summary_tokens: Fixed[int] = Field(128, ge=1, le=4_096, description="The most tokens of such a summary.")
+    summary_ms: Fixed[int] = Field(10_000, ge=1, le=600_000, description="The longest it may take.")
 
 
 class SystemPromptSettings(Group):

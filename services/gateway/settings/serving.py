@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from services.gateway.settings.group import Group
 from services.gateway.settings.http import HttpSettings
 from services.runtime.process.config import ServiceSettings, is_loopback
+from services.runtime.process.fixed import Fixed
 from services.runtime.rpc import first_message
 from services.runtime.security.secrets import shown
 
@@ -45,7 +46,7 @@ class Serving(ServiceSettings):
     """Where the gateway serves, and in how many processes."""
 
     address: str = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port.")
-    first_message_ms: int = Field(
+    first_message_ms: Fixed[int] = Field(
         first_message.DEFAULT_MS,
         ge=1,
         le=600_000,

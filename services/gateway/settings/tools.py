@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, model_validator
 
 from services.gateway.settings.group import Group
+from services.runtime.process.fixed import Fixed
 from services.runtime.security.secrets import HttpUrl, Url
 
 
@@ -23,7 +24,7 @@ class ToolSourceSettings(Group):
     tools: tuple[str, ...] = Field((), description="The tools that are taken, by their own names. Empty: all.")
     call_ms: float = Field(1_000, ge=1, le=600_000, description="How long an answer waits for one call.")
     concurrency: int = Field(16, ge=1, le=10_000, description="Calls at once, from each worker.")
-    queue_ms: float = Field(100, ge=0, le=60_000, description="The longest that a call waits for a place.")
+    queue_ms: Fixed[float] = Field(100, ge=0, le=60_000, description="The longest that a call waits for a place.")
     reusable_ms: int = Field(
         0, ge=0, le=86_400_000, description="Of an MCP server: how long results of tools that only read are reused."
     )
@@ -44,24 +45,26 @@ class ToolSettings(Group):
     )
     max_steps: int = Field(2, ge=1, le=32, description="How often a model is asked for calls before it must answer.")
     max_calls: int = Field(2, ge=1, le=128, description="Calls that a model may have made for one answer.")
-    max_tools: int = Field(64, ge=1, le=1_000, description="Tools of one source; those after them are left out.")
-    max_description_bytes: int = Field(2_048, ge=1, description="Of a tool's description; the rest is cut off.")
-    max_arguments_bytes: int = Field(16_384, ge=2, description="Of the arguments of a call.")
+    max_tools: Fixed[int] = Field(64, ge=1, le=1_000, description="Tools of one source; those after them are left out.")
+    max_description_bytes: Fixed[int] = Field(2_048, ge=1, description="Of a tool's description; the rest is cut off.")
+    max_arguments_bytes: Fixed[int] = Field(16_384, ge=2, description="Of the arguments of a call.")
     max_result_bytes: int = Field(
         16_384,
         ge=1,
         description="Of a result, as a model reads it: the rest is cut off. All together have half of a known context.",
     )
-    max_message_bytes: int = Field(
+    max_message_bytes: Fixed[int] = Field(
         1_048_576, ge=1_024, description="Of one message of an MCP server; at a longer one its connection is closed."
     )
-    max_messages_per_s: int = Field(
+    max_messages_per_s: Fixed[int] = Field(
         500, ge=1, description="Of an MCP server; at more its connection is closed, and opened again after a pause."
     )
-    list_ms: float = Field(2_000, ge=1, le=60_000, description="The longest that a source may take to list its tools.")
-    refresh_ms: float = Field(
+    list_ms: Fixed[float] = Field(
+        2_000, ge=1, le=60_000, description="The longest that a source may take to list its tools."
+    )
+    refresh_ms: Fixed[float] = Field(
         30_000, ge=10, le=60_000, description="How old a list may be; while its source is away the last one counts."
     )
-    reused_bytes: int = Field(
+    reused_bytes: Fixed[int] = Field(
         16_777_216, ge=0, description="The most bytes of results that are kept to be reused, in each worker."
     )

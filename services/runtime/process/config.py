@@ -24,6 +24,7 @@ from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSetti
 from hedgerow.channel import MAX_MESSAGE_BYTES, ping_timeout_ms
 from services.runtime import yaml_file
 from services.runtime.errors import shorten
+from services.runtime.process.fixed import Fixed, NoneFixed, is_fixed
 from services.runtime.security.secrets import AS_SHOWN, HIDDEN, Url, is_secret, shown, without_passwords
 
 
@@ -71,20 +72,20 @@ class ServiceSettings(BaseSettings):
         description="Serve plain text beyond loopback: for a network that encrypts by itself.",
     )
     max_message_bytes: int = Field(MAX_MESSAGE_BYTES, ge=1024, description="Largest message taken, in bytes.")
-    max_concurrent_streams: int = Field(
+    max_concurrent_streams: Fixed[int] = Field(
         256,
         ge=1,
         description="Calls in flight per connection; more of them wait. Envoy begins up to 100 on a new connection, "
         "before it is told.",
     )
-    max_waiting_calls: int = Field(
+    max_waiting_calls: Fixed[int] = Field(
         8_192,
         ge=1,
         description="Calls that have arrived and that the process has not begun, over all connections. gRPC drops "
         "more of them without a reason: the caller gets CANCELLED. Each takes 16 KiB and what came of its message.",
     )
 
-    blocked_loop_ms: int = Field(
+    blocked_loop_ms: Fixed[int] = Field(
         50,
         ge=0,
         le=60_000,
@@ -92,7 +93,7 @@ class ServiceSettings(BaseSettings):
         "in the log. 0: do not watch.",
     )
 
-    first_message_ms: int = Field(
+    first_message_ms: Fixed[int] = Field(
         0,
         ge=0,
         le=600_000,
@@ -109,7 +110,7 @@ class ServiceSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, _YamlFile(settings_cls)
+        return init_settings, env_settings, _YamlFile(settings_cls), NoneFixed(settings_cls)
 
     @field_validator("tls_dir", mode="before")
     @classmethod
@@ -207,7 +208,7 @@ def read(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
     except yaml.YAMLError as error:
         told = [without_passwords(_where(error))]
     except (ValueError, OSError) as error:
-        told = [without_passwords(_without_arguments(str(error)))]
+        told = [without_passwords(line) for line in _without_arguments(str(error)).splitlines()]
     raise Refused("\n".join(f"{prog}: {each}" for each in told))
 
 
@@ -254,7 +255,8 @@ def refuse_unknown(cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
     """Raise ValueError for a variable with the class's prefix that names no setting of it."""
     prefix = cls.model_config.get("env_prefix", "")
     known = {f"{prefix}{name}".upper() for name in (*cls.model_fields, "config")}
+    offered = [f"{prefix}{name}".upper() for name, field in cls.model_fields.items() if not is_fixed(field)]
     for name in environ:
         if prefix and name.startswith(prefix) and name.split("__")[0] not in known:
-            hint = get_close_matches(name, known, n=1)
+            hint = get_close_matches(name, offered, n=1)
             raise ValueError(f"{name}: no such setting{f'; did you mean {hint[0]}?' if hint else ''}")

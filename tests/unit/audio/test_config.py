@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from pydantic import ValidationError
 
 from services.audio.config import AudioSettings
 from services.runtime.process.config import load
@@ -33,8 +34,8 @@ def test_without_a_model_it_does_not_start(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *[("device", "tpu"), ("language", "english"), ("policy", "guess"), ("pause_ms", "99"), ("max_load", "1.1")],
-        *[("max_file_bytes", "10"), ("max_duration_s", "0"), ("window_s", "31"), ("overlap_s", "-1")],
+        *[("device", "tpu"), ("language", "english"), ("policy", "guess"), ("max_file_bytes", "10")],
+        *[("max_duration_s", "0"), ("batch_windows", "65")],
     ],
 )
 def test_what_is_beyond_its_limits_is_refused_by_name(
@@ -45,3 +46,9 @@ def test_what_is_beyond_its_limits_is_refused_by_name(
     with pytest.raises(SystemExit):
         load(AudioSettings, [], "audio")
     assert f"audio: {name}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "value"), [("pause_ms", 99), ("max_load", 1.1), ("window_s", 31), ("overlap_s", -1)])
+def test_code_is_held_to_the_limits_of_what_it_alone_may_pass(name: str, value: float) -> None:
+    with pytest.raises(ValidationError, match=name):
+        AudioSettings.model_validate({"model": "m", name: value})

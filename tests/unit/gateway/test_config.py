@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import pytest
 
 from services.gateway.config import GatewaySettings
+from services.gateway.settings.budgets import StageBudget, StageBudgets, StageName
 from services.runtime.process.config import load
 
 BEYOND = ("--address", "0.0.0.0:50050", "--plaintext", "true")
@@ -81,3 +83,20 @@ def test_http_beyond_loopback_wants_a_key() -> None:
     with pytest.raises(ValueError, match="a key of a tenant"):
         GatewaySettings(**given)
     assert not GatewaySettings(**given, api_keys={"0" * 64: "acme"}).anonymous
+
+
+def test_an_operator_caps_single_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets = start(monkeypatch, "--stage-caps-ms", '{"guard": 200, "cache": 50}').stage_budgets
+    assert budgets.guard == StageBudget(share=0.1, cap_ms=200)
+    assert budgets.cache.cap_ms == 50
+    assert budgets.tools == StageBudgets().tools
+
+
+@pytest.mark.parametrize("caps", ['{"gard": 200}', '{"guard": 0}', '{"guard": 600001}'])
+def test_a_cap_is_of_a_stage_and_within_its_limits(monkeypatch: pytest.MonkeyPatch, caps: str) -> None:
+    with pytest.raises(SystemExit):
+        start(monkeypatch, "--stage-caps-ms", caps)
+
+
+def test_every_stage_with_a_budget_can_be_capped() -> None:
+    assert get_args(StageName) == tuple(StageBudgets.model_fields)

@@ -171,6 +171,7 @@ def test_a_tenant_that_settings_and_file_both_describe_is_an_error(file: Path) -
     ("text", "said"),
     [
         ("acme: {weight: -1}", r"tenants_file: acme\.weight: .*greater than 0, got -1"),
+        ("acme: {guard: {pattern_ms: 9}}", r"tenants_file: acme\.guard\.pattern_ms: no longer a setting, always 5"),
         ("acme: {wieght: 1}", r"tenants_file: acme\.wieght: Extra inputs"),
         ("acme: {keys: [sesame]}", r"tenants_file: acme\.keys\.0: .*pattern"),
         ("- acme", r"tenants_file: .*tenants\.yaml: .*dictionary"),

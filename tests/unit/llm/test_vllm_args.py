@@ -130,10 +130,8 @@ def test_names_are_left_to_vllm_where_it_declares_them_in_another_way(other: str
 def test_what_is_not_set_is_left_to_vllm() -> None:
     assert VllmSettings(model="m").engine_fields().keys() == {
         "model",
-        "dtype",
         "gpu_memory_utilization",
         "tensor_parallel_size",
-        "pipeline_parallel_size",
         "enable_prefix_caching",
     }
 

@@ -45,26 +45,30 @@ def explained(service: str, **options: Any) -> dict[str, Row]:
 def test_a_default_is_shown_with_its_unit() -> None:
     rows = explained("gateway")
     assert rows["grace_ms"] == Row("grace_ms", 5_000, "ms", "default")
-    assert rows["stages.cache.share"] == Row("stages.cache.share", 0.2, "of 1", "default")
+    assert rows["hedge.max_share"] == Row("hedge.max_share", 0.05, "of 1", "default")
     assert rows["single_flight"] == Row("single_flight", True, "", "default")
     assert rows["hedge.window_s"].unit == "s"
 
 
 def test_a_variable_is_named_be_it_the_settings_own_or_the_group_s(environment: pytest.MonkeyPatch) -> None:
-    environment.setenv(f"{GATEWAY}HEDGE__PERCENTILE", "90")
-    environment.setenv(f"{GATEWAY}STAGES", '{"cache": {"share": 0.5, "cap_ms": 9}}')
-    environment.setenv(f"{GATEWAY}STAGES__CACHE__CAP_MS", "7")
+    environment.setenv(f"{GATEWAY}HEDGE__WINDOW_S", "90")
+    environment.setenv(f"{GATEWAY}LIMIT", '{"initial": 5, "max": 9}')
+    environment.setenv(f"{GATEWAY}LIMIT__MAX", "7")
     rows = explained("gateway")
     variables = {
-        "hedge.percentile": (90, "HEDGE__PERCENTILE"),
-        "stages.cache.share": (0.5, "STAGES"),
-        "stages.cache.cap_ms": (7, "STAGES__CACHE__CAP_MS"),
+        "hedge.window_s": (90, "HEDGE__WINDOW_S"),
+        "limit.initial": (5, "LIMIT"),
+        "limit.max": (7, "LIMIT__MAX"),
         "llm_addresses.small": (["127.0.0.1:1"], "LLM_ADDRESSES"),
     }
     for setting, (value, variable) in variables.items():
         assert (rows[setting].value, rows[setting].source) == (value, "environment")
         assert rows[setting].origin == GATEWAY + variable
-    assert rows["stages.router.share"].source == rows["hedge.delay_ms"].source == "default"
+    assert rows["limit.min"].source == rows["hedge.delay_ms"].source == "default"
+
+
+def test_what_operators_do_not_set_is_not_shown() -> None:
+    assert not {"hedge.percentile", "shed.load", "stages.cache.share"} & explained("gateway").keys()
 
 
 def test_the_file_is_named_where_the_environment_says_nothing(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -123,6 +127,8 @@ def test_the_plan_splits_the_budget_as_the_gateway_would(environment: pytest.Mon
     assert (cache["stage"], cache["starts_ms"], cache["budget_ms"]) == ("cache", 0, 60)
     assert (llm["starts_ms"], llm["budget_ms"]) == (60, 240)
     assert router["budget_ms"] == 10
+    environment.setenv(f"{GATEWAY}STAGE_CAPS_MS", '{"cache": 7}')
+    assert explain.explain("gateway", 300)["plan"]["slices"][0]["budget_ms"] == 7
     environment.setenv(f"{GATEWAY}CACHE_ADDRESS", "")
     environment.setenv(f"{GATEWAY}MAX_BUDGET_MS", "200")
     environment.setenv(f"{GATEWAY}FIRST_TOKEN_BUDGET_MS", "50")
@@ -135,13 +141,13 @@ def test_the_plan_splits_the_budget_as_the_gateway_would(environment: pytest.Mon
 def test_what_would_stop_the_start_is_said_in_the_same_words(
     environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    environment.setenv(f"{GATEWAY}HEDGE__PERCENTILE", "100")
+    environment.setenv(f"{GATEWAY}HEDGE__MAX_SHARE", "2")
     with pytest.raises(SystemExit) as caught:
         main(["gateway"])
     assert caught.value.code == 2
     assert capsys.readouterr() == (
         "",
-        "python -m services.gateway: hedge.percentile: Input should be less than 100, got '100'\n",
+        "python -m services.gateway: hedge.max_share: Input should be less than or equal to 1, got '2'\n",
     )
 
 

@@ -1,0 +1,63 @@
+"""The time of an answer, and how its stages divide it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from services.gateway.settings.budgets import LONGEST_MS, StageBudgets, StageName, TargetSettings
+from services.gateway.settings.serving import Serving
+from services.runtime.process.fixed import Fixed
+
+
+class Timed(Serving):
+    """The budget of an answer, and how its stages divide it."""
+
+    default_budget_ms: int = Field(30_000, ge=1, description="Budget of a request that names none.")
+    max_budget_ms: int = Field(120_000, ge=1, description="The most any request gets; a larger budget is cut to it.")
+    transcription_budget_ms: int = Field(
+        3_600_000,
+        ge=1,
+        description="Budget of a transcription over HTTP that names none, and the most that one can name. The audio "
+        "service's own limit follows the recording's length (`recording_time_factor`) and usually "
+        "ends a slow one earlier.",
+    )
+    finish_reserve_ms: Fixed[float] = Field(
+        10, ge=0, le=1_000, description="Kept back of each budget to send the last event; at most a tenth of it."
+    )
+    stages: Fixed[StageBudgets] = Field(StageBudgets(), description="The share and the cap of each stage.")
+    stage_caps_ms: dict[StageName, Annotated[float, Field(gt=0, le=LONGEST_MS)]] = Field(
+        {},
+        description='The most that a stage gets, as JSON by its name, for example {"guard": 200}. Otherwise '
+        + ", ".join(f"{name} {budget.cap_ms:,.0f}" for name, budget in StageBudgets())
+        + ". Each also has a share of the whole budget as its limit.",
+    )
+    first_token_budget_ms: int = Field(
+        0,
+        ge=0,
+        description="The most time to the first text, for requests that do not say. 0: as long as the answer has.",
+    )
+    kept_share: Fixed[float] = Field(
+        0.4,
+        ge=0,
+        lt=1,
+        description="Share of an answer's time that a late first text leaves to another replica or model, where there "
+        "is one that is well. 0: none.",
+    )
+    floor_share: Fixed[float] = Field(
+        0.5, ge=0, lt=1, description="Share of the budget that optional stages leave to generation; they are cut to it."
+    )
+    stall_ms: float = Field(
+        10_000,
+        ge=0,
+        description="The longest silence in the middle of an answer before its model counts as broken. 0: none.",
+    )
+    targets: dict[str, TargetSettings] = Field(
+        {}, description="Latency targets, as JSON by stage; `ttft`, `usable` and `total` are the answer's own."
+    )
+
+    @property
+    def stage_budgets(self) -> StageBudgets:
+        """The budgets of the stages, with the caps that an operator has set."""
+        return self.stages.capped(self.stage_caps_ms)
