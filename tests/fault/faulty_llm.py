@@ -25,6 +25,7 @@ from hedgerow.llm.v1 import llm_pb2 as pb
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, Unavailable
 from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.server import server_options
 from services.runtime.rpc import boundary
 from services.runtime.rpc.boundary import Call
 
@@ -156,7 +157,7 @@ async def serving(
 ) -> AsyncIterator[str]:
     """Any servicer on a free port of this process, behind the real boundary, with `credentials` over TLS; its
     address."""
-    server = grpc.aio.server(options=serve.server_options(ServiceSettings()))
+    server = grpc.aio.server(options=server_options(ServiceSettings()))
     server.add_generic_rpc_handlers((boundary.handlers(descriptor, {descriptor.full_name: servicer}),))
     at = "127.0.0.1:0"
     port = server.add_secure_port(at, credentials) if credentials else server.add_insecure_port(at)

@@ -12,8 +12,8 @@ import grpc
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
-from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.server import server_options
 
 
 @dataclass
@@ -142,7 +142,7 @@ S = TypeVar("S", bound=Scripted)
 @asynccontextmanager
 async def serving(scripted: S, register: Callable[[Any, Any], None], address: str = "127.0.0.1:0") -> AsyncIterator[S]:
     """Serve it there, by default on a free loopback port; its `target` says which."""
-    server = grpc.aio.server(options=serve.server_options(ServiceSettings()))
+    server = grpc.aio.server(options=server_options(ServiceSettings()))
     register(scripted, server)
     scripted.target = f"127.0.0.1:{server.add_insecure_port(address)}"
     await server.start()
