@@ -43,18 +43,14 @@ from hedgerow._events import (
     CacheReport,
     CacheVerdict,
     Change,
-    Decision,
     Event,
     Final,
     FinishReason,
-    PartialAnswer,
     Patch,
     PlannedStage,
     PromptReport,
     ReasoningDelta,
     Sights,
-    StageOutcome,
-    StageReport,
     TextDelta,
     Timings,
     TokenLogprob,
@@ -74,6 +70,7 @@ from hedgerow._option_types import (
     Verifier,
 )
 from hedgerow._options import Media, Message, Messages, Options, Request, Role
+from hedgerow._reports import Decision, PartialAnswer, StageOutcome, StageReport
 from hedgerow._sight import (
     Array,
     Classification,

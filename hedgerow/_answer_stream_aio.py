@@ -7,10 +7,11 @@ from typing import Any
 
 from hedgerow._base_aio import pause
 from hedgerow._errors import HedgerowError, Unavailable
-from hedgerow._events import Answer, Event, PartialAnswer
+from hedgerow._events import Answer, Event
 from hedgerow._incoming import IncomingAnswer, Sentences
 from hedgerow._outgoing import Outgoing
 from hedgerow._peer import Peer
+from hedgerow._reports import PartialAnswer
 from hedgerow._resuming import Resuming
 from hedgerow._streams_aio import AsyncEventStream
 from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest

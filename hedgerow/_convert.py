@@ -11,19 +11,18 @@ from hedgerow._events import (
     Answer,
     CacheReport,
     Change,
-    Decision,
     Patch,
     PlannedStage,
     PromptReport,
     ReasoningDelta,
     Sights,
-    StageReport,
     TextDelta,
     Timings,
     TokenLogprob,
     Transcript,
     Usage,
 )
+from hedgerow._reports import Decision, StageReport
 from hedgerow._sight import Label
 from hedgerow._tools import Citation, Citations, ListedTool, ToolCall, ToolCallDelta, ToolSource
 from hedgerow.chat.v1 import chat_pb2

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from hedgerow._events import Decision, PartialAnswer
+from hedgerow._reports import Decision, PartialAnswer
 
 
 class HedgerowError(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
+from hedgerow._reports import Decision, StageReport
 from hedgerow._sight import Label
 from hedgerow._tools import Citations, ToolCall, ToolCallDelta
 
@@ -21,7 +22,6 @@ FinishReason: TypeAlias = Literal[
 _NOTHING: Any = None
 _FIXED_TEXT = "llm:template"  # the label of an answer whose text no model wrote
 CacheVerdict: TypeAlias = Literal["unspecified", "miss", "exact", "semantic", "bypass", "unavailable"]
-StageOutcome: TypeAlias = Literal["unspecified", "ok", "overrun", "failed", "skipped", "replaced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,6 @@ class Accepted:
     trace_id: str  # W3C, 32 hexadecimal digits
     budget_ms: float  # the time for the whole answer
     plan: tuple[PlannedStage, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StageReport:
-    """A stage that ended."""
-
-    name: str
-    budget_ms: float  # the slice it had
-    spent_ms: float
-    started_ms: float  # after the request was admitted
-    outcome: StageOutcome
-    detail: str  # for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +121,6 @@ class CacheReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """What a policy of the gateway did for this request, and why."""
-
-    policy: str  # `hedge`, `retry`, `failover`, `fallback`, `breaker`, `limit`, `shed`, `quota`, `single_flight`, …
-    action: str  # a stable word: `started`, `won`, `skipped`, `refused`, `joined`, …
-    subject: str  # a stage, a model, or one of its replicas (`model#2`)
-    reason: str  # for people
-    at_ms: float  # after the request was admitted
-
-
-@dataclass(frozen=True, slots=True)
 class Change:
     """Something that was done to a request or its answer beyond passing them on."""
 
@@ -218,16 +195,6 @@ class Answer(Generic[T]):
         """Whether the model ended the answer itself. False for a text that was cut (`length`, `budget`, `interrupted`,
         `cancelled`, `content_filter`) and for the gateway's fixed text."""
         return self.finish_reason in ("stop", "tool_calls") and not self.is_fallback
-
-
-@dataclass(frozen=True, slots=True)
-class PartialAnswer:
-    """What has come of an answer so far: `stream.partial`, and `error.partial` of an answer that failed."""
-
-    text: str = ""
-    reasoning: str = ""
-    stages: tuple[StageReport, ...] = ()  # those that have ended
-    trace_id: str | None = None  # None until the request was admitted
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ import grpc
 
 from hedgerow import _convert
 from hedgerow._errors import DeadlineExceeded, HedgerowError, Internal
-from hedgerow._events import Answer, Event, Final, PartialAnswer, Patch, ReasoningDelta, StageReport, TextDelta
+from hedgerow._events import Answer, Event, Final, Patch, ReasoningDelta, TextDelta
 from hedgerow._meter import Meter
 from hedgerow._outgoing import Outgoing
 from hedgerow._peer import Peer
+from hedgerow._reports import PartialAnswer, StageReport
 from hedgerow._resuming import Resuming
 from hedgerow._sentences import SentenceSplitter
 from hedgerow._status import from_rpc_error

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from hedgerow._errors import DeadlineExceeded, HedgerowError, Internal, InvalidArgument
-from hedgerow._events import Answer, PartialAnswer
+from hedgerow._events import Answer
+from hedgerow._reports import PartialAnswer
 from hedgerow._shapes import Unsupported, parse, schema_of
 
 T = TypeVar("T")

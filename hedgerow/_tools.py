@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hedgerow._signature import described
+
 
 @dataclass(frozen=True, slots=True)
 class Tool:
@@ -21,9 +23,7 @@ class Tool:
     def from_function(cls, function: Callable[..., Any], *, strict: bool = False) -> Tool:
         """The tool that a function is: its name, its docstring as the description, and its parameters' types, with
         descriptions from `Annotated[str, "the city's name"]`. Raises `InvalidArgument` for a type without a schema."""
-        from hedgerow._functions import described  # which needs this module
-
-        return described(function, strict=strict)
+        return cls(*described(function), strict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,10 @@ from bench.stats import cpu_s, percentiles
 from services.gateway.guard import injection
 from services.gateway.settings.guard import UNGUARDED
 from services.runtime.complexity import Complexity, classify
+from services.runtime.security.all_rules import hidden
 from services.runtime.security.credentials import SECRETS
 from services.runtime.security.personal_data import PERSONAL
-from services.runtime.security.private_data import find, hidden
+from services.runtime.security.private_data import find
 
 BLOCKS, BLOCK, WARM_UP, TOKENS = 30, 50, 3, 16  # of each tenant; calls of a block; blocks; of an answer
 _REQUEST = {"injection": "refuse", "secrets": "mask", "personal": "mask"}

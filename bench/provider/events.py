@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,9 @@ class Api:
     token: bytes
     end: Callable[[int], tuple[bytes, ...]]
     last: bytes
+
+
+Answer = Callable[[Api], AsyncGenerator[bytes, None]]  # the body of the next answer, event by event
 
 
 def _chat_end(tokens: int) -> tuple[bytes, ...]:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 from asyncio import StreamReader, StreamWriter
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
-from bench.provider.events import ANSWERED, APIS, MOVED, Api
-
-if TYPE_CHECKING:
-    from bench.provider.server import SimulatedProvider
+from bench.provider.events import ANSWERED, APIS, MOVED, Answer, Api
 
 _EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 _REDIRECT = b"HTTP/1.1 307 Moved\r\ncontent-length: 0\r\nlocation: %s\r\n\r\n" % ANSWERED.encode()
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
-async def serve_http1(provider: SimulatedProvider, reader: StreamReader, writer: StreamWriter) -> None:
+async def serve_http1(answer: Answer, reader: StreamReader, writer: StreamWriter) -> None:
     """Until the caller goes."""
     following = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
     try:
@@ -27,7 +23,7 @@ async def serve_http1(provider: SimulatedProvider, reader: StreamReader, writer:
             following = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
             path = head.split(b" ", 2)[1].decode()
             if api := APIS.get(path):
-                await _unless_gone(asyncio.create_task(_answer(provider, api, writer)), following)
+                await _unless_gone(asyncio.create_task(_answer(answer, api, writer)), following)
             else:
                 writer.write(_REDIRECT if path == MOVED else _EMPTY)
     finally:
@@ -40,10 +36,10 @@ def _length(head: bytes) -> int:
     return sum(int(value) for name, _, value in fields if name == b"content-length")
 
 
-async def _answer(provider: SimulatedProvider, api: Api, writer: StreamWriter) -> None:
+async def _answer(answer: Answer, api: Api, writer: StreamWriter) -> None:
     begun = False
-    async with aclosing(provider.answer(api)) as answer:
-        async for event in answer:
+    async with aclosing(answer(api)) as events:
+        async for event in events:
             writer.write((b"" if begun else _HEAD) + b"%x\r\n" % len(event) + event + b"\r\n")
             await writer.drain()
             begun = True

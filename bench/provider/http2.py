@@ -5,27 +5,23 @@ from __future__ import annotations
 import asyncio
 from asyncio import StreamReader, StreamWriter
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.exceptions import ProtocolError
 
-from bench.provider.events import ANSWERED, MOVED
+from bench.provider.events import ANSWERED, CHAT, MOVED, Answer
 from bench.provider.faults import Died, reset
-
-if TYPE_CHECKING:
-    from bench.provider.server import SimulatedProvider
 
 _EMPTY = ((":status", "200"),)
 _REDIRECT = ((":status", "307"), ("location", ANSWERED))
 _HEAD = ((":status", "200"), ("content-type", "text/event-stream"))
 
 
-async def serve_http2(provider: SimulatedProvider, reader: StreamReader, writer: StreamWriter) -> None:
+async def serve_http2(answer: Answer, reader: StreamReader, writer: StreamWriter) -> None:
     """Until the caller goes, or an answer dies."""
-    connection = _Connection(provider, writer)
+    connection = _Connection(answer, writer)
     try:
         await connection.read(reader)
     finally:
@@ -33,8 +29,8 @@ async def serve_http2(provider: SimulatedProvider, reader: StreamReader, writer:
 
 
 class _Connection:
-    def __init__(self, provider: SimulatedProvider, writer: StreamWriter):
-        self._provider, self._writer = provider, writer
+    def __init__(self, answer: Answer, writer: StreamWriter):
+        self._events, self._writer = answer, writer
         self._h2 = H2Connection(H2Configuration(client_side=False))
         self._answers: dict[int, asyncio.Task[None]] = {}
         self._paths: dict[int, str] = {}
@@ -75,7 +71,7 @@ class _Connection:
     async def _answer(self, stream: int) -> None:
         begun = False
         try:
-            async with aclosing(self._provider.answer()) as answer:
+            async with aclosing(self._events(CHAT)) as answer:
                 async for event in answer:
                     if not begun:
                         self._h2.send_headers(stream, _HEAD)

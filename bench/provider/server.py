@@ -128,7 +128,7 @@ class SimulatedProvider:
         self.counts.resumed += bool(tls and tls.session_reused)
         self._writers.add(writer)
         try:
-            await (serve_http2 if self.protocol == "http2" else serve_http1)(self, reader, writer)
+            await (serve_http2 if self.protocol == "http2" else serve_http1)(self.answer, reader, writer)
         except Died:
             reset(writer)
         except (OSError, asyncio.IncompleteReadError):

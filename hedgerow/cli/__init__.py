@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from hedgerow.cli.version import show_version
+
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 used wrongly."""
@@ -19,10 +21,3 @@ def main() -> None:
         ) from None
 
     app(prog_name="hedgerow")
-
-
-def show_version() -> None:
-    """Print the version that is installed."""
-    from importlib.metadata import version
-
-    print(f"hedgerow {version('hedgerow')}")

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from hedgerow.cli import show_version
 from hedgerow.cli.ask import ask
 from hedgerow.cli.bench import bench
 from hedgerow.cli.cache import cache
@@ -29,6 +28,7 @@ from hedgerow.cli.status import status
 from hedgerow.cli.tools import tools
 from hedgerow.cli.transcribe import transcribe
 from hedgerow.cli.up import up
+from hedgerow.cli.version import show_version
 from hedgerow.cli.warm import warm
 
 app = typer.Typer(

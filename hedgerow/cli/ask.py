@@ -11,13 +11,11 @@ import typer
 
 from hedgerow._option_types import MeshOptions
 from hedgerow.cli import given, options
+from hedgerow.cli.account import COMPLETE
 from hedgerow.cli.request_flags import with_request_flags
 
 if TYPE_CHECKING:
     from hedgerow import Options
-
-# A spent budget is no failure: it is what was asked for. Nor is a filter's word.
-COMPLETE = ("stop", "length", "budget", "tool_calls", "content_filter")
 
 
 @with_request_flags()

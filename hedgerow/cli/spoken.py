@@ -25,8 +25,7 @@ from hedgerow import (
     TurnFailed,
 )
 from hedgerow.cli import failures
-from hedgerow.cli.account import as_object
-from hedgerow.cli.ask import COMPLETE
+from hedgerow.cli.account import COMPLETE, as_object
 from hedgerow.cli.captions import Captions
 from hedgerow.cli.playback import opened
 from hedgerow.cli.screen import Writer, print_account

@@ -13,7 +13,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.collection.v1 import collection_pb2
 from hedgerow.tool.v1 import tool_pb2
-from services.cache import metrics, parts, stores
+from services.cache import metrics, parts
 from services.cache.answers import Answers
 from services.cache.config import CacheSettings
 from services.cache.embedding import Embedder
@@ -22,6 +22,7 @@ from services.cache.memory import Memory
 from services.cache.semantic_match.thresholds import Thresholds, made_by
 from services.cache.semantic_match.verification import Verification
 from services.cache.servicer import CacheServicer
+from services.cache.store import opener
 from services.cache.watch import Watchers
 from services.runtime.process import serve
 from services.runtime.rpc.boundary import Servicer
@@ -41,7 +42,7 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     made = made_by(default, own.engine.name) if settings.verify_share else ""
     thresholds = Thresholds(default, settings.max_wrong, made)
     memory = Memory(entries, own.index, Watchers(settings.watch_queue), thresholds, own.device)
-    open_store = stores.opener(settings.store_used)
+    open_store = opener(settings.store_used)
     async with open_store(settings, memory, own.engine.name, _now_ms) as store:
         embedder = Embedder(own.engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
         verification = Verification(thresholds, settings.verify_share)

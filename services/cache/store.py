@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
 
 from services.cache.entries import Entry
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
+from services.cache.stores import STORES
 from services.cache.tombstones import Removal
 from services.runtime.deadline import Deadline
 
@@ -66,6 +68,11 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Write what still waits. `run()` must have ended."""
+
+
+def opener(name: str) -> OpenStore:
+    """The function that opens a store of this name. Only the backend that is used is imported."""
+    return cast("OpenStore", import_module(STORES[name]).open_store)
 
 
 class OpenStore(Protocol):

@@ -17,8 +17,8 @@ from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
-from services.cache.store import Store
-from services.cache.stores import STORES, opener
+from services.cache.store import Store, opener
+from services.cache.stores import STORES
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers

@@ -87,6 +87,6 @@ class _Formatter(logging.Formatter):
     def formatException(self, ei: Any) -> str:
         if not self._with_texts:
             return whereabouts(ei[1])
-        from services.runtime.security.private_data import hidden  # with its rules, for this level alone
+        from services.runtime.security.all_rules import hidden  # with its rules, for this level alone
 
         return hidden(super().formatException(ei))

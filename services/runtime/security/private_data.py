@@ -101,11 +101,3 @@ def masked(text: str, findings: Sequence[Finding], names: Names, start: int = 0,
         kept += (text[at : finding.start], names.of(finding, text[finding.start : finding.end]))
         at = finding.end
     return "".join((*kept, text[at:end]))
-
-
-def hidden(text: str) -> str:
-    """`text` with names in the place of all that the rules find."""
-    from services.runtime.security.credentials import SECRETS  # they are made of what is here
-    from services.runtime.security.personal_data import PERSONAL
-
-    return masked(text, find(text, (*SECRETS, *PERSONAL)), Names())

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.runtime.security import personal_data
+from services.runtime.security.all_rules import hidden
 from services.runtime.security.credentials import SECRETS
 from services.runtime.security.personal_data import PERSONAL
-from services.runtime.security.private_data import Names, Rule, find, hidden, masked
+from services.runtime.security.private_data import Names, Rule, find, masked
 
 ALL = (*SECRETS, *PERSONAL)
 PLAIN = st.text(alphabet=st.sampled_from("abc é。\n .,!?:-()[]{}\"'ßяж漢#=+"), max_size=40)

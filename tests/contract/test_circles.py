@@ -1,0 +1,23 @@
+"""No two modules import each other, directly or by way of others: not even for types alone, or inside a function."""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+
+import grimp
+import pytest
+
+# A job's report holds its calls, for types alone.
+_KNOWN = {"services.gateway.generation.job": {"services.gateway.generation.call"}}
+
+
+@pytest.mark.parametrize("package", ["hedgerow", "services", "launcher", "bench"])
+def test_no_module_imports_itself_by_way_of_others(package: str) -> None:
+    graph = grimp.build_graph(package, cache_dir=None)
+    imports = {
+        module: graph.find_modules_directly_imported_by(module) - _KNOWN.get(module, set()) for module in graph.modules
+    }
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
