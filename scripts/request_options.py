@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -58,7 +60,9 @@ def sdk_types(_: str = "") -> str:
     """The module of the SDK's types."""
     aliases = [f"{each.alias}: TypeAlias = Literal{json.dumps(each.words)}" for each in _SDK if each.alias]
     fields = [f'{option.name}: {_sdk_type(option)} | None\n"""{_told(option)}"""' for option in _SDK]
-    return _TYPES.format(aliases="\n".join(aliases), fields=textwrap.indent("\n".join(fields), "    "))
+    text = _TYPES.format(aliases="\n".join(aliases), fields=textwrap.indent("\n".join(fields), "    "))
+    command = [sys.executable, "-m", "ruff", "format", "-q", "--stdin-filename", str(TYPES), "-"]
+    return subprocess.run(command, input=text, capture_output=True, check=True, text=True).stdout
 
 
 def _sdk_type(option: RequestOption) -> str:
@@ -108,7 +112,7 @@ def _parameter(option: RequestOption, document: str) -> str:
 
 
 def _property(option: RequestOption) -> str:
-    return f"{option.name}: {_in_body(option)}"
+    return f"{option.name}: {{description: {_quoted(option)}, {_in_body(option)[1:]}"
 
 
 def _in_body(option: RequestOption) -> str:

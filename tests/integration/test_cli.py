@@ -59,11 +59,9 @@ async def test_options_reach_the_gateway(gateway: ScriptedGateway) -> None:
     gateway.script = answer("Paris.")
     await run(
         "ask", "?", "--gateway", gateway.target, "--api-key", "secret", "--budget-ms", "300", "--cache", "bypass",
-        "--min-similarity", "0.5", "--tier", "quality", "--model", "demo-llm", "--max-tokens", "9",
-        "--temperature", "0.5", "--system", "Be brief.", "--cache-allow", "sampled", "--cache-allow", "time_bound",
-        "--cache-category", "prices",
+        "--tier", "quality", "--model", "demo-llm", "--max-tokens", "9", "--temperature", "0.5",
+        "--system", "Be brief.",
     )  # fmt: skip
-    kinds = [pb.QUESTION_KIND_SAMPLED, pb.QUESTION_KIND_TIME_BOUND]
     assert gateway.requests == [
         pb.GenerateRequest(
             messages=[
@@ -74,7 +72,7 @@ async def test_options_reach_the_gateway(gateway: ScriptedGateway) -> None:
             model="demo-llm",
             budget_ms=300,
             sampling=chat_pb2.Sampling(max_tokens=9, temperature=0.5),
-            cache=pb.CachePolicy(bypass=True, min_similarity=0.5, allow=kinds, category="prices"),
+            cache=pb.CachePolicy(bypass=True),
         )
     ]
     assert gateway.metadata["authorization"] == "Bearer secret"

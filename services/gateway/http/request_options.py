@@ -99,30 +99,15 @@ def settle_pace(order: RequestOptions) -> None:
 
 def _take(order: RequestOptions, given: Fields) -> None:
     """The options of the body's object, or of the headers."""
-    for name, option in _OPTIONS.items():
-        if name in _OWN:
-            _OWN[name](order, given)
-        elif (value := _read(given, option)) is not None:
-            _put(order, given, option, value)
+    for name, read in _READERS.items():
+        if (value := read(given, name)) is not None:
+            _put(order, given, _OPTIONS[name], value)
+    for take in _OWN.values():
+        take(order, given)
 
 
-def _read(given: Fields, option: RequestOption) -> Any:
-    """An option's value; None where it is not given."""
-    match option.kind:
-        case Kind.WHOLE:
-            return given.whole(option.name)
-        case Kind.NUMBER:
-            return given.number(option.name)
-        case Kind.FLAG:
-            return given.flag(option.name)
-        case Kind.WORD:
-            return given.one_of(option.name, _WORDS[option.name])
-        case Kind.WORDS:
-            return _read_words(given, option.name)
-        case Kind.TEXTS:  # one by HTTP; an empty one is none
-            return [text] if (text := given.text(option.name)) else None
-        case _:
-            return given.text(option.name)
+def _read_word(given: Fields, name: str) -> Any:
+    return given.one_of(name, _WORDS[name])
 
 
 def _read_words(given: Fields, name: str) -> list[Any] | None:
@@ -131,6 +116,11 @@ def _read_words(given: Fields, name: str) -> list[Any] | None:
         if word not in known:
             raise InvalidInput(given.at(name), f"some of {', '.join(known)}", word)
     return [known[word] for word in words] if name in given else None
+
+
+def _read_texts(given: Fields, name: str) -> list[str] | None:
+    """One by HTTP; an empty one is none."""
+    return [text] if (text := given.text(name)) else None
 
 
 def _put(order: RequestOptions, given: Fields, option: RequestOption, value: Any) -> None:
@@ -220,6 +210,16 @@ _OWN: Mapping[str, Callable[[RequestOptions, Fields], None]] = {
     "guard": _take_guard,
     "mesh_tools": _take_mesh_tools,
 }
+_READ: Mapping[Kind, Callable[[Fields, str], Any]] = {
+    Kind.WHOLE: Fields.whole,
+    Kind.NUMBER: Fields.number,
+    Kind.FLAG: Fields.flag,
+    Kind.TEXT: Fields.text,
+    Kind.TEXTS: _read_texts,
+    Kind.WORD: _read_word,
+    Kind.WORDS: _read_words,
+}
+_READERS = {name: _READ[option.kind] for name, option in _OPTIONS.items() if name not in _OWN}
 # The gateway does not find these in the request: an answer in one piece has no pace.
 _CHECKED_HERE = ("hit_chars_per_s", "silence_ms")
 
