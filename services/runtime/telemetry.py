@@ -28,8 +28,12 @@ LONG_S = (10, 15, 20, 30, 45, 60, 90, 120)  # the last bounds of histograms of t
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _IDS = RandomIdGenerator()
+# The name of the service whose task runs, where several share a process: of its lines in the log, and of its spans.
+SERVICE: contextvars.ContextVar[str] = contextvars.ContextVar("service", default="")
+_tracers: dict[str, trace.Tracer] = {}  # by that name
 _tracer = trace.get_tracer("hedgerow")
 _provider: TracerProvider | None = None
+_processor: BatchSpanProcessor | None = None  # one for all of the process
 
 
 class _Drawn(Sampler):
@@ -65,13 +69,25 @@ def sampler(ratio: float, *, trusting: bool) -> Sampler:
 
 def setup(service: str, endpoint: str, sampler: Sampler) -> None:
     """Export this process's spans to an OTLP/gRPC endpoint; without one, make ids only. Call `shutdown` at the end."""
-    global _provider
+    global _provider, _processor
     if not endpoint:
         return
     _provider = TracerProvider(resource=Resource.create({"service.name": service}), sampler=sampler)
     exporter = OTLPSpanExporter(endpoint=endpoint, insecure=not endpoint.startswith("https"), timeout=2)
-    _provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=500))
+    _processor = BatchSpanProcessor(exporter, schedule_delay_millis=500)
+    _provider.add_span_processor(_processor)
     trace.set_tracer_provider(_provider)
+
+
+def name_spans(name: str, service: str) -> None:
+    """Give the spans of tasks whose `SERVICE` is `name` the service.name `service`. Call it after `setup`."""
+    if _provider is None or _processor is None or name in _tracers:
+        return
+    named = TracerProvider(
+        resource=Resource.create({"service.name": service}), sampler=_provider.sampler, shutdown_on_exit=False
+    )
+    named.add_span_processor(_processor)
+    _tracers[name] = named.get_tracer("hedgerow")
 
 
 def shutdown() -> None:
@@ -120,7 +136,7 @@ def server_span(name: str, metadata: Iterable[tuple[str, str | bytes]]) -> Itera
     if _provider is None:
         span: trace.Span = _stand_in(metadata)
     else:
-        span = _tracer.start_span(
+        span = _tracers.get(SERVICE.get(), _tracer).start_span(
             name, extract(metadata), trace.SpanKind.SERVER, record_exception=False, set_status_on_exception=False
         )
     token = context.attach(trace.set_span_in_context(span))
@@ -137,7 +153,8 @@ def start_span(name: str, kind: trace.SpanKind = trace.SpanKind.CLIENT, parent: 
     above = parent or trace.get_current_span()
     if not above.is_recording():
         return trace.NonRecordingSpan(above.get_span_context())
-    return _tracer.start_span(name, trace.set_span_in_context(above), kind, record_exception=False)
+    tracer = _tracers.get(SERVICE.get(), _tracer)
+    return tracer.start_span(name, trace.set_span_in_context(above), kind, record_exception=False)
 
 
 def within(span: trace.Span) -> contextvars.Context:

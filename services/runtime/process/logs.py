@@ -12,15 +12,13 @@ import logging
 import sys
 import threading
 import traceback
-from contextvars import ContextVar
 from typing import Any, TextIO
 
 from opentelemetry import trace
 
 from services.runtime.security.secrets import without_passwords
-from services.runtime.telemetry import trace_id
+from services.runtime.telemetry import SERVICE, trace_id
 
-SERVICE: ContextVar[str] = ContextVar("service")  # whose lines these are, where several services share a process
 _MOST_CAUSES = 10
 _log = logging.getLogger("services")
 
@@ -71,7 +69,7 @@ class _Origin(logging.Filter):
         self._process = process
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.service = SERVICE.get(self._process)
+        record.service = SERVICE.get() or self._process
         record.trace_id = trace_id() if trace.get_current_span() is not trace.INVALID_SPAN else "-"
         return True
 

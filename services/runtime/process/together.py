@@ -5,9 +5,9 @@ this process is called directly (`in_process.py`); gRPC is there for everybody e
 the gateway is stopped first, so that its calls in flight still find the others. A service that fails ends the process,
 as it would end its own.
 
-Traces, log level and the watch of the event loop are the process's, by the settings of the gateway, or of the last
-service without one. The metrics of all are in one registry, so each `metrics_address` shows them all;
-`hedgerow_rpc_seconds` has the service as a label.
+The exporter of traces, the log level and the watch of the event loop are the process's, by the settings of the gateway,
+or of the last service without one; spans and lines of the log name their service. The metrics of all are in one
+registry, so each `metrics_address` shows them all; `hedgerow_rpc_seconds` has the service as a label.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import grpc
 from services.runtime import telemetry
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.health import Health
-from services.runtime.process.logs import SERVICE
 from services.runtime.process.serve import STOPS, Service, serve_until
 from services.runtime.rpc.boundary import Servicer
 from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
@@ -106,7 +105,8 @@ class Together:
 
     async def _serve(self, running: _Running) -> None:
         member, servicers = running.member, dict[str, Servicer]()
-        SERVICE.set(member.name)  # of this task and of those that it starts
+        telemetry.SERVICE.set(member.name)  # of this task and of those that it starts
+        telemetry.name_spans(member.name, member.service.name)
         service, settings = member.service, member.settings
         if member.is_front:
             assemble = partial(service.assemble, dialing=self._dialing)
