@@ -67,4 +67,7 @@ def _member(name: str, service: str, environment: dict[str, str]) -> Member:
     module: Any = import_module(f"services.{service}.__main__")
     found: Service = module.SERVICE
     with with_environment(environment):
-        return Member(name, found, read(found.settings, [], prog=name))
+        settings = read(found.settings, [], prog=name)
+    if settings.processes > 1:  # a variable or a file of settings says so, which the launcher has not read
+        raise Refused(f"{name}: workers: 1 where services share a process (`hedgerow up --processes`)")
+    return Member(name, found, settings)

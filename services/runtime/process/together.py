@@ -94,8 +94,10 @@ class Together:
         self._running[member.name] = running = _Running(member)
         running.task = self._group.create_task(self._serve(running), name=member.name)
         serving = asyncio.create_task(running.health.until_serving())
-        await asyncio.wait({running.task, serving}, return_when=asyncio.FIRST_COMPLETED)
-        serving.cancel()
+        try:
+            await asyncio.wait({running.task, serving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            serving.cancel()
 
     async def _stop(self, name: str) -> None:
         running = self._running.pop(name)

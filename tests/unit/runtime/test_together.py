@@ -1,0 +1,144 @@
+"""Several services in one process: the order in which they start, start again and stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor import ServiceDescriptor
+
+from hedgerow.gateway.v1 import gateway_pb2
+from hedgerow.llm.v1 import llm_pb2
+from launcher.processes import check_health, free_ports
+from services.gateway.upstream.completion import Llm
+from services.runtime.errors import Unavailable
+from services.runtime.process.config import ServiceSettings
+from services.runtime.process.serve import Service
+from services.runtime.process.together import Member, Together
+from services.runtime.rpc.boundary import Call
+from services.runtime.security import tls
+
+LLM = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]
+GATEWAY = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
+
+
+class Model:
+    """Answers with its context."""
+
+    def __init__(self, tokens: int):
+        self.tokens = tokens
+
+    async def GetModel(self, request: llm_pb2.GetModelRequest, call: Call) -> llm_pb2.GetModelResponse:
+        return llm_pb2.GetModelResponse(context_tokens=self.tokens)
+
+
+class Scene:
+    """Services that write down when they start and stop. `dial` is the front's."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.dial: tls.Dial | None = None
+        self.ports = free_ports(4)
+
+    def llm(self, name: str, port: int, tokens: int = 1, fails: bool = False) -> Member:
+        @asynccontextmanager
+        async def assemble(settings: ServiceSettings) -> AsyncIterator[Mapping[ServiceDescriptor, Any]]:
+            with self._noted(name):
+                if fails:
+                    raise RuntimeError("broken")
+                yield {LLM: Model(settings.grace_ms)}
+
+        return self._member(name, "llm", LLM, assemble, port, grace_ms=tokens)
+
+    def gateway(self, port: int = 3, lame_duck_ms: int = 0) -> Member:
+        return self._member("gateway", "gateway", GATEWAY, self._assemble, port, lame_duck_ms=lame_duck_ms)
+
+    def address(self, port: int) -> str:
+        return f"127.0.0.1:{self.ports[port]}"
+
+    @asynccontextmanager
+    async def _assemble(
+        self, settings: ServiceSettings, dialing: tls.Dialing
+    ) -> AsyncIterator[Mapping[ServiceDescriptor, Any]]:
+        with self._noted("gateway"):
+            async with dialing(None) as self.dial:
+                yield {GATEWAY: object()}
+
+    def _member(
+        self, name: str, kind: str, descriptor: ServiceDescriptor, assemble: Callable[..., Any], port: int, **more: int
+    ) -> Member:
+        known = self.__dict__.setdefault("services", {})  # a member that is the same is not started again
+        service = known.setdefault(name, Service(kind, ServiceSettings, [descriptor], assemble))
+        return Member(name, service, ServiceSettings(address=self.address(port), blocked_loop_ms=0, **more))
+
+    def _noted(self, name: str) -> _Noted:
+        return _Noted(self.done, name)
+
+
+class _Noted:
+    def __init__(self, done: list[str], name: str):
+        self._done, self._name = done, name
+
+    def __enter__(self) -> None:
+        self._done.append(f"+{self._name}")
+
+    def __exit__(self, *_: object) -> None:
+        self._done.append(f"-{self._name}")
+
+
+async def test_all_start_at_once_and_the_front_is_stopped_first() -> None:
+    scene = Scene()
+    async with asyncio.TaskGroup() as group:
+        together = Together(group)
+        await together.bring([scene.llm("a", 0), scene.llm("b", 1), scene.gateway()])
+        assert sorted(scene.done) == ["+a", "+b", "+gateway"]
+        for port in (0, 1, 3):
+            assert await check_health(scene.address(port), 1) == "SERVING"
+        await together.stop()
+    assert scene.done[3] == "-gateway"
+    assert sorted(scene.done[4:]) == ["-a", "-b"]
+    assert await check_health(scene.address(0), 0.5) == "UNREACHABLE"
+
+
+async def test_what_is_new_starts_before_what_has_changed_starts_again_and_what_is_gone_stops_last() -> None:
+    scene = Scene()
+    async with asyncio.TaskGroup() as group:
+        together = Together(group)
+        await together.bring([scene.llm("a", 0), scene.llm("b", 1), scene.gateway()])
+        scene.done.clear()
+        await together.bring([scene.llm("a", 0), scene.llm("c", 2), scene.gateway(lame_duck_ms=1)])
+        assert scene.done == ["+c", "-gateway", "+gateway", "-b"]
+        await together.stop()
+
+
+async def test_the_front_reaches_a_service_that_has_started_again_by_the_same_channel() -> None:
+    scene = Scene()
+    async with asyncio.TaskGroup() as group:
+        together = Together(group)
+        await together.bring([scene.llm("a", 0, tokens=11), scene.gateway()])
+        assert scene.dial
+        async with scene.dial(scene.address(0), "llm") as channel, scene.dial(scene.address(1), "llm") as beyond:
+            assert await Llm(channel, "a").context_tokens(1) == 11
+            with pytest.raises(Unavailable):  # nothing of this process is there, nor anything else
+                await Llm(beyond, "b").context_tokens(1)
+            await together.bring([scene.llm("a", 0, tokens=12), scene.gateway()])
+            assert await Llm(channel, "a").context_tokens(1) == 12
+        assert "-gateway" not in scene.done
+        await together.stop()
+
+
+async def test_a_service_that_fails_ends_all_of_them() -> None:
+    scene = Scene()
+
+    async def serve() -> None:
+        async with asyncio.TaskGroup() as group:
+            await Together(group).bring([scene.llm("a", 0), scene.llm("b", 1, fails=True), scene.gateway()])
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await serve()
+    assert caught.group_contains(RuntimeError, match="broken")
+    assert {each[1:] for each in scene.done if each[0] == "-"} == {each[1:] for each in scene.done if each[0] == "+"}
