@@ -29,6 +29,7 @@ from services.runtime.errors import (
 
 _ATTEMPTS = Counter("hedgerow_attempts", "Calls to models.", ["model", "kind", "outcome"])
 _attempts = cache(_ATTEMPTS.labels)
+Outcome = Literal["ok", "failed", "refused", "late", "lost"]
 _RETRY_AFTER_S = 1.0  # for a throttled backend that does not say
 
 
@@ -37,20 +38,20 @@ class Call:
 
     def __init__(self, sent: Sent, observe: Observe, stall_s: float):
         """`stall_s`: the longest silence in the middle of an answer."""
-        job = sent.placed.job
-        self.pool, self.replica, self.kind = sent.pool, sent.replica, sent.placed.kind
+        attempt, job = sent.placed.attempt, sent.placed.attempt.job
+        self.pool, self.replica, self.kind = sent.pool, sent.replica, attempt.kind
+        self.carried_tokens = attempt.carried_tokens
         self.problem: ServiceError | None = None  # what it failed with before its first text
-        # Not the report, which has this call: the two would be left to the garbage collector.
+        # Not the attempt or its report, which have this call: they would be left to the garbage collector.
         self._permit, self._slot, self._observe = sent.permit, sent.placed.slot, observe
         self._deadline, self._clock, self._stall_s = job.deadline, job.deadline.clock, stall_s
         self._started = self._last = self._clock()
         self._first_s: float | None = None
         self._first = llm_pb2.GenerateResponse()
         self._tokens = 0  # handed on, or here with the first message
-        self._carried = job.report.carried_tokens  # by the call that this one goes on for: its prompt ends with them
         self._flowed = 0, 0.0  # tokens between the first message and the last, in how many seconds
         self._watching: asyncio.TimerHandle | None = None
-        self._settled = False  # what it held is given back, and its end is told
+        self.outcome: Outcome | None = None  # why it ended: what it held is given back, and its end is told
         self._completion = self.replica.llm.generate(job.request, job.deadline.remaining(), job.metadata)
 
     async def begin(self, fault: Fault | None = None) -> None:
@@ -95,7 +96,7 @@ class Call:
     def asked_tokens(self) -> int:
         """The prompt of the job as the backend has counted it, without the text of calls before; 0 until it is told."""
         finish = self._completion.told
-        return max(0, finish.usage.prompt_tokens - self._carried) if finish else 0
+        return max(0, finish.usage.prompt_tokens - self.carried_tokens) if finish else 0
 
     def used(self, asked_tokens: int) -> llm_pb2.Finish:
         """What the backend says that it has used. Where it has not said: a prompt of `asked_tokens` and the text that
@@ -103,7 +104,7 @@ class Call:
         told = llm_pb2.Finish()
         if self._completion.told:
             told.CopyFrom(self._completion.told)
-        told.usage.prompt_tokens = told.usage.prompt_tokens or asked_tokens + self._carried
+        told.usage.prompt_tokens = told.usage.prompt_tokens or asked_tokens + self.carried_tokens
         told.usage.completion_tokens = told.usage.completion_tokens or self._tokens
         return told
 
@@ -112,7 +113,7 @@ class Call:
 
     def failed(self, problem: ServiceError) -> None:
         """It ended without its last message."""
-        if self._settled:
+        if self.outcome:
             return
         if self._first_s is None:
             self.problem = problem
@@ -136,7 +137,7 @@ class Call:
 
     def lose(self) -> None:
         """Its first text was too late, or another call's was faster."""
-        if not self._settled:
+        if not self.outcome:
             self._gave_up("late" if self._deadline.is_over() else "lost")
             self._completion.cancel()
 
@@ -145,7 +146,7 @@ class Call:
         flood of cancelled calls would else look like a silent backend, on a machine that it keeps busy."""
         if self._completion.finish:
             self._book()
-        elif not (self._settled or self._first_s is not None or self._deadline.is_over()):
+        elif not (self.outcome or self._first_s is not None or self._deadline.is_over()):
             self._permit.withdrawn()
             self._settle("lost", None)
             self._completion.cancel()
@@ -173,7 +174,7 @@ class Call:
     def _book(self) -> None:
         """The answer is whole."""
         finish = self._completion.finish
-        if self._settled or finish is None:
+        if self.outcome or finish is None:
             return
         queue_s = finish.queue_ms / 1000 if finish.HasField("queue_ms") else None
         first_s = self._first_s or 0.0
@@ -211,8 +212,8 @@ class Call:
         if not own:
             self._tell(router_pb2.OBSERVED_OUTCOME_FAILED)
 
-    def _settle(self, outcome: str, sample: Sample | None) -> None:
-        self._settled = True
+    def _settle(self, outcome: Outcome, sample: Sample | None) -> None:
+        self.outcome = outcome
         self.replica.in_flight -= 1
         self._slot.release(sample)
         _attempts(self.pool.model, self.kind, outcome).inc()

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.gateway.errors import ModelUnavailable
+from services.gateway.generation.call import Call
 from services.gateway.generation.job import Job
-from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.generation.stream import Generate
 from services.gateway.labels import Act
 from services.gateway.policies.breaker import BreakerOpen
 from services.gateway.policies.ticket import Shed
@@ -24,7 +25,7 @@ class Fallback:
     def __init__(self, inner: Generate[Job]):
         self._inner = inner
 
-    async def __call__(self, job: Job) -> TextStream:
+    async def __call__(self, job: Job) -> Call:
         problems, asked = list[ServiceError](), 0
         for number, model in enumerate(job.models):
             if asked == _MODELS:
@@ -32,7 +33,9 @@ class Fallback:
             if problems:
                 job = _give_way(job, problems[-1], model)
             try:
-                return await self._inner(replace(job, models=job.models[number:]) if number else job)
+                call = await self._inner(replace(job, models=job.models[number:]) if number else job)
+                job.report.problems = [problem.outline for problem in problems]
+                return call
             except Shed:
                 raise
             except InvalidInput as problem:
@@ -52,7 +55,6 @@ def _give_way(job: Job, problem: ServiceError, other: str) -> Job:
         raise problem
     if job.once and not isinstance(problem, _NOT_SENT):
         raise problem
-    job.report.problems.append(problem.outline)
     job.report.decisions.add(Act.FALLBACK_STARTED, other, problem.outline)
     return replace(job, first_text=Deadline.never(job.first_text.clock))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.gateway.generation.job import Job
+from services.gateway.generation.job import Attempt, Job
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 
 
@@ -24,8 +24,12 @@ class FirstTokenTimeout:
         alternatives = len(job.models) > 1 or len(self._fleet.pools[job.model].replicas) > 1
         return alternatives and not job.once and self._fleet.kept_share > 0
 
-    def seconds(self, job: Job, pool: Pool, asked: Sequence[Replica]) -> float:
-        """With those of `pool` that are `asked`."""
+    def seconds(self, attempt: Attempt) -> float:
+        """With an attempt and its hedge; without end before one is sent."""
+        job, calls = attempt.job, attempt.calls
+        if not calls:
+            return float("inf")
+        pool, asked = calls[-1].pool, [*attempt.failed, *(call.replica for call in calls)]
         within_s, left_s = job.first_text.remaining(), job.deadline.remaining()
         other = self._alternative(job, pool, asked)
         if other is None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+from services.gateway.generation.call import Call
 from services.gateway.generation.first_token_timeout import FirstTokenTimeout
-from services.gateway.generation.job import Placed
-from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.generation.job import Attempt, Job, Placed
+from services.gateway.generation.stream import Generate
 from services.gateway.labels import Act
 from services.gateway.policies.race import Race
 from services.gateway.policies.ticket import Slot
@@ -21,19 +24,20 @@ class Hedging:
     def __init__(self, fleet: Fleet, inner: Generate[Placed]):
         self._fleet, self._inner, self._patience = fleet, inner, FirstTokenTimeout(fleet)
 
-    async def __call__(self, placed: Placed) -> TextStream:
-        job = placed.job
-        if not job.failed:
+    async def __call__(self, placed: Placed) -> Call:
+        job, retry = placed.attempt.job, placed.attempt.number > 1
+        if not retry:
             self._fleet.hedges.call()
-        other = None if job.failed or job.once else self._other(placed)
+        other = None if retry or job.once else self._other(job)
         after_s = self._fleet.pools[job.model].hedge.after_s() if other else None
         if after_s is None and not self._patience.ends(job):
             return await self._inner(placed)
-        return await _Runners(self._fleet, self._inner, self._patience, placed, other, after_s).run()
+        runners = _Runners(self._fleet, self._inner, self._patience, placed.attempt, other, after_s)
+        return await runners.run(self._inner(placed))
 
-    def _other(self, placed: Placed) -> Pool | None:
+    def _other(self, job: Job) -> Pool | None:
         """Who gets the second call: another replica of the model, else, where that is wanted, the next best model."""
-        models, pools = placed.job.models, self._fleet.pools
+        models, pools = job.models, self._fleet.pools
         if len(pools[models[0]].replicas) > 1:
             return pools[models[0]]
         return pools[models[1]] if len(models) > 1 and self._fleet.across_models else None
@@ -47,37 +51,27 @@ class _Runners:
         fleet: Fleet,
         inner: Generate[Placed],
         patience: FirstTokenTimeout,
-        placed: Placed,
+        first: Attempt,
         other: Pool | None,
         after_s: float | None,
     ):
-        self._fleet, self._inner, self._patience, self._other = fleet, inner, patience, other
-        self._race = Race[TextStream](after_s, self._second, self._patience_s)
-        self._placed = replace(placed, race=self._race)
-        self._calls, self._before = placed.job.report.calls, len(placed.job.report.calls)
-        self._told = False
+        self._fleet, self._inner, self._first, self._other, self._told = fleet, inner, first, other, False
+        self._race = Race[Call](after_s, self._second, lambda: patience.seconds(first), lambda: first.calls)
 
-    async def run(self) -> TextStream:
+    async def run(self, first: Coroutine[Any, Any, Call]) -> Call:
         try:
-            winner = await self._race.run(self._inner(self._placed))
+            winner = await self._race.run(first)
         finally:
             self._fleet.hedges.leave(self._race)
         if winner.kind == "hedge":
             after = f"after {winner.age_s() * 1000:.0f} ms"
-            self._placed.job.report.decisions.add(Act.HEDGE_WON, winner.replica, after)
+            self._first.job.report.decisions.add(Act.HEDGE_WON, winner.replica, after)
         return winner
 
-    def _patience_s(self) -> float:
-        running = self._calls[self._before :]
-        if not running:
-            return float("inf")
-        job, pool = self._placed.job, running[-1].pool
-        return self._patience.seconds(job, pool, [*job.failed, *(call.replica for call in running)])
-
-    def _second(self) -> asyncio.Task[TextStream] | None:
+    def _second(self) -> asyncio.Task[Call] | None:
         """The second call, where load, budget and breakers allow it."""
-        pool, job, first = self._other, self._placed.job, self._calls[-1]
-        if pool is None:
+        pool, job, first = self._other, self._first.job, self._first.call
+        if pool is None or first is None:
             return None
         waited = f"no first text after {first.age_s() * 1000:.0f} ms ({first.pool.hedge.basis})"
         if pool.is_open(job.ticket.tenant, (first.replica,)):
@@ -94,12 +88,12 @@ class _Runners:
             self._skip(pool, f"{waited}; the budget of second calls is used up")
             return None
         models = job.models if pool is first.pool else job.models[1:]
-        placed = Placed(replace(job, models=models), slot, "hedge", (first.replica,), waited, self._race)
-        call = asyncio.get_running_loop().create_task(self._inner(placed))
+        self._first.hedge = hedge = Attempt(replace(job, models=models), "hedge", waited, never=(first.replica,))
+        call = asyncio.get_running_loop().create_task(self._inner(Placed(hedge, slot)))
         call.add_done_callback(partial(self._give_back, slot))
         return call
 
-    def _give_back(self, slot: Slot, call: asyncio.Task[TextStream]) -> None:
+    def _give_back(self, slot: Slot, call: asyncio.Task[Call]) -> None:
         """The place and the price of a call that came to nothing before it was sent, also of one that was cancelled
         before it began. One that was sent has given its place back by itself."""
         if (call.cancelled() or call.exception()) and slot.release(unused=True):
@@ -109,4 +103,4 @@ class _Runners:
         """It may be asked for again: the first refusal is told."""
         if not self._told:
             self._told = True
-            self._placed.job.report.decisions.add(Act.HEDGE_SKIPPED, pool.model, why)
+            self._first.job.report.decisions.add(Act.HEDGE_SKIPPED, pool.model, why)

@@ -1,23 +1,24 @@
 """What to generate, and what becomes of it: the data that goes through the stack.
 
-    Job      what is asked of models, and within what
-    Placed   a job that has a place at the limiter of its first model
-    Sent     a job with a place, on its way to a replica
+    Job       what is asked of models, and within what
+    Attempt   one call for a job: made by the layer that wants it, and sent by the last one
+    Placed    an attempt that has a place at the limiter of its model
+    Sent      an attempt with a place, on its way to a replica
 
-Each layer hands on what it has narrowed; all of them write into the one `Report`.
+Each layer hands down what it has narrowed. What became of it a layer reads from the attempt that it handed down, and
+from the call that it got back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.decisions import Decisions
 from services.gateway.generation.stream import Kind
-from services.gateway.policies.race import Race
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.policies.ticket import Slot, Ticket
 from services.gateway.upstream.fleet import Pool, Replica
@@ -37,11 +38,11 @@ class Report:
     """What became of a job. Complete when the last message, or the error, can be read."""
 
     decisions: Decisions
-    model: str = ""
-    problems: list[str] = field(default_factory=list)  # of models that gave way to another
+    model: str = ""  # of the call that is read now
+    resumed: bool = False  # it goes on for one that broke
+    carried_tokens: int = 0  # and so many were written before
+    problems: Sequence[str] = ()  # of models that gave way to another
     waited: str = ""  # for a model to start, and for how long
-    resumed: bool = False
-    carried_tokens: int = 0  # written by a call that then broke
     calls: list[Call] = field(default_factory=list)  # that were sent, for whatever reason
     booked: bool = False  # whether what its calls have cost is on an account
     stored: bool = False  # whether one of those who read it has had it stored
@@ -54,8 +55,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`models` come best first: the first is asked, and has until `first_text`; the others are there when it fails.
-    Replicas that have `failed` are asked again only where there is no other."""
+    """`models` come best first: the first is asked, and has until `first_text`; the others are there when it fails."""
 
     request: llm_pb2.GenerateRequest
     models: Sequence[str]
@@ -67,7 +67,6 @@ class Job:
     once: bool = False  # reach a model once at most
     others_when_late: bool = True  # another model may stand in for one whose first text is late
     known: Known = field(default_factory=Known)  # of the cache, when it was asked before
-    failed: Sequence[Replica] = ()
 
     @property
     def model(self) -> str:
@@ -75,21 +74,42 @@ class Job:
         return self.models[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A job and its place. Neither of `never` is called. `why`: for people, where it is not the `first` call."""
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One call for `job`, to its first model. The layer that wants it hands it down, and can read from it at any time
+    whether it was sent: its `call` says to which replica, for how long, what has come of it and why it ended."""
 
     job: Job
-    slot: Slot
     kind: Kind = "first"
-    never: Sequence[Replica] = ()
-    why: str = ""
-    race: Race[Any] | None = None  # with another call for the same text
+    why: str = ""  # it is made, for people, where it is not the first
+    failed: Sequence[Replica] = ()  # before it; they are asked again only where there is no other
+    never: Sequence[Replica] = ()  # to be asked
+    carried_tokens: int = 0  # of the text that it goes on from
+    call: Call | None = None
+    hedge: Attempt | None = None  # beside it, for the same text
+
+    @property
+    def number(self) -> int:
+        """Of those that follow each other at one model, from 1."""
+        return len(self.failed) + 1
+
+    @property
+    def calls(self) -> list[Call]:
+        """Its own and its hedge's, as far as they were sent."""
+        return [each.call for each in (self, self.hedge) if each and each.call]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An attempt and its place."""
+
+    attempt: Attempt
+    slot: Slot
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A job, its place and the replica to ask. `prompt`: what its prompt begins with, where that matters."""
+    """An attempt, its place and the replica to ask. `prompt`: what its prompt begins with, where that matters."""
 
     placed: Placed
     pool: Pool

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from services.gateway.generation.job import Job, Placed
-from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.generation.call import Call
+from services.gateway.generation.job import Attempt, Job, Placed
+from services.gateway.generation.stream import Generate
 from services.gateway.labels import Act
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
@@ -19,12 +20,13 @@ class Limiting:
     def __init__(self, fleet: Fleet, inner: Generate[Placed]):
         self._fleet, self._inner = fleet, inner
 
-    async def __call__(self, job: Job) -> TextStream:
+    async def __call__(self, attempt: Attempt) -> Call:
+        job = attempt.job
         slot = await self._fleet.pools[job.model].limiter.enter(job.ticket)
         try:
             if slot.waited_s > _WAITED_S:
-                job = _after(job, slot.waited_s)
-            return await self._inner(Placed(job, slot))
+                attempt.job = _after(job, slot.waited_s)
+            return await self._inner(Placed(attempt, slot))
         except BaseException:
             slot.release(unused=True)
             raise

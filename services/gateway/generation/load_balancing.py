@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from services.gateway.generation.call import Call
 from services.gateway.generation.job import Placed, Sent
-from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.generation.stream import Generate
 from services.gateway.labels import Act
 from services.gateway.upstream import prefix
 from services.gateway.upstream.fleet import Fleet
@@ -15,12 +16,13 @@ class LoadBalancing:
     def __init__(self, fleet: Fleet, inner: Generate[Sent]):
         self._fleet, self._inner = fleet, inner
 
-    async def __call__(self, placed: Placed) -> TextStream:
-        job, pool = placed.job, self._fleet.pools[placed.job.model]
+    async def __call__(self, placed: Placed) -> Call:
+        attempt, job = placed.attempt, placed.attempt.job
+        pool = self._fleet.pools[job.model]
         tenant = job.ticket.tenant
         prompt = prefix.of_request(job.request) if pool.reads_prompts else ()
-        picked = pool.pick(placed.never or pool.elsewhere(job.failed), prompt, tenant)
-        if picked is None and not placed.never:
+        picked = pool.pick(attempt.never or pool.elsewhere(attempt.failed), prompt, tenant)
+        if picked is None and not attempt.never:
             picked = pool.pick((), prompt, tenant)
         if picked is None:
             raise pool.refusal(tenant)

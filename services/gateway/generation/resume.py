@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.generation.job import Job, Placed, Report
+from services.gateway.generation.call import Call
+from services.gateway.generation.job import Attempt, Job, Placed, Report
 from services.gateway.generation.retrying import RETRIES
-from services.gateway.generation.stream import Generate, Text, TextStream
+from services.gateway.generation.stream import Generate, Text
 from services.gateway.labels import Act
 from services.gateway.permissions import is_plain_text
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
@@ -23,36 +24,35 @@ class Resumable:
 
     async def __call__(self, job: Job, text: Text) -> None:
         """Write the answer into `text`. Raises when it ends without its last message."""
-        stream = await self._begin(job)
+        call = await self._begin(job)
         try:
-            while problem := await _poured(stream, job.report, text):
-                stream.failed(problem)
+            while problem := await _poured(call, job.report, text):
+                call.failed(problem)
                 if isinstance(problem, TooLate):
                     raise problem
-                stream = await self._continue(job, text, stream, problem)
+                call = await self._continue(job, text, call, problem)
             text.end()
-            await stream.finished()
+            await call.finished()
         finally:
-            stream.leave()
+            call.leave()
 
-    async def _continue(self, job: Job, text: Text, broken: TextStream, problem: ServiceError) -> TextStream:
+    async def _continue(self, job: Job, text: Text, broken: Call, problem: ServiceError) -> Call:
         """Another call, which goes on from the text that is there. Raises `problem` where that cannot be."""
-        pool, report, failed, cause = broken.pool, job.report, [broken.replica], problem
+        failed: Sequence[Replica] = (broken.replica,)
+        cause = problem
         while len(failed) <= RETRIES and cause.retryable and not job.once:
-            rest = self._rest(job, text, pool, failed, cause)
+            rest = self._rest(job, text, broken.pool, failed, cause)
             if rest is None:
                 break
-            report.carried_tokens = sum(message.tokens for message in text.items)
             try:
-                stream = await self._again(rest)
+                return await self._again(rest)
             except ServiceError as another:
-                rest.slot.release(unused=True)
-                report.decisions.add(Act.FAILOVER_FAILED, report.calls[-1].replica, another.outline)
                 cause = another
-                failed.append(report.calls[-1].replica)
-            else:
-                report.resumed = True
-                return stream
+                rest.slot.release(unused=True)
+            if (call := rest.attempt.call) is None:
+                break
+            job.report.decisions.add(Act.FAILOVER_FAILED, call.replica, cause.outline)
+            failed = (*failed, call.replica)
         raise problem
 
     def _rest(self, job: Job, text: Text, pool: Pool, failed: Sequence[Replica], cause: ServiceError) -> Placed | None:
@@ -66,18 +66,19 @@ class Resumable:
         if not self._fleet.retry.spend():
             slot.release(unused=True)
             return None
-        rest = replace(job, request=request, models=(pool.model,))
-        return Placed(rest, slot, "failover", never=never, why=cause.outline)
+        rest, carried = replace(job, request=request, models=(pool.model,)), sum(each.tokens for each in text.items)
+        return Placed(Attempt(rest, "failover", cause.outline, failed, never, carried), slot)
 
 
-async def _poured(stream: TextStream, report: Report, text: Text) -> ServiceError | None:
-    """What the stream broke with; None when all of it is poured."""
-    pool, report.model = stream.pool, stream.pool.model
+async def _poured(call: Call, report: Report, text: Text) -> ServiceError | None:
+    """What the call broke with; None when all of it is poured."""
+    pool, report.model = call.pool, call.pool.model
+    report.resumed, report.carried_tokens = call.kind == "failover", call.carried_tokens
     if pool.sag.sagging:
         rate = f"tokens come at {pool.sag.ratio():.2f} of the usual rate"
         report.decisions.add(Act.LIMIT_SAGGING, pool.model, rate)
     try:
-        await stream.pour(text)
+        await call.pour(text)
     except ServiceError as problem:
         return problem
     return None

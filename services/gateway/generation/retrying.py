@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
-from services.gateway.generation.job import Job
-from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.generation.call import Call
+from services.gateway.generation.job import Attempt, Job
+from services.gateway.generation.stream import Generate
 from services.gateway.labels import Act
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 from services.runtime.errors import ServiceError, TooLate
@@ -18,30 +18,29 @@ RETRIES = 2  # of one model: a replica, and one that may have died with it
 class Retrying:
     """Of the calls to one model: what was refused before it was sent, or sent twice already, is not sent again."""
 
-    def __init__(self, fleet: Fleet, inner: Generate[Job]):
+    def __init__(self, fleet: Fleet, inner: Generate[Attempt]):
         self._fleet, self._inner = fleet, inner
 
-    async def __call__(self, job: Job) -> TextStream:
-        pool, failed, pause_s = self._fleet.pools[job.model], list[Replica](), None
+    async def __call__(self, job: Job) -> Call:
+        pool, attempt, pause_s = self._fleet.pools[job.model], Attempt(job), None
         while True:
-            sent = len(job.report.calls)
             try:
-                if pause_s is None:
-                    return await self._inner(job)
-                await asyncio.sleep(pause_s)
-                return await self._inner(replace(job, failed=failed))
+                if pause_s is not None:
+                    await asyncio.sleep(pause_s)
+                return await self._inner(attempt)
             except ServiceError as error:
-                problem, calls = error, job.report.calls[sent:]
+                problem = error
             finally:
-                if pause_s is not None and len(job.report.calls) == sent:
+                if attempt.number > 1 and not attempt.calls:
                     self._fleet.retry.refund()
-            if job.once or len(calls) != 1:
+            if job.once or len(attempt.calls) != 1:
                 raise problem
-            failed.append(calls[0].replica)
+            failed = (*attempt.failed, attempt.calls[0].replica)
             pause_s = self._pause_s(job, pool, failed, problem)
             if pause_s is None:
                 raise problem
             job.report.decisions.add(Act.RETRY_STARTED, pool.model, problem.outline)
+            attempt = Attempt(job, failed=failed)
 
     def _pause_s(self, job: Job, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:
         """How long to wait before another call, None: there is none. One that was silent is not asked again itself."""

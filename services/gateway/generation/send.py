@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 from services.gateway.generation.call import Call
@@ -23,24 +22,21 @@ class Send:
         self._observe, self._stall_s = observe, stall_s
 
     async def __call__(self, sent: Sent) -> Call:
-        placed, pool, replica = sent.placed, sent.pool, sent.replica
-        decisions = placed.job.report.decisions
-        call = _begun(sent, self._observe, self._stall_s)
+        attempt, pool, replica = sent.placed.attempt, sent.pool, sent.replica
+        report = attempt.job.report
+        attempt.call = call = _begun(sent, self._observe, self._stall_s)
+        report.calls.append(call)
         balance.taken(replica, sent.prompt)
-        placed.job.report.calls.append(call)
         if fault := pool.drill.fault(pool.rng):
-            decisions.add(Act.DRILL_ABORTED if fault.code else Act.DRILL_DELAYED, replica, fault.words())
-        if act := _STARTED.get(placed.kind):
-            decisions.add(act, replica, placed.why)
+            report.decisions.add(Act.DRILL_ABORTED if fault.code else Act.DRILL_DELAYED, replica, fault.words())
+        if act := _STARTED.get(attempt.kind):
+            report.decisions.add(act, replica, attempt.why)
         try:
             await call.begin(fault)
-        except asyncio.CancelledError:
-            call.lose() if placed.race and placed.race.decided else call.leave()
-            raise
         except ServiceError as problem:
             call.failed(problem)
             raise
-        except BaseException:  # a bug, which says nothing of the replica
+        except BaseException:  # cancelled, or a bug: it says nothing of the replica. One that has lost has ended before
             call.leave()
             raise
         return call

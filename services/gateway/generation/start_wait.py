@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from services.gateway.generation.call import Call
 from services.gateway.generation.job import Job
-from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.generation.stream import Generate
 from services.gateway.labels import Act
 from services.gateway.upstream.fleet import Fleet, Pool
 from services.runtime.deadline import set_within
@@ -25,8 +26,7 @@ class StartWait:
     def __init__(self, fleet: Fleet, inner: Generate[Job]):
         self._fleet, self._inner, self._waiting = fleet, inner, 0
 
-    async def __call__(self, job: Job) -> TextStream:
-        problems = len(job.report.problems)
+    async def __call__(self, job: Job) -> Call:
         while True:
             if self._is_starting(job):
                 self._waiting += 1
@@ -39,7 +39,6 @@ class StartWait:
             except Unavailable:
                 if not self._is_starting(job):
                     raise
-            del job.report.problems[problems:]  # no other model has stood in
             await asyncio.sleep(_AGAIN_S)
 
     def _is_starting(self, job: Job) -> bool:

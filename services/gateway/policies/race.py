@@ -6,7 +6,7 @@ Streams are raced to their *first* text alone: what follows differs from call to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 from services.runtime.errors import ServiceError, TooLate, Unavailable
@@ -15,14 +15,14 @@ _ASK_AGAIN_S = 0.25
 
 
 class Runner(Protocol):
-    """What a call in a race comes to: its first text is here."""
+    """A call in a race, whether or not its first text is here. One that has ended stays as it is."""
 
     def lose(self) -> None:
-        """Cancel it: another was faster."""
+        """End it: another was faster, or there is no patience left."""
         ...
 
     def leave(self) -> None:
-        """Cancel it: nobody waits for it any more, which says nothing of it."""
+        """End it: nobody waits for it any more, which says nothing of it."""
         ...
 
 
@@ -30,12 +30,13 @@ R = TypeVar("R", bound=Runner)
 
 
 class Race(Generic[R]):
-    """At most two calls for the same text; what begins first wins, and the other is cancelled.
+    """At most two calls for the same text; what begins first wins, and the other loses and is cancelled.
 
     The first call runs in the task of whoever waits, so that a race without a second call costs two timers. The second
     has a task of its own, and interrupts the first when it begins. `second` is asked for it after `after_s`. While it
     has none it is asked again, whenever `set` is called and every now and then. `patience_s`: how long to wait for
-    those who run, also told after the second has begun: it has patience of its own.
+    those who run, also told after the second has begun: it has patience of its own. `running`: the calls by now; a race
+    ends all of them but its winner.
     """
 
     def __init__(
@@ -43,18 +44,19 @@ class Race(Generic[R]):
         after_s: float | None,
         second: Callable[[], asyncio.Task[R] | None],
         patience_s: Callable[[], float],
+        running: Callable[[], Iterable[R]],
     ):
-        self._loop, self._began = asyncio.get_running_loop(), 0.0
+        self._loop, self._began, self._running = asyncio.get_running_loop(), 0.0, running
         self._after_s, self._ask, self._patience_s = after_s, second, patience_s
         self._waiting: asyncio.Task[Any] | None = None  # who runs the first call
         self._second: asyncio.Task[R] | None = None
         self._asking: asyncio.TimerHandle | None = None
         self._ending: asyncio.TimerHandle | None = None
         self._first_runs, self._late = True, False
-        self.decided = False  # one has won, or all were given up: else who is cancelled is left
+        self._decided = False  # one has won, or all were given up: else those that run are left
 
     async def run(self, first: Coroutine[Any, Any, R]) -> R:
-        """The call that begins first; the other has been cancelled by then. Raises what the last call failed with when
+        """The call that begins first; the other has ended by then. Raises what the last call failed with when
         all have failed, `TooLate` when there is no patience left."""
         self._waiting, self._began = asyncio.current_task(), self._loop.time()
         if self._after_s is not None:
@@ -63,7 +65,7 @@ class Race(Generic[R]):
         winner: R | None = None
         try:
             winner = await self._first_or_second(first)
-            self.decided = True
+            self._decided = True
             return winner
         finally:
             self._close(winner)
@@ -96,7 +98,7 @@ class Race(Generic[R]):
 
     def _is_ours(self) -> bool:
         """Whether a cancellation is an interruption of ours, which then is over."""
-        return self.decided and (self._waiting is None or self._waiting.uncancel() == 0)
+        return self._decided and (self._waiting is None or self._waiting.uncancel() == 0)
 
     def _too_late(self) -> TooLate:
         return TooLate(f"no first text within {(self._loop.time() - self._began) * 1000:.0f} ms")
@@ -115,7 +117,7 @@ class Race(Generic[R]):
 
     def _second_ended(self, second: asyncio.Task[R]) -> None:
         if not second.cancelled() and second.exception() is None and self._waiting and self._first_runs:
-            self._interrupt()
+            self._interrupt(second.result())
 
     def _take_patience(self) -> None:
         if self._waiting is None:
@@ -127,30 +129,30 @@ class Race(Generic[R]):
 
     def _give_up(self) -> None:
         self._late = True
-        self._interrupt()
+        self._interrupt(None)
 
-    def _interrupt(self) -> None:
-        if self._waiting and not self.decided:
-            self.decided = True
+    def _interrupt(self, winner: R | None) -> None:
+        if self._waiting and not self._decided:
+            self._decided = True
             self._waiting.cancel()
+            self._end_all_but(winner)
+
+    def _end_all_but(self, winner: R | None) -> None:
+        for each in self._running():
+            if each is not winner:
+                each.lose() if self._decided else each.leave()
 
     def _close(self, winner: R | None) -> None:
         """Nothing of it stays."""
         self._waiting = None
         for timer in filter(None, (self._asking, self._ending)):
             timer.cancel()
-        second, self._asking, self._ending = self._second, None, None
-        self._ask, self._patience_s = _nobody, _endless  # who asked may hold this, and neither would be let go
-        if second is None:
-            return
-        second.cancel()
-        if second.done() and not second.cancelled() and not second.exception() and second.result() is not winner:
-            second.result().lose() if self.decided else second.result().leave()
+        self._asking = self._ending = None
+        self._ask = _nobody  # who asked may hold this, and neither would be let go
+        if self._second:
+            self._second.cancel()
+        self._end_all_but(winner)
 
 
 def _nobody() -> None:
     return None
-
-
-def _endless() -> float:
-    return float("inf")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import Fleet, make_breaker
 from services.runtime.errors import Unavailable
 from tests.clock import loop_clock, on_paused_loop
-from tests.unit.gateway.scripted import ScriptedLlm, fleet, text
+from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 from tests.unit.gateway.test_generation import GONE, HEDGE, Scene, says
 
 
@@ -108,6 +109,24 @@ def test_a_hedge_that_is_paid_for_and_whose_replica_is_closed_meanwhile_costs_no
         return len(scene.report.calls), behind.hedges._budget.level
 
     assert on_paused_loop(main()) == (1, 1)
+
+
+def test_a_hedge_whose_text_begins_as_the_first_call_fails_is_the_answer_whichever_comes_first():
+    """Both at the same time, each after some turns of the loop: in one of them the two meet."""
+
+    async def main() -> set[str | None]:
+        firsts = set[str | None]()
+        for fails, begins in product(range(5), range(5)):
+            first, second = [0.2, *fails * [0.0], GONE], [0.1, *begins * [0.0], text("b"), finish()]
+            both = [ScriptedLlm(*first), ScriptedLlm(*second)]
+            behind = fleet(loop_clock, {"hedge": HEDGE, "retry": {"max_share": 1}}, m=both)
+            scene = await Scene(behind).run()
+            assert (scene.words, scene.decisions) == ("b", [("hedge", "started"), ("hedge", "won")])
+            assert (behind.hedges._budget.level, behind.retry._budget.level) == (0, 1)
+            firsts.add(scene.report.calls[0].outcome)
+        return firsts
+
+    assert on_paused_loop(main()) == {"failed", "lost"}
 
 
 def retrying(**llms: object) -> Fleet:

@@ -16,7 +16,7 @@ from services.gateway.decisions import Decisions
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation import hedging
 from services.gateway.generation.first_token_timeout import FirstTokenTimeout
-from services.gateway.generation.job import Job, Placed, Report
+from services.gateway.generation.job import Attempt, Job, Placed, Report
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State
 from services.gateway.policies.ticket import Shed, Ticket
@@ -506,15 +506,12 @@ def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_place_and_
     async def main() -> None:
         behind = fleet(loop_clock, {"hedge": HEDGE}, m=[says("a", 1.0), says("b", 1.0)])
         behind.request()
-        job = Scene(behind).job
-        deadline = Deadline.after(1.0, loop_clock)
+        first, deadline = Attempt(Scene(behind).job), Deadline.after(1.0, loop_clock)
         slot = await behind.pools["m"].limiter.enter(Ticket(0, "acme", 1.0, deadline))
-        runners = hedging._Runners(
-            behind, _never, FirstTokenTimeout(behind), Placed(job, slot), behind.pools["m"], None
-        )
-        running = asyncio.create_task(runners.run())
+        runners = hedging._Runners(behind, _never, FirstTokenTimeout(behind), first, behind.pools["m"], None)
+        running = asyncio.create_task(runners.run(_never(Placed(first, slot))))
         await asyncio.sleep(0)
-        job.report.calls.append(_Sent(behind.pools["m"]))
+        first.call = _Sent(behind.pools["m"])
         call = runners._second()
         call.cancel()
         for _ in range(3):
@@ -540,6 +537,9 @@ class _Sent:
 
     def age_s(self) -> float:
         return 0.1
+
+    def leave(self) -> None:
+        pass
 
 
 @pytest.mark.parametrize(
