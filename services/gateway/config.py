@@ -123,7 +123,7 @@ class GatewaySettings(Timed):
         limits.PICTURES_BYTES, ge=1, description="The most bytes all pictures may have together."
     )
     vision_model: str = Field("", description="The model that looks at pictures. Empty: the vision service's default.")
-    labels_per_image: Fixed[int] = Field(
+    labels_per_image: int = Field(
         3, ge=1, le=100, description="The most labels of an image that a language model without vision is told."
     )
     image_note: str = Field(
