@@ -1,8 +1,9 @@
-"""A proxy in one process and in one for each service: `python -m bench.sharing`.
+"""A proxy in one process and in one for each service: `python -m bench.sharing [--runs N]`.
 
 `hedgerow up` in front of three models of a simulated provider, asked with OpenAI's client: the time from its start to
-the first answer, its processes and their memory, the time of an answer beside the provider's own, and how soon the
-provider sees that a caller has left. Runs of both shapes alternate; each figure is a median.
+the first answer and the CPU time until then, its processes and their memory, the time of an answer beside the
+provider's own, and how soon the provider sees that a caller has left. Runs of both shapes alternate; each figure is a
+median.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -44,6 +46,7 @@ class Proxy:
     process: psutil.Process
     client: AsyncOpenAI
     first_s: float
+    cpu_s: float  # of all its processes until then, those that have ended included
 
     def memory(self) -> dict[str, float]:
         """Of the services' processes, and of `hedgerow up` beside them."""
@@ -77,10 +80,18 @@ async def proxy(provider: str, options: tuple[str, ...]) -> AsyncIterator[Proxy]
                 async with asyncio.timeout(_START_S):
                     while not await _answers(client):
                         await asyncio.sleep(_AGAIN_S)
-                yield Proxy(psutil.Process(process.pid), client, time.monotonic() - began)
+                first_s, up = time.monotonic() - began, psutil.Process(process.pid)
+                yield Proxy(up, client, first_s, _cpu_s(up))
         finally:
             process.send_signal(signal.SIGINT)
             await process.wait()
+
+
+def _cpu_s(up: psutil.Process) -> float:
+    own = up.cpu_times()
+    running = [each.cpu_times() for each in up.children(recursive=True)]
+    ended_s = own.children_user + own.children_system
+    return float(ended_s + sum(each.user + each.system for each in (own, *running)))
 
 
 async def _answers(client: AsyncOpenAI) -> bool:
@@ -121,7 +132,7 @@ async def _leaving_ms(client: AsyncOpenAI, provider: SimulatedProvider) -> list[
 async def _once(provider: SimulatedProvider, options: tuple[str, ...]) -> dict[str, float]:
     async with proxy(provider.url, options) as up:
         await asyncio.sleep(_IDLE_S)
-        told = {"first_answer_s": up.first_s, **up.memory()}
+        told = {"first_answer_s": up.first_s, "cpu_to_first_answer_s": up.cpu_s, **up.memory()}
         async with AsyncOpenAI(base_url=provider.url, api_key="none", max_retries=0) as direct:
             own_ms = await _answer_ms(direct, "simulated")
         leaving = await _leaving_ms(up.client, provider)
@@ -129,11 +140,11 @@ async def _once(provider: SimulatedProvider, options: tuple[str, ...]) -> dict[s
         return {**told, "added_ms": added_ms, "leaving_ms": median(leaving), "leaving_most_ms": max(leaving)}
 
 
-async def main() -> None:
+async def main(count: int) -> None:
     """Measure, and print the medians as JSON."""
     runs: dict[str, list[dict[str, float]]] = {shape: [] for shape in SHAPES}
     async with SimulatedProvider(behaviour=_SHORT) as provider:
-        for number in range(RUNS):
+        for number in range(count):
             for shape, options in SHAPES.items():
                 runs[shape].append(await _once(provider, options))
                 print(f"run {number + 1}, {shape}: {runs[shape][-1]}", file=sys.stderr)
@@ -145,4 +156,6 @@ def _medians(found: list[dict[str, float]]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
+    parser = ArgumentParser()
+    parser.add_argument("--runs", type=int, default=RUNS)
+    uvloop.run(main(parser.parse_args().runs))

@@ -31,7 +31,7 @@ class SharedProcess(ServiceProcess):
     """A running process of several services."""
 
     def __init__(self, spec: ServiceSpec, log_dir: Path):
-        self._number = 0
+        self._number, self._unread = 0, b""
         super().__init__(spec, log_dir)
 
     def _start(self, output: IO[bytes], given: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
@@ -58,26 +58,30 @@ class SharedProcess(ServiceProcess):
         order = {"number": self._number, "members": [_member(each) for each in spec.members]}
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await self._answered(json.dumps(order).encode() + b"\n")
+                error = await self._error_of(json.dumps(order).encode() + b"\n")
         except TimeoutError:
             raise ServiceFailed(f"{spec.name} was not serving after {timeout_s:.0f} s:\n{self.tail()}") from None
-        except OSError:  # it has closed its end
-            answer = b""
-        if not answer:
+        except OSError:  # the process has closed its end
             code = await self.wait()
-            raise ServiceFailed(f"{spec.name} ended with exit code {code}:\n{self.tail()}")
-        if error := json.loads(answer)["error"]:
+            raise ServiceFailed(f"{spec.name} ended with exit code {code}:\n{self.tail()}") from None
+        if error:
             raise ServiceFailed(f"{spec.name}: {error}")
 
-    async def _answered(self, order: bytes) -> bytes:
-        """The line that answers it; empty where the process has ended."""
-        loop, line = asyncio.get_running_loop(), b""
-        await loop.sock_sendall(self._socket, order)
-        while not line.endswith(b"\n"):
-            more = await loop.sock_recv(self._socket, _CHUNK_BYTES)
+    async def _error_of(self, order: bytes) -> str:
+        """The error with which the process answers its latest order; empty: it serves that. Raises OSError."""
+        await asyncio.get_running_loop().sock_sendall(self._socket, order)
+        while True:
+            answer = json.loads(await self._line())
+            if answer["number"] == self._number:  # and no order before, for which nothing waits any more
+                return str(answer["error"])
+
+    async def _line(self) -> bytes:
+        while b"\n" not in self._unread:
+            more = await asyncio.get_running_loop().sock_recv(self._socket, _CHUNK_BYTES)
             if not more:
-                return b""
-            line += more
+                raise ConnectionResetError
+            self._unread += more
+        line, _, self._unread = self._unread.partition(b"\n")
         return line
 
 

@@ -45,6 +45,13 @@ def places(folder: Path, service: str | None = None) -> dict[str, Place]:
     }
 
 
+def known(folder: Path) -> list[str]:
+    """The names of logs, and of the services whose lines are in those that are shared."""
+    own = named(folder)
+    inside = {found.decode() for name in _SHARED if name in own for found in _LINE.findall(own[name].read_bytes())}
+    return sorted({*own, *inside})
+
+
 class Log:
     """One log, read from its end on; with a `service`, the lines of that service alone."""
 

@@ -16,7 +16,7 @@ _MOST_LINES = 100_000
 def _services(context: typer.Context, incomplete: str) -> list[str]:
     """For a shell that completes."""
     folder = context.params.get("state_dir") or running.FOLDER
-    return [name for name in log_files.named(Path(folder)) if name.startswith(incomplete)]
+    return [name for name in log_files.known(Path(folder)) if name.startswith(incomplete)]
 
 
 def logs(
@@ -76,7 +76,7 @@ def _refuse_unknown(service: str | None, folder: Path) -> None:
 
     if log_files.places(folder, service):
         return
-    known = list(log_files.named(folder))
+    known = log_files.known(folder)
     if service is None or not known:
         raise typer.BadParameter(f"there are no logs in {folder}", param_hint="--state-dir")
     near = get_close_matches(service, known, n=1)
