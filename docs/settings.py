@@ -38,12 +38,11 @@ FIRST = (
     ),
     ("HEDGEROW_<SERVICE>_TLS_DIR", "Services are on more than one machine."),
 )
-# What has keys of its own, by the mark of their paths: the title of its table.
+# What has keys of its own, by the mark of their paths: the title of its table. A description has the keys of the rest.
 ENTRIES = {
     "hits.categories{}": "A category of questions",
     "models[]": "A model of the catalogue",
     "system_prompts{}": "A system prompt",
-    "targets{}": "A latency target",
     "tenants{}": "A tenant",
     "tools.sources{}": "A source of tools",
 }

@@ -53,7 +53,11 @@ class VllmSettings(BaseModel):
         "model's chat template or its name, where one is known. Empty: all is answer.",
     )
     cpu_kvcache_space_gib: float = Field(1, gt=0, description="On a CPU: memory for the key-value cache.")
-    cpu_omp_threads_bind: str = Field("nobind", description="On a CPU: which cores threads are bound to.")
+    cpu_omp_threads_bind: Fixed[str] = Field(
+        "nobind",
+        description="On a CPU: which cores threads are bound to. vLLM's own variable `VLLM_CPU_OMP_THREADS_BIND` is "
+        "stronger.",
+    )
 
     def engine_fields(self) -> dict[str, Any]:
         """What goes to `AsyncEngineArgs`, as it came."""

@@ -131,6 +131,16 @@ def test_the_page_begins_with_ten_settings_that_there_are() -> None:
     assert {variable for variable, _ in page.FIRST} <= listed
 
 
+def test_every_key_of_an_entry_has_a_row_or_is_in_the_description_of_the_whole() -> None:
+    listed = {row.path for _, rows in page.tables() for row in rows}
+    for cls in CLASSES:
+        every = {setting.path: setting for setting in page.settings(cls)}
+        for path in every.keys() - listed - {row.path for row in page.settings(ServiceSettings)}:
+            whole, _, key = path.partition("{}." if "{}." in path else ".")
+            shown = listed if whole in page.PROVIDERS else every[whole].schema["description"]
+            assert (f"{page.PROVIDERS[0]}.{key}" if whole in page.PROVIDERS else key) in shown, path
+
+
 def test_an_operator_has_at_most_200_settings() -> None:
     assert sum(len(rows) for title, rows in page.tables() if title.startswith("## ")) <= 200  # keys of entries aside
 

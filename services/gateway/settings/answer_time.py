@@ -54,7 +54,9 @@ class Timed(Serving):
         description="The longest silence in the middle of an answer before its model counts as broken. 0: none.",
     )
     targets: dict[str, TargetSettings] = Field(
-        {}, description="Latency targets, as JSON by stage; `ttft`, `usable` and `total` are the answer's own."
+        {},
+        description="Latency targets in milliseconds, as JSON by stage; `ttft`, `usable` and `total` are the answer's "
+        'own. For example {"ttft": {"p50_ms": 200, "p95_ms": 800, "p99_ms": 2000}}; 0, the default: none.',
     )
 
     @property
