@@ -143,7 +143,7 @@ def search(
     \b
     Examples:
       hedgerow collection search handbook "What happens while Redis is away?"
-      hedgerow collection search handbook "redis_timeout_ms" --by words --limit 3
+      hedgerow collection search handbook "similarity_threshold" --by words --limit 3
     """
     import json
     from dataclasses import asdict
