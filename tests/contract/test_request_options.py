@@ -12,6 +12,8 @@ from typing import Any, Self
 
 import httpx
 import pytest
+import yaml
+from jsonschema import Draft202012Validator
 from openai import OpenAI
 from typer.testing import CliRunner
 
@@ -34,6 +36,7 @@ from services.gateway.http.openai_completions import read_completion
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.responses_request import read_response
 from services.runtime.errors import InvalidInput
+from tests.conftest import REPOSITORY
 
 # On the command line alone: how the answer is shown, which gateway is asked, and what makes up one option of the SDK.
 SHOWN = {"stream", "pause_ms", "as_json", "waterfall"}
@@ -234,6 +237,20 @@ def test_openais_client_passes_every_option_on_in_extra_body() -> None:
     assert sent[0].request.prompt.diet == pb.DIET_ALL
 
 
+@pytest.fixture(scope="module")
+def openapi() -> Draft202012Validator:
+    """The schema of the object `hedgerow` in the HTTP API's description."""
+    components = yaml.safe_load((REPOSITORY / "docs/openapi.yaml").read_text())["components"]
+    return Draft202012Validator({"$ref": "#/components/schemas/Options", "components": components})
+
+
+@each_on(Surface.HTTP)
+def test_openapi_describes_an_option_as_it_is_read(option: RequestOption, openapi: Draft202012Validator) -> None:
+    assert openapi.is_valid({option.name: case_of(option).http})
+    assert not openapi.is_valid({option.name: None})
+    assert not openapi.is_valid({f"{option.name}s": case_of(option).http})
+
+
 def limited() -> Iterator[tuple[RequestOption, float]]:
     for option in OPTIONS:
         if option.place and option.limit:
@@ -243,7 +260,10 @@ def limited() -> Iterator[tuple[RequestOption, float]]:
 
 
 @pytest.mark.parametrize(("option", "value"), list(limited()), ids=lambda each: getattr(each, "name", each))
-def test_by_grpc_a_value_outside_of_the_limits_is_refused(option: RequestOption, value: float) -> None:
+def test_by_grpc_a_value_outside_of_the_limits_is_refused(
+    option: RequestOption, value: float, openapi: Draft202012Validator
+) -> None:
+    assert not openapi.is_valid({option.name: value})
     request = pb.GenerateRequest()
     _set(request, option, [value])
     with pytest.raises(InvalidInput) as caught:
