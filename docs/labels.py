@@ -30,7 +30,7 @@ def render(page: str) -> str:
     page = replaced(page, "| label | what happened |", degraded)
     page = replaced(page, "| reason | why the cache was left out |", bypassed)
     page = replaced(page, "| change | what was done |", changed)
-    page = replaced(page, "| by | who asked for it |", by)
+    page = replaced(page, "| by | requested by |", by)
     return replaced(page, "| policy | action | what it means | setting |", acts)
 
 

@@ -12,7 +12,7 @@ from launcher.meshfile.schema import MeshFile
 
 PAGE = Path(__file__).with_name("mesh-file.md")
 HEAD = "## All keys\n"
-# What stands between a section's name and its keys, where there is a name that is chosen.
+# The part between a section's name and its keys, for sections with chosen names.
 _NAMED = {"models": "models.NAME", "tenants": "tenants.NAME"}
 _KINDS = {"models": "models by name", "tenants": "tenants by name"}
 

@@ -32,13 +32,13 @@ _LIMITED = {**_ASKED, "max_tokens": 9}
 _RESPONSE: Mapping[str, Any] = {"model": "m", "input": "?"}
 _MODES = {"model", "messages", "input", "stream", "stream_options"}  # of every request
 _TOOLS = {"tools": [{"type": "function", "name": "x"}]}
-# What a field says nothing without.
+# Fields without which a field has no effect.
 _BESIDE: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("chat", "top_logprobs"): {"logprobs": True},
     ("responses", "parallel_tool_calls"): _TOOLS,
     ("responses", "tool_choice"): _TOOLS,
 }
-# What says something, of the contract's fields that 1 would not do for.
+# Values with an effect, of the contract's fields for which 1 has none.
 _BY_GRPC: Mapping[str, Any] = {
     "ignore_eos": True,
     "logit_bias": [chat_pb2.LogitBias(token=1, bias=1)],

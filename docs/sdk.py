@@ -19,7 +19,7 @@ MODULES = {"Answer": "_events", "MeshOptions": "_option_types"}
 # Where the errors are defined that a caller of the gateway's may get by gRPC.
 ERRORS = ("services/runtime", "services/gateway", "services/llm/errors.py", "services/vision", "services/audio")
 BY_HTTP = "services/gateway/http"
-# What the SDK raises itself, without an answer of the gateway's.
+# Reasons that the SDK raises itself, without an answer of the gateway's.
 OWN = {
     "INVALID_ARGUMENT": ("INVALID_INPUT", "PLAINTEXT_KEY"),
     "DEADLINE_EXCEEDED": ("BUDGET_TIMEOUT", "CLIENT_DEADLINE", "FORM_CUT"),
@@ -118,8 +118,8 @@ def _errors() -> Iterator[str]:
         codes = [getattr(hedgerow, name).code]
         if name == "HedgerowError":  # of the codes that have no class of their own
             codes = sorted(found.keys() - {cls.code for cls in hedgerow.HedgerowError.__subclasses__()})
-        told = sorted(reason for code in codes for reason in {*found.get(code, ()), *OWN.get(code, ())})
-        yield f"| `{name}` | {delay} | {retry} | {', '.join(f'`{reason}`' for reason in told)} |"
+        listed = sorted(reason for code in codes for reason in {*found.get(code, ()), *OWN.get(code, ())})
+        yield f"| `{name}` | {delay} | {retry} | {', '.join(f'`{reason}`' for reason in listed)} |"
 
 
 def reasons() -> dict[str, set[str]]:

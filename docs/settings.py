@@ -96,7 +96,7 @@ def _nested(root: Mapping[str, Any], setting: Setting) -> Iterator[Setting]:
 
 
 def _each(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What each in a list is, and each that has a name, with the mark of its keys' paths."""
+    """The schema of each list item and each named member, with the mark of its keys' paths."""
     named = schema.get("additionalProperties") or next(iter(schema.get("patternProperties", {}).values()), None)
     for mark, each in (("[]", schema.get("items")), ("{}", named)):
         if isinstance(each, dict):
@@ -104,7 +104,7 @@ def _each(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _members(root: Mapping[str, Any], group: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
-    """(name, schema, whether required) of each; what the group's own default says goes before the member's."""
+    """(name, schema, whether required) of each; the group's own default overrides the member's."""
     given = group.get("default") or {}
     for name, member in group.get("properties", {}).items():
         shape = plain(root, member)
@@ -132,7 +132,7 @@ def render() -> str:
 
 def tables() -> Iterator[tuple[str, list[Setting]]]:
     """(title, settings) of each table. A setting of every service is in the first one alone, and one that several
-    providers have in theirs."""
+    providers have in their groups."""
     every = list(settings(ServiceSettings))
     yield "## Every service", [replace(row, variable=f"HEDGEROW_<SERVICE>_{row.variable}") for row in every]
     common = {row.path for row in every}

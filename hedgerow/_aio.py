@@ -123,7 +123,7 @@ class AsyncClient(AsyncServiceClient):
     ) -> Answer[Any]:
         """Ask, and return the whole answer. Callbacks are functions or coroutine functions, called in order.
 
-        `on_replaced` gets a text that stands in the place of all that was told before, with `repair` or
+        `on_replaced` gets a text that replaces all text before it, with `repair` or
         `cascade_at_once`; tokens and sentences go on from there. Raises `DeadlineExceeded` when no model answers in
         time; with `allow_fallback` the gateway's fixed text is returned, and `Answer.is_fallback` is true.
 
@@ -153,8 +153,8 @@ class AsyncClient(AsyncServiceClient):
         """Ask, call the functions that the model wants called, and ask again, until it answers.
 
         `tools` are functions: they are described to the model by their types and docstrings, and called in the order of
-        its calls. What one returns goes back to the model as JSON; what one raises is raised. Arguments that do not
-        match its types are told to the model. `tool_choice` is for the first question alone. After `max_steps` rounds
+        its calls. Results go back to the model as JSON; exceptions are raised. Arguments that do not match the
+        types go back to the model as an error. `tool_choice` is for the first question alone. After `max_steps` rounds
         of calls the model must answer. `budget_ms` is for all of it. `on_call` gets each call and its result.
         """
         refuse_unknown("run_tools()", options, METHODS)
@@ -261,7 +261,7 @@ def _begin(stub: Any, out: Outgoing[GenerateRequest]) -> Any:
 async def _spoken(
     opening: gateway_pb2.ConverseRequest, audio: AsyncIterable[bytes], form: AudioFormat
 ) -> AsyncGenerator[gateway_pb2.ConverseRequest, None]:
-    """What is sent of a conversation."""
+    """The messages of a conversation, to the gateway."""
     yield opening
     async for block in audio:
         for part in live_blocks(block, form):

@@ -46,7 +46,7 @@ class AnswerStream(EventStream[Event]):
 
     @property
     def partial(self) -> PartialAnswer:
-        """What has come so far. After `cancel()`: all that came."""
+        """The answer so far, also after `cancel()`."""
         return self._answer.partial
 
     @property

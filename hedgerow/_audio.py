@@ -98,7 +98,7 @@ def _one_by_one(
 def _live(
     opening: audio_pb2.TranscribeStreamRequest, audio: Iterable[bytes], form: AudioFormat
 ) -> Iterator[audio_pb2.TranscribeStreamRequest]:
-    """What is sent of live audio."""
+    """The messages of live audio, to the service."""
     yield opening
     for block in audio:
         for part in live_blocks(block, form):

@@ -97,7 +97,7 @@ async def _one_by_one(
 async def _live(
     opening: audio_pb2.TranscribeStreamRequest, audio: AsyncIterable[bytes], form: AudioFormat
 ) -> AsyncGenerator[audio_pb2.TranscribeStreamRequest, None]:
-    """What is sent of live audio."""
+    """The messages of live audio, to the service."""
     yield opening
     async for block in audio:
         for part in live_blocks(block, form):

@@ -1,4 +1,4 @@
-"""What the audio clients send, and what comes back. No I/O but reading files; both clients share it."""
+"""Requests and responses of the audio clients. No I/O but reading files; both clients share it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _POLICIES = {"windows": pb.POLICY_WINDOWS, "local-agreement": pb.POLICY_LOCAL_AG
 
 
 def recording(audio: Media, language: str | None, words: bool) -> Iterator[pb.TranscribeRequest]:
-    """A recording in pieces; what can never be sent is refused at once."""
+    """A recording in pieces; an invalid one is refused at once."""
     opening = pb.TranscribeRequest()
     set_fields(opening.options, "", language=language, words=words)
     return _recording(opening, pieces("audio", audio))
@@ -70,7 +70,7 @@ class IncomingRecording:
         self._over = False
 
     def events(self, message: pb.TranscribeResponse) -> list[Recording | Segment | Transcription]:
-        """What happened."""
+        """The event of a message."""
         match message.WhichOneof("kind"):
             case "recording":
                 found = message.recording
@@ -110,7 +110,7 @@ class IncomingRecording:
 
 
 class Notices:
-    """What `transcribe` tells its caller while it goes on."""
+    """Callbacks of `transcribe`."""
 
     def __init__(self, on_recording: Callable[[Recording], Any] | None, on_segment: Callable[[Segment], Any] | None):
         self._on_recording, self._on_segment = on_recording, on_segment
@@ -132,7 +132,7 @@ class IncomingSpeech:
         self._over = False
 
     def events(self, message: pb.TranscribeStreamResponse) -> list[Heard]:
-        """What is heard."""
+        """The transcript so far."""
         match message.WhichOneof("kind"):
             case "speech_started":
                 return [SpeechStarted(message.speech_started.at_s)]

@@ -36,7 +36,7 @@ class ServiceClient:
         self._channel.close()
 
     def prewarm(self, timeout_s: float = 5.0) -> None:
-        """Connect now, so that the first request does not wait for it. Raises `Unavailable` when nobody answers."""
+        """Connect now, so that the first request does not wait for it. Raises `Unavailable` when no process answers."""
         ready = grpc.channel_ready_future(self._channel)
         try:
             ready.result(timeout_s)
@@ -46,7 +46,7 @@ class ServiceClient:
             ready.cancel()
 
     def _why_not(self) -> Unavailable:
-        """Why nobody answers, by what gRPC says of a call that does not wait for a connection."""
+        """Why no process answers, from the status of a call that does not wait for a connection."""
         call: Any = self._channel.unary_unary("/hedgerow/Prewarm")
         try:
             call(b"", timeout=_WHY_S)
@@ -76,7 +76,7 @@ def settle(results: Iterable[Any]) -> None:
 
 
 def value_of(result: Any) -> Any:
-    """What a function returned. Raises `TypeError` for a coroutine, which needs an event loop."""
+    """A function's result. Raises `TypeError` for a coroutine, which needs an event loop."""
     if iscoroutine(result):
         result.close()
         raise TypeError(f"{result.__qualname__} is a coroutine function: it needs hedgerow.AsyncClient")

@@ -42,7 +42,7 @@ class AsyncServiceClient:
             self._channel = self._made_stub = None
 
     async def prewarm(self, timeout_s: float = 5.0) -> None:
-        """Connect now, so that the first request does not wait for it. Raises `Unavailable` when nobody answers."""
+        """Connect now, so that the first request does not wait for it. Raises `Unavailable` when no process answers."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._connection().channel_ready()
@@ -50,7 +50,7 @@ class AsyncServiceClient:
             raise await self._why_not() from None
 
     async def _why_not(self) -> Unavailable:
-        """Why nobody answers, by what gRPC says of a call that does not wait for a connection."""
+        """Why no process answers, from the status of a call that does not wait for a connection."""
         call: Any = self._connection().unary_unary("/hedgerow/Prewarm")
         try:
             await call(b"", timeout=_WHY_S)
@@ -94,7 +94,7 @@ async def settle(results: Iterable[Any]) -> None:
 
 
 async def value_of(result: Any) -> Any:
-    """What a function returned; of a coroutine function, what it returns in the end."""
+    """A function's result, awaited if it is a coroutine function."""
     return await result if isawaitable(result) else result
 
 

@@ -125,7 +125,7 @@ class Client(ServiceClient):
     ) -> Answer[Any]:
         """Ask, and return the whole answer. Callbacks are called in order, in the caller's thread.
 
-        `on_replaced` gets a text that stands in the place of all that was told before, with `repair` or
+        `on_replaced` gets a text that replaces all text before it, with `repair` or
         `cascade_at_once`; tokens and sentences go on from there. Raises `DeadlineExceeded` when no model answers in
         time; with `allow_fallback` the gateway's fixed text is returned, and `Answer.is_fallback` is true.
 
@@ -155,8 +155,8 @@ class Client(ServiceClient):
         """Ask, call the functions that the model wants called, and ask again, until it answers.
 
         `tools` are functions: they are described to the model by their types and docstrings, and called in the order of
-        its calls. What one returns goes back to the model as JSON; what one raises is raised. Arguments that do not
-        match its types are told to the model. `tool_choice` is for the first question alone. After `max_steps` rounds
+        its calls. Results go back to the model as JSON; exceptions are raised. Arguments that do not match the
+        types go back to the model as an error. `tool_choice` is for the first question alone. After `max_steps` rounds
         of calls the model must answer. `budget_ms` is for all of it. `on_call` gets each call and its result.
         """
         refuse_unknown("run_tools()", options, METHODS)
@@ -263,7 +263,7 @@ def _begin(stub: Any, out: Outgoing[GenerateRequest]) -> Any:
 def _spoken(
     opening: gateway_pb2.ConverseRequest, audio: Iterable[bytes], form: AudioFormat
 ) -> Iterator[gateway_pb2.ConverseRequest]:
-    """What is sent of a conversation."""
+    """The messages of a conversation, to the gateway."""
     yield opening
     for block in audio:
         for part in live_blocks(block, form):

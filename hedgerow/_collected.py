@@ -15,7 +15,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class CollectionPut:
-    """What came of a document that was put."""
+    """The result of putting a document."""
 
     unchanged: bool  # it was kept already, just as it is
     snippets: int  # how many it has
@@ -24,19 +24,19 @@ class CollectionPut:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """What is known of a collection."""
+    """A collection."""
 
     name: str
-    description: str  # as models are told it
+    description: str  # as models read it
     documents: int
     snippets: int
     bytes: int  # of its texts
-    waiting: int  # snippets that another embedder has embedded: until they are anew, only words find them
+    waiting: int  # snippets of another embedder: until they are embedded again, only words find them
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionDocument:
-    """What is known of a document besides its text."""
+    """A document without its text."""
 
     source: str
     title: str
@@ -59,7 +59,7 @@ class CollectionHit:
 
 @dataclass(frozen=True, slots=True)
 class CollectionSearch:
-    """What was found, best first."""
+    """The result of a search, best hit first."""
 
     hits: tuple[CollectionHit, ...]
     words_only: bool  # the question was too long to be embedded, or there was no time for it

@@ -54,8 +54,8 @@ class AsyncCollectionClient(AsyncServiceClient):
         """Put a document in place of any of the same `source`: a text, which is cut, or passages that are cut already.
         It is on disk and found when this returns; one that has not changed costs nothing.
 
-        `format` goes by the source's ending where it is not given. `description` says what the collection is about, as
-        models are told it.
+        `format` goes by the source's ending where it is not given. `description` is the collection's purpose, as
+        models read it.
         """
         request = messages.put_request(self._tenant, collection, source, text, passages, title, format, description)
         return messages.put(await self._call(self._stub.PutDocument, request, budget_ms / 1000))

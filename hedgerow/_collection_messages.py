@@ -1,4 +1,4 @@
-"""What the collection clients send, and what comes back. No I/O; both clients share it."""
+"""Requests and responses of the collection clients. No I/O; both clients share it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class IncomingTurns:
         self._answers: dict[int, IncomingAnswer] = {}  # by turn, while they come
 
     def events(self, message: pb.ConverseResponse) -> list[tuple[int, ConversationEvent]]:
-        """What happened, each with its turn."""
+        """The events, each with its turn."""
         return [(message.turn, event) for event in self._events(message)]
 
     def _events(self, message: pb.ConverseResponse) -> Iterator[ConversationEvent]:

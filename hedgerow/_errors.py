@@ -44,7 +44,7 @@ class HedgerowError(Exception):
         self.partial: PartialAnswer | None = None  # what had come of a streamed answer; None for all other calls
         told = self.metadata.pop("trace_id", None)
         self.trace_id = trace_id or told  # 32 hexadecimal digits; None where no gateway was reached
-        # What the gateway's policies did before they gave up, or why they refused.
+        # Decisions of the gateway's policies before the error.
         self.decisions = _decisions(self.metadata.pop("decisions", "[]"))
 
 
@@ -67,7 +67,7 @@ class PermissionDenied(HedgerowError):
 
 
 class NotFound(HedgerowError):
-    """What was asked for by name does not exist."""
+    """The named thing does not exist."""
 
     code = "NOT_FOUND"
 
@@ -103,7 +103,7 @@ class Internal(HedgerowError):
 
 
 def _decisions(text: str) -> tuple[Decision, ...]:
-    """What a gateway wrote down; nothing where this SDK cannot read it."""
+    """The decisions that a gateway sent; empty where this SDK cannot read them."""
     try:
         return tuple(Decision(**made) for made in json.loads(text))
     except (ValueError, TypeError):

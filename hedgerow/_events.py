@@ -1,4 +1,4 @@
-"""What comes out of an answer, as plain values. Times are milliseconds."""
+"""Events and parts of an answer, as plain values. Times are milliseconds."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """What a stage brought after its slice was over; or, where it `replaces` that, the answer's text so far."""
+    """A late result of a stage; or, if it `replaces`, the new text in place of all text so far."""
 
     stage: str
     text: str
@@ -81,7 +81,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What a recording or a speaker said. The first `confirmed_words` words never change; the others may."""
+    """The transcript of a recording or a speaker. The first `confirmed_words` words never change; the others may."""
 
     text: str  # all of it so far
     confirmed_words: int
@@ -90,14 +90,14 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class Sights:
-    """What the pictures show."""
+    """The labels of the pictures."""
 
     pictures: tuple[tuple[Label, ...], ...]  # one for each picture, in order; its labels best first
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an answer cost, in tokens. All zero for an answer from the cache."""
+    """The tokens of an answer. All zero for an answer from the cache."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -110,7 +110,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class CacheReport:
-    """What the cache said."""
+    """The cache's verdict."""
 
     verdict: CacheVerdict
     similarity: float | None  # of the nearest stored question, 0 to 1; None where none was compared
@@ -127,16 +127,16 @@ class Change:
     what: str  # `budget`, `max_tokens`, `cache`, `prompt_compressed`, `conversation_cut`, …
     before: str  # what there was, or was asked for, for people: `812 tokens`; empty where that is not known
     after: str  # what it became: `640 tokens`
-    by: str  # who asked for it: `request`, `tenant` (its settings) or `mesh` (the mesh file, or settings)
+    by: str  # requested by: `request`, `tenant` (its settings) or `mesh` (the mesh file, or settings)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptReport:
-    """What became of the prompt before a model read it."""
+    """Changes of the prompt before a model read it."""
 
     tokens_before: int  # as it came, template included
     tokens_after: int  # as the model read it
-    estimated: bool  # whether nobody has counted
+    estimated: bool  # whether tokens are estimated
     dropped_turns: int  # the oldest, left out
     summary: str  # what stands for them: `none`, `kept`, `ordered`; empty where none was left out
     diet: tuple[str, ...]  # what was left out of single messages: `spaces`, `repeats`, `phrases`, `examples`
@@ -145,7 +145,7 @@ class PromptReport:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """What the client itself measured, from sending the request. None where there was nothing to measure."""
+    """Times measured by the client, from sending the request. None where there was nothing to measure."""
 
     first_token_ms: float | None
     per_output_token_ms: float | None  # mean time between tokens, after the first event that brought some
@@ -172,7 +172,7 @@ class Answer(Generic[T]):
     decisions: tuple[Decision, ...] = ()  # in the order they were made; empty for an answer that needed none
     cost_usd: float = 0.0  # at the router's prices, calls that lost a race included
     transcript: str = ""  # what the recording said; empty without one
-    sights: tuple[tuple[Label, ...], ...] = ()  # of each picture; empty without any, or when nobody looked in time
+    sights: tuple[tuple[Label, ...], ...] = ()  # of each picture; empty without pictures or labels in time
     tool_calls: tuple[ToolCall, ...] = ()  # of your own tools, to be run by you
     reasoning: str = ""  # what the model thought before it answered
     logprobs: tuple[TokenLogprob, ...] = ()  # of the text's tokens, where `top_logprobs` asks for them

@@ -32,7 +32,7 @@ _AS_IT_IS: Mapping[str | None, Callable[[Any], Event]] = {
 
 
 class Incoming(Protocol[E_co]):
-    """What a stream of events asks while it is read."""
+    """Questions about a stream of events while it is read."""
 
     def events(self, message: Any) -> Sequence[E_co]:
         """The events in a message, without those of a kind that is newer than this SDK."""
@@ -68,7 +68,7 @@ class IncomingAnswer:
 
     @property
     def partial(self) -> PartialAnswer:
-        """What has come so far."""
+        """The answer so far."""
         return PartialAnswer("".join(self._text), "".join(self._reasoning), tuple(self._stages), self._trace_id)
 
     def explain(self, error: HedgerowError) -> None:
@@ -105,7 +105,7 @@ class IncomingAnswer:
                 self.answer = answer
 
     def after(self, problem: HedgerowError) -> Outgoing[pb.GenerateRequest] | None:
-        """What to ask another gateway for, now that this one is lost; None where the problem is the end."""
+        """The request to another gateway after this one is lost; None where the problem is final."""
         rest = self._resuming.after(problem) if self._resuming else None
         self._over = rest is None
         return rest
@@ -213,7 +213,7 @@ class Sentences:
 
 
 class Callbacks:
-    """What `ask` tells its caller while the answer arrives."""
+    """Callbacks of `ask`."""
 
     def __init__(
         self,

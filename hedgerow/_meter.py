@@ -1,4 +1,4 @@
-"""What a client measures of an answer while it arrives."""
+"""A client's measurements of an answer while it arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request may say. `docs/sdk.md` has these as tables: `python -m docs.sdk` writes them from here.
+"""The options of a request. `docs/sdk.md` has these as tables: `python -m docs.sdk` writes them from here.
 
 The options of the mesh itself are in `_option_types.py`, which `make docs` writes."""
 

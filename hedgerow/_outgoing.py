@@ -36,7 +36,7 @@ class Outgoing(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls whom, and what holds for all calls."""
+    """The peer, the caller, and defaults for all calls."""
 
     peer: Peer
     default_budget_ms: int | None
@@ -48,7 +48,7 @@ class Caller:
         return self._outgoing(request, [request])
 
     def batch(self, items: Iterable[Messages | Request], shared: Request) -> Outgoing[pb.GenerateBatchRequest]:
-        """Several questions in one call; what an item says overrules what they share."""
+        """Several questions in one call; an item's options override those of the call."""
         refuse_unknown("batch()", shared, METHODS)
         if isinstance(items, str | Mapping):
             raise invalid(

@@ -1,4 +1,4 @@
-"""Who is called, and as whom."""
+"""The address of a peer, and the caller's credentials."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Peer:
         if self.api_key and not (self.tls or self.allow_plaintext_key or stays_here(self.target)):
             raise InvalidArgument(
                 f"tls: required to send an API key to the {self.service} at {self.target}, which may be another "
-                "machine, got none; allow_plaintext_key=True sends it all the same, for everybody on the way to read",
+                "machine, got none; allow_plaintext_key=True sends it nevertheless, readable on the network",
                 reason="PLAINTEXT_KEY",
                 metadata={"field": "tls", "limit": "required to send an API key", "value": "none"},
             )
 
     def metadata(self) -> Metadata:
-        """What travels with a call: who calls, and the caller's span."""
+        """Metadata of a call: the credential and the caller's span."""
         key = (("authorization", f"Bearer {self.api_key}"),) if self.api_key else ()
         return (*key, *trace_headers())

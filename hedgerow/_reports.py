@@ -1,4 +1,4 @@
-"""What errors report of an answer, as well as its events: stages, decisions, and what had come. Times are
+"""Parts of an answer that errors report, too: stages, decisions and the text so far. Times are
 milliseconds."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy of the gateway did for this request, and why."""
+    """A policy's decision for this request, with its reason."""
 
     policy: str  # `hedge`, `retry`, `failover`, `fallback`, `breaker`, `limit`, `shed`, `quota`, `single_flight`, …
     action: str  # a stable word: `started`, `won`, `skipped`, `refused`, `joined`, …
@@ -34,7 +34,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class PartialAnswer:
-    """What has come of an answer so far: `stream.partial`, and `error.partial` of an answer that failed."""
+    """An answer so far: `stream.partial`, and `error.partial` of an answer that failed."""
 
     text: str = ""
     reasoning: str = ""

@@ -145,7 +145,7 @@ def refuse_too_large(request: Proto, way_out: str = "") -> None:
 
 
 def _way_out(request: Proto) -> str:
-    """What makes a request smaller."""
+    """How to make the request smaller."""
     if isinstance(request, pb.ConverseRequest):
         request = request.options.request
     if isinstance(request, pb.GenerateBatchRequest):

@@ -19,11 +19,11 @@ _MOST = 2  # gateways that one answer may lose
 
 
 class Resuming:
-    """What has come of an answer so far. `clock` gives seconds, monotonic."""
+    """An answer so far. `clock` gives seconds, monotonic."""
 
     def __init__(self, out: Outgoing[pb.GenerateRequest], clock: Callable[[], float] = time.monotonic):
         self._out, self._clock, self._began = out, clock, clock()
-        self._budget_ms = float(out.request.budget_ms)  # 0: the gateway's, which it tells
+        self._budget_ms = float(out.request.budget_ms)  # 0: the gateway's default, which it reports
         self._text: list[str] = []
         self._tokens = 0
         self._whole = True  # whether `_text` is all there is to know
@@ -56,7 +56,7 @@ class Resuming:
                 self._budget_ms = event.accepted.budget_ms
 
     def after(self, problem: HedgerowError) -> Outgoing[pb.GenerateRequest] | None:
-        """What to ask another gateway for; None where this problem is the end."""
+        """The request to another gateway; None where this problem is final."""
         if problem.reason == NOT_KEPT and self.again and self._kept:
             self._kept = False
             return None if self._out.request.single_attempt else self._rest()
@@ -89,7 +89,7 @@ class Resuming:
         """Have a model go on from the text, where it could know how: not in the middle of a thought, or of a form."""
         if not self._whole or request.tools or request.mesh_tools or request.HasField("response_format"):
             return False
-        if request.cascade.at_once:  # nobody may have found the text good yet
+        if request.cascade.at_once:  # the text may not have passed its checks yet
             return False
         request.ClearField("cascade")  # the text has passed, or is the better model's
         request.prefix += "".join(self._text)

@@ -26,7 +26,7 @@ class Outbox:
         self.problem: Exception | None = None  # what the caller's iterator raised
 
     def fill(self, requests: Iterable[Any], give_up: Callable[[], object]) -> None:
-        """Put all of them in. An error of theirs ends the call; the receiving half raises it."""
+        """Put all of them in. An error in it ends the call; the receiving half raises it."""
         try:
             for request in requests:
                 if not self.put(request):
@@ -47,7 +47,7 @@ class Outbox:
             return True
 
     def close(self) -> None:
-        """The call is over: nothing goes out any more, and nobody waits."""
+        """The call is over: nothing is sent any more, and no sender waits."""
         self._end(complete=False)
 
     def __iter__(self) -> Self:

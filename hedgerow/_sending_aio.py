@@ -26,7 +26,7 @@ class Sender:
         self.problem: Exception | None = None  # what the caller's iterator raised
 
     async def run(self, requests: AsyncGenerator[Any, None]) -> None:
-        """Send all of them, then close this side. An error of theirs ends the call; the receiving half raises it."""
+        """Send all of them, then close this side. An error in it ends the call; the receiving half raises it."""
         try:
             async with aclosing(requests):
                 async for request in requests:
@@ -38,7 +38,7 @@ class Sender:
             self._call.cancel()
 
     async def send(self, request: Any) -> bool:
-        """Send one; False when this side is closed or the call is over, and whoever receives learns why."""
+        """Send one; False when this side is closed or the call is over, and the receiver gets the reason."""
         async with self._turn:
             self._over = self._over or not await send(self._call, request)
             return not self._over

@@ -66,7 +66,7 @@ class SentenceSplitter:
         return sentences
 
     def flush(self) -> list[str]:
-        """What is left, as the last sentence; empty where nothing is."""
+        """The rest, as the last sentence; may be empty."""
         return self._take()
 
     def _take(self) -> list[str]:

@@ -106,7 +106,7 @@ def _pydantic_schema(kind: Any, path: str) -> dict[str, Any]:
 
 
 def _items(kind: Any) -> Any:
-    """What a list holds; None for what is no list."""
+    """The type of a list's items; None for another type."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in _LISTS:
         return Any
@@ -116,7 +116,7 @@ def _items(kind: Any) -> Any:
 
 
 def _values(kind: Any) -> Any:
-    """What a mapping from text holds; None for what is none."""
+    """The type of a mapping's values, with text as keys; None for another type."""
     if kind in _MAPPINGS:
         return Any
     arguments = get_args(kind)

@@ -1,4 +1,4 @@
-"""What pictures show, as plain values. Times are milliseconds."""
+"""Labels and embeddings of pictures, as plain values. Times are milliseconds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Classification:
 
 @dataclass(frozen=True, slots=True)
 class Embeddings:
-    """Images as vectors of unit length; their dot product tells how much they look alike."""
+    """Images as vectors of unit length; their dot product is the similarity of the images."""
 
     vectors: tuple[tuple[float, ...], ...]  # one for each image, in order
     model: str
@@ -74,7 +74,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """What a model made of tensors."""
+    """A model's output for tensors."""
 
     outputs: Mapping[str, Tensor]  # by name, in the order asked for
     model: str
@@ -83,7 +83,7 @@ class Inference:
 
 @dataclass(frozen=True, slots=True)
 class FrameLabels:
-    """What one frame of a video shows."""
+    """The labels of one video frame."""
 
     id: int  # the frame's position in what was sent, from 0
     labels: tuple[Label, ...]  # best first

@@ -1,4 +1,4 @@
-"""What is said, as plain values. Times are seconds from the beginning of the audio."""
+"""Transcripts, as plain values. Times are seconds from the beginning of the audio."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class SpeechStarted:
-    """Somebody began to speak."""
+    """Speech began."""
 
     at_s: float
 
@@ -75,7 +75,7 @@ class SpeechSummary:
     speech_s: float  # how much of it was speech
     busy_s: float  # how long the model worked on it
     model: str
-    language: str = ""  # ISO 639-1; detected where none was asked for. Empty when nobody spoke
+    language: str = ""  # ISO 639-1; detected where none was asked for. Empty without speech
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Transcription:
-    """What a recording says, and an account of it."""
+    """The transcript of a recording, with a report."""
 
     text: str
     segments: tuple[Segment, ...]
@@ -99,7 +99,7 @@ class Transcription:
     busy_s: float  # how long the model worked on it
     model: str
     recording: Recording | None  # None where the service did not say
-    language: str = ""  # ISO 639-1; detected where none was asked for. Empty when nobody spoke
+    language: str = ""  # ISO 639-1; detected where none was asked for. Empty without speech
 
 
 @dataclass(frozen=True, slots=True)

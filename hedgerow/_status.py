@@ -42,14 +42,14 @@ def from_rpc_error(
 
 
 def nobody_at(peer: Peer, detail: str = "") -> Unavailable:
-    """Nobody answers at the peer's address. The reason names the service: `NO_GATEWAY`, `NO_VISION_SERVICE` …"""
+    """No process answers at the peer's address. The reason names the service: `NO_GATEWAY`, `NO_VISION_SERVICE` …"""
     metadata = {"target": peer.target, **({"detail": detail} if detail else {})}
     reason = f"NO_{peer.service.upper().replace(' ', '_')}"
     return Unavailable(f"no {peer.service} at {peer.target}", reason=reason, metadata=metadata)
 
 
 def _not_proven(peer: Peer, text: str) -> Unavailable | None:
-    """Somebody is there; the connection failed while each side was to learn who the other is."""
+    """A process listens, but the connection failed during authentication."""
     if _HTTP in text.lower():
         problem = "the port speaks HTTP/1.1, not gRPC; the gateway's gRPC port is another one, 50050 by default"
         reason = "NOT_GRPC"

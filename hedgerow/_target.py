@@ -1,4 +1,4 @@
-"""Where a target is, as far as its name tells: https://github.com/grpc/grpc/blob/master/doc/naming.md"""
+"""The location of a target, from its name alone: https://github.com/grpc/grpc/blob/master/doc/naming.md"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refuse_url(target: str, service: str) -> None:
 
 def stays_here(target: str) -> bool:
     """Whether what is sent to `target` cannot leave this machine: a socket in a file, an address of loopback, or
-    `localhost`. What only a resolver knows (`xds:///name`, a DNS server that the target names) may."""
+    `localhost`. A name that only a resolver knows (`xds:///name`, a DNS server in the target) may."""
     scheme, _, rest = target.partition(":")
     match scheme:
         case "unix" | "unix-abstract":

@@ -18,15 +18,15 @@ class Tls:
     Files are read when the connection is opened. Raises `InvalidArgument` for a certificate without its key.
     """
 
-    ca: Media | None = None  # who may have signed the server's certificate; None: the authorities that gRPC knows
+    ca: Media | None = None  # the CA of the server's certificate; None: the authorities that gRPC knows
     certificate: Media | None = None  # the caller's own, where the server asks for one
     key: Media | None = field(default=None, repr=False)
-    server_name: str | None = None  # whom the server's certificate must name; None: the target's host
+    server_name: str | None = None  # the name in the server's certificate; None: the target's host
 
     def __post_init__(self) -> None:
         if (self.certificate is None) is not (self.key is None):
             missing = "key" if self.key is None else "certificate"
-            raise invalid(f"tls.{missing}", "certificate and key together", "only the other one")
+            raise invalid(f"tls.{missing}", "certificate and key together", "only one of them")
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str], service: str | None = None) -> Self:

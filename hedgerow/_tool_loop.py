@@ -35,7 +35,7 @@ class ToolLoop:
         self._budget_ms, self._clock, self._began = budget_ms, clock, clock()
 
     def next_request(self, tool_choice: str | None) -> dict[str, Any]:
-        """What to ask next. `tool_choice` is the caller's, for the first request; after the last step no more calls are
+        """The next request. `tool_choice` is the caller's, for the first request; after the last step no more calls are
         allowed. Raises `DeadlineExceeded`."""
         request: dict[str, Any] = {"messages": list(self._turns), "tools": self._functions.tools}
         request["tool_choice"] = tool_choice if self._first else "none" if self._steps_left == 0 else None
@@ -49,7 +49,7 @@ class ToolLoop:
         return request
 
     def calls(self, answer: Answer) -> Sequence[ToolCall]:
-        """What the answer wants called; nothing where it is the last word."""
+        """The calls that the answer asks for; empty for a final answer."""
         if self._steps_left == 0 or not answer.tool_calls:
             return ()
         self._steps_left -= 1
@@ -65,5 +65,5 @@ class ToolLoop:
             return lambda: problem
 
     def note(self, call: ToolCall, result: Any) -> None:
-        """What a call returned."""
+        """The result of a call."""
         self._turns.append(Message("tool", as_text(result), tool_call_id=call.id))

@@ -1,4 +1,4 @@
-"""What a model may have the caller do, and what the mesh does for it."""
+"""Tools that the caller runs, and tools of the mesh."""
 
 from __future__ import annotations
 

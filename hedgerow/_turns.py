@@ -1,4 +1,4 @@
-"""What happens in a spoken conversation. Each event has its turn: what was said until a pause, and its answer."""
+"""Events of a spoken conversation. Each has its turn: the words until a pause, and their answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hedgerow._speech import SpeechStarted
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A turn's answer was cut off, because somebody spoke again or asked for it."""
+    """A turn's answer was cut off, because of new speech or a request."""
 
     text: str  # what had been said of it; it stays in the conversation
 

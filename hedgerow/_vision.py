@@ -68,14 +68,14 @@ class VisionClient(ServiceClient):
         model: str | None = None,
         budget_ms: int | None = None,
     ) -> Inference:
-        """What a model makes of arrays as they are, NumPy's or `Tensor`. Without `outputs`, all are returned."""
+        """A model's output for arrays as they are, NumPy's or `Tensor`. Without `outputs`, all are returned."""
         request = messages.infer_request(inputs, outputs, model)
         return messages.inference(self._call(self._stub.Infer, request, self._timeout_s(budget_ms)))
 
     def classify_frames(
         self, frames: Iterable[Media], *, model: str | None = None, top_k: int | None = None
     ) -> EventStream[FrameLabels]:
-        """What the frames of a video show, as fast as the model can; of frames that wait, it looks at the newest.
+        """The labels of video frames, as fast as the model can; of waiting frames the newest is used.
 
         `frames` is read in a thread of its own.
         """

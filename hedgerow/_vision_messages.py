@@ -1,4 +1,4 @@
-"""What the vision clients send, and what comes back. No I/O but reading files; both clients share it."""
+"""Requests and responses of the vision clients. No I/O but reading files; both clients share it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class IncomingFrames:
         self._peer = peer
 
     def events(self, message: pb.ClassifyFramesResponse) -> list[FrameLabels]:
-        """What one frame shows."""
+        """The labels of one frame."""
         labels = _convert.labels(pb.Labels(labels=message.labels))
         return [FrameLabels(message.id, labels, message.dropped, message.age_ms, message.problem)]
 

@@ -111,7 +111,7 @@ def ping_timeout_options(timeout_ms: int) -> tuple[tuple[str, int], ...]:
 
 
 async def send(call: Any, request: Message) -> bool:
-    """Send one message of a call that takes many; False when the call is over, and reading from it tells why.
+    """Send one message of a call that takes many; False when the call is over, and reading from it raises the reason.
 
     In place of `call.write`, which forgets that: where the other side has refused the call meanwhile, it makes the
     status INTERNAL, "Internal error from Core" (grpcio 1.85; its request iterators do the same).

@@ -15,7 +15,7 @@ def uri_of(identity: str) -> str:
 
 
 def identity_of(uri: str) -> str:
-    """`gateway` of `spiffe://hedgerow/gateway`; an URI of another trust domain as it is, which is in nobody's row."""
+    """`gateway` of `spiffe://hedgerow/gateway`; a URI of another trust domain as it is, which is in no row."""
     return uri.removeprefix(_PREFIX)
 
 
@@ -26,7 +26,7 @@ def server_name_of(identity: str) -> str:
 
 class Service(NamedTuple):
     """A service of the mesh: the folder `services/<name>`, the identity in its certificate, where it listens on a
-    machine of its own, and who may call it."""
+    machine of its own, and its callers."""
 
     name: str
     port: int
@@ -36,7 +36,7 @@ class Service(NamedTuple):
 GATEWAY, CONTROL, EDGE, OPERATOR = "gateway", "control", "edge", "operator"  # OPERATOR: people and their tools
 REDIS = "redis"  # it calls no service; its certificate is for those that connect to it
 _INNER = frozenset({GATEWAY, OPERATOR})
-# The one list of services: who may call whom, certificates, settings and commands go by it.
+# The one list of services: authorization, certificates, settings and commands use it.
 SERVICES: Mapping[str, Service] = {
     service.name: service
     for service in (

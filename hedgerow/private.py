@@ -11,10 +11,10 @@ _OTHERS = 0o077
 
 
 def private_folder(path: Path) -> None:
-    """Make the folder, or take it from others. One that we stand in is somebody's place of work, and stays."""
+    """Make the folder, or take it from others. The current folder stays as it is."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not Path.cwd().is_relative_to(path.resolve()):
-        with suppress(OSError):  # somebody else's
+        with suppress(OSError):  # another user's
             take_from_others(path)
 
 

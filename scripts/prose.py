@@ -27,7 +27,7 @@ _NOUN = "name the caller, tenant, operator or component"
 INSTEAD = {
     r"who|whom|whoever|whomever": _NOUN,
     r"(?:no|some|any|every)(?:body|one)|no one": _NOUN,
-    r'(?<=[.;"#\n][ "\n])what(?:ever)?(?= [^.?!:]*\.)': "start the sentence with a noun",
+    r'(?<=[.;"#\n][ "\n])what(?:ever)?(?= (?:[^.?!:\n]|\n(?!\n))*\.)': "start the sentence with a noun",
     r"theirs|the other one|siblings?": "repeat the noun",
     r"tells?|telling|told": "report, notify, show, configure",
     r"by (?:itself|themselves)": "automatically, alone, separately",
@@ -41,9 +41,8 @@ INSTEAD = {
     r"crowds?|crowded": "load",
 }
 _WORDS = re.compile("|".join(rf"(\b(?:{words})\b)" for words in INSTEAD), re.IGNORECASE)
-_CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`|<!--.*?-->|\]\([^)]*\)|https?://\S+", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"(?ms)^ *```.*?^ *```|`[^`\n]+`|\{[^{}\n]*\}|<!--.*?-->|\]\([^)]*\)|https?://\S+")
 _FOUR_WORDS = re.compile(r"\w\S*(?:\s+\S+){3}")
-_AFTER_CODE = (tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT)
 
 
 class Found(NamedTuple):
@@ -65,12 +64,13 @@ def found(path: str, text: str) -> Iterator[Found]:
 
 def python(path: str, text: str) -> Iterator[tuple[int, str]]:
     """Comments, docstrings and, outside of tests, other strings of four words, each with its first line."""
-    before = tokenize.NEWLINE
+    before = ""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        other = _FOUR_WORDS.search(token.string) and not path.startswith("tests/")
-        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and (before in _AFTER_CODE or other)):
+        docstring = token.string.startswith('"""') and not before.strip()
+        read = docstring or (_FOUR_WORDS.search(token.string) and not path.startswith("tests/"))
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and read):
             yield token.start[0], token.string
-        before = token.type
+        before = token.string
 
 
 def main(arguments: list[str]) -> int:

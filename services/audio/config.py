@@ -64,7 +64,7 @@ class AudioSettings(ServiceSettings):
         0.5, ge=0, le=5, description="Policy windows: how much of the last window is in the next."
     )
     step_ms: Fixed[int] = Field(
-        300, ge=100, le=5_000, description="New audio in a stream for which its text is worked out anew."
+        300, ge=100, le=5_000, description="New audio in a stream after which it is transcribed again."
     )
 
     max_streams: int = Field(8, ge=1, le=4_096, description="Streams open at once; more are refused.")
@@ -95,7 +95,7 @@ class AudioSettings(ServiceSettings):
         1_536 * _MIB,
         ge=1_024,
         description="Most that a recording may decode to: 32-bit floats of all its channels at its own rate. They are "
-        "counted as they come and never held; what is held is mono at 16 kHz, 230 MB for an hour.",
+        "counted and never held; held is mono at 16 kHz, 230 MB for an hour.",
     )
     max_stream_s: float = Field(
         3_600.0, gt=0, le=86_400, description="Longest stream, in seconds of its audio and in seconds since it began."

@@ -1,4 +1,4 @@
-"""What the audio service tells its callers, as leaves of the one error tree, and why it may refuse to start."""
+"""Errors of the audio service, as leaves of the one error tree, and reasons to refuse a start."""
 
 from __future__ import annotations
 

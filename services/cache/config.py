@@ -133,7 +133,7 @@ class CacheSettings(ServiceSettings):
         16 * 1024 * 1024, ge=1, description="Size of the embeddings remembered, in bytes; one takes 2.3 KB."
     )
     embedding_cache_ttl_ms: Fixed[int] = Field(
-        3_600_000, ge=1, description="An embedding is forgotten when nobody asked for it for so long."
+        3_600_000, ge=1, description="An embedding is forgotten after so long without a request for it."
     )
     sweep_interval_ms: Fixed[int] = Field(
         1_000, ge=10, le=60_000, description="How often expired entries are removed and uses are written to disk."

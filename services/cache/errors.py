@@ -1,4 +1,4 @@
-"""What the cache tells its callers, as leaves of the one error tree, and why it may refuse to start."""
+"""Errors of the cache, as leaves of the one error tree, and reasons to refuse a start."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class CollectionFull(Exhausted):
 
 
 class NoCollection(Missing):
-    """The tenant has no collection of that name; whether others have, nobody is told."""
+    """The tenant has no collection of that name; other tenants' collections are not revealed."""
 
     reason: ClassVar[str] = "NO_COLLECTION"
 

@@ -1,4 +1,4 @@
-"""What the gateway tells its callers, beyond the runtime's errors."""
+"""Errors of the gateway, beyond the runtime's."""
 
 from __future__ import annotations
 

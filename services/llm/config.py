@@ -49,7 +49,7 @@ class VllmSettings(BaseModel):
     )
     reasoning_parser: str | None = Field(
         None,
-        description="vLLM's parser that tells thoughts from the answer, for example `qwen3`. None: the one for the "
+        description="vLLM's parser that separates thoughts from the answer, for example `qwen3`. None: the one for the "
         "model's chat template or its name, where one is known. Empty: all is answer.",
     )
     cpu_kvcache_space_gib: float = Field(1, gt=0, description="On a CPU: memory for the key-value cache.")
@@ -60,7 +60,7 @@ class VllmSettings(BaseModel):
     )
 
     def engine_fields(self) -> dict[str, Any]:
-        """What goes to `AsyncEngineArgs`, as it came."""
+        """Arguments of `AsyncEngineArgs`, unchanged."""
         own = {"max_pixels", "tool_parser", "cpu_kvcache_space_gib", "cpu_omp_threads_bind"}
         return {name: value for name, value in self.model_dump(exclude=own).items() if value is not None}
 

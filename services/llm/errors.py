@@ -1,4 +1,4 @@
-"""What can go wrong with an engine, as leaves of the one error tree."""
+"""Errors of engines, as leaves of the one error tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EngineBusy(Exhausted):
 
 
 class ProviderRefused(ServiceError):
-    """The provider does not accept our credential: for the operator to mend, so another try is of no use."""
+    """The provider does not accept our credential: the operator must correct it, so another try does not help."""
 
     code: ClassVar[int] = code_pb2.FAILED_PRECONDITION
     reason = "PROVIDER_REFUSED"

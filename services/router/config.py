@@ -40,7 +40,7 @@ class ModelSettings(BaseModel):
     )
     expected_ttft_ms: Milliseconds = Field(200, description="Expected time to first token.")
     expected_total_ms: Milliseconds = Field(1_000, description="Expected time to the last token.")
-    sees: bool = Field(False, description="Whether it takes pictures as they are; the others are told what they show.")
+    sees: bool = Field(False, description="Whether it takes pictures as they are; the others receive labels.")
     identity: str = Field(
         "",
         max_length=64,

@@ -1,1 +1,1 @@
-"""What every service process shares. A thing moves in when three services use it, with tests of its own."""
+"""Code that every service process shares. A module moves in when three services use it, with tests of its own."""

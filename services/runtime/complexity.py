@@ -1,6 +1,6 @@
 """How hard a question looks: a small classifier, trained on questions of ten languages (`training/`).
 
-What it is worth on questions that it was not trained on, and how long it takes, `hedgerow bench guard` measures.
+`hedgerow bench guard` measures it on questions that it was not trained on, and its time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Complexity(IntEnum):
 
 
 def classify(question: str) -> Complexity:
-    """Judge a question: by what nobody can mistake, then by its words, in 0.01 to 0.05 ms."""
+    """Judge a question: by certain signs, then by its words, in 0.01 to 0.05 ms."""
     question = question.rpartition(_ASKED)[2]
     several = question.count("?") + question.count("？") > 1 or "```" in question
     demanding = several or len(question.split()) > _MANY_WORDS or probability(question) > 0.5
@@ -39,7 +39,7 @@ def probability(question: str) -> float:
 
 
 def features(question: str) -> set[int]:
-    """What the classifier sees of a question."""
+    """The features of a question."""
     question = question[:_READ]
     words = question.split()
     begins = " ".join(words[:2]).casefold()

@@ -87,7 +87,7 @@ class WindowedDigest:
     def _is_stale(self, now: float) -> bool:
         if self._slice(now) != self._slice(self._recent_at):
             return True
-        # Few values: each new one tells much.
+        # Few values: each new one changes much.
         many = min(_MANY_NEW, max(1, int(self._recent.count)))
         return self._new >= many or (self._new > 0 and now - self._recent_at >= _OLD_S)
 

@@ -26,7 +26,7 @@ from google.rpc import code_pb2
 
 
 class ServiceError(Exception):
-    """What a service tells its caller on purpose."""
+    """An error that a service reports to its caller."""
 
     code: ClassVar[int] = code_pb2.INTERNAL  # google.rpc.Code
     reason: ClassVar[str] = "INTERNAL"  # goes into google.rpc.ErrorInfo
@@ -40,7 +40,7 @@ class ServiceError(Exception):
         self.metadata = metadata
 
     def __copy__(self) -> Self:
-        """Equal, and with metadata of its own: who tells somebody an error writes into it."""
+        """Equal, with metadata of its own, because handlers write into it."""
         copied = type(self).__new__(type(self), *self.args)
         copied.__dict__.update(self.__dict__, metadata=dict(self.metadata))
         return copied
@@ -94,7 +94,7 @@ class Unauthenticated(ServiceError):
 
 
 class Forbidden(ServiceError):
-    """Who asks is known, and may not do this."""
+    """The caller is known, and may not do this."""
 
     code = code_pb2.PERMISSION_DENIED
     reason = "FORBIDDEN"
@@ -107,7 +107,7 @@ class CallerRefused(Forbidden):
 
 
 class Missing(ServiceError):
-    """What was asked for by name does not exist."""
+    """The named thing does not exist."""
 
     code = code_pb2.NOT_FOUND
     reason = "MISSING"
@@ -135,7 +135,7 @@ class TooLate(ServiceError):
 
 
 class NotSupported(ServiceError):
-    """What was asked for this backend cannot do. It is well, and another may be able to."""
+    """This backend does not support the request. It is healthy, and another may support it."""
 
     code = code_pb2.UNIMPLEMENTED
     reason = "NOT_SUPPORTED"

@@ -105,7 +105,7 @@ def _leaves(path: _Path, value: Any) -> Iterator[tuple[_Path, Any]]:
 
 
 class _Sources:
-    """What the environment and the file say, to tell which of them a value comes from."""
+    """The values of environment and file, to find the source of each value."""
 
     def __init__(self, cls: type[ServiceSettings]):
         self._prefix = str(cls.model_config.get("env_prefix", ""))

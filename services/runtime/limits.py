@@ -1,7 +1,8 @@
 """How large a request may be, from the gateway inwards: the defaults of every service's settings come from here.
 
-What the gateway admits, no service behind it may refuse for its size or shape; else one tenant's large request would
-look like a broken service (tests/contract/test_limits.py). Who raises a limit of the gateway raises those behind it.
+No service behind the gateway may refuse an admitted request for its size or shape; else one tenant's large request
+would look like a broken service (tests/contract/test_limits.py). To raise a limit of the gateway, raise those behind
+it, too.
 """
 
 from __future__ import annotations

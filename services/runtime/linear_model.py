@@ -60,7 +60,7 @@ def plain(text: str) -> str:
 
 
 def features(text: str, more: Iterable[str] = ()) -> set[int]:
-    """The buckets of a text's words, pairs of words and n-grams of bytes; of `more` each by itself."""
+    """The buckets of a text's words, pairs of words and n-grams of bytes; of `more` each separately."""
     words = _WORD.findall(plain(text))
     pairs = map(" ".join, pairwise(words))
     spelled = " ".join(words).encode(errors="replace")

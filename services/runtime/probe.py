@@ -1,7 +1,7 @@
 """A container's health check: `python -m services.runtime.probe 127.0.0.1:50050` exits with 0 when the service serves.
 
 It asks `grpc.health.v1`, so an engine that still loads, or a service that drains, counts as not healthy. Where the
-service wants to know who asks, `--tls-dir DIR` says so; without it, the service's own certificate does, which the
+service authenticates its callers, `--tls-dir DIR` has the certificate; without it, the service's own is used, which the
 environment names (`HEDGEROW_<SERVICE>_TLS_DIR`): a container holds no other.
 """
 
@@ -28,7 +28,7 @@ def main(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> in
     """Print what the service at an address says of itself; 0 for SERVING, else 1."""
     parser = argparse.ArgumentParser(prog="python -m services.runtime.probe", description="Ask whether it serves.")
     parser.add_argument("address", help="host:port")
-    parser.add_argument("--tls-dir", type=Path, help="folder with tls.crt, tls.key and ca.crt: who asks")
+    parser.add_argument("--tls-dir", type=Path, help="folder with the caller's tls.crt, tls.key and ca.crt")
     parser.add_argument(
         "--service", help="the identity that must answer; without it, the certificate's host is checked"
     )

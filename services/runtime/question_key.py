@@ -1,4 +1,4 @@
-"""When two questions are the same, for the cache and for whoever else keeps answers or shares them.
+"""When two questions are the same, for the cache and all else that keeps or shares answers.
 
 Questions that are the same have one key: a digest over *everything* in the normalized question. The digest is taken
 over the protobuf encoding: every string in it carries its length and every field its number, so no two different

@@ -1,4 +1,4 @@
-"""What services refuse of the settings that they would be told, each in an environment of its own.
+"""The settings that services would refuse, each in an environment of its own.
 
 `python -m services.runtime.refusals` reads `[["gateway", {"HEDGEROW_GATEWAY_GRACE_MS": "-1"}], …]` from its input, so
 that no argument holds a secret, and writes as JSON, for each in turn, the lines that the service itself would end with.
@@ -19,7 +19,7 @@ from services.runtime.process.config import Refused, read
 
 def refusals(told: Iterable[tuple[str, Mapping[str, str]]]) -> list[list[str]]:
     """Of (service, what is added to this process's environment for it). Nothing of a service that is not installed, nor
-    of one whose settings cannot be read for another reason: whoever starts it will see."""
+    of one whose settings cannot be read for another reason: its start shows that."""
     return [_refused(service, environment) for service, environment in told]
 
 

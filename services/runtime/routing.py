@@ -1,7 +1,7 @@
 """The choice of a model: pure rules over a table of models and their live latency.
 
 They live here and not in the router because they have two callers that must never disagree: the router, which answers
-`Route`, and every gateway, which chooses by itself on the table that the router pushes (docs/adr/0009).
+`Route`, and every gateway, which chooses itself from the table that the router pushes (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Tier(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Latency:
     """Percentiles in milliseconds; `samples` of 0 says that they are the configured expectation, and a
-    percentile is infinite where too many answers were cut to tell."""
+    percentile is infinite where too many answers were cut to know it."""
 
     p50_ms: float
     p95_ms: float
@@ -65,7 +65,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a question asks of a model. `max_tokens` of 0 is not known; `max_cost_usd` of None has no limit. `answers`:
+    """The requirements of a question. `max_tokens` of 0 is not known; `max_cost_usd` of None has no limit. `answers`:
     how many it wants of one call."""
 
     tier: Tier
@@ -143,12 +143,12 @@ def affordable(models: Sequence[Model], demand: Demand) -> Sequence[Model]:
 
 
 def _most_cost_usd(model: Model, demand: Demand) -> float:
-    """What answers of the most tokens cost."""
+    """The cost of answers with the most tokens."""
     if not (demand.max_tokens or model.context_tokens) and model.completion_usd_per_mtok:
         return math.inf
     most = demand.answers * (demand.max_tokens or max(model.context_tokens - demand.prompt_tokens, 0))
     plain, written = (model.cost_usd(demand.prompt_tokens, most, written=each) for each in (0, demand.prompt_tokens))
-    return max(plain, written)  # nobody knows beforehand what the provider's cache does
+    return max(plain, written)  # the effect of the provider's cache is unknown beforehand
 
 
 def _shortfall(model: Model, tier: Tier, demand: Demand) -> str:

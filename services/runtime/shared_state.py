@@ -1,8 +1,8 @@
 """State that several processes share, on Redis, and what a service does while Redis is away: without it, at once.
 
 A call that fails, or takes longer than `timeout_s`, takes the whole connection for lost. From then on nothing waits for
-it any more: every call fails in microseconds, and the service uses what it has in its own memory; those who joined with
-`on_loss` hear of it. Meanwhile `run` asks for Redis again every now and then; when it answers, those who joined with
+it any more: every call fails in microseconds, and the service uses what it has in its own memory; callbacks of
+`on_loss` are called. Meanwhile `run` asks for Redis again every now and then; when it answers, callbacks of
 `on_return` bring their part up to date, and only then does `up` say so.
 """
 
@@ -97,7 +97,7 @@ class SharedState:
         return await self.try_to(call)
 
     async def try_to(self, call: Callable[[Redis], Awaitable[T]]) -> T:
-        """`ask` also while Redis counts as away: for those who hear of its return."""
+        """`ask` also while Redis counts as away: for callbacks of its return."""
         return await self._within(self._timeout_s, call)
 
     async def follow(self, call: Callable[[Redis], Awaitable[T]], within_s: float) -> T:
@@ -135,7 +135,7 @@ class SharedState:
                 await hear()
         except SharedStateLost:
             return
-        except Exception:  # a fault of who hears; without this nobody would ever ask for Redis again
+        except Exception:  # a fault of a callback; without this Redis would never be asked again
             _log.exception("what follows the return of Redis failed; it is tried again")
             return
         finally:

@@ -17,8 +17,8 @@ class Stamps:
         self._read = self._last = self._now()
 
     def changed(self) -> bool:
-        """Whether to read them again: they have changed since, and are as they were at the last look, for who writes
-        them may not be done. They then count as read."""
+        """Whether to read them again: they have changed since, and are as they were at the last look, because a writer
+        may not be done. They then count as read."""
         now = self._now()
         changed = now != self._read and now == self._last
         self._last = now

@@ -1,5 +1,5 @@
-"""JSON as RFC 8259 and every other parser have it, where Python's takes more: what is passed on must mean the same to
-who reads it next, and be something that can be sent at all."""
+"""JSON as RFC 8259 and every other parser have it, where Python's takes more: forwarded JSON must mean the same to
+its next reader, and be something that can be sent at all."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class _Drawn(Sampler):
 
 def sampler(ratio: float, *, trusting: bool) -> Sampler:
     """Records `ratio` of the traces that begin here; of those that callers record as well where it is not `trusting`,
-    and all of them where it is. What a caller does not record is not recorded here."""
+    and all of them where it is. A trace that a caller does not record is not recorded here."""
     drawn = _Drawn(ratio)
     return ParentBased(drawn) if trusting else ParentBased(drawn, remote_parent_sampled=drawn)
 

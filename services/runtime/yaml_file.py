@@ -1,4 +1,4 @@
-"""YAML from a file that somebody else writes, and that a service may read again while it runs."""
+"""YAML from a file that others write, and that a service may read again while it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import yaml
 
 
 def parse(source: str | IO[str]) -> Any:
-    """What a text, or an open file, holds. Raises `yaml.YAMLError` or ValueError, whatever is wrong with it.
+    """The value of a text or an open file. Raises `yaml.YAMLError` or ValueError, whatever is wrong with it.
 
     PyYAML itself raises what its constructors happen to raise for a value that is none of its tag's, for example
     KeyError for `!!bool maybe` and AttributeError for `!!timestamp soon`.

@@ -34,9 +34,9 @@ class VisionSettings(ServiceSettings):
         description="SHA-256 of files below `models_dir`, as JSON: {path: digest}. When it names any, no other file is "
         "loaded, and these only as they are named.",
     )
-    reload: bool = Field(True, description="Load models anew when their folders change, with no call lost.")
+    reload: bool = Field(True, description="Load models again when their folders change, with no call lost.")
     rescan_ms: Fixed[int] = Field(
-        5_000, ge=50, description="How often to look for changes that a file system does not tell, with `reload`."
+        5_000, ge=50, description="How often to look for changes that a file system does not report, with `reload`."
     )
     threads: int = Field(0, ge=0, le=256, description="Threads of one model on the CPU. 0: as many as there are cores.")
     decode_threads: Fixed[int] = Field(2, ge=1, le=64, description="Pictures decoded at once, over all requests.")

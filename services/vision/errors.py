@@ -1,4 +1,4 @@
-"""What can go wrong with pictures and models, as leaves of the one error tree."""
+"""Errors of pictures and models, as leaves of the one error tree."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_what_ends_a_process_or_a_thread_is_told_in_the_same_way(end: str) -> No
         f"secret = 'hunter' + '2'\n{end}"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "CRITICAL service services [-] nobody took an exception" in done.stderr
+    assert "CRITICAL service services [-] uncaught exception" in done.stderr
     assert "ValueError" in done.stderr
     assert "hunter2" not in done.stderr
 

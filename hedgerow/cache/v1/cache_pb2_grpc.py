@@ -92,18 +92,18 @@ class CacheServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Invalidate(self, request, context):
-        """Removes entries by key or by tenant. Idempotent. While the shared store does not answer it ends with UNAVAILABLE and
-        a retry delay, and nothing counts as removed: a removal that may be lost must not look done.
+        """Removes entries by key or by tenant. Idempotent. While the shared store does not answer it ends with UNAVAILABLE
+        and a retry delay, and nothing counts as removed: a removal that may be lost must not look done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportVerdict(self, request, context):
-        """Reports whether an answer of the cache's was right for what was asked. An entry that was wrong is tightened: it is no
-        hit of what is merely alike any more, or only of what is nearer. Nothing loosens an entry but its removal. When it
-        returns, that is on disk, or in the shared store; while the shared store does not answer it ends with UNAVAILABLE
-        (`VERDICT_NOT_KEPT`) and a retry delay. Idempotent.
+        """Reports whether an answer of the cache's was right for what was asked. An entry that was wrong is tightened: it is
+        no hit of what is merely alike any more, or only of what is nearer. Nothing loosens an entry but its removal. When
+        it returns, that is on disk, or in the shared store; while the shared store does not answer it ends with
+        UNAVAILABLE (`VERDICT_NOT_KEPT`) and a retry delay. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

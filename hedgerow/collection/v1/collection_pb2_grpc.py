@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class CollectionServiceStub:
-    """Keeps and searches collections. Internal: the tenant is the caller's word, so only gateways and operators may call it.
-    A replica keeps its own: who changes a collection changes it at each replica.
+    """Keeps and searches collections. Internal: the tenant is the caller's word, so only gateways and operators may call
+    it. A replica keeps its own: change a collection at each replica.
     """
 
     def __init__(self, channel):
@@ -69,15 +69,15 @@ class CollectionServiceStub:
 
 
 class CollectionServiceServicer:
-    """Keeps and searches collections. Internal: the tenant is the caller's word, so only gateways and operators may call it.
-    A replica keeps its own: who changes a collection changes it at each replica.
+    """Keeps and searches collections. Internal: the tenant is the caller's word, so only gateways and operators may call
+    it. A replica keeps its own: change a collection at each replica.
     """
 
     def PutDocument(self, request, context):
-        """Puts one document, in place of any of the same source. Idempotent: one that is kept already, as it is, costs nothing,
-        and of one that has changed only snippets that are new are embedded. It is on disk, and found, when this returns;
-        until then what was there before is found, as a whole. Makes the collection where there is none. ABORTED where the
-        collection was dropped meanwhile.
+        """Puts one document, in place of any of the same source. Idempotent: one that is kept already, as it is, costs
+        nothing, and of one that has changed only snippets that are new are embedded. It is on disk, and found, when this
+        returns; until then what was there before is found, as a whole. Makes the collection where there is none. ABORTED
+        where the collection was dropped meanwhile.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -160,8 +160,8 @@ def add_CollectionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CollectionService:
-    """Keeps and searches collections. Internal: the tenant is the caller's word, so only gateways and operators may call it.
-    A replica keeps its own: who changes a collection changes it at each replica.
+    """Keeps and searches collections. Internal: the tenant is the caller's word, so only gateways and operators may call
+    it. A replica keeps its own: change a collection at each replica.
     """
 
     @staticmethod

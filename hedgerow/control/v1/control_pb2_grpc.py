@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ControlServiceStub:
-    """Shows the mesh. What clients are configured with goes over xDS (envoy.service.discovery.v3), not over this service;
+    """Shows the mesh. The configuration of clients goes over xDS (envoy.service.discovery.v3), not over this service;
     what they answered to it is also there in standard form (envoy.service.status.v3, CSDS).
     """
 
@@ -44,7 +44,7 @@ class ControlServiceStub:
 
 
 class ControlServiceServicer:
-    """Shows the mesh. What clients are configured with goes over xDS (envoy.service.discovery.v3), not over this service;
+    """Shows the mesh. The configuration of clients goes over xDS (envoy.service.discovery.v3), not over this service;
     what they answered to it is also there in standard form (envoy.service.status.v3, CSDS).
     """
 
@@ -72,7 +72,7 @@ def add_ControlServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ControlService:
-    """Shows the mesh. What clients are configured with goes over xDS (envoy.service.discovery.v3), not over this service;
+    """Shows the mesh. The configuration of clients goes over xDS (envoy.service.discovery.v3), not over this service;
     what they answered to it is also there in standard form (envoy.service.status.v3, CSDS).
     """
 

@@ -72,17 +72,18 @@ class GatewayServiceServicer:
     """
 
     def Generate(self, request, context):
-        """Answers one request. The events are `accepted`, then any number of `delta`, `stage` and `patch`, then one `final`; a
-        stream that ends without `final` carries a status that says why. A stage is told when it has ended, in the message
-        that brings what comes of it, or at once where nothing comes soon. Safe to retry: nothing is changed but the cache.
-        Cancelling the call stops the engine, at once or, with an `idempotency_key`, when nobody has come back for a while.
+        """Answers one request. The events are `accepted`, then any number of `delta`, `stage` and `patch`, then one `final`;
+        a stream that ends without `final` carries a status that says why. A stage is reported when it has ended, in the
+        message that brings what comes of it, or at once where nothing comes soon. Safe to retry: nothing is changed but
+        the cache. Cancelling the call stops the engine, at once or, with an `idempotency_key`, when no client has come
+        back for a while.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GenerateBatch(self, request, context):
-        """Answers several requests, as fast as those that somebody waits for leave room, and streams each result as it is
+        """Answers several requests, as fast as interactive requests leave capacity, and streams each result as it is
         done, in the order they finish. One item's failure does not end the others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -90,10 +91,10 @@ class GatewayServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Converse(self, request_iterator, context):
-        """A spoken conversation: audio in, text out. Each time the speaker pauses, what was said is answered like a request to
-        Generate, with the turns before it. Who speaks again while an answer comes cuts it off. Closing the client's side
-        lets the last answer finish; cancelling the call stops everything. It has a place of its tenant's concurrency, and
-        ends without any audio for a time that the gateway sets (DEADLINE_EXCEEDED), and when the caller's credential does
+        """A spoken conversation: audio in, text out. Each time the speaker pauses, what was said is answered like a request
+        to Generate, with the turns before it. New speech interrupts an answer. Closing the client's side lets the last
+        answer finish; cancelling the call stops everything. It has a place of its tenant's concurrency, and ends without
+        any audio for a time that the gateway sets (DEADLINE_EXCEEDED), and when the caller's credential does
         (UNAUTHENTICATED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -108,8 +109,8 @@ class GatewayServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Warm(self, request, context):
-        """Warms every replica of every model that this gateway knows, one after the other, and streams each step as it is done.
-        Goes by a batch's right: behind whoever waits for an answer. For tenants with `warm`; one call at a time. Idempotent
+        """Warms every replica of every model that this gateway knows, one after the other, and streams each step as it is
+        done. Goes by a batch's right: behind interactive requests. For tenants with `warm`; one call at a time. Idempotent
         in effect.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -117,9 +118,9 @@ class GatewayServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportWrong(self, request, context):
-        """Reports that an answer of the cache's was wrong for what was asked: it is not given to that any more. To its own very
-        question it still is. Only of the caller's own entries; others are as if they did not exist. Counts as a request of
-        the tenant's quota. Idempotent.
+        """Reports that an answer of the cache's was wrong for what was asked: it is not given to that any more. To its own
+        very question it still is. Only of the caller's own entries; others are as if they did not exist. Counts as a
+        request of the tenant's quota. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

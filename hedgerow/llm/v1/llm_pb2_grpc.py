@@ -57,7 +57,8 @@ class LLMServiceServicer:
     """
 
     def Generate(self, request, context):
-        """Generates an answer. Cancelling the call stops the engine. Not idempotent in cost, but in effect: nothing is changed.
+        """Generates an answer. Cancelling the call stops the engine. Not idempotent in cost, but in effect: nothing is
+        changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

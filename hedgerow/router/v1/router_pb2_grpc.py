@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class RouterServiceStub:
-    """Tells gateways what they choose models by.
+    """Sends gateways the table that they choose models by.
     """
 
     def __init__(self, channel):
@@ -53,7 +53,7 @@ class RouterServiceStub:
 
 
 class RouterServiceServicer:
-    """Tells gateways what they choose models by.
+    """Sends gateways the table that they choose models by.
     """
 
     def WatchTable(self, request, context):
@@ -105,7 +105,7 @@ def add_RouterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RouterService:
-    """Tells gateways what they choose models by.
+    """Sends gateways the table that they choose models by.
     """
 
     @staticmethod

@@ -74,7 +74,7 @@ class VisionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Embed(self, request, context):
-        """Turns images into vectors whose cosine tells how much they look alike. Idempotent.
+        """Turns images into vectors whose cosine is their similarity. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,8 +88,8 @@ class VisionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ClassifyFrames(self, request_iterator, context):
-        """Names what the frames of a video show, as fast as the model can. Each stream has one place for a frame that waits: a
-        newer frame takes it, and the older one is dropped, so an answer is never about a picture of long ago.
+        """Names what the frames of a video show, as fast as the model can. Each stream has one place for a frame that waits:
+        a newer frame takes it, and the older one is dropped, so an answer is never about a picture of long ago.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

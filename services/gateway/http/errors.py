@@ -1,6 +1,6 @@
 """The one place where typed causes become HTTP: a status, a type and a code, and whether to come back.
 
-A client repeats 408, 409, 429 and 5xx by itself, unless `x-should-retry` says no.
+A client repeats 408, 409, 429 and 5xx automatically, unless `x-should-retry` says no.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ANTHROPICS = (_TOO_LONG, "input length and `max_tokens` exceed context limit")
 _NOT_AGAIN = frozenset({code_pb2.INTERNAL, code_pb2.DEADLINE_EXCEEDED, code_pb2.UNIMPLEMENTED})
 
 
-# What callers know by another name than the contract.
+# Names of fields that differ from the contract's.
 _MEDIA = {"images": "image_url", "audio": "input_audio"}
 _PARTS = re.compile(r"^(messages\[\d+\])\.parts")
 MESSAGES = "messages"  # Anthropic's API, as the models' services name it
@@ -161,7 +161,7 @@ class TooLong:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An error as a caller by HTTP is told it."""
+    """An error as a caller by HTTP receives it."""
 
     status: int
     type: str
@@ -190,7 +190,7 @@ class Told:
         return replace(self, param="input").openai() if self.too_long and self.param == "messages" else self.openai()
 
     def headers(self) -> Headers:
-        """What belongs to a refusal beside its status."""
+        """Headers of a refusal beside its status."""
         told = []
         if self.retry_delay_s is not None:
             told.append((b"retry-after", b"%d" % math.ceil(self.retry_delay_s)))
@@ -223,7 +223,7 @@ def by_callers_names(error: InvalidInput, own: Container[str] = ()) -> InvalidIn
 
 
 def tell(error: Exception) -> Told:
-    """What a caller may know of an error. What is not a ServiceError is a bug, whose text stays here."""
+    """The public part of an error. Any other than a ServiceError is a bug, whose text stays here."""
     if not isinstance(error, ServiceError):
         status, kind = STATUSES[code_pb2.INTERNAL]
         return Told(status, kind, "internal", to_status(error).message, again=False)

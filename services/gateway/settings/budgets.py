@@ -1,4 +1,4 @@
-"""What the stages of an answer may take."""
+"""Budgets of the stages of an answer."""
 
 from __future__ import annotations
 

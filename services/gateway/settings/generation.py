@@ -45,8 +45,8 @@ class RetrySettings(Group):
 
 
 class ExpectedSettings(Group):
-    """How long each backend usually needs, until it has answered often enough to tell: a call that had less and brought
-    nothing says nothing of its backend. A router's table knows better for models."""
+    """The baseline of each backend until it has answered often enough: a call with less time and no answer is no
+    sample. A router's table overrides it for models."""
 
     cache_ms: float = Field(50, gt=0, le=600_000, description="For a lookup.")
     vision_ms: float = Field(250, gt=0, le=600_000, description="For the pictures of a request.")
@@ -74,7 +74,7 @@ class BreakerSettings(Group):
 
 
 class LimitSettings(Group):
-    """How many calls a model gets at once, and who waits for how long."""
+    """The concurrency limit of a model, and the waits for it."""
 
     algorithm: Literal["gradient2", "aimd", "fixed"] = Field(
         "gradient2", description="How the limit follows first-token times and queue waits; `fixed` stays at `initial`."
@@ -88,19 +88,19 @@ class LimitSettings(Group):
         0.5,
         gt=0,
         le=1,
-        description="The most of a model's places that items of batches take, while nobody waits and the load is below "
-        "`shed.load`.",
+        description="The most of a model's slots for batch items, while no interactive request waits and the load "
+        "is below `shed.load`.",
     )
     batch_share_beside: Fixed[float] = Field(
         0.1,
         gt=0,
         le=1,
-        description="The same where somebody who waits for an answer asked in the last 5 s; one place at least.",
+        description="The same after an interactive request in the last 5 s; at least one slot.",
     )
     order: Fixed[Literal["lifo", "deadline"]] = Field(
         "deadline",
-        description="Who of one class and tenant goes first. `lifo`: the newest, which has most of its time left; the "
-        "oldest then learn late that they are refused.",
+        description="The order within a class and tenant. `lifo`: the newest first, which has most of its time left; "
+        "the oldest are then refused late.",
     )
 
 
@@ -113,15 +113,13 @@ class CascadeSettings(Group):
 
 
 class JudgeSettings(Group):
-    """Who judges the stored answers that a cache with a `verify_share` draws."""
+    """The judge of stored answers that a cache with a `verify_share` draws."""
 
     model: str = Field(
         "",
-        description="The model. Empty: the one that a question of the quality tier gets; where there is none, nobody.",
+        description="The model. Empty: that of the quality tier; without one, answers are not judged.",
     )
-    at_once: Fixed[int] = Field(
-        2, ge=0, description="How many are judged at once; what comes meanwhile is dropped. 0: none."
-    )
+    at_once: Fixed[int] = Field(2, ge=0, description="How many are judged at once; further ones are dropped. 0: none.")
     ms: Fixed[int] = Field(
-        10_000, ge=1, le=600_000, description="The longest it may take, the wait for a place to spare too."
+        10_000, ge=1, le=600_000, description="The longest it may take, the wait for a spare slot included."
     )

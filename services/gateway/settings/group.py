@@ -1,4 +1,4 @@
-"""What groups of settings have in common."""
+"""The base of groups of settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked for in requests and answers."""
+"""Settings of the guard."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from services.runtime.process.fixed import Fixed
 
 
 class GuardSettings(Group):
-    """What is looked for in requests and answers. A request may ask for more, and never for less."""
+    """Checks of requests and answers. A request may be stricter, never milder."""
 
     injection: Literal["off", "note", "refuse"] = Field(
-        "off", description="Prompt injections in what users and tools say: `note` tells of them in the account alone."
+        "off", description="Prompt injections in users' messages and tools' results; `note` only reports them."
     )
     injection_score: float = Field(
         0.85, gt=0, lt=1, description="From which probability on the classifier's word counts, beside its patterns."

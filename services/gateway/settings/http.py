@@ -84,8 +84,8 @@ class HttpSettings(Group):
     )
     metrics: bool = Field(
         False,
-        description="Serve `/metrics` and `/v1/cache/stats`, which tell of all tenants, to whoever has a key. Without "
-        "keys they always are.",
+        description="Serve `/metrics` and `/v1/cache/stats`, which name all tenants, to every caller with a key. "
+        "Without keys they are always served.",
     )
 
     @model_validator(mode="after")

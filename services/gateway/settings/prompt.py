@@ -11,11 +11,11 @@ from services.runtime.process.fixed import Fixed
 
 
 class PromptSettings(Group):
-    """What becomes of prompts before a model reads them. A request may ask for less."""
+    """Changes of prompts before a model reads them. A request may ask for fewer."""
 
     diet: Literal["off", "system", "all"] = Field(
         "system",
-        description="Which messages are put on a diet: those that instruct, or the user's too, which may hold data.",
+        description="Which messages are compressed: system messages, or the user's too, which may hold data.",
     )
     whole: bool = Field(
         False,
@@ -33,7 +33,8 @@ class PromptSettings(Group):
         description="Kept of a context for an answer without `max_tokens`; half of it at most.",
     )
     summary_model: str = Field(
-        "", description="Who sums up the turns that do not fit a context, beside the answer. Empty: they are left out."
+        "",
+        description="The model that summarizes turns beyond the context, in the background. Empty: they are left out.",
     )
     summary_tokens: Fixed[int] = Field(128, ge=1, le=4_096, description="The most tokens of such a summary.")
     summary_ms: Fixed[int] = Field(10_000, ge=1, le=600_000, description="The longest it may take.")
@@ -42,8 +43,8 @@ class PromptSettings(Group):
 class SystemPromptSettings(Group):
     """A system prompt that requests name, in variants by how hard a question looks."""
 
-    version: str = Field("1", min_length=1, max_length=64, description="Told in the account of every answer.")
-    default: str = Field(min_length=1, description="For questions that nobody has judged, and in place of the others.")
+    version: str = Field("1", min_length=1, max_length=64, description="The version in the report of every answer.")
+    default: str = Field(min_length=1, description="For questions without a class, and in place of the others.")
     simple: str = Field("", description="For simple questions.")
     complex: str = Field("", description="For complex ones.")
     max_tokens: int = Field(1_000, ge=1, description="The most each variant may have, at 4 bytes a token.")
@@ -58,15 +59,15 @@ class SystemPromptSettings(Group):
 
 
 class WarmSettings(Group):
-    """System prompts that models have read before anybody asks with them, so that an engine's prefix cache has them.
+    """System prompts that models read in advance, so that an engine's prefix cache has them.
 
     Off unless it names some: to read a prompt is work for an engine, and costs money at a provider.
     """
 
     prompts: tuple[str, ...] = Field(
         (),
-        description="Of `system_prompts`, by name; `*`: all. Each is read for each tenant with `warm` by itself, or "
-        "once for its `prefix_group`: prefix caches share nothing between others. Empty: none.",
+        description="Of `system_prompts`, by name; `*`: all. Each is read separately for each tenant with `warm`, or "
+        "once for its `prefix_group`, because prefix caches are not shared. Empty: none.",
     )
     tiers: tuple[Literal["fast", "balanced", "quality"], ...] = Field(
         ("fast", "balanced", "quality"),

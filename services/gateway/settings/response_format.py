@@ -1,4 +1,4 @@
-"""What answers may be constrained to."""
+"""Limits of constraints on answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.runtime.process.fixed import Fixed
 
 
 class ConstraintSettings(Group):
-    """What a `response_format` may ask for. More than these takes an engine long, and with it all who wait for it."""
+    """Limits of a `response_format`. Larger ones occupy an engine and delay all its callers."""
 
     max_bytes: int = Field(
         limits.CONSTRAINT_BYTES, ge=1, description="Of a JSON Schema, and of the texts of a choice together."

@@ -21,7 +21,7 @@ Addresses = Annotated[
 
 
 class ReadySettings(Group):
-    """What must have been seen serving once before `GET /ready` and gRPC health say that the gateway is ready."""
+    """The models and services that must have served once before the gateway is ready (`GET /ready`, gRPC health)."""
 
     models: int = Field(
         1,

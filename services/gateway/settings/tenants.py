@@ -13,9 +13,9 @@ from services.gateway.settings.guard import UNGUARDED, GuardSettings
 
 
 class TenantPromptSettings(Group):
-    """What becomes of a tenant's prompts. A request's own words are stronger."""
+    """Changes of a tenant's prompts. A request overrides them."""
 
-    diet: Literal["off", "system", "all"] | None = Field(None, description="Which messages are put on a diet.")
+    diet: Literal["off", "system", "all"] | None = Field(None, description="Which messages are compressed.")
     conversation: Literal["whole", "cut", "summarize"] | None = Field(
         None,
         description="What becomes of a conversation that is longer than its model's context: it stays as it is, loses "
@@ -24,7 +24,7 @@ class TenantPromptSettings(Group):
 
 
 class TenantSettings(Group):
-    """What a tenant may have. 0: no limit."""
+    """Quotas and settings of a tenant. 0: no limit."""
 
     keys: tuple[Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")], ...] = Field(
         (), description="SHA-256 of each of its API keys, in hexadecimal."
@@ -47,7 +47,7 @@ class TenantSettings(Group):
         0, ge=0, description="The most tokens of an answer, also where a request does not say. 0: no limit of its own."
     )
     prompt: TenantPromptSettings = Field(
-        TenantPromptSettings(), description="What becomes of its prompts; what it leaves out is `prompt`'s."
+        TenantPromptSettings(), description="Changes of its prompts; defaults are those of `prompt`."
     )
     untranslated: Literal["refuse", "omit"] | None = Field(
         None,
@@ -76,8 +76,8 @@ class TenantSettings(Group):
         "",
         max_length=256,
         description="Tenants with the same name here reuse what a model has read of each other's prompts, as of a "
-        "system prompt that they share; each can then tell by time and by `cached_prompt_tokens` what the others' "
-        "prompts begin with. Empty: it shares with nobody.",
+        "system prompt that they share; time and `cached_prompt_tokens` then reveal to each what the others' "
+        "prompts begin with. Empty: not shared.",
     )
 
     warm: bool = Field(
@@ -87,9 +87,9 @@ class TenantSettings(Group):
         "said of it.",
     )
     guard: GuardSettings = Field(
-        UNGUARDED, description="What is looked for in its requests and answers; what it leaves out is `guard`'s."
+        UNGUARDED, description="Checks of its requests and answers; defaults are those of `guard`."
     )
     hits: HitSettings = Field(
         NO_HITS_SAID,
-        description="Which of its questions the cache may answer, and how; what it leaves out is `hits`'s.",
+        description="Which of its questions the cache may answer, and how; defaults are those of `hits`.",
     )

@@ -15,7 +15,7 @@ class ToolSourceSettings(Group):
     """Where tools come from: exactly one of `address`, `url` and `command`."""
 
     address: str = Field("", description="A service of `hedgerow.tool.v1`, also as xds:///name or a list.")
-    identity: str = Field("tool", min_length=1, description="With a `tls_dir`: who it is by its certificate.")
+    identity: str = Field("tool", min_length=1, description="With a `tls_dir`: the identity in its certificate.")
     url: HttpUrl = Field(Url(""), description="An MCP server, by streamable HTTP.")
     authorization: SecretStr = Field(SecretStr(""), description="The `authorization` header that it is sent.")
     command: tuple[str, ...] = Field((), description="An MCP server, started as a child of each worker.")

@@ -2,8 +2,8 @@
 
 The terms are Triton's (https://github.com/triton-inference-server/server/blob/main/docs/user_guide/batcher.md): a batch
 starts when it has the largest or a preferred size, or when its first item has waited for the longest delay. While a
-batch runs the next one gathers, so under load batches grow without any delay. Who knows that nothing else is on its way
-can say so: then nobody waits for it.
+batch runs the next one gathers, so under load batches grow without any delay. A caller that knows that nothing else is
+on its way can say so; then no item waits.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Batcher(Generic[T, R]):
             self.withdraw(future)
 
     def put(self, item: T, deadline: Deadline | None = None) -> asyncio.Future[R]:
-        """Queue an item; for callers that share its result, and `withdraw` it when nobody waits any more."""
+        """Queue an item; for callers that share its result, and `withdraw` it when no caller waits any more."""
         if self._stopped:
             raise self._gone()
         if len(self._waiting) >= self._max_queue:
@@ -91,7 +91,7 @@ class Batcher(Generic[T, R]):
         return future
 
     def withdraw(self, future: asyncio.Future[R]) -> bool:
-        """Take an item back if it still waits, and say whether it did. What runs already goes on."""
+        """Take an item back if it still waits, and say whether it did. A running item goes on."""
         waited = self._waiting.pop(future, None) is not None
         if waited:
             future.cancel()
@@ -102,7 +102,7 @@ class Batcher(Generic[T, R]):
         self._start(_NOBODY_IS_DUE)
 
     def stop(self) -> None:
-        """Refuse what waits and what comes. What runs goes on."""
+        """Refuse waiting and new items. Running ones go on."""
         self._stopped = True
         if self._timer:
             self._timer.cancel()

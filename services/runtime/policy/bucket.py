@@ -1,7 +1,7 @@
 """Token buckets: one that fills with time, and one that fills with requests.
 
-The second is how retries and hedges are kept a share of the traffic: a limit per second would be too much when there
-is little traffic and too little when there is much. Sources: Finagle's `RetryBudget`
+The second is how retries and hedges are kept a share of the traffic: a limit per second would be too much when there is
+little traffic and too little when there is much. Sources: Finagle's `RetryBudget`
 (https://github.com/twitter/finagle/blob/develop/finagle-core/src/main/scala/com/twitter/finagle/service/RetryBudget.scala)
 and tower's (https://github.com/tower-rs/tower/blob/master/tower/src/retry/budget/tps_budget.rs). Both add a reserve of
 some retries a second; there is none here. So of any n requests in a row at most share × n + burst are followed by an
@@ -15,7 +15,7 @@ import time
 
 from services.runtime.deadline import Clock
 
-_ROUNDING = 1e-6  # of a token: who waited for as long as `wait_s` said is not refused for the last bit of a float
+_ROUNDING = 1e-6  # of a token: a caller that waited for `wait_s` is not refused for the last bit of a float
 
 
 class TokenBucket:
@@ -68,7 +68,7 @@ class TokenBucket:
         self._level = self.level() - amount
 
     def put(self, amount: float) -> None:
-        """Give tokens back; what does not fit is lost."""
+        """Give tokens back; those beyond the burst are lost."""
         self._level = min(self._burst, self.level() + amount)
 
     def wait_s(self, amount: float = 1.0) -> float:
@@ -97,7 +97,7 @@ class ExtraBudget:
 
     @property
     def level(self) -> float:
-        """How many there may be now; what is less than one is on its way to be."""
+        """How many tokens there are now, fractions included."""
         return self._level
 
     @property
@@ -117,7 +117,7 @@ class ExtraBudget:
         self.put(1)
 
     def put(self, amount: float) -> None:
-        """Add what was earned elsewhere; what does not fit is lost."""
+        """Add tokens earned elsewhere; those beyond the burst are lost."""
         self._level = min(self._burst, self._level + amount)
 
     def draw(self, keep: float) -> float:

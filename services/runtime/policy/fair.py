@@ -1,14 +1,13 @@
-"""Who of those that wait is next: tenants by weight, and within a tenant by rank.
+"""The order of waiting requests: tenants by weight, and within a tenant by rank.
 
 Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996: https://doi.org/10.1145/248157.248171). Each tenant has a
-start tag; the lowest is served, becomes the virtual time, and moves up by 1/weight. Who comes to wait starts at the
-virtual time, or where it stood when it stands later: being away saves nothing up, and coming back wins nothing. It
-needs no estimate of how long a call will take, which nobody knows of a language model.
+start tag; the lowest is served, becomes the virtual time, and moves up by 1/weight. A tenant that comes to wait
+starts at the virtual time, or at its old tag if that is later: absence neither saves nor wins anything. The algorithm
+needs no estimate of a call's duration, which is unknown for a language model.
 
-Where each call's cost is told when it is over, `charge` moves its tenant's tag up by that: what nobody knows beforehand
-counts from then on.
+If each call's cost is known when it is over, `charge` moves its tenant's tag up by it.
 
-When there is no room, who waits longest for the least reason is in the tenant with the most waiting for its weight.
+When the queue is full, a request of the tenant with the most waiting requests for its weight is dropped.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-_MOST_AWAY = 10_000  # tenants that were served and have nobody waiting, whose tags are kept
+_MOST_AWAY = 10_000  # tenants that were served and have no waiting request, whose tags are kept
 Rank = tuple[float, int]
 
 
 class Waiting(Protocol):
-    """What can wait. Ranks are unique; the highest of its tenant is served first."""
+    """A waiting request. Ranks are unique; the highest of its tenant is served first."""
 
     @property
     def tenant(self) -> str: ...
@@ -46,13 +45,13 @@ class _Flow(Generic[W]):
 
 
 class FairQueue(Generic[W]):
-    """Those of one priority class that wait. With `charged`, what each has cost is told by `charge`, and what everybody
-    has had counts until `rest`; else until nobody waits."""
+    """The waiting requests of one priority class. With `charged`, `charge` reports costs, and the tags of all tenants
+    hold until `rest`; otherwise until no request waits."""
 
     def __init__(self, charged: bool = False) -> None:
         self._charged = charged
-        self._flows: dict[str, _Flow[W]] = {}  # of tenants that have somebody waiting
-        self._finished: OrderedDict[str, float] = OrderedDict()  # the start tags of those that had, while anybody waits
+        self._flows: dict[str, _Flow[W]] = {}  # of tenants with waiting requests
+        self._finished: OrderedDict[str, float] = OrderedDict()  # start tags of earlier ones, while any request waits
         self._virtual_time = 0.0
         self._count = 0
 
@@ -69,20 +68,20 @@ class FairQueue(Generic[W]):
         self._count += 1
 
     def best(self) -> W | None:
-        """Who is next."""
+        """The next request."""
         if not self._flows:
             return None
         return min(self._flows.values(), key=lambda flow: flow.start).waiting[-1]
 
     def take(self, waiter: W) -> None:
-        """Serve `waiter`, who is the best, on its tenant's account."""
+        """Serve `waiter`, the best one, at its tenant's cost."""
         flow = self._flows[waiter.tenant]
         self._virtual_time = flow.start
         flow.start += 1 / flow.weight
         self.remove(waiter)
 
     def charge(self, waiter: W, cost: float) -> None:
-        """What `waiter`, who was taken, has cost its tenant beyond the 1 of its turn."""
+        """Add the cost of a taken `waiter` beyond the 1 of its turn."""
         more, flow = cost / waiter.weight, self._flows.get(waiter.tenant)
         if flow:
             flow.start += more
@@ -90,7 +89,7 @@ class FairQueue(Generic[W]):
             self._keep_tag(waiter.tenant, self._finished.get(waiter.tenant, self._virtual_time) + more)
 
     def rest(self) -> None:
-        """The end of a busy period, when nobody waits: everyone starts even."""
+        """The end of a busy period, when no request waits: all tenants start even."""
         self._finished.clear()
         self._virtual_time = 0.0
 
@@ -109,7 +108,7 @@ class FairQueue(Generic[W]):
         return True
 
     def worst(self) -> W:
-        """Who gives way first: the last of the tenant with the most waiting for its weight. Somebody must wait."""
+        """The request to drop first: the last of the tenant with the most waiting for its weight. One must wait."""
         return max(self._flows.values(), key=lambda flow: len(flow.waiting) / flow.weight).waiting[0]
 
     def crowd(self, tenant: str, weight: float, more: int = 0) -> float:
@@ -124,7 +123,7 @@ class FairQueue(Generic[W]):
             self.rest()
 
     def _keep_tag(self, tenant: str, start: float) -> None:
-        """Of who may come back. Who left longest ago has most likely been overtaken, and is forgotten first."""
+        """Of tenants that may come back. The one that left longest ago is forgotten first."""
         self._finished[tenant] = start
         self._finished.move_to_end(tenant)
         if len(self._finished) > _MOST_AWAY:
@@ -132,7 +131,7 @@ class FairQueue(Generic[W]):
 
 
 class Shares:
-    """How much of a gate each tenant has or waits for, against what its weight is worth among those who ask."""
+    """The slots that each tenant holds or waits for, against its weight among all that ask."""
 
     def __init__(self) -> None:
         self._tenants: dict[str, list[float]] = {}  # (requests, weight) of those with any
@@ -156,8 +155,8 @@ class Shares:
             self._weights = self._weights - entry[1] if self._tenants else 0.0
 
     def within(self, tenant: str, weight: float, places: int) -> bool:
-        """Whether one more request of `tenant` stays within its share of `places`; no where nobody else asks: who is
-        alone has no share to be protected."""
+        """Whether one more request of `tenant` stays within its share of `places`; no where no other tenant asks: a
+        tenant that is alone has no share to be protected."""
         entry = self._tenants.get(tenant)
         if len(self._tenants) - (entry is not None) < 1:
             return False

@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Kept(Protocol):
-    """What can be kept. Neither may change while it is."""
+    """A value that can be kept. Neither property may change meanwhile."""
 
     @property
     def tenant(self) -> str: ...
@@ -82,8 +82,8 @@ class _Holding(Generic[K, V]):
 
 
 class FairLru(Generic[K, V]):
-    """Values by key. `replace` keeps it within its limits; who needs to know what goes uses `put`, `full` and
-    `next_to_go`. `order` makes that of a tenant's values."""
+    """Values by key. `replace` keeps it within its limits; a caller that needs the evicted values uses `put`, `full`
+    and `next_to_go`. `order` makes that of a tenant's values."""
 
     def __init__(
         self, max_bytes: int, max_entries: int = sys.maxsize, order: Callable[[], Order[K, V]] = Recency[K, V]
@@ -93,7 +93,7 @@ class FairLru(Generic[K, V]):
         self._values: dict[K, V] = {}
         self._tenants: dict[str, _Holding[K, V]] = {}
         # A heap of (minus a share, tenant). A tenant's share is no larger than the largest it stands with here: where
-        # it has become smaller that is mended when it comes up.
+        # it has become smaller that is corrected when it comes up.
         self._shares: list[tuple[float, str]] = []
 
     def __len__(self) -> int:

@@ -15,8 +15,8 @@ W = TypeVar("W", bound=Waiting)
 
 
 class FairPlaces(Generic[W]):
-    """`places` may run at once. `start` begins one, and says whether that now runs, until `ended`, which is
-    told what it was and what it has cost where they are `charged`."""
+    """`places` may run at once. `start` begins one, and says whether that now runs, until `ended`, which
+    gets the item, and its cost where items are `charged`."""
 
     def __init__(self, places: int, start: Callable[[W], bool], charged: bool = False):
         self._places, self._start, self._running = places, start, 0

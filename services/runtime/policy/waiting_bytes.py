@@ -1,6 +1,6 @@
 """A bound on the bytes of requests that wait: for the embedder, for the disk, for Redis, for being admitted.
 
-A tenant may hold as much as is free, so one alone gets half of the room, and whoever comes next finds some.
+A tenant may hold as much as is free, so one alone gets half of the capacity, and the next tenant finds some.
 Source: Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, IEEE/ACM ToN 1998.
 """
 
@@ -18,7 +18,7 @@ _Waiters = dict[asyncio.Future[bool], int]  # of one tenant, the first first: wh
 
 
 class WaitingBytes:
-    """`max_bytes` for all tenants together. What is refused is a `refusal`."""
+    """`max_bytes` for all tenants together. Refusals are a `refusal`."""
 
     def __init__(self, max_bytes: int, refusal: type[Exhausted] = Exhausted):
         self._max_bytes, self._taken, self._refused = max_bytes, 0, refusal

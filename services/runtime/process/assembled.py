@@ -1,4 +1,4 @@
-"""What a service gives its process to serve."""
+"""The servicers and resources that a service gives its process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Door(Protocol):
     """Another way to the servicers than gRPC's. Open when it is handed over."""
 
     def leave(self) -> None:
-        """Tell whoever asks that this process is about to stop; requests are still taken."""
+        """Report that this process is about to stop; requests are still taken."""
 
     async def stop(self, grace_s: float) -> None:
         """Take no more requests, and return when those in flight have ended: after `grace_s` at the latest."""

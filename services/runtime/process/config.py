@@ -29,7 +29,7 @@ from services.runtime.security.secrets import AS_SHOWN, HIDDEN, Url, is_secret, 
 
 
 class ServiceSettings(BaseSettings):
-    """What every service process has. A service's own class sets `env_prefix` to `HEDGEROW_<SERVICE>_`."""
+    """Settings of every service process. A service's own class sets `env_prefix` to `HEDGEROW_<SERVICE>_`."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -58,8 +58,8 @@ class ServiceSettings(BaseSettings):
         0,
         ge=0,
         le=60_000,
-        description="On SIGTERM, how long calls are still taken after health says NOT_SERVING, so that who follows "
-        "health goes elsewhere first. Part of `grace_ms`.",
+        description="On SIGTERM, how long calls are still taken after health says NOT_SERVING, so that callers "
+        "which follow health go elsewhere first. Part of `grace_ms`.",
     )
     tls_dir: Path | None = Field(
         None,
@@ -69,14 +69,14 @@ class ServiceSettings(BaseSettings):
     plaintext: bool = Field(
         False,
         validate_default=True,
-        description="Serve plain text beyond loopback: for a network that encrypts by itself.",
+        description="Serve plain text beyond loopback: for a network with encryption of its own.",
     )
     max_message_bytes: int = Field(MAX_MESSAGE_BYTES, ge=1024, description="Largest message taken, in bytes.")
     max_concurrent_streams: Fixed[int] = Field(
         256,
         ge=1,
         description="Calls in flight per connection; more of them wait. Envoy begins up to 100 on a new connection, "
-        "before it is told.",
+        "before it knows the limit.",
     )
     max_waiting_calls: Fixed[int] = Field(
         8_192,
@@ -148,8 +148,8 @@ def is_loopback(address: str) -> bool:
 
 
 def is_local_host(host: str) -> bool:
-    """Whether a `Host` header is an address, or a name that means this machine to whoever looks it up. One that is
-    neither is anybody's: who has a name can point it here. None at all is no browser's."""
+    """Whether a `Host` header is an address, or a name that means this machine everywhere. The owner of any other
+    name can point it here. No header at all is no browser's."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -213,7 +213,7 @@ def read(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
 
 
 def _told(cls: type[BaseModel], problem: Any) -> str:
-    """What is wrong with which setting. A value is left out where it may be a credential, be it only misspelt."""
+    """The problems of the settings. A value is left out where it may be a credential, be it only misspelt."""
     path = problem["loc"]
     told = f"{'.'.join(map(str, path)) or 'settings'}: {_without(problem['input'], problem['msg'])}"
     if not path or problem["type"] in ("missing", "extra_forbidden"):
@@ -230,14 +230,14 @@ def _without(given: object, message: str) -> str:
 
 
 def _without_arguments(message: str) -> str:
-    """What argparse says, without the values of options that it does not know."""
+    """The message of argparse, without the values of options that it does not know."""
     told, unknown, rest = message.partition("unrecognized arguments: ")
     names = [word.partition("=")[0] for word in rest.split() if word.startswith("-")]
     return f"{told}no such setting: {', '.join(names) or 'a value without its name'}" if unknown else message
 
 
 def _where(error: yaml.YAMLError) -> str:
-    """What is wrong with the file, without the line that is."""
+    """The problem of the file, without the line that is."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         mark = error.problem_mark
         return f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}: {error.problem}"

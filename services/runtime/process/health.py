@@ -1,4 +1,4 @@
-"""`grpc.health.v1`, which anybody may ask who can connect: no one who asks holds up another, and nobody asks for all.
+"""`grpc.health.v1` for every caller that can connect: no caller delays another, and watches per host are limited.
 
 In place of grpcio's own (1.85), which writes to a watcher while it holds the lock that all watchers of a service share:
 one that reads nothing would keep the control plane's watch silent, and the process from saying that it stops.
@@ -32,7 +32,7 @@ class Health(health_pb2_grpc.HealthServicer):
         self._leaving = False
 
     def set(self, service: str, status: _Status) -> None:
-        """What is said of a service from now on; after `leave`, nothing changes any more."""
+        """Set the status of a service; after `leave`, nothing changes any more."""
         if not self._leaving:
             self._status[service] = status
             self._tell()
@@ -56,14 +56,14 @@ class Health(health_pb2_grpc.HealthServicer):
                 await changed.wait()
 
     async def Check(self, request: Any, context: Any) -> Any:
-        """What is said of a service. NOT_FOUND where there is none."""
+        """The status of a service. NOT_FOUND where there is none."""
         status = self._status.get(request.service)
         if status is None:
             await context.abort(grpc.StatusCode.NOT_FOUND)
         return health_pb2.HealthCheckResponse(status=status)
 
     async def Watch(self, request: Any, context: Any) -> None:
-        """What is said of a service, now and whenever it changes. Raises `Exhausted`."""
+        """The status of a service, now and at each change. Raises `Exhausted`."""
         with self._counted(_host(context.peer())), self._listening() as changed:
             told = None
             while True:

@@ -1,8 +1,8 @@
 """The log of a process: one line for each event, and nothing in it of what callers sent.
 
 A line carries the service's name and the trace id of the request it belongs to. Of an exception it has the class and
-the places in our code, never the text, which may quote a prompt or a secret. The level DEBUG has the texts too, for who
-looks for a fault on a machine of their own; secrets and personal data are hidden in them. The same goes for an
+the places in our code, never the text, which may quote a prompt or a secret. The level DEBUG has the texts too, for
+debugging on a private machine; secrets and personal data are hidden in them. The same goes for an
 exception that ends the process or a thread. Passwords in URLs are hidden at every level.
 """
 
@@ -32,16 +32,16 @@ def setup_logging(service: str, level: str, stream: TextIO | None = None) -> Non
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "opentelemetry"):
         logging.getLogger(noisy).setLevel("WARNING")
-    # It warns of headers (`OTEL_…_HEADERS`) that it cannot read, and tells what they are.
+    # It warns of headers (`OTEL_…_HEADERS`) that it cannot read, with their values.
     logging.getLogger("opentelemetry.util.re").setLevel("ERROR")
 
 
 def log_what_ends_us() -> None:
-    """Have an exception that nobody takes logged like any other, in place of Python's own report with all its texts."""
+    """Log an uncaught exception like any other, in place of Python's own report with all its texts."""
 
     def ended(kind: type[BaseException], error: BaseException | None, at: Any) -> None:
         if not issubclass(kind, KeyboardInterrupt):
-            _log.critical("nobody took an exception", exc_info=(kind, error or kind(), at))
+            _log.critical("uncaught exception", exc_info=(kind, error or kind(), at))
 
     sys.excepthook = ended
     threading.excepthook = lambda left: ended(left.exc_type, left.exc_value, left.exc_traceback)

@@ -51,7 +51,7 @@ class ProbePages:
         return HTTPStatus.OK, "live"
 
     def _ask(self, question: Coroutine[None, None, tuple[HTTPStatus, str]]) -> tuple[HTTPStatus, str]:
-        """What the loop answers, unless it is stuck or closed."""
+        """The loop's answer, unless it is stuck or closed."""
         try:
             asked = asyncio.run_coroutine_threadsafe(question, self._loop)
         except RuntimeError:  # closed

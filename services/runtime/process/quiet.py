@@ -1,8 +1,8 @@
-"""No engine's library reports to its maker: what each of them reads from the environment to be told so.
+"""Turns the telemetry of engines' libraries off, by the environment variables that each reads.
 
 `services/__init__.py` calls this, before anything of ours can import such a library: ONNX Runtime has begun when its
-import returns, and `disable_telemetry_events()` comes too late. Whatever is started from here inherits it. Who wants
-one of them to report sets that library's own variable; nothing of ours does.
+import returns, and `disable_telemetry_events()` comes too late. Child processes inherit it. To turn
+one on, set that library's own variable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SILENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",  # the hub's libraries, also while they fetch a model that the operator named
     "RAY_USAGE_STATS_ENABLED": "0",  # vLLM on several machines
-    "DO_NOT_TRACK": "1",  # whoever follows https://consoledonottrack.com, vLLM and the hub's libraries among them
+    "DO_NOT_TRACK": "1",  # of https://consoledonottrack.com; vLLM and the hub's libraries follow it
 }
 
 

@@ -2,14 +2,14 @@
 
 The server listens at once; health says NOT_SERVING and calls get UNAVAILABLE until the service is assembled (its
 engine loaded and warm). One that depends on others may be ready later than that (`Assembled`). On SIGTERM or SIGINT
-health says NOT_SERVING first, and for `lame_duck_ms` calls are still taken from those who have not heard of it. Then a
-servicer that has a `drain` method is told to end the streams that would never end by themselves, calls in flight get
-the rest of `grace_ms` to finish, the service is taken apart in reverse order and the process exits with 0. What is
-served by other means than gRPC does the same (`Door`).
+health says NOT_SERVING first, and for `lame_duck_ms` calls are still taken from callers that have not noticed. Then
+a servicer with a `drain` method ends its endless streams, calls in flight get
+the rest of `grace_ms` to finish, the service is taken apart in reverse order and the process exits with 0. Servers
+other than gRPC's do the same (`Door`).
 
-With `tls_dir`, callers prove who they are, and `authorization.py` says who may call whom. API keys are another matter:
-health asks for none, because probes carry none. Reflection says as much as the contract, so it asks whom the service
-asks: every servicer that has an `authorize(metadata, identity)` method, which raises for a caller it does not know.
+With `tls_dir`, callers authenticate, and `authorization.py` has the permitted callers. API keys are separate:
+health asks for none, because probes carry none. Reflection says as much as the contract, so it asks like the
+service: every servicer that has an `authorize(metadata, identity)` method, which raises for a caller it does not know.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Service(NamedTuple):
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 STOPS = (signal.SIGTERM, signal.SIGINT)
-_TOLD_S = 0.1  # for those who watch health to be told before their stream ends
+_TOLD_S = 0.1  # for watchers of health to be notified before their stream ends
 _log = logging.getLogger(__name__)
 
 
@@ -87,7 +87,7 @@ def to_the_end(serving: Coroutine[None, None, bool]) -> None:
         uvloop.run(_to_the_end(serving))
     finally:
         for number in STOPS:
-            signal.signal(number, signal.SIG_IGN)  # whoever says it again would make a failure of a good end
+            signal.signal(number, signal.SIG_IGN)  # a second signal would turn a good end into a failure
 
 
 async def _to_the_end(serving: Coroutine[None, None, bool]) -> None:
@@ -101,7 +101,7 @@ async def _to_the_end(serving: Coroutine[None, None, bool]) -> None:
 async def run(
     name: str, settings: ServiceSettings, descriptors: Sequence[ServiceDescriptor], assemble: Assemble
 ) -> bool:
-    """`main` without the process: serves until the process is told to stop. Returns whether it came to serve."""
+    """`main` without the process: serves until the process must stop. Returns whether it came to serve."""
     stop, task = asyncio.Event(), asyncio.current_task()
     servicers: dict[str, boundary.Servicer] = {}
 

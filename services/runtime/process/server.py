@@ -36,8 +36,8 @@ async def start_server(
     checks: Health | None = None,
 ) -> tuple[grpc.aio.Server, Health]:
     """A listening server with health (NOT_SERVING), reflection and handlers for `descriptors`. Watches of health end
-    when `ended` is set. With a `folder`, it serves those who may call the service that its certificate is for; without,
-    every caller in plain text. `checks`: the health to serve; a new one without."""
+    when `ended` is set. With a `folder`, it serves the permitted callers of the service in its certificate; without,
+    every caller in plaintext. `checks`: the health to serve; a new one without."""
     own = folder.current.identity if folder else ""
     admit, admit_probe = (callers_of(own), probes_of(own)) if folder else (anyone, anyone)
     server = grpc.aio.server(options=server_options(settings))

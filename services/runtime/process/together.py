@@ -1,9 +1,8 @@
 """Several services in one process, on one event loop, where one process is enough.
 
-Each has its own settings, its own port and its own health, as if it were alone. What the gateway calls at an address of
-this process is called directly (`in_process.py`); gRPC is there for everybody else. When the process is told to stop,
-the gateway is stopped first, so that its calls in flight still find the others. A service that fails ends the process,
-as it would end its own.
+Each has its own settings, its own port and its own health, as if it were alone. The gateway calls services of this
+process directly (`in_process.py`); gRPC serves all other callers. When the process stops, the gateway is stopped first,
+so that its calls in flight still find the others. A service that fails ends the process, as it would end its own.
 
 The exporter of traces, the log level and the watch of the event loop are the process's, by the settings of the gateway,
 or of the last service without one; spans and lines of the log name their service. The metrics of all are in one
@@ -137,7 +136,7 @@ class Together:
 
 
 async def run(process: str, first: Sequence[Member], follow: Follow) -> bool:
-    """Serve `first`, and what `follow` brings later, until the process is told to stop. Returns whether all of `first`
+    """Serve `first`, and what `follow` brings later, until the process must stop. Returns whether all of `first`
     came to serve."""
     stop, task, served = asyncio.Event(), asyncio.current_task(), False
 

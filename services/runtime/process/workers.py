@@ -2,7 +2,7 @@
 connections out to (SO_REUSEPORT). A connection stays with the worker it came to, and so do all calls on it.
 
 The parent has the ports before any worker, and for as long as it lives: so a port may be chosen by the kernel, and a
-second service on the same port is refused as loudly as ever. A worker that dies is started again, after a pause that
+second service on the same port is still refused. A worker that dies is started again, after a pause that
 grows while it keeps dying; the others do not notice. Workers end with their parent, however it ends: each has the end
 of a pipe as its standard input that only the parent's death closes.
 """
@@ -29,10 +29,10 @@ from services.runtime.process.config import ServiceSettings
 Settings = TypeVar("Settings", bound=ServiceSettings)
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
-STEADY_S = 30.0  # who lived that long did not die of how it was started
+STEADY_S = 30.0  # a worker that lived that long did not fail at its start
 SLACK_S = 4.0  # beyond the grace: for what is taken apart after the last call
 _MARK = "_HEDGEROW_WORKER"  # in a worker's environment, `<number> <port> …`; no setting, the parent alone writes it
-_BAD_SETTINGS = 2  # the exit code of who cannot use its settings
+_BAD_SETTINGS = 2  # the exit code of a process that cannot use its settings
 _TOLD_TO_END = (0, -signal.SIGTERM)  # the latter where it had no handler yet
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Worker:
 
     @classmethod
     def current(cls, environment: Mapping[str, str] = os.environ) -> Self | None:
-        """Which one this process is; None for one that was started by anybody but a parent of workers."""
+        """Which one this process is; None for one without a parent of workers."""
         mark = environment.get(_MARK)
         if not mark:
             return None
@@ -59,7 +59,7 @@ class Worker:
 
     @property
     def mark(self) -> Mapping[str, str]:
-        """What tells its process which one it is."""
+        """The environment that numbers its process."""
         return {_MARK: " ".join(map(str, (self.number, *self.ports)))}
 
     def own(self, settings: Settings) -> Settings:
@@ -72,7 +72,7 @@ class Worker:
         return settings.model_copy(update=update)
 
     def end_with_parent(self, grace_s: float) -> None:
-        """Have this process told to end when its parent is gone, and ended if it has not a while after the grace."""
+        """Stop this process when its parent is gone, and kill it if it has not ended a while after the grace."""
 
         def watch() -> None:
             os.read(sys.__stdin__.fileno() if sys.__stdin__ else 0, 1)
@@ -97,7 +97,7 @@ class Pauses:
 
 
 def main(name: str, settings: ServiceSettings, arguments: Sequence[str]) -> int:
-    """Run `settings.processes` workers of `services.<name>` until told to stop; the exit code."""
+    """Run `settings.processes` workers of `services.<name>` until they must stop; the exit code."""
     with ExitStack() as stack:
         try:
             held = [stack.enter_context(claim(getattr(settings, each), each)) for each in settings.shared_addresses]
@@ -113,10 +113,10 @@ def main(name: str, settings: ServiceSettings, arguments: Sequence[str]) -> int:
 
 
 def claim(address: str, setting: str = "address") -> socket.socket:
-    """A socket that has `address` and does not listen: from now on workers of this user may have it too, nobody else.
+    """A socket that has `address` and does not listen: from now on only workers of this user may have it too.
 
-    Bound before it may be shared, so that this fails where anybody, workers of another parent included, has the port.
-    Raises `PortTaken`.
+    Bound before it may be shared, so that this fails where another process, workers of another parent included, has the
+    port. Raises `PortTaken`.
     """
     host, _, port = address.rpartition(":")
     try:
@@ -129,7 +129,7 @@ def claim(address: str, setting: str = "address") -> socket.socket:
     try:
         claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left is free
         claimed.bind(place)
-        claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # but this one is not, though nobody listens yet
+        claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # but this one is not, even before it listens
         claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
         claimed.close()
@@ -174,7 +174,7 @@ class _Parent:
             if self._stop.is_set():
                 return 0 if code in _TOLD_TO_END else 1
             if code == _BAD_SETTINGS and first:
-                self._stop.set()  # the others were told the same, and starting again tells nothing else
+                self._stop.set()  # the others have the same settings, and a new start would fail again
                 return code
             pause_s = pauses.after(time.monotonic() - began)
             _log.warning("worker %d ended with exit code %d, again in %g s", worker.number, code, pause_s)
@@ -184,7 +184,7 @@ class _Parent:
         return 0
 
     async def _run_once(self, worker: Worker) -> int:
-        """The exit code of one process, which is told to stop when all are."""
+        """The exit code of one process, which stops with all others."""
         process = await asyncio.create_subprocess_exec(
             *self._command,
             env={**os.environ, **worker.mark},

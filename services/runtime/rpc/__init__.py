@@ -1,1 +1,1 @@
-"""The boundary of every service: bytes in and out, who may call whom, health and reflection behind it."""
+"""The boundary of every service: bytes in and out, authorization, health and reflection behind it."""

@@ -1,8 +1,8 @@
-"""Who may call whom.
+"""Authorization between services.
 
-Where services prove to each other who they are (`tls_dir`), each call has a caller with an identity: the SPIFFE URI of
+With mutual TLS (`tls_dir`) each call has a caller with an identity: the SPIFFE URI of
 its certificate, `spiffe://hedgerow/<identity>`. Those that are not among a service's callers are refused on
-every method, before their request is read. In plain text nobody is known, and nobody is refused.
+every method, before their request is read. In plaintext callers are unknown, and none is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Admit = Callable[[Any], str]  # the caller's identity, from a grpc.aio.ServicerC
 
 
 def anyone(context: Any) -> str:
-    """`Admit` in plain text: whoever it is, it stays unknown."""
+    """`Admit` in plaintext: the caller stays unknown."""
     return ""
 
 

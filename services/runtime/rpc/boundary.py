@@ -52,7 +52,7 @@ _seconds = cache(_SECONDS.labels)  # `labels` takes a lock and formats its value
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a servicer may know of the call beyond its request."""
+    """The call, beyond its request, as a servicer may know it."""
 
     metadata: tuple[tuple[str, str | bytes], ...]
     deadline: Deadline

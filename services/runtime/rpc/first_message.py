@@ -1,7 +1,7 @@
 """The first message of a call, which need not come: headers alone begin a call, and hold its place.
 
 So where strangers call, handlers are registered as if every request were a stream: gRPC then hands a call over with its
-headers, whoever may not call is refused by those alone, and what others still have to send has a time to arrive. A
+headers, a caller without permission is refused by those alone, and other callers' messages have a time to arrive. A
 handler for one request would be called only when it is there, be it never. Behind the gateway only our own services
 call, and a call is spared the turn of the event loop that this costs.
 """
@@ -58,7 +58,7 @@ def _timed(within_s: float) -> tuple[asyncio.Task[Any], asyncio.TimerHandle]:
 
 
 def _cause(error: asyncio.CancelledError, task: asyncio.Task[Any], within_s: float) -> BaseException:
-    """Why the task was cancelled: its time was over, or somebody else did it."""
+    """Why the task was cancelled: its time was over, or another task cancelled it."""
     if error.args != (_LATE,) or task.uncancel():
         return error
     return TooLate(f"request: its first message whole within {within_s:g} s, got less")

@@ -1,8 +1,8 @@
-"""A channel that is opened anew, for example with another certificate, and whose calls do not notice.
+"""A channel that is opened again, for example with another certificate, and whose calls do not notice.
 
 gRPC for Python reads a client's certificate once, when a channel is opened. Here the new channel is connected first;
-then it takes the calls that begin, while those that have begun finish on the old one, however long they take: what is
-open was proven when it was opened. What a call costs more is one comparison.
+then it takes the calls that begin, while those that have begun finish on the old one, however long they take: an open
+channel was authenticated when it was opened. A call costs one comparison more.
 """
 
 from __future__ import annotations

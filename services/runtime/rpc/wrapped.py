@@ -1,7 +1,7 @@
 """Foreign services behind our boundary: health and reflection as grpcio brings them.
 
 Registered as they come, gRPC would parse their requests before any code of ours runs: a malformed one would come back
-as UNKNOWN, and nobody would be asked for a key. Here their handlers get bytes, like those of `boundary`, and the order
+as UNKNOWN, and no key would be checked. Here their handlers get bytes, like those of `boundary`, and the order
 is identity → authorize → read → parse → servicer, all of it inside one `try`. Their calls are neither traced nor
 measured: probes come all the time and say nothing about the service's own.
 """
@@ -24,7 +24,7 @@ from services.runtime.rpc.authorization import Admit, anyone
 from services.runtime.rpc.boundary import parser, to_status, trailers
 
 Metadata = tuple[tuple[str, str | bytes], ...]
-Authorize = Callable[[Metadata, str], None]  # (metadata, identity); raises a ServiceError for a caller who may not
+Authorize = Callable[[Metadata, str], None]  # (metadata, identity); raises a ServiceError for a refused caller
 _Context = Any  # grpc.aio.ServicerContext
 _Replies = Any  # a coroutine that writes its replies itself, or an asynchronous generator of them
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
@@ -103,7 +103,7 @@ class _Wrapped:
         return self._parse(await first_message.message(context, self._within_s))
 
     async def _parsed(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        # Not a generator expression: that would begin to read at once, also for a caller who may not.
+        # Not a generator expression: that would begin to read at once, also for a caller without permission.
         async with aclosing(first_message.messages(requests, self._within_s)) as messages:
             async for raw in messages:
                 yield self._parse(raw)

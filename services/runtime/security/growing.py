@@ -35,7 +35,7 @@ class _Progress:
 
 
 class Growing:
-    """Looks from `start` on; what is before it is only looked back at. The text may only grow."""
+    """Looks from `start` on; text before it is only looked back at. The text may only grow."""
 
     def __init__(self, rules: Sequence[Rule], start: int):
         self._seen = start  # characters that hints were looked for in

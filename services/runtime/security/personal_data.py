@@ -47,7 +47,7 @@ def _is_telephone(found: re.Match[str]) -> bool:
 
 
 def _is_named(found: re.Match[str]) -> bool:
-    """Whether somebody says before it that it is one."""
+    """Whether the words before it announce one."""
     return bool(_SAID_BEFORE.search(found.string, max(0, found.start() - 40), found.start())) and _is_telephone(found)
 
 
@@ -100,7 +100,7 @@ def _personal(name: str, label: str, pattern: str, accept: Accept | None = None,
     return Rule(name, "personal", label, re.compile(pattern, re.VERBOSE), hints, accept)
 
 
-# What begins with a digit is looked for by that, which `re` does fast; then by what stands before it.
+# Rules that begin with a digit look for the digit, which `re` does fast; then for the text before it.
 _DIGIT = r"[0-9](?<![\w.+,-][0-9])"
 _NOT_BEFORE, _NOT_BEHIND = r"(?<![\w.+-])", r"(?![\w-]|\.\w)"
 _NEXT = r"(?:[ ]?\(|\)[ .-]?|[ .\-/])?"  # between digits of a telephone number: never a point and a blank

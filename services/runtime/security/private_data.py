@@ -22,7 +22,7 @@ Accept = Callable[[re.Match[str]], bool]
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Where in a text, in characters, which rule found something. `label` is what is read in its place; `told_from`:
-    where what tells of it begins, as in `password: …`."""
+    where its announcement begins, as in `password: …`."""
 
     rule: str
     kind: Kind
@@ -45,7 +45,7 @@ class Rule:
     accept: Accept | None = None
 
     def find(self, text: str, start: int = 0) -> Iterator[Finding]:
-        """What begins at `start` or later; what is before it is only looked back at."""
+        """Findings from `start` on; text before it is only looked back at."""
         return (finding for _, finding in self.matches(text, start) if finding)
 
     def matches(self, text: str, start: int) -> Iterator[tuple[re.Match[str], Finding | None]]:
@@ -60,7 +60,7 @@ class Rule:
 
 
 def find(text: str, rules: Iterable[Rule], start: int = 0) -> list[Finding]:
-    """What all the rules find from `start` on, in order; those that overlap as one, under the name of the first."""
+    """The findings of all rules from `start` on, in order; overlapping ones as one, under the name of the first."""
     lower = text.lower()
     likely = [rule for rule in rules if not rule.hints or any(hint in lower for hint in rule.hints)]
     found = [each for rule in likely for each in rule.find(text, start)]

@@ -1,4 +1,4 @@
-"""Who a process is, and how it proves it to the others: certificates from a folder, followed while they change.
+"""The identity of a process: certificates from a folder, followed while they change.
 
 The folder has `tls.crt`, `tls.key` and `ca.crt`, as cert-manager writes them into a secret and `hedgerow certs` into a
 folder. What is read is tried out before it is used: a handshake in memory, of the certificate with itself, fails for
@@ -45,7 +45,7 @@ class BadTls(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A certificate with its key and the CA that everyone's are signed by, as PEM. They fit together."""
+    """A certificate with its key and the CA of all certificates, as PEM. They fit together."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -54,7 +54,7 @@ class Credentials:
     expires: float  # Unix time
 
     def server(self) -> grpc.ServerCertificateConfiguration:
-        """For a server that asks its callers for theirs."""
+        """For a server that requires certificates of its callers."""
         return grpc.ssl_server_certificate_configuration([(self.key, self.certificate)], self.ca)
 
     def client(self, service: str) -> Tls:
@@ -205,7 +205,7 @@ def _load_into(context: ssl.SSLContext, certificate: Path, key: Path, ca: Path) 
 
 
 def _try_out(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:
-    """Let a server and a client with these files shake hands; what the client learns of the server's certificate."""
+    """Let a server and a client with these files shake hands; the server's certificate as the client sees it."""
     server, client = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
     client.check_hostname = False  # a name belongs to a target, and there is none
     for context in (server, client):
@@ -213,7 +213,7 @@ def _try_out(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     calling, called = client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)
     for side in (calling, called) * 3:
-        with suppress(ssl.SSLWantReadError):  # the other one's turn
+        with suppress(ssl.SSLWantReadError):  # the other side's turn
             side.do_handshake()
     if not (calling.getpeercert() and called.getpeercert()):
         raise ValueError("the certificate does not prove itself")

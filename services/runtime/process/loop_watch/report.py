@@ -1,4 +1,4 @@
-"""What is told of an event loop that was blocked: a histogram by function, and a line in the log.
+"""The report of a blocked event loop: a histogram by function, and a line in the log.
 
 Both are bounded, however often it happens: the first 100 functions have a label of their own, the others share
 `(other)`, and each label has one line a minute, which says how many blocks it stands for.

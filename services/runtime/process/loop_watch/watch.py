@@ -34,7 +34,7 @@ from services.runtime.process.loop_watch.report import Block, Report
 _LEAST_PAUSE_S = 0.005  # between looks, however low the threshold
 _BEATS_S = 1.0  # how long a loop that was busy keeps a timer
 _BUSY = 0.05  # of a core; the timer itself uses less
-_STILL_S = 5.0  # a block that lasts longer is told of before it ends
+_STILL_S = 5.0  # a block that lasts longer is reported before it ends
 
 
 @dataclass(slots=True)
