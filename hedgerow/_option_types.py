@@ -63,9 +63,9 @@ class MeshOptions(TypedDict, total=False):
     mesh_tools: Sequence[MeshTool | str] | None
     """Tools that the gateway calls for this answer. A name alone is called with the question."""
     tool_steps: int | None
-    """How often a model is asked which tools of the mesh to call, at most."""
+    """The most times that a model is asked which tools of the mesh to call, at least 1."""
     tool_calls: int | None
-    """How many calls of the mesh's tools a model may have made, at most."""
+    """The most calls of the mesh's tools that a model may have made, at least 1."""
     cascade: Sequence[Verifier] | None
     """Ask a fast model first, and a better one where its answer fails one of these checks. Empty: the gateway's own."""
     cascade_at_once: bool | None
@@ -73,7 +73,7 @@ class MeshOptions(TypedDict, total=False):
     guard: Mapping[GuardedThing, GuardAction] | None
     """Things that the guard looks for in addition to the tenant's settings, and the action for each."""
     diet: Diet | None
-    """Whose messages are compressed."""
+    """Which messages are compressed: `off` none, `system` instructions, `all` the user's as well."""
     truncation: Truncation | None
     """How a conversation longer than the model's context is treated: `auto` leaves out its oldest turns, `disabled` is
     an error."""

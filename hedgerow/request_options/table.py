@@ -151,18 +151,18 @@ OPTIONS = (
     RequestOption(
         "tool_steps",
         Kind.WHOLE,
-        "How often a model is asked which tools of the mesh to call, at most.",
+        "The most times that a model is asked which tools of the mesh to call, at least 1.",
         field="tool_limits.steps",
         least=1,
-        http_note="At most what the gateway's settings say.",
+        http_note="The gateway's settings limit it further.",
     ),
     RequestOption(
         "tool_calls",
         Kind.WHOLE,
-        "How many calls of the mesh's tools a model may have made, at most.",
+        "The most calls of the mesh's tools that a model may have made, at least 1.",
         field="tool_limits.calls",
         least=1,
-        http_note="At most what the gateway's settings say.",
+        http_note="The gateway's settings limit it further.",
     ),
     RequestOption(
         "findings",
@@ -203,7 +203,7 @@ OPTIONS = (
     RequestOption(
         "diet",
         Kind.WORD,
-        "Whose messages are compressed.",
+        "Which messages are compressed: `off` none, `system` instructions, `all` the user's as well.",
         field="prompt.diet",
         words=("off", "system", "all"),
         alias="Diet",
