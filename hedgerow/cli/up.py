@@ -71,7 +71,7 @@ def up(
     ] = False,
     processes: Annotated[
         bool,
-        typer.Option("--processes", help="One process for each service, also where all models are providers'."),
+        typer.Option("--processes", help="One process for each service, also where one is enough."),
     ] = False,
     state_dir: options.OwnStateDir = None,
     otlp_endpoint: Annotated[str, typer.Option(metavar="URL", help="Where to send traces, http://host:port.")] = "",
@@ -86,8 +86,8 @@ def up(
     AZURE_OPENAI_API_KEY with AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_DEPLOYMENT. HEDGEROW_API_KEY, where it is set, is
     the key that callers need. All of this needs "hedgerow[proxy]" alone.
 
-    Where all models are at URLs, and nothing sees or hears here, gateway, cache, router and models are one process
-    (--processes: one for each). A change to FILE then starts that process again.
+    Where all models are at URLs, and the mesh has no vision and no audio of its own, gateway, cache, router and models
+    share one process. --processes starts one for each.
 
     The demo, where nothing else is named, is seven processes: gateway, cache, router, vision, audio, and two llm
     services that run SmolLM2-135M in 8 and in 16 bits. Its models are pulled when they are missing (260 MB, "hedgerow

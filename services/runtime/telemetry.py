@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 from opentelemetry import context, trace
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.propagators.textmap import Getter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -72,6 +71,8 @@ def setup(service: str, endpoint: str, sampler: Sampler) -> None:
     global _provider, _processor
     if not endpoint:
         return
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # 0.1 s that few processes need
+
     _provider = TracerProvider(resource=Resource.create({"service.name": service}), sampler=sampler)
     exporter = OTLPSpanExporter(endpoint=endpoint, insecure=not endpoint.startswith("https"), timeout=2)
     _processor = BatchSpanProcessor(exporter, schedule_delay_millis=500)
