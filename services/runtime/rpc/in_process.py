@@ -27,6 +27,7 @@ from services.runtime.rpc.local_call import Context, LocalCall, Metadata, Serve
 
 _HEALTH = "/grpc.health.v1.Health/Watch"
 _GONE = "the service of this process has stopped"
+_CLEAN_UP_S = 1.0  # that a channel waits for servicers whose calls it has ended
 
 
 class Address:
@@ -183,7 +184,7 @@ class InProcessChannel(grpc.aio.Channel):
             await asyncio.wait(tasks, timeout=grace)
         for call in tuple(self._open):
             call.cancel()
-        await asyncio.wait(tasks)
+        await asyncio.wait(tasks, timeout=_CLEAN_UP_S)
 
     async def __aenter__(self) -> Self:
         return self
