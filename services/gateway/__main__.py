@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -23,6 +23,7 @@ from services.gateway.admission.pressure import Pressure
 from services.gateway.answer.backends import Backends, Fallbacks, Prompts
 from services.gateway.answer.cache_verification import CacheVerification
 from services.gateway.answer.l1_cache import L1Cache
+from services.gateway.answer.stages import own
 from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.api.servicer import GatewayServicer
@@ -43,12 +44,12 @@ from services.gateway.upstream.assignment import SCHEME
 from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.contexts import follow_contexts
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
-from services.gateway.upstream.media import Hearing, Media, Seeing
+from services.gateway.upstream.media import Media, make_media
 from services.gateway.upstream.members import Members
 from services.gateway.upstream.readiness import Readiness
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.start import Start
-from services.gateway.upstream.stubs import Audio, Cache, Router, Vision, keep_up, watch
+from services.gateway.upstream.stubs import Cache, Router, keep_up, watch
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.process import serve
 from services.runtime.process.assembled import Assembled
@@ -90,7 +91,7 @@ async def assemble(
         write_behind = WriteBehind(cache, router, l1, settings.write_behind_bytes)
         models = make_stack(fleet, write_behind.observe, shared=settings.single_flight)
         fallbacks = Fallbacks(settings.fallbacks, settings.template)
-        media = replace(_media(settings, channels), sees=routes.sees)
+        media = replace(make_media(settings, channels, partial(_breaker, settings)), sees=routes.sees)
         prompts = _prompts(settings, models, routes, stack)
         toolbox = make_toolbox(settings, fleet.retry, channels.__getitem__)
         backends = Backends(
@@ -109,6 +110,8 @@ async def assemble(
             Forms(settings.response_format.check_ms, by_default=settings.response_format.check),
             omits=settings.untranslated == "omit",
         )
+        with _refusing(own.BadStage):
+            stages = await own.opened(settings.own_stages, dial, stack)
         kinds.wordings()  # 6 ms that no request should wait for
         identity = _identity(settings)
         admission = AdmissionControl(
@@ -116,8 +119,7 @@ async def assemble(
         )
         intake = _intake(settings, admission)
         warming = PrefixWarmup(settings, fleet, routes, identity)
-        work = [write_behind.run(), pressure.run(), identity.run(), warming.run()]
-        work += [follow_contexts(fleet, routes)]
+        work = [write_behind.run(), pressure.run(), identity.run(), warming.run(), follow_contexts(fleet, routes)]
         work += [toolbox.run()] if toolbox else []
         required = {name: Start(fleet.notice) for name in settings.ready.services}
         work += _followers(settings, channels, fleet, media, required)
@@ -138,7 +140,7 @@ async def assemble(
                     await _follow_lists(settings, fleet, control, found, partial(dial, service="llm"), group, leaving)
                 if router:
                     await routes.arrived(settings.ready_wait_ms / 1000)
-                servicer = GatewayServicer(settings, backends, media, identity, intake, warming)
+                servicer = GatewayServicer(settings, backends, media, identity, intake, warming, stages)
                 async with AsyncExitStack() as open_doors:
                     doors = []
                     if bound:
@@ -245,26 +247,13 @@ def _bootstrap(settings: GatewaySettings) -> Bootstrap | None:
     except ModuleNotFoundError:
         _log.error("an xds:/// address needs the package xds-protos: pip install 'hedgerow[gateway]'")
         raise SystemExit(2) from None
-    try:
+    with _refusing(BadBootstrap):
         return bootstrap(os.environ)
-    except BadBootstrap as error:
-        _log.error("%s", error)
-        raise SystemExit(2) from None
 
 
 def _breaker(settings: GatewaySettings, stage: Literal["cache", "vision", "audio"]) -> SharedBreaker:
     expected_ms: float = getattr(settings.expected, f"{stage}_ms")
     return make_breaker(settings.breaker, stage, LatencyBaseline(expected_ms / 1000))
-
-
-def _media(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel]) -> Media:
-    seeing = hearing = None
-    if settings.vision_address:
-        client, breaker = Vision(channels[settings.vision_address]), _breaker(settings, "vision")
-        seeing = Seeing(client, breaker, settings.vision_model, settings.labels_per_image, settings.image_note)
-    if settings.audio_address:
-        hearing = Hearing(Audio(channels[settings.audio_address]), _breaker(settings, "audio"))
-    return Media(seeing, hearing)
 
 
 def _intake(settings: GatewaySettings, admission: AdmissionControl) -> Intake:
@@ -274,7 +263,7 @@ def _intake(settings: GatewaySettings, admission: AdmissionControl) -> Intake:
 
 
 def _identity(settings: GatewaySettings) -> Identity:
-    try:
+    with _refusing(BadTenants):
         return Identity(
             settings.api_keys,
             settings.tenants,
@@ -284,8 +273,15 @@ def _identity(settings: GatewaySettings) -> Identity:
             guard=settings.guard,
             hits=settings.hits,
         )
-    except BadTenants as error:
-        _log.error("%s", error)
+
+
+@contextmanager
+def _refusing(error: type[Exception]) -> Iterator[None]:
+    """Settings that cannot be served end the process: the error names what is wrong with them."""
+    try:
+        yield
+    except error as refused:
+        _log.error("%s", refused)
         raise SystemExit(2) from None
 
 

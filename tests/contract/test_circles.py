@@ -7,8 +7,9 @@ from graphlib import CycleError, TopologicalSorter
 import grimp
 import pytest
 
-# A job's report holds its calls, for types alone.
-_KNOWN = {"services.gateway.generation.job": {"services.gateway.generation.call"}}
+# What a call was asked and what came of it name each other, for types alone.
+_CALL = {"services.gateway.generation.call"}
+_KNOWN = {"services.gateway.generation.job": _CALL, "services.gateway.generation.stream": _CALL}
 
 
 @pytest.mark.parametrize("package", ["hedgerow", "services", "launcher", "bench"])

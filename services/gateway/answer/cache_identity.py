@@ -47,7 +47,7 @@ class CacheIdentity:
         cached = cache_question(request, asked, self.tenant.name, self.hits, models, omits=self.omits)
         cached.ignore_case = self.tenant.hits.ignore_case
         question_key.normalize(cached)
-        self.key = question_key.digest(cached)
+        self.key, self.inputs.identified = question_key.digest(cached), True
         self.hits = within(self.hits, cached.ByteSize())
         self.question = None if self.hits.hits == "off" else cached
 

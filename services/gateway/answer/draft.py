@@ -82,8 +82,8 @@ class Draft:
         """Whether fields are left out that the model's API does not have."""
         return omits(self.question.request, self.tenant, by_default=self.backends.omits)
 
-    def miss(self, reason: Degraded) -> None:
-        """Something of the question is not known: the answer is for no other caller."""
+    def miss(self, reason: str) -> None:
+        """Something of the question is not known, `reason` says of which stage: the answer is for no other caller."""
         self.inputs.miss()
         self.ledger.degrade(reason)
 

@@ -29,6 +29,8 @@ class Inputs:
     hidden: Mapping[str, str] = field(default_factory=dict)  # texts with names in the place of what is private
     hidden_fields: Mapping[str, str] = field(default_factory=dict)  # likewise, of a caller's own words
     prompt: Sequence[chat_pb2.Message] | None = None  # what the model reads, where that is not all that was asked
+    added: Sequence[str] = ()  # lines of context, of a deployment's own stages
+    identified: bool = False  # whether the cache knows the question by now
     called: bool = False  # whether the prompt has calls that a model made of the mesh's tools
     _asked: Asked | None = None
 
@@ -64,6 +66,12 @@ class Inputs:
         """Add the pictures' labels."""
         self.sights, self._asked = sights, None
 
+    def add_context(self, lines: Sequence[str]) -> None:
+        """Add lines to the context. Raises `RuntimeError` once the cache knows the question without them."""
+        if self.identified:
+            raise RuntimeError("context comes before the cache: name `cache` in the stage's `before`")
+        self.added, self._asked = (*self.added, *lines), None
+
     def take_results(self, results: Sequence[tuple[str, str]]) -> None:
         """Add the results of tools that were called before any model."""
         self.results, self._asked = results, None
@@ -83,6 +91,7 @@ class Inputs:
             messages = (*messages, chat_pb2.Message(role=chat_pb2.ROLE_USER, content=self.heard))
         elif self.heard:
             context.append(f"audio: {self.heard}")
+        context += self.added
         pictures = tuple(image.data for image in request.images) if self.question.pixels else ()
         kept = self.kept.get(request.prompt.system)
         system = f"{request.prompt.system}@{kept.version}" if kept else ""

@@ -10,7 +10,7 @@ A call, an item of a batch, a turn of a conversation and the revalidation of a s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -30,6 +30,7 @@ from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.runner import Answer
 from services.gateway.answer.stages import claims, planned
+from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.answer.targets import Targets
 from services.gateway.config import GatewaySettings
 from services.gateway.labels import Act, Degraded
@@ -69,10 +70,17 @@ class AdmittedRequest:
 class Preparation:
     """Prepares the requests of one gateway."""
 
-    def __init__(self, settings: GatewaySettings, backends: Backends, media: Media, admission: AdmissionControl):
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        backends: Backends,
+        media: Media,
+        admission: AdmissionControl,
+        stages: Mapping[str, type[AnswerStage]],
+    ):
         self._settings, self._backends, self._media, self._admission = settings, backends, media, admission
-        self._targets = Targets(settings.targets)
-        self._claims = cache(partial(claims, settings.stage_budgets))
+        self._targets, self._stages = Targets(settings.targets), stages
+        self._claims = cache(partial(claims, settings.stage_budgets, known=stages))
 
     def check(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
         """Raises `InvalidInput`, `ModelUnknown`, `FieldDenied` or `BudgetSpent`."""
@@ -126,13 +134,15 @@ class Preparation:
             ledger.degrade(Degraded.QUOTA_LOCAL)
             ledger.decide(Act.QUOTA_LOCAL, tenant.name, reservation.local)
         anew = partial(revalidate, question, tenant) if revalidate else None
-        return Answer(Draft(question, tenant, ledger, self._backends, placed, anew, equipment), reservation)
+        return Answer(
+            Draft(question, tenant, ledger, self._backends, placed, anew, equipment), reservation, self._stages
+        )
 
     def _open(self, checked: CheckedRequest, span: Span) -> Ledger:
         """The ledger, with a plan for the budget: to be admitted is a part of it."""
         settings, request, budget = self._settings, checked.question.request, checked.budget
         plan = make_plan(
-            self._claims(planned(checked.question, checked.tenant, self._backends)),
+            self._claims(planned(checked.question, checked.tenant, self._backends, self._stages)),
             budget.ms,
             floor_share=settings.floor_share,
             first_text_ms=self._first_text_ms(request),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
 from weakref import WeakValueDictionary
@@ -20,6 +20,8 @@ from services.gateway.admission.validation import validate_conversation
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.event_writer import Send
 from services.gateway.answer.runner import Answer
+from services.gateway.answer.stages import STAGES
+from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.api import warm
 from services.gateway.api.arrivals import Arrivals
 from services.gateway.api.batch import Batch
@@ -54,10 +56,11 @@ class GatewayServicer:
         identity: Identity,
         intake: Intake,
         warming: PrefixWarmup,
+        stages: Mapping[str, type[AnswerStage]] = STAGES,
     ):
         self._settings, self._backends, self._media, self._warming = settings, backends, media, warming
         self._identity, self._admission = identity, intake.admission
-        self._preparation = Preparation(settings, backends, media, intake.admission)
+        self._preparation = Preparation(settings, backends, media, intake.admission, stages)
         self._conversations: set[Conversation] = set()
         self._kept = IdempotencyStore(settings.kept)
         self.arriving = Arrivals(settings, intake, self._kept).of

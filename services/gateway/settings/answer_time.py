@@ -33,6 +33,11 @@ class Timed(Serving):
         + ", ".join(f"{name} {budget.cap_ms:,.0f}" for name, budget in StageBudgets())
         + ". Each also has a share of the whole budget as its limit.",
     )
+    own_stages: list[str] = Field(
+        [],
+        description="Stages of your own, as JSON: classes as `package.module:Class`, in the order in which they may "
+        "start (docs/own-stage.md).",
+    )
     first_token_budget_ms: int = Field(
         0,
         ge=0,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
+import grpc
+
+from services.gateway.config import GatewaySettings
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.stubs import Audio, Vision
 
@@ -37,3 +41,19 @@ class Media:
     seeing: Seeing | None = None
     hearing: Hearing | None = None
     sees: Callable[[str], bool] = lambda name: False
+
+
+def make_media(
+    settings: GatewaySettings,
+    channels: Mapping[str, grpc.aio.Channel],
+    breaker: Callable[[Literal["vision", "audio"]], SharedBreaker],
+) -> Media:
+    """With the services that the settings name, reached by `channels`."""
+    seeing = hearing = None
+    if settings.vision_address:
+        client = Vision(channels[settings.vision_address])
+        top_k, note = settings.labels_per_image, settings.image_note
+        seeing = Seeing(client, breaker("vision"), settings.vision_model, top_k, note)
+    if settings.audio_address:
+        hearing = Hearing(Audio(channels[settings.audio_address]), breaker("audio"))
+    return Media(seeing, hearing)

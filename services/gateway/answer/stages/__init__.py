@@ -54,11 +54,13 @@ def claims(
     A recording is the question, which nothing can be done without, or context for one, which an answer can do without.
     The cache waits for recordings and pictures, because what they hold is a part of its key.
     """
-    names = {name for name, _ in wanted}
-    return tuple(_claim(known[name], budgets, names, required=required) for name, required in wanted)
+    stages = [known[name] for name, _ in wanted]
+    return tuple(_claim(known[name], budgets, stages, required=required) for name, required in wanted)
 
 
-def _claim(stage: type[AnswerStage], budgets: StageBudgets, names: set[str], *, required: bool) -> Stage:
+def _claim(
+    stage: type[AnswerStage], budgets: StageBudgets, beside: Sequence[type[AnswerStage]], *, required: bool
+) -> Stage:
     budget = getattr(budgets, stage.name, stage.budget)
-    after = tuple(name for name in stage.after if name in names)
+    after = tuple(each.name for each in beside if each.name in stage.after or stage.name in each.before)
     return Stage(stage.name, budget.share, budget.cap_ms, required, after)

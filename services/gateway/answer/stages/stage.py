@@ -16,11 +16,13 @@ from services.gateway.settings.budgets import StageBudget
 
 
 class AnswerStage:
-    """One stage of one answer. `budget`: its claim, where the settings do not say; `after`: those it waits for."""
+    """One stage of one answer. `budget`: its claim, where the settings do not say; `after`: those it waits for;
+    `before`: those that wait for it, beside those that say so themselves."""
 
     name: ClassVar[str]
     budget: ClassVar[StageBudget] = StageBudget(share=0.1, cap_ms=100)
     after: ClassVar[tuple[str, ...]] = ()
+    before: ClassVar[tuple[str, ...]] = ()
     waits: ClassVar[bool] = True  # whether it has anything to wait for once it has started
     closing: ClassVar[bool] = False  # whether it is for an answer that is whole: it runs last, and may undo that
 
