@@ -102,7 +102,7 @@ class Preparation:
         return AdmittedRequest(checked, reservation)
 
     async def admit_in_time(self, checked: CheckedRequest, span: Span) -> AdmittedRequest:
-        """As soon as there is a place; what is left of its budget is its budget then. Raises the last refusal where
+        """Admit it as soon as there is a place, with the rest of its budget. Raises the last refusal where
         there is none by its deadline."""
         deadline, trace_id = checked.deadline, telemetry.trace_id(span)
         reservation = await self._admission.admit_in_time(checked.question, checked.tenant, trace_id, deadline)

@@ -163,7 +163,7 @@ class GatewayServicer:
         return await report_wrong(request, credential.tenant, call, self._backends.cache, self._admission)
 
     def drain(self) -> None:
-        """End the conversations, which would never end by themselves, and what nobody waits for."""
+        """End the conversations, which have no end of their own, and the work that no client waits for."""
         for conversation in self._conversations:
             conversation.close()
         self._kept.drain()
