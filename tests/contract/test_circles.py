@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 import grimp
 import pytest
 
-# What a call was asked and what came of it name each other, for types alone.
+# A call, its job and its text name each other, for types alone.
 _CALL = {"services.gateway.generation.call"}
 _KNOWN = {"services.gateway.generation.job": _CALL, "services.gateway.generation.stream": _CALL}
 
