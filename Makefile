@@ -57,8 +57,8 @@ faults: setup  ## Run the fault tests at full size and write docs/faults.md
 images: setup  ## Build the images, run the compose meshes in containers and ask them; needs a Docker engine
 	@$(BIN)/python -m pytest tests/containers --images
 
-mutants: setup  ## Bring each old fault back, in a copy, and see that its test notices
-	@$(BIN)/python -m tests.mutations $(WORDS)
+mutants: setup  ## Change 100 functions one at a time, in a copy, and print the changes that no unit test notices
+	@$(BIN)/python -m scripts.mutants $(WORDS)
 
 lint: setup  ## Lint, types, imports: all that runs no test
 	$(BIN)/ruff check .

@@ -99,6 +99,14 @@ def test_a_removed_key_goes_and_is_taken_in_again_with_an_answer_that_was_begun_
     assert near.get("a", b"q") is not None
 
 
+def test_the_removal_of_another_key_keeps_out_no_answer_that_was_begun_before_it():
+    near = watched()
+    begun = near.removals.known()
+    near.remove_key("l")
+    put(near, b"q", "k", known=begun)
+    assert near.get("a", b"q") is not None
+
+
 def test_a_removed_tenant_takes_its_copies_alone():
     near = watched()
     put(near, b"q", "k", tenant="a")

@@ -28,6 +28,11 @@ def test_a_plain_question_is_admitted():
     check(request(model="small", budget_ms=1, sampling=Sampling(temperature=0, top_p=1, max_tokens=1)), SETTINGS)
 
 
+@pytest.mark.parametrize("tokens", [0, 1])
+def test_an_answer_may_have_a_least_length_of_nothing_or_of_all_its_tokens(tokens: int):
+    check(request(sampling=Sampling(min_tokens=tokens, max_tokens=1)), SETTINGS)
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -88,6 +93,10 @@ def test_a_recording_may_be_the_question(before: list[Message]):
     ("bad", "message"),
     [
         (request(images=[Image(data=b"x")] * 3), "images: at most 2 images, got 3"),
+        (
+            request(images=[Image(data=bytes(SENSING.max_images_bytes)), Image(data=b"x")]),
+            rf"^images: at most {SENSING.max_images_bytes} bytes together, got {SENSING.max_images_bytes + 1} bytes",
+        ),
         (request(images=[Image(data=b"x"), Image()]), r"images\[1\].data: an encoded picture, got 0 bytes"),
         (request(audio=Audio()), "audio.data: an encoded recording, got 0 bytes"),
         (GenerateRequest(images=[Image(data=b"x")]), "messages: 1 to 256 messages, got 0"),

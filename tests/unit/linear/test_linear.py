@@ -2,8 +2,8 @@
 
 What is compared is the time that the thread itself had on a core, of a text and of one 16 times as long: a function
 whose steps grow with the square needs 256 times as much, one whose steps grow with the length 16 times. A machine that
-is busy with other work changes neither by a factor of two in each of five tries. The lengths are the least at which the
-faults of `tests/mutations/linear.toml` are noticed with a margin, and more than what a guard holds of a text.
+is busy with other work changes neither by a factor of two in each of five tries. At these lengths a function
+whose steps grow with the square is noticed with a margin; they are more than what a guard holds of a text.
 """
 
 from __future__ import annotations

@@ -54,6 +54,10 @@ def test_what_will_never_be_there_takes_for_ever():
     assert TokenBucket(1, 3, PausedClock()).wait_s(4) == float("inf")
 
 
+def test_what_is_there_to_the_last_token_needs_no_wait():
+    assert TokenBucket(0, 3, PausedClock()).wait_s(3) == 0
+
+
 def test_a_new_rate_counts_from_now_on():
     clock = PausedClock()
     bucket = TokenBucket(1, 100, clock, start=0)

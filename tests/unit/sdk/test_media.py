@@ -18,6 +18,15 @@ def test_bytes_and_paths_of_both_kinds_are_read(tmp_path: Path) -> None:
     assert list(read_all("images", ())) == []
 
 
+def test_a_recording_that_is_deleted_before_it_is_sent_is_named_by_its_field(tmp_path: Path) -> None:
+    file = tmp_path / "a.wav"
+    file.write_bytes(b"a")
+    parts = pieces("audio", file)
+    file.unlink()
+    with pytest.raises(InvalidArgument, match=r"^audio: a file that can be read, got .*a\.wav \(No such file"):
+        list(parts)
+
+
 def test_a_single_one_is_not_taken_for_a_sequence(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"a")
     for given in (b"a", str(tmp_path / "a.png"), tmp_path / "a.png"):

@@ -23,6 +23,7 @@ def test_a_text_is_one_message_and_leaves_every_choice_to_the_gateway() -> None:
     assert not request.sampling.HasField("temperature")
     assert request.response_format.WhichOneof("constraint") is None
     assert not request.cache.bypass
+    assert request.attempt == 0
 
 
 def test_one_stop_string_is_not_taken_for_its_letters() -> None:
@@ -52,6 +53,7 @@ def test_a_budget_that_makes_no_sense_is_for_the_gateway_to_refuse() -> None:
         ),
         ({"choice": ["a"], "grammar": "b"}, "response_format: one of json_schema, regex, choice and grammar, got gram"),
         ({"choice": ["\ud800"]}, "choice: "),
+        ({"truncation": "middle"}, "truncation: auto or disabled, got middle"),
         ({"budget_ms": 2**40}, "budget_ms: Value out of range: 1099511627776"),
         ({"messages": [Message("bot", "")]}, "messages[0].role: system, user, assistant or tool, got bot"),  # type: ignore[arg-type]
         ({"messages": "\ud800"}, "messages[0].content: "),
@@ -73,6 +75,10 @@ def test_what_can_never_work_is_refused_by_name(options: dict[str, Any], message
 def test_a_choice_is_sent_even_where_it_leaves_none_for_the_gateway_to_refuse(choice: Any, values: list[str]) -> None:
     wanted = generate_request("?", choice=choice).response_format
     assert (wanted.WhichOneof("constraint"), list(wanted.choice.values)) == ("choice", values)
+
+
+def test_what_becomes_of_a_prompt_that_is_too_long_is_sent() -> None:
+    assert generate_request("?", truncation="disabled").prompt.truncation == pb.TRUNCATION_DISABLED
 
 
 def test_a_grammar_is_sent_as_it_is() -> None:
