@@ -76,12 +76,15 @@ def sample(names: Iterable[str], most: int) -> list[str]:
 def run(names: Sequence[str], seconds: float) -> None:
     """Have mutmut try `names` on half of the cores, for `seconds` at most."""
     children = str(max(1, (os.cpu_count() or 1) // 2))
-    mutmut = subprocess.Popen([Path(sys.executable).with_name("mutmut"), "run", "--max-children", children, *names])
-    try:
-        mutmut.wait(seconds)
-    except subprocess.TimeoutExpired:
-        mutmut.send_signal(signal.SIGINT)  # it ends its workers and keeps what they have found
-        mutmut.wait()
+    command = [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", children, *names]
+    mutmut = subprocess.Popen(command, start_new_session=True)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
+            mutmut.wait(seconds)
+        finally:  # also after Ctrl-C
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(mutmut.pid, signal.SIGINT)  # mutmut and its children that run tests; results stay
+            mutmut.wait()
 
 
 def outcome(names: Sequence[str]) -> Mapping[str, str]:
