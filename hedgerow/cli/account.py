@@ -9,9 +9,6 @@ from typing import Any
 from hedgerow import Answer, Change, Citations, Decision, Label, PromptReport
 from hedgerow.cli.waterfall import short
 
-# A spent budget is no failure, because the command asked for it; nor is an answer that the guard ended.
-COMPLETE = ("stop", "length", "budget", "tool_calls", "content_filter")
-
 
 def account_lines(answer: Answer) -> list[str]:
     """What stands below the waterfall: what was heard and seen, what came, how fast, and under which trace."""

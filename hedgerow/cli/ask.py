@@ -11,7 +11,6 @@ import typer
 
 from hedgerow._option_types import MeshOptions
 from hedgerow.cli import given, options
-from hedgerow.cli.account import COMPLETE
 from hedgerow.cli.request_flags import with_request_flags
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def _ask(
             write(answer.text)
     if waterfall:
         print_account(Console(), answer)
-    raise typer.Exit(answer.finish_reason not in COMPLETE)
+    raise typer.Exit(answer.finish_reason not in options.COMPLETE)
 
 
 def _ask_json(text: str | None, images: list[Path], audio: Path | None, choices: Options, reach: options.Reach) -> None:
@@ -159,7 +158,7 @@ def _ask_json(text: str | None, images: list[Path], audio: Path | None, choices:
     with reported(as_json=True), Client(**reach) as client:
         answer = client.ask(text, images=images, audio=audio, **choices)
     print(json.dumps(as_object(answer)))
-    raise typer.Exit(answer.finish_reason not in COMPLETE)
+    raise typer.Exit(answer.finish_reason not in options.COMPLETE)
 
 
 def _converse(

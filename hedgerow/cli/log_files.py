@@ -45,6 +45,15 @@ def places(folder: Path, service: str | None = None) -> dict[str, Place]:
     }
 
 
+def service_of(log: str, line: str, before: str) -> str:
+    """The service that a line of a log is of; `before`: that of the line before it, which a line without a name goes
+    on."""
+    if log not in _SHARED:
+        return log
+    found = _LINE.match(line.encode())
+    return found[1].decode() if found else before
+
+
 def known(folder: Path) -> list[str]:
     """The names of logs, and of the services whose lines are in those that are shared."""
     own = named(folder)

@@ -88,11 +88,13 @@ def _show(service: str | None, folder: Path, tail: int, as_json: bool, *, follow
     import time
 
     read: dict[str, log_files.Log] = {}
+    said: dict[str, str] = {}  # the service of each log's last line
     alone = service is not None and len(log_files.places(folder, service)) == 1
 
     def show(name: str, lines: list[str]) -> None:
         for line in lines:
-            print(_told(name, line, as_json, alone), flush=follow)
+            said[name] = log_files.service_of(name, line, said.get(name, name))
+            print(_told(said[name], line, as_json, alone), flush=follow)
 
     for name, place in log_files.places(folder, service).items():
         read[name] = place.open()

@@ -21,6 +21,8 @@ class PolicyName(StrEnum):
     LOCAL_AGREEMENT = "local-agreement"
 
 
+# A spent budget is no failure, because the command asked for it; nor is an answer that the guard ended.
+COMPLETE = ("stop", "length", "budget", "tool_calls", "content_filter")
 _RUNNING = "Without it: of the mesh that runs from this folder, or else"
 Gateway = Annotated[
     str,

@@ -24,8 +24,8 @@ from hedgerow import (
     Transcript,
     TurnFailed,
 )
-from hedgerow.cli import failures
-from hedgerow.cli.account import COMPLETE, as_object
+from hedgerow.cli import failures, options
+from hedgerow.cli.account import as_object
 from hedgerow.cli.captions import Captions
 from hedgerow.cli.playback import opened
 from hedgerow.cli.screen import Writer, print_account
@@ -55,7 +55,7 @@ async def converse(
 def _failed(event: ConversationEvent) -> bool:
     match event:
         case Final(answer):
-            return answer.finish_reason not in COMPLETE
+            return answer.finish_reason not in options.COMPLETE
         case TurnFailed():
             return True
     return False

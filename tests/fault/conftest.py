@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
@@ -10,6 +11,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from tests.fault.apart import MEASURED
 from tests.fault.bare_calls import bare_calls
 from tests.fault.faulty_llm import FaultyLlm, faulty_llm
 from tests.fault.mesh import Mesh, Processes, processes, shared_mesh
@@ -27,6 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_REPORT] = Report()
+    if config.getoption("--faults-report", default=False):
+        os.environ[MEASURED] = "1"  # before the first process is forked
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

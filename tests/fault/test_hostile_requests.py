@@ -256,7 +256,7 @@ async def test_what_one_tenant_asks_costs_another_nothing(
             await asyncio.sleep(0.3)
             outcomes = await _honest(scene.b, seconds)
         row.count(*outcomes)
-        assert len(ended) >= 10 * seconds
+        assert len(ended) >= (10 * seconds if full_size else 1)
         assert set(ended) <= codes | {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}, Counter(ended)
         assert all(outcome.whole for outcome in outcomes), [each for each in outcomes if not each.whole][:2]
         assert not any(outcome.decided("breaker") for outcome in outcomes), await scene.opened()

@@ -207,7 +207,7 @@ async def test_a_text_of_one_tenants_holds_up_no_other(
             await asyncio.sleep(seconds)
         row.count(*outcomes)
         assert all(outcome.whole for outcome in (*before, *outcomes)), [each for each in outcomes if not each.whole][:2]
-        assert len(ended) > 1
+        assert ended
         row.slowed("B's p99", times_s(before), times_s(outcomes))
         _measure_blocks(row, blocked, await scene.blocks())
 

@@ -108,7 +108,8 @@ def test_of_a_log_that_is_shared_each_service_is_shown_by_its_name(
     assert shown("llm-b").stdout.splitlines() == lines[1:3]
     assert shown("llm-b", "--tail", "1").stdout.splitlines() == ["Traceback"]
     assert shown("llm").stdout.splitlines() == [f"llm-a | {lines[3]}", *(f"llm-b | {line}" for line in lines[1:3])]
-    assert shown().stdout.splitlines() == [f"hedgerow | {line}" for line in lines]
+    names = ("router", "llm-b", "llm-b", "llm-a")
+    assert shown().stdout.splitlines() == [f"{name} | {line}" for name, line in zip(names, lines, strict=True)]
     assert "there are hedgerow, llm-a, llm-b, router" in " ".join(shown("cache").stderr.split())
 
 
