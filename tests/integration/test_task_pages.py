@@ -73,8 +73,8 @@ def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Up, int]
 async def test_the_page_on_tenants_shows_what_the_cache_says(tenants: tuple[Up, int]) -> None:
     script = block("tenants", "sh", "ask()")
     function = script[: script.index('ask "')]
-    # What a model is changes the key, and a router that has just started learns that from the model's first answers.
-    again = f'{function}ask "$SUPPORT_KEY" "Is an answer stored by now?"'
+    # A model's identity is a part of the key, and a router that has just started learns it a little later.
+    again = f'{function}ask "$SUPPORT_KEY" "How do I close the account?"'
     await until(lambda: shell(again, tenants[1], KEYS), holds=lambda said: "exact" in said, every_s=0.2)
     expected = re.findall(r"# (x-hedgerow-cache: \w+)", script)
     assert len(expected) == 4
