@@ -36,7 +36,7 @@ async def measure(cluster: Cluster) -> dict[str, dict[str, dict[str, float]]]:
 async def _start(cluster: Cluster) -> dict[str, str]:
     """Where each path begins."""
     llm, router = await cluster.llm(), await cluster.router()
-    cache = await cluster.cache(embedder="none")  # exact lookups alone: no path is slowed by what is stored afterwards
+    cache = await cluster.cache(embedder="none")  # exact lookups alone: an answer that is stored slows no path
     places = {"cache": cache.spec.address, "router": router.spec.address, "llm": llm.spec.address}
     static = await _gateway(cluster, "gateway-static", "", places)
     behind_envoy, edge = an_address(), an_address()

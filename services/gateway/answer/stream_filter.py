@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 
 from hedgerow._sentences import parts
 from hedgerow.chat.v1 import chat_pb2
+from services.gateway.answer.content_scanner import AT_ONCE
 from services.gateway.answer.ledger import Ledger
 from services.gateway.guard.checks import Checks
 from services.gateway.guard.denied import TooSlow
 from services.gateway.guard.screen import Released, Screen
 from services.gateway.labels import Act, Degraded
 from services.runtime.security.private_data import Names
-
-AT_ONCE = 256  # characters that are looked through before other work of the event loop has its turn
 
 
 @dataclass(frozen=True, slots=True)

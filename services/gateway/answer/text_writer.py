@@ -13,9 +13,10 @@ from functools import partial
 from hedgerow._sentences import SentenceSplitter, parts
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.content_scanner import AT_ONCE
 from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.ledger import Ledger
-from services.gateway.answer.stream_filter import AT_ONCE, Piece, StreamFilter
+from services.gateway.answer.stream_filter import Piece, StreamFilter
 from services.gateway.guard.checks import Checks
 from services.runtime.security.private_data import Names
 

@@ -14,12 +14,12 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.cache_storing import is_of_another, is_storable, may_keep, note_private
+from services.gateway.answer.content_scanner import AT_ONCE
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import VERDICTS
 from services.gateway.answer.stages.stage import AnswerStage, retrieve
-from services.gateway.answer.stream_filter import AT_ONCE
 from services.gateway.cache_eligibility.pacing import paced
 from services.gateway.cache_eligibility.reasons import Bypassed
 from services.gateway.changes import Changed

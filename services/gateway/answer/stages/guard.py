@@ -66,10 +66,6 @@ class GuardStage(BesideStage):
         draft.privacy.guarding = True
         self.begin(self._look(looking, stage, private=long and bool(self._checks.hides)))
 
-    async def run(self) -> None:
-        if self.work:
-            await self.draft.beside.done(self.work)
-
     def _look_at_once(self, looking: _Request, stage: Running) -> bool:
         """Look for what is private. Whether the stage has time for more; else it has ended. Raises `GuardRefused` and
         `GuardLate`."""

@@ -93,8 +93,7 @@ class AudioStage(_MediaStage):
 
     async def run(self) -> None:
         try:
-            if self.work:
-                await self.draft.beside.done(self.work)
+            await super().run()
         except TooLate as problem:
             await self._end_unheard(problem)
         if heard := self.draft.inputs.heard:
@@ -167,8 +166,7 @@ class VisionStage(_MediaStage):
             self.begin(self._see(seeing))
 
     async def run(self) -> None:
-        if self.work:
-            await self.draft.beside.done(self.work)
+        await super().run()
         if self.draft.inputs.sights:
             self.draft.writer.write(pb.Event(sights=self.draft.inputs.sights))
 

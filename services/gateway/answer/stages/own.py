@@ -61,10 +61,6 @@ class OwnStage(BesideStage):
     def start(self) -> None:
         self.begin(self._work())
 
-    async def run(self) -> None:
-        if self.work:
-            await self.draft.beside.done(self.work)
-
     async def _work(self) -> None:
         draft, ledger = self.draft, self.draft.ledger
         with ledger.stage(self.name) as stage:

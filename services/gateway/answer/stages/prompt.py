@@ -93,10 +93,6 @@ class PromptStage(BesideStage):
         if long or question.request.prompt.system or _is_wordy(question, self._settings):
             self.begin(self._prepare(came, limit))
 
-    async def run(self) -> None:
-        if self.work:
-            await self.draft.beside.done(self.work)
-
     def after_final(self, final: pb.Final) -> None:
         """The next question finds a summary of what this one was asked without."""
         summaries = self.draft.backends.prompts.summaries

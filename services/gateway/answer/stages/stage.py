@@ -83,6 +83,10 @@ class BesideStage(AnswerStage):
     def is_ready(self) -> bool:
         return self.work is None or self.work.done()
 
+    async def run(self) -> None:
+        if self.work:
+            await self.draft.beside.done(self.work)
+
     def leave(self) -> None:
         if self.work:
             self.work.cancel()

@@ -38,10 +38,6 @@ class ToolsStage(BesideStage):
         if self.draft.equipment:
             self.begin(self._call_all(self.draft.equipment))
 
-    async def run(self) -> None:
-        if self.work:
-            await self.draft.beside.done(self.work)
-
     def patches(self) -> Sequence[pb.Patch]:
         return [patch for run in self._runs if (patch := run.patch())]
 
