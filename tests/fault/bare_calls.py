@@ -11,14 +11,31 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import grpc
 
 from tests.fault.apart import apart
+from tests.fault.asking import p99_ms
 
 _QUIET_S = 3.0
 _EVERY_S = 0.02
 _METHOD = "/bare.Echo/Echo"
+
+
+class Slowed(NamedTuple):
+    """Seconds of each call before something, and of each beside it."""
+
+    before: Sequence[float]
+    during: Sequence[float]
+
+    def p99_times(self) -> float:
+        """How many times longer the 99th percentile became."""
+        return p99_ms(self.during) / p99_ms(self.before)
+
+    def slowest_ms(self) -> float:
+        """The slowest call beside it, in milliseconds."""
+        return max(self.during) * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +48,10 @@ class BareCalls:
     def since(self, began: float) -> list[float]:
         """Seconds of each call that began then or later."""
         return [seconds for at, seconds in self.calls if at >= began]
+
+    def slowed(self, began: float) -> Slowed:
+        """Those of the quiet, and those that began then or later."""
+        return Slowed(self.quiet, self.since(began))
 
 
 @asynccontextmanager

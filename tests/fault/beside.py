@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.fault.asking import Asker, Outcome, times_s
+from tests.fault.bare_calls import Slowed
 from tests.fault.report import Row
 
 _PAUSE_S = 0.01
@@ -46,12 +47,12 @@ async def asking_beside(caller: Asker, least: int = 10) -> AsyncIterator[list[Ou
             over = True
 
 
-def check(row: Row, before: list[Outcome], during: list[Outcome]) -> None:
-    """All were answered; how much longer they took goes into the row."""
+def check(row: Row, before: list[Outcome], during: list[Outcome], bare: Slowed | None = None) -> None:
+    """All were answered; how much longer they took goes into the row, and how much longer at a `bare` server."""
     row.count(*during)
     assert [each for each in (*before, *during) if not each.whole] == []
     # Those that ask so much beside share the processor with it, and its client with their clients.
-    row.slowed("another tenant's p99", times_s(before), times_s(during), slack=50)
+    row.slowed("another tenant's p99", times_s(before), times_s(during), slack=50, bare=bare)
 
 
 async def _ask(caller: Asker) -> Outcome:

@@ -7,12 +7,10 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
-import grpc
-
-from hedgerow.chat.v1 import chat_pb2
-from hedgerow.gateway.v1 import gateway_pb2 as pb
 from tests.fault.apart import apart
-from tests.fault.asking import Asker, Outcome, asking, p99_ms, times_s
+from tests.fault.asking import Asker, Outcome, asking, times_s
+from tests.fault.bare_calls import Slowed
+from tests.fault.bare_gateway import bare_gateway
 
 _LISTEN_S = 3.0  # how long a healthy caller is listened to
 
@@ -43,30 +41,15 @@ async def healthy(caller: Asker) -> list[Outcome]:
     return outcomes
 
 
-async def slowed_at_a_bare_server() -> float:
-    """How many times longer the flood makes a healthy caller's 99th percentile at a server of `grpc.aio` alone."""
-    async with apart(_bare_gateway, gives_way=False) as (address,), asking(address) as caller:
-        before = await healthy(caller)
-        async with flooding(address):
-            during = await healthy(caller)
-    return p99_ms(times_s(during)) / p99_ms(times_s(before))
-
-
-async def _bare_gateway() -> AsyncIterator[str]:
-    """Its address. It answers with a word."""
-    final = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP)
-    answer = pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="word")), pb.Event(final=final)])
-
-    async def generate(request: pb.GenerateRequest, _: object) -> AsyncIterator[pb.GenerateResponse]:
-        yield answer
-
-    method = grpc.unary_stream_rpc_method_handler(
-        generate, pb.GenerateRequest.FromString, pb.GenerateResponse.SerializeToString
-    )
-    server = grpc.aio.server()
-    service = pb.DESCRIPTOR.services_by_name["GatewayService"].full_name
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Generate": method}),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    yield f"127.0.0.1:{port}"
-    await server.wait_for_termination()
+async def in_turns(caller: Asker, address: str, rounds: int) -> tuple[list[Outcome], list[Outcome], Slowed]:
+    """A healthy caller of the gateway at `address` before the flood and beside it, and one of a server of `grpc.aio`
+    alone with the same flood, one after the other in each of the `rounds`."""
+    here: tuple[list[Outcome], list[Outcome]] = [], []
+    there: tuple[list[Outcome], list[Outcome]] = [], []
+    async with bare_gateway() as bare, asking(bare) as bare_caller:
+        for _ in range(rounds):
+            for asker, at, (before, during) in ((bare_caller, bare, there), (caller, address, here)):
+                before += await healthy(asker)
+                async with flooding(at):
+                    during += await healthy(asker)
+    return *here, Slowed(*map(times_s, there))

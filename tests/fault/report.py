@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.fault.asking import Outcome, p99_ms
-from tests.fault.bare_calls import BareCalls
+from tests.fault.bare_calls import BareCalls, Slowed
 
 _SLACK = 10  # tells what works from what hangs
 _AS_BARE = 1.2  # times what a bare call is slowed
@@ -36,7 +36,8 @@ are shared. Whether the limit itself was met is in the last column.
 Degraded: an answer that ended early or lacks a stage, and says so. Failed: a call that ended with an error; in some
 cases that is what must happen. Where a caller beside a fault is compared with itself before it, so is a bare
 `grpc.aio` call that other processes make all the time: where all cores are busy, the machine makes every call slower.
-The last column says "as a bare call" where the caller is slowed by at most 1.2 times as much as that one.
+The last column says "as a bare call" where the caller's figure is at most 1.2 times that one's. Floods of calls are
+compared with the same flood at a server that is `grpc.aio` alone.
 """
 
 
@@ -136,7 +137,7 @@ class Row:
         before: Sequence[float],
         during: Sequence[float],
         slack: float = _SLACK,
-        bare: float | None = None,
+        bare: Slowed | None = None,
     ) -> None:
         """How many times longer `what` took in the fault than before it. The table shows the 99th percentiles, limit 2,
         and the slowest call, limit twice the slowest before and 50 ms.
@@ -144,11 +145,12 @@ class Row:
         The medians must not be `slack` times that apart. `before` and `during`: seconds of each call, in any order.
         `bare`: of a bare call, where that is not the one that is made all the time.
         """
-        if bare is None and self.bare:
-            bare = p99_ms(self.bare.since(self.began)) / p99_ms(self.bare.quiet)
-        self.figures.append(Figure(what, p99_ms(during) / p99_ms(before), 2, " ×", bare=bare))
-        slowest = what.replace("p99", "slowest call")
-        self.figures.append(Figure(slowest, max(during) * 1000, 2 * max(before) * 1000 + 50, " ms"))
+        here = Slowed(before, during)
+        bare = bare or (self.bare.slowed(self.began) if self.bare else None)
+        times, slowest_ms = (bare.p99_times(), bare.slowest_ms()) if bare else (None, None)
+        self.figures.append(Figure(what, here.p99_times(), 2, " ×", bare=times))
+        slowest, limit_ms = what.replace("p99", "slowest call"), 2 * max(before) * 1000 + 50
+        self.figures.append(Figure(slowest, here.slowest_ms(), limit_ms, " ms", bare=slowest_ms))
         Figure(f"{what}, median", median(during) / median(before), 2, " ×").check(slack)
 
     @property

@@ -13,7 +13,9 @@ import pytest
 
 from hedgerow.llm.v1 import llm_pb2
 from tests.fault.apart import apart
-from tests.fault.asking import Asker, Outcome, asking
+from tests.fault.asking import Asker, Outcome, asking, times_s
+from tests.fault.bare_calls import Slowed
+from tests.fault.bare_gateway import bare_gateway
 from tests.fault.beside import asking_beside, check, honest
 from tests.fault.faulty_llm import SERVICE, WORD, Behaviour, FaultyLlm, serving
 from tests.fault.mesh import UNLIMITED, Processes
@@ -68,7 +70,7 @@ async def test_each_client_of_one_answer_counts_as_its_tenants(starter: Processe
                 refused = list(ended)
                 llm.released.set()
                 await until(lambda: len(ended) == number, 20)
-            check(row, before, during)
+            check(row, before, during, await _at_a_bare_server(number))
             row.count(*ended)
             assert {each.code for each in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
             assert all(each.retry_delay_s for each in refused)
@@ -87,6 +89,15 @@ async def test_each_client_of_one_answer_counts_as_its_tenants(starter: Processe
             assert {each.code for each in again} == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
             assert len(ok) <= _BURST + _RATE * seconds + 1
         assert sum(attempt.question == _SAME for attempt in llm.attempts) == 1
+
+
+async def _at_a_bare_server(number: int) -> Slowed:
+    """A caller before as many calls at once and beside them, at a server of `grpc.aio` alone."""
+    async with bare_gateway() as address, asking(address) as caller:
+        before = await honest(caller, 40)
+        async with asking_beside(caller) as during, apart(_crowd, address, number, number) as ended:
+            await until(lambda: len(ended) == number, 120)
+    return Slowed(times_s(before), times_s(during))
 
 
 async def _crowd(address: str, number: int, at_once: int) -> AsyncIterator[Outcome]:

@@ -44,7 +44,7 @@ def test_a_caller_is_compared_with_bare_calls_of_the_same_time():
         calls.append((row.began, 0.003))
         row.slowed("B's p99", [0.01] * 40, [0.035] * 40)
     assert row.cells()[-2:] == [
-        "B's p99 3.5 × (≤ 2; a bare call 3 ×); B's slowest call 35 ms (≤ 70)",
+        "B's p99 3.5 × (≤ 2; a bare call 3 ×); B's slowest call 35 ms (≤ 70; a bare call 3 ms)",
         "as a bare call: B's p99",
     ]
     with report.case(2, "fault") as row:

@@ -21,7 +21,7 @@ from hedgerow import Answer, AsyncClient
 from hedgerow.control.v1 import control_pb2
 from launcher.processes import check_health
 from tests.fault.asking import Asker, Outcome, times_s
-from tests.fault.flood import flooding, healthy, slowed_at_a_bare_server
+from tests.fault.flood import healthy, in_turns
 from tests.fault.mesh import killed
 from tests.fault.proxy import Timeout
 from tests.fault.replicated import GRACE_MS, Replicated, replicated
@@ -352,12 +352,9 @@ def _subscriptions(mesh: control_pb2.GetMeshResponse) -> list[control_pb2.Subscr
     return [each for client in mesh.clients for each in client.subscriptions]
 
 
-async def test_a_flood_of_cancelled_calls_at_the_edge(replicas: Replicated, report: Report):
-    bare = await slowed_at_a_bare_server()
-    before = await healthy(replicas.caller)
+async def test_a_flood_of_cancelled_calls_at_the_edge(replicas: Replicated, report: Report, full_size: bool):
     with report.case(17, "flood of cancelled calls on one connection, through the mesh") as row:
-        async with flooding(replicas.edge):
-            during = await healthy(replicas.caller)
+        before, during, bare = await in_turns(replicas.caller, replicas.edge, 4 if full_size else 1)
         row.count(*during)
         row.slowed("p99", times_s(before), times_s(during), bare=bare)
 

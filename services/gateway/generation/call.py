@@ -26,10 +26,16 @@ from services.runtime.errors import (
     TooLate,
     Unavailable,
 )
+from services.runtime.policy.bucket import TokenBucket
 
 _ATTEMPTS = Counter("hedgerow_attempts", "Calls to models.", ["model", "kind", "outcome"])
 _attempts = cache(_ATTEMPTS.labels)
 Outcome = Literal["ok", "failed", "refused", "late", "lost"]
+# Messages of one answer that are read, so that a model that writes without pause takes a quarter of a core from other
+# callers, and not all of it. Models send some hundred messages a second; the fastest send several tokens in each.
+_MESSAGES_PER_S = 2_000
+_MESSAGES_AT_ONCE = 256  # are read at once before that
+_MESSAGES_A_TURN = 16  # are waited for together
 _RETRY_AFTER_S = 1.0  # for a throttled backend that does not say
 
 
@@ -67,6 +73,7 @@ class Call:
         """Hand on every message, the first and the last included. Raises what it broke with."""
         self._win()
         completion = self._completion
+        turns = TokenBucket(_MESSAGES_PER_S, _MESSAGES_AT_ONCE, self._clock)
         self._watch()
         try:
             text.add(self._first)
@@ -74,6 +81,9 @@ class Call:
             before_tokens = self._tokens
             while completion.finish is None:
                 before_at, before_tokens = self._last, self._tokens
+                if not turns.take():
+                    await asyncio.sleep(turns.wait_s(_MESSAGES_A_TURN))
+                    turns.take()
                 message = await completion.read()
                 self._last = self._clock()
                 self._tokens += message.tokens

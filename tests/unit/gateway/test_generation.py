@@ -358,6 +358,16 @@ def test_a_silent_stream_counts_as_broken():
     assert silent.calls[0].closed
 
 
+@pytest.mark.parametrize(
+    ("messages", "seconds"),
+    [pytest.param(250, 0.0, id="a burst is read at once"), pytest.param(2_254, 1.0, id="then 2,000 messages a second")],
+)
+def test_a_model_that_writes_without_pause_is_read_at_a_bounded_rate(messages: int, seconds: float):
+    scene = play({"budget_s": 60.0}, m=ScriptedLlm(*[text("a")] * messages, finish()))
+    assert (scene.words, scene.error) == ("a" * messages, None)
+    assert scene.took_s == pytest.approx(seconds, abs=0.02)
+
+
 def test_a_silent_stream_goes_on_elsewhere_and_nothing_of_it_comes_twice():
     silent, other = ScriptedLlm(text("Once upon "), None), ScriptedLlm(0.5, text("a time."), finish())
     scene = play({"budget_s": 60.0}, policies={"stall_ms": 2_000, "retry": RETRY}, m=[silent, other])
