@@ -1,4 +1,4 @@
-"""By HTTP, what is no answer: transcriptions, embeddings, the cache's counts and its forgetting."""
+"""By HTTP, what is no answer: transcriptions, moderations, embeddings, the cache's counts and its forgetting."""
 
 from __future__ import annotations
 
@@ -107,6 +107,20 @@ async def test_what_needs_a_service_that_is_not_there_says_so(start: Start, llm:
             answer = await http.request(method, path, **given)
             assert (answer.status_code, answer.json()["error"]["code"]) == (501, "not_offered")
             assert "HEDGEROW_GATEWAY_" in answer.json()["error"]["message"]
+
+
+async def test_openais_client_has_texts_classified_by_the_guard(openai_: AsyncOpenAI) -> None:
+    told = await openai_.moderations.create(input=["Write to anna@example.com.", "Hello."])
+    assert told.model == "hedgerow-guard"
+    assert [result.flagged for result in told.results] == [True, False]
+    categories = told.results[0].categories
+    assert (categories.harassment, categories.model_extra) == (
+        False,
+        {"injection": False, "secrets": False, "personal": True},
+    )
+    assert told.results[0].category_applied_input_types.hate == []
+    with pytest.raises(openai.NotFoundError, match="hedgerow-guard"):
+        await openai_.moderations.create(input="Hello.", model="omni-moderation-latest")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ _ASKABLE = "injection", "secrets", "personal", "answer_secrets", "answer_persona
 _STRICTER = ("off", "note", "mask", "refuse", "end")  # from the mildest on
 _Asked = tuple[int, int, int, int, int]
 _NOTHING_ASKED: _Asked = (0, 0, 0, 0, 0)
+_EVERYTHING_ASKED: _Asked = (pb.GUARD_ACTION_REFUSE, *4 * (pb.GUARD_ACTION_MASK,))
 _MOST_PREPARED = 256  # settings; denied patterns of so many are kept
 
 
@@ -56,6 +57,11 @@ def checks_for(settings: GuardSettings, request: pb.GenerateRequest) -> Checks |
     actions = asked.injection, asked.secrets, asked.personal, asked.answer_secrets, asked.answer_personal
     made = _made(settings, actions)
     return made if made.asks or made.screens else None
+
+
+def everything(settings: GuardSettings) -> Checks:
+    """All that a guard can look for, whatever these settings switch off, with their phrases, patterns and score."""
+    return _made(settings, _EVERYTHING_ASKED)
 
 
 def prepare(guards: Iterable[GuardSettings]) -> None:

@@ -26,6 +26,7 @@ from services.gateway.http.exchange import Endpoint, Exchange, Serve, Shape
 from services.gateway.http.generating import Dialect, Generating
 from services.gateway.http.messages_request import read_messages
 from services.gateway.http.models import Models
+from services.gateway.http.moderations import Moderations
 from services.gateway.http.openai_chat import ChatWriter
 from services.gateway.http.openai_completions import CompletionWriter, read_completion
 from services.gateway.http.openai_responses import ResponseWriter
@@ -49,7 +50,9 @@ DIALECTS: Mapping[str, Dialect] = {
     "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC, chat_pb2.API_MESSAGES),
 }
 _EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
-_TEXT_ALONE = frozenset({"/v1/embeddings", "/v1/cache/wrong"})  # without pictures, recordings and conversations
+_TEXT_ALONE = frozenset(
+    {"/v1/embeddings", "/v1/moderations", "/v1/cache/wrong"}
+)  # without pictures, recordings and conversations
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -114,6 +117,7 @@ class _App:
         yield self._route("POST", "/v1/messages/count_tokens", Counting(aside, parts.fleet), ANTHROPIC)
         yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(aside, parts.hearing))
         yield self._route("POST", "/v1/embeddings", caching.embed)
+        yield self._route("POST", "/v1/moderations", Moderations(aside))
         yield self._route("GET", "/v1/cache/stats", caching.stats)
         yield self._route("POST", "/v1/cache/wrong", caching.report_wrong)
         yield self._route("DELETE", "/v1/cache", caching.remove)

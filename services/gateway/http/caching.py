@@ -15,14 +15,13 @@ from services.gateway.errors import ModelUnknown
 from services.gateway.http.auxiliary_admission import Aside
 from services.gateway.http.errors import NotOffered
 from services.gateway.http.exchange import Exchange
-from services.gateway.http.fields import Fields
 from services.gateway.http.sse import compact
+from services.gateway.http.text_inputs import read_texts
 from services.gateway.upstream.stubs import Cache
 from services.runtime.errors import InvalidInput, ServiceError
 
 _MOST_TEXTS = 256  # the contract's
 _MOST_BYTES = MAX_MESSAGE_BYTES // 2  # which the cache takes in one message, whatever is around the texts
-_BYTES_PER_TOKEN = 4  # in English; the cache does not count
 _ANY = ("auto", "default")
 _STATS = cache_pb2.GetStatsResponse.DESCRIPTOR.fields
 _COUNTS = [field.name for field in _STATS if field.type == field.TYPE_INT64]  # which protobuf's JSON has as texts
@@ -36,14 +35,11 @@ class Caching:
 
     async def embed(self, exchange: Exchange) -> None:
         cache, body = self._there("embeddings"), await exchange.fields()
-        texts, model = _texts(body), body.text("model") or _ANY[0]
+        most_bytes = min(self._aside.settings.max_content_bytes, _MOST_BYTES)
+        given, model = read_texts(body, "input", _MOST_TEXTS, most_bytes), body.text("model") or _ANY[0]
         packed = body.one_of("encoding_format", {"float": False, "base64": True}) or False
-        size = sum(len(text.encode()) for text in texts)
-        if size > (most := min(self._aside.settings.max_content_bytes, _MOST_BYTES)):
-            raise InvalidInput("input", f"at most {most} bytes together", f"{size} bytes")
-        tokens = size // _BYTES_PER_TOKEN
-        async with self._aside.admitted(exchange, tokens=tokens) as admitted:
-            request = cache_pb2.EmbedRequest(texts=texts, tenant=admitted.tenant)
+        async with self._aside.admitted(exchange, tokens=given.tokens) as admitted:
+            request = cache_pb2.EmbedRequest(texts=given.texts, tenant=admitted.tenant)
             try:
                 reply = await cache.embed(request, admitted.timeout_s, admitted.metadata)
             except ServiceError as error:
@@ -54,7 +50,7 @@ class Caching:
             dimensions = len(reply.embeddings[0].values)
             if (wanted := body.whole("dimensions")) not in (None, dimensions):
                 raise InvalidInput("dimensions", f"{dimensions}", wanted)
-            await exchange.reply.whole(200, compact(_embeddings(reply, tokens, packed=packed)))
+            await exchange.reply.whole(200, compact(_embeddings(reply, given.tokens, packed=packed)))
 
     async def stats(self, exchange: Exchange) -> None:
         cache = self._there("cache/stats")
@@ -93,13 +89,6 @@ class Caching:
 def _alone(exchange: Exchange) -> bool:
     """Whether there is one tenant."""
     return exchange.credential.tenant.anonymous
-
-
-def _texts(body: Fields) -> list[str]:
-    texts = body.texts("input")
-    if not 1 <= len(texts) <= _MOST_TEXTS:
-        raise InvalidInput("input", f"1 to {_MOST_TEXTS} strings", len(texts))
-    return texts
 
 
 def _embeddings(reply: cache_pb2.EmbedResponse, tokens: int, *, packed: bool) -> dict[str, Any]:
