@@ -21,13 +21,13 @@ from services.gateway.admission.identity import BadTenants, Identity
 from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.pressure import Pressure
 from services.gateway.answer.backends import Backends, Fallbacks, Prompts
-from services.gateway.answer.cache_verification import CacheVerification
-from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.stages import own
-from services.gateway.answer.summaries import Summaries
-from services.gateway.answer.write_behind import WriteBehind
+from services.gateway.answer.stages.cache.l1 import L1Cache
+from services.gateway.answer.stages.cache.verification import CacheVerification
+from services.gateway.answer.stages.cache.write_behind import WriteBehind
+from services.gateway.answer.stages.summaries import Summaries
 from services.gateway.api.servicer import GatewayServicer
-from services.gateway.cache_eligibility import kinds
+from services.gateway.cache_eligibility.choice import wordings
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
 from services.gateway.generation.shared import Shared
@@ -35,9 +35,9 @@ from services.gateway.generation.stack import make_stack
 from services.gateway.http.app import Parts, make_app
 from services.gateway.http.server import HttpServer, bind
 from services.gateway.output_validation.forms import Forms
-from services.gateway.policies.latency_baseline import LatencyBaseline
+from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker
-from services.gateway.prefix_warmup.warmup import PrefixWarmup
+from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.shared import sharing
 from services.gateway.tools.setup import make_toolbox
 from services.gateway.upstream.assignment import SCHEME
@@ -112,7 +112,7 @@ async def assemble(
         )
         with _refusing(own.BadStage):
             stages = await own.opened(settings.own_stages, dial, stack)
-        kinds.wordings()  # 6 ms that no request should wait for
+        wordings()  # 6 ms that no request should wait for
         identity = _identity(settings)
         admission = AdmissionControl(
             settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges))

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 
 from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.config import GatewaySettings
-from services.gateway.policies.hedge import HedgeBudget
-from services.gateway.policies.shared_hedges import HedgePool
+from services.gateway.policies.hedge import HedgeBudget, HedgePool
 from services.runtime.shared_state import connected
 
 

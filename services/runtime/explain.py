@@ -145,7 +145,7 @@ def settings_class(service: str) -> type[ServiceSettings]:
 
 def _plan(settings: Any, budget_ms: float | None) -> dict[str, Any]:
     """How the gateway splits a budget (its own default, when none is given), at the latest times, in milliseconds."""
-    stages_, planning = import_module("services.gateway.answer.stages"), import_module("services.gateway.answer.plan")
+    stages_, planning = import_module("services.gateway.answer.registry"), import_module("services.gateway.answer.plan")
     whole_ms = min(budget_ms or settings.default_budget_ms, settings.max_budget_ms)
 
     def slices(*wanted: str) -> list[dict[str, Any]]:

@@ -16,10 +16,10 @@ from services.audio.config import AudioSettings
 from services.cache import validation as cache_validation
 from services.cache.config import CacheSettings
 from services.gateway.admission import validation
-from services.gateway.answer.cache_question import cache_question
 from services.gateway.answer.prompt_builder import Asked
+from services.gateway.answer.stages.cache.identity import cache_question
 from services.gateway.cache_eligibility.choice import ANY, within
-from services.gateway.cache_eligibility.reasons import Bypassed
+from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.config import GatewaySettings
 from services.gateway.http.sse import compact
 from services.llm import validation as llm_validation

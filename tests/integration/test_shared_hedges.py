@@ -8,8 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from services.gateway.policies.hedge import HedgeBudget
-from services.gateway.policies.shared_hedges import HedgePool
+from services.gateway.policies.hedge import HedgeBudget, HedgePool
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess

@@ -21,8 +21,7 @@ from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.decisions import Decisions
 from services.gateway.labels import Act
 from services.gateway.permissions import choices
-from services.gateway.policies.priority import score
-from services.gateway.policies.ticket import Shed
+from services.gateway.policies.ticket import Shed, score
 from services.gateway.settings.admission import ShedSettings
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted

@@ -7,7 +7,7 @@ from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
-from services.gateway.prompt.truncation import is_whole
+from services.gateway.prompt.window import is_whole
 from services.gateway.settings.prompt import PromptSettings
 
 _DIETS: Mapping[int, str] = {pb.DIET_OFF: "off", pb.DIET_SYSTEM: "system", pb.DIET_ALL: "all"}

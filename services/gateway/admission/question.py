@@ -10,7 +10,7 @@ from typing import Literal
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import tools as toolbox
-from services.gateway.cache_eligibility.reasons import Bypassed
+from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.permissions import is_plain_text
 from services.gateway.prompt import window
 from services.gateway.upstream.media import Hearing, Seeing

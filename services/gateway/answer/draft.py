@@ -1,7 +1,8 @@
-"""One answer in the making: its request, the results of its stages, and the writers of its events."""
+"""The stages of one answer that work beside others, each in a task."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,19 +15,43 @@ from services.gateway.admission.omission import omits
 from services.gateway.admission.origin import origin
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.beside import BesideWork
-from services.gateway.answer.cache_identity import CacheIdentity
 from services.gateway.answer.event_writer import EventWriter
-from services.gateway.answer.inputs import Inputs
+from services.gateway.answer.inputs import Inputs, Privacy
 from services.gateway.answer.ledger import Ledger
-from services.gateway.answer.privacy import Privacy
+from services.gateway.answer.stages.cache.identity import CacheIdentity
 from services.gateway.answer.text_writer import TextWriter
 from services.gateway.generation.shared import Generation
 from services.gateway.guard.checks import checks_for
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Equipment
-from services.runtime.errors import Unavailable
+from services.runtime.errors import ServiceError, Unavailable
 from services.runtime.routing import Choice as ModelChoice
+
+
+@dataclass(slots=True)
+class BesideWork:
+    """`working`: their tasks. `stirred` is set when one of them has ended, or another stage may be ready."""
+
+    working: set[asyncio.Task[None]] = field(default_factory=set)
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def done(self, work: asyncio.Task[None]) -> None:
+        """Wait for `work`, one of them. What fails beside it ends it at once: no caller waits for the rest of a long
+        recording whose picture was refused."""
+        while work in self.working:
+            done, self.working = await asyncio.wait(self.working, return_when=asyncio.FIRST_COMPLETED)
+            try:
+                for each in done:
+                    each.result()
+            except ServiceError:
+                await self._stop()
+                raise
+
+    async def _stop(self) -> None:
+        for each in self.working:
+            each.cancel()
+        if self.working:
+            await asyncio.wait(self.working)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,70 @@
-"""The inputs of a model: the conversation, and the transcript, image labels and tool results that stages add to it."""
+"""The guard's checks of one request, and their findings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import Question, prompt_tokens
-from services.gateway.answer.masked_texts import in_messages
-from services.gateway.answer.pictures import picture_lines
-from services.gateway.answer.privacy import Privacy
-from services.gateway.answer.prompt_builder import Asked
+from services.gateway.answer.prompt_builder import Asked, picture_lines
+from services.gateway.guard.checks import Checks
 from services.gateway.settings.prompt import SystemPromptSettings
+from services.runtime.security.private_data import Names
+
+
+@dataclass(slots=True)
+class Privacy:
+    """`checks`: None where nothing is looked for. `guarding`: whether the guard still looks; nothing leaves before it
+    is done. `private`: the request may hold what is private, so no other caller may share anything of it. `names` stand
+    for what is private, the same in the whole prompt."""
+
+    checks: Checks | None = None
+    guarding: bool = False
+    private: bool = False
+    names: Names = field(default_factory=Names)
+
+    @property
+    def looked_at_also(self) -> Collection[str]:
+        """Which of the application's own words the guard looks through: `system`, `prefix`, `tools`."""
+        return self.checks.settings.also if self.checks else ()
+
+
+def in_messages(
+    messages: Iterable[chat_pb2.Message], hidden: Mapping[str, str], *, system: bool
+) -> tuple[chat_pb2.Message, ...]:
+    """The conversation. `system`: whether that holds for system messages, too."""
+    return tuple(
+        message if message.role == chat_pb2.ROLE_SYSTEM and not system else _in_message(message, hidden)
+        for message in messages
+    )
+
+
+def in_tools(tools: Sequence[chat_pb2.Tool], hidden: Mapping[str, str]) -> Sequence[chat_pb2.Tool]:
+    """The tools; as they were where there is nothing to hide in them."""
+    if not any(text in hidden for tool in tools for text in (tool.description, tool.parameters)):
+        return tools
+    return [
+        chat_pb2.Tool(
+            name=tool.name,
+            description=hidden.get(tool.description, tool.description),
+            parameters=hidden.get(tool.parameters, tool.parameters),
+            strict=tool.strict,
+        )
+        for tool in tools
+    ]
+
+
+def _in_message(message: chat_pb2.Message, hidden: Mapping[str, str]) -> chat_pb2.Message:
+    if not any(text in hidden for text in (message.content, *(call.arguments for call in message.tool_calls))):
+        return message
+    other = chat_pb2.Message()
+    other.CopyFrom(message)
+    other.content = hidden.get(message.content, message.content)
+    for call in other.tool_calls:
+        call.arguments = hidden.get(call.arguments, call.arguments)
+    return other
 
 
 @dataclass(slots=True)

@@ -13,10 +13,9 @@ from opentelemetry.trace import Span
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer import metrics
-from services.gateway.answer.metrics import HITS, OUTCOMES, REASONS, VERDICTS
+from services.gateway.answer.metrics import HITS, OUTCOMES, REASONS, VERDICTS, Targets
 from services.gateway.answer.output import Output
 from services.gateway.answer.plan import Plan
-from services.gateway.answer.targets import Targets
 from services.gateway.changes import Changes, told
 from services.gateway.decisions import Decisions
 from services.gateway.labels import Act

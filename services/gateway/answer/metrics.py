@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -9,6 +10,7 @@ from prometheus_client import Counter, Histogram
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.settings.budgets import TargetSettings
 from services.runtime import telemetry
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2.5, 5, *telemetry.LONG_S)
@@ -25,6 +27,10 @@ _stage_seconds, _ttft_seconds, _usable_seconds, _total_seconds = map(
     cache, (_STAGE_SECONDS.labels, _TTFT_SECONDS.labels, _USABLE_SECONDS.labels, _TOTAL_SECONDS.labels)
 )
 _answers = cache(_ANSWERS.labels)
+_MEASURED = Counter("hedgerow_target_measured", "Times that have a target.", ["what"])
+_MISSED = Counter("hedgerow_target_missed", "Times beyond a target.", ["what", "percentile"])
+_measured, _missed = cache(_MEASURED.labels), cache(_MISSED.labels)
+_PERCENTILES = ("p99", "p95", "p50")
 
 
 def _words(enum: Any, prefix: str) -> dict[int, str]:
@@ -51,3 +57,31 @@ def observe(final: pb.Final) -> None:
         _usable_seconds(model, verdict).observe(final.usable_ms / 1000)
     for label in final.degraded:
         _DEGRADED.labels(label).inc()
+
+
+class Targets:
+    """Targets by stage; `ttft`, `usable` and `total` are the whole answer's."""
+
+    def __init__(self, settings: Mapping[str, TargetSettings] | None = None):
+        self._targets = {
+            name: [(percentile, target) for percentile in _PERCENTILES if (target := _target(stage, percentile))]
+            for name, stage in (settings or {}).items()
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._targets)
+
+    def missed(self, spent_ms: Mapping[str, float]) -> Iterator[tuple[str, str, str]]:
+        """(stage, percentile, words) for each stage beyond its targets, with the highest percentile it is beyond."""
+        for name in spent_ms.keys() & self._targets.keys():
+            _measured(name).inc()
+            beyond = [(percentile, target) for percentile, target in self._targets[name] if spent_ms[name] > target]
+            for percentile, _ in beyond:
+                _missed(name, percentile).inc()
+            if beyond:
+                percentile, target = beyond[0]
+                yield name, percentile, f"{spent_ms[name]:.0f} ms, {percentile} target {target:.0f} ms"
+
+
+def _target(stage: TargetSettings, percentile: str) -> float:
+    return float(getattr(stage, f"{percentile}_ms"))

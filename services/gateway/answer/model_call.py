@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
 from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer import billing
+from services.gateway.answer.auxiliary_call import book
 from services.gateway.answer.draft import Draft
+from services.gateway.answer.inputs import in_tools
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.masked_texts import in_tools
 from services.gateway.answer.unchanged_fields import own_words
 from services.gateway.changes import Changed
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Reading
-from services.gateway.policies.priority import score
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.ticket import Ticket, score
 from services.gateway.upstream.stubs import whose
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
+
+_SAID = ("delta", "reasoning", "tool_call")
 
 
 def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
@@ -103,7 +106,7 @@ def settle(draft: Draft, reading: Reading) -> None:
     for name in generation.text.items[-1].finish.omitted if generation.text.items else ():
         ledger.changes.add(Changed.FIELD_OMITTED, before=name)
     if generation.over:
-        bill = billing.book(generation.report, generation.job.request, draft.backends.routes)
+        bill = book(generation.report, generation.job.request, draft.backends.routes)
         ledger.billed_tokens += bill.tokens
         ledger.cost_usd += bill.usd
 
@@ -112,3 +115,80 @@ def _told(draft: Draft, asked: llm_pb2.GenerateRequest, stage: Running) -> telem
     """What the llm service is told beside the request: a constraint is work, which it shares among tenants."""
     told = telemetry.propagate(stage.span)
     return (*told, whose(draft.tenant.name)) if asked.HasField("response_format") or asked.tools else told
+
+
+@dataclass(slots=True)
+class Tried:
+    """What a model has said by now."""
+
+    pieces: list[str] = field(default_factory=list)  # of the text
+    finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
+    logprobs: list[float] = field(default_factory=list)  # of its tokens, as far as they are told
+    usage: chat_pb2.Usage = field(default_factory=chat_pb2.Usage)
+    written: int = 0  # tokens
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def take(self, item: llm_pb2.GenerateResponse) -> None:
+        """More of it."""
+        self.pieces.append(item.text)
+        self.logprobs += [token.logprob for token in item.logprobs]
+        self.written += item.tokens
+        if item.HasField("finish"):
+            self.finish_reason = item.finish.reason
+            self.usage.CopyFrom(item.finish.usage)
+
+
+Say = Callable[[Sequence[llm_pb2.GenerateResponse]], Awaitable[bool]]
+
+
+async def hear(draft: Draft, reading: Reading, tried: Tried, say: Say | None = None) -> None:
+    """Read into `tried`, to the model's end, and put it on the account. `say` is given what has come, each time that
+    more has, and returns whether that is enough."""
+    try:
+        while not tried.finish_reason and (items := await reading.reader.take()):
+            for item in items:
+                tried.take(item)
+            if say and await say(items):
+                return
+    finally:
+        settle(draft, reading)
+
+
+async def hear_all(draft: Draft, reading: Reading) -> Tried:
+    """The whole of it."""
+    tried = Tried()
+    await hear(draft, reading, tried)
+    return tried
+
+
+async def write_message(draft: Draft, item: llm_pb2.GenerateResponse, *, relays: bool = False) -> None:
+    """All that is in one message: thoughts before the text, calls after it. `relays`: the client reads the events of
+    the provider that it was read from, unless what is said is looked through, or replaces something."""
+    with draft.writer.together() as start:
+        await _write(draft, item)
+        if relays and item.relayed and not (draft.voice.screens or draft.voice.replacing):
+            _relay(draft.writer.events, item.relayed, start)
+
+
+async def _write(draft: Draft, item: llm_pb2.GenerateResponse) -> None:
+    ledger, tokens = draft.ledger, item.tokens
+    if item.reasoning:
+        spent, tokens = (0, tokens) if item.text else (tokens, 0)
+        await draft.voice.think(item.reasoning, spent)
+    if item.text:
+        await draft.voice.say(item.text, tokens, item.logprobs)
+    if item.tool_calls:
+        await draft.voice.release()
+    if item.tool_calls and not ledger.finish_reason:
+        ledger.written.add_calls(item.tool_calls, 0 if item.text else tokens)
+        draft.writer.write(*(pb.Event(tool_call=delta) for delta in item.tool_calls))
+
+
+def _relay(events: list[pb.Event], relayed: Sequence[bytes], start: int) -> None:
+    """Send on what the provider has sent, which says what `events` have from `start` on."""
+    for event in events[start:]:
+        event.in_relayed = event.WhichOneof("kind") in _SAID  # another stage may have told of itself meanwhile
+    events.insert(start, pb.Event(relayed=pb.Relayed(events=relayed)))

@@ -18,9 +18,9 @@ from services.gateway.admission.quota import Reservation
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.event_writer import Send
 from services.gateway.answer.plan import Slice
-from services.gateway.answer.stages import STAGES
+from services.gateway.answer.registry import STAGES
 from services.gateway.answer.stages.stage import AnswerStage
-from services.gateway.cache_eligibility.reasons import Bypassed
+from services.gateway.cache_eligibility.settings import Bypassed
 from services.runtime.errors import ServiceError
 
 

@@ -27,11 +27,11 @@ from services.gateway.admission.validation import check_for, validate
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Ledger
+from services.gateway.answer.metrics import Targets
 from services.gateway.answer.plan import make_plan
+from services.gateway.answer.registry import claims, planned
 from services.gateway.answer.runner import Answer
-from services.gateway.answer.stages import claims, planned
 from services.gateway.answer.stages.stage import AnswerStage
-from services.gateway.answer.targets import Targets
 from services.gateway.config import GatewaySettings
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Equipment

@@ -19,8 +19,8 @@ from services.gateway.admission.quota import REQUEST, TURN, Claim
 from services.gateway.admission.validation import validate_conversation
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.event_writer import Send
+from services.gateway.answer.registry import STAGES
 from services.gateway.answer.runner import Answer
-from services.gateway.answer.stages import STAGES
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.api import warm
 from services.gateway.api.arrivals import Arrivals
@@ -34,7 +34,7 @@ from services.gateway.api.revalidation import Revalidation
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.batch_admission import Turn
-from services.gateway.prefix_warmup.warmup import PrefixWarmup
+from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.media import Media
 from services.gateway.upstream.stubs import Audio, whose
 from services.runtime import telemetry

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.errors import WarmDenied
-from services.gateway.prefix_warmup.warmup import PrefixWarmup, Step
+from services.gateway.prefix_warmup import PrefixWarmup, Step
 from services.runtime.errors import InvalidInput
 
 _MOST_NAMED = 100

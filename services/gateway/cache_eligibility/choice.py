@@ -1,26 +1,27 @@
-"""What the cache may do for a question, and why not more.
+"""What kind of question it is, by its words: bound to the time, about the person who asks, or neither.
 
-    bypassed   neither looked up nor stored
-    exact      given again to the very same question alone
-    any        also to one that asks the same in other words
-
-What a request allows is stronger than the tenant's settings. A question of several kinds gets the least of them.
+The words are in `kinds.toml`. Of a long text its beginning and its end are read: what somebody wants of a document
+stands before or behind it, and a date within it is not what is asked.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.cache_eligibility.kinds import kinds, looked_at
-from services.gateway.cache_eligibility.reasons import Bypassed
-from services.gateway.cache_eligibility.settings import Hits, HitSettings
-from services.gateway.cache_eligibility.wording import wording
+from services.gateway.cache_eligibility.settings import Bypassed, Hits, HitSettings
+from services.gateway.cache_eligibility.wording import Wording, plain, wording
 
-_MOST: Mapping[Hits, int] = {"off": 0, "exact": 1, "any": 2}
+KINDS = "time_bound", "personal"
+_END = 1_024  # characters of a text's beginning, and of its end
+_MOST_READ = 8_192  # characters of a conversation
+_STRICTNESS: Mapping[Hits, int] = {"off": 0, "exact": 1, "any": 2}
 _KINDS = {"time_bound": Bypassed.TIME_BOUND, "personal": Bypassed.PERSONAL}
 _ASKED: Mapping[int, Hits] = {pb.CACHE_USE_EXACT: "exact", pb.CACHE_USE_ANY: "any"}
 _ALLOWED: Mapping[int, Bypassed] = {
@@ -28,6 +29,34 @@ _ALLOWED: Mapping[int, Bypassed] = {
     pb.QUESTION_KIND_TIME_BOUND: Bypassed.TIME_BOUND,
     pb.QUESTION_KIND_PERSONAL: Bypassed.PERSONAL,
 }
+
+
+@cache
+def wordings() -> Mapping[str, Wording]:
+    """What each kind is known by."""
+    read = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text())
+    return {kind: Wording(**read[kind], lists=read["lists"]) for kind in KINDS}
+
+
+def kinds(texts: Iterable[str]) -> Mapping[str, str]:
+    """The kinds of a question, each with the words that make it one. `texts`: from `looked_at`."""
+    found: dict[str, str] = {}
+    for text in texts:
+        for kind, known_by in wordings().items():
+            if kind not in found and (words := known_by.find(text)):
+                found[kind] = words
+    return found
+
+
+def looked_at(texts: Iterable[str]) -> list[str]:
+    """What is read of the texts that somebody said, the latest first: 8,192 characters at most."""
+    read, left = list[str](), _MOST_READ
+    for text in texts:
+        if left <= 0:
+            break
+        read.append(plain(text if len(text) <= 2 * _END else f"{text[:_END]}\n{text[-_END:]}"))
+        left -= len(read[-1])
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +121,7 @@ def _choose(policy: pb.CachePolicy, sampling: chat_pb2.Sampling, said: Iterable[
     choice = Choice(category=category, drawn=bounds.get(Bypassed.SAMPLED) == "off")
     if kept:
         choice = replace(choice, ttl_ms=kept.ttl_ms, max_wrong=kept.max_wrong)
-    reason = min(bounds, key=lambda each: _MOST[bounds[each]])
+    reason = min(bounds, key=lambda each: _STRICTNESS[bounds[each]])
     if bounds[reason] == "any":
         return choice
     return replace(choice, hits=bounds[reason], reason=reason, words=found.get(reason, ""))

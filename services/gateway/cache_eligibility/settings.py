@@ -1,4 +1,4 @@
-"""What a tenant has of the cache: which questions may hit, for how long, and how a hit is given."""
+"""Why the cache has no say, as stable words: `make docs` writes their table from here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from services.gateway.cache_eligibility.wording import check_phrase
+from services.gateway.labels import Label
 
 Hits = Literal["off", "exact", "any"]
 Scope = Literal["tenant", "user"]
@@ -14,6 +15,25 @@ _DAY_MS = 24 * 60 * 60 * 1000
 _MEANING = (
     "`off`: neither looked up nor stored; `exact`: for the very same question; `any`: also for one that asks the same"
 )
+
+
+class Bypassed(Label):
+    """Why the cache was left out, or had only this very question looked up (`CacheReport.reason`)."""
+
+    REQUEST = "request", "the request says so: `cache.bypass`"
+    TOOLS = "tools", "it has tools or their results"
+    PREFIX = "prefix", "it continues a text"
+    LOGPROBS = "logprobs", "it wants log-probabilities, which are not stored"
+    PROVIDER = "provider", "it wants several answers, sound, files or searches (`n`, `modalities`, …)"
+    UNASKED = "unasked", "cached answers were not requested: `hits.others`, `cache.use`"
+    NO_USER = "no_user", "it names no end user, and answers are shared per end user: `hits.scope`, `cache.scope`"
+    SAMPLED = "sampled", "its `temperature` is above 0: `hits.sampled`"
+    TIME_BOUND = "time_bound", "it asks about now, today, the latest: `hits.time_bound`"
+    PERSONAL = "personal", "it asks about the user's own records (my order, my bill): `hits.personal`"
+    PRIVATE = "private", "the guard found secrets or personal data, or was not done"
+    INCOMPLETE = "incomplete", "a picture or recording of the question is missing"
+    TOO_LARGE = "too_large", "the cache does not store questions of this size or shape"
+    NO_CACHE = "no_cache", "the gateway has no cache service"
 
 
 class CategorySettings(BaseModel):

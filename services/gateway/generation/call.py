@@ -4,6 +4,7 @@ with what the call has told of the backend."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import cache
 from typing import Literal
 
@@ -11,11 +12,13 @@ from prometheus_client import Counter
 
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
-from services.gateway.generation.job import Observe, Sent
-from services.gateway.generation.stream import Text
 from services.gateway.policies.limit import Sample
-from services.gateway.policies.shared_breaker import Blame
+from services.gateway.policies.shared_breaker import Blame, SharedPermit
+from services.gateway.policies.single_flight import Flight
+from services.gateway.policies.ticket import Slot
 from services.gateway.upstream.drill import Fault
+from services.gateway.upstream.fleet import Pool, Replica
+from services.runtime.deadline import Deadline
 from services.runtime.errors import (
     Exhausted,
     InvalidInput,
@@ -27,30 +30,47 @@ from services.runtime.errors import (
     Unavailable,
 )
 from services.runtime.policy.bucket import TokenBucket
+from services.runtime.telemetry import Metadata
 
 _ATTEMPTS = Counter("hedgerow_attempts", "Calls to models.", ["model", "kind", "outcome"])
 _attempts = cache(_ATTEMPTS.labels)
+Kind = Literal["first", "hedge", "failover"]
 Outcome = Literal["ok", "failed", "refused", "late", "lost"]
 # Messages of one answer that are read, so that a model that writes without pause takes a quarter of a core from other
 # callers, and not all of it. Models send some hundred messages a second; the fastest send several tokens in each.
 _MESSAGES_PER_S = 2_000
 _MESSAGES_AT_ONCE = 256  # are read at once before that
 _MESSAGES_A_TURN = 16  # are waited for together
+Observe = Callable[[router_pb2.Observation], None]
+Text = Flight[llm_pb2.GenerateResponse]  # the messages of a generation, for all of its readers
 _RETRY_AFTER_S = 1.0  # for a throttled backend that does not say
 
 
 class Call:
     """Begun once its first text is here; then its messages are poured to whoever reads them."""
 
-    def __init__(self, sent: Sent, observe: Observe, stall_s: float):
-        """`stall_s`: the longest silence in the middle of an answer."""
-        attempt, job = sent.placed.attempt, sent.placed.attempt.job
-        self.pool, self.replica, self.kind = sent.pool, sent.replica, attempt.kind
-        self.carried_tokens = attempt.carried_tokens
-        self.problem: ServiceError | None = None  # what it failed with before its first text
-        # Not the attempt or its report, which have this call: they would be left to the garbage collector.
-        self._permit, self._slot, self._observe = sent.permit, sent.placed.slot, observe
-        self._deadline, self._clock, self._stall_s = job.deadline, job.deadline.clock, stall_s
+    def __init__(
+        self,
+        request: llm_pb2.GenerateRequest,
+        deadline: Deadline,
+        metadata: Metadata,
+        *,
+        pool: Pool,
+        replica: Replica,
+        permit: SharedPermit,
+        slot: Slot,
+        observe: Observe,
+        stall_s: float,
+        kind: Kind = "first",
+        carried_tokens: int = 0,
+    ):
+        """`stall_s`: the longest silence in the middle of an answer. `carried_tokens`: tokens of the text that the call
+        continues."""
+        self.pool, self.replica, self.kind, self.carried_tokens = pool, replica, kind, carried_tokens
+        self.problem: ServiceError | None = None  # the error before its first text
+        # No attempt and no report: they refer to this call, and a cycle would wait for the garbage collector.
+        self._permit, self._slot, self._observe = permit, slot, observe
+        self._deadline, self._clock, self._stall_s = deadline, deadline.clock, stall_s
         self._started = self._last = self._clock()
         self._first_s: float | None = None
         self._first = llm_pb2.GenerateResponse()
@@ -58,7 +78,7 @@ class Call:
         self._flowed = 0, 0.0  # tokens between the first message and the last, in how many seconds
         self._watching: asyncio.TimerHandle | None = None
         self.outcome: Outcome | None = None  # why it ended: what it held is given back, and its end is told
-        self._completion = self.replica.llm.generate(job.request, job.deadline.remaining(), job.metadata)
+        self._completion = replica.llm.generate(request, deadline.remaining(), metadata)
 
     async def begin(self, fault: Fault | None = None) -> None:
         """Wait for the first message. A drill does its `fault` to it."""

@@ -1,22 +1,80 @@
-"""The next model, where one is broken, throttled, late with its first text, or cannot do what is asked."""
+"""The layers for a call that fails before its first text: wait for a start, ask another model, or retry."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.call import Call
-from services.gateway.generation.job import Job
-from services.gateway.generation.stream import Generate
+from services.gateway.generation.job import Attempt, Generate, Job
 from services.gateway.labels import Act
 from services.gateway.policies.breaker import BreakerOpen
 from services.gateway.policies.ticket import Shed
-from services.runtime.deadline import Deadline
+from services.gateway.upstream.fleet import Fleet, Pool, Replica
+from services.runtime.deadline import Deadline, set_within
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Starting, TooLate, Unavailable
 
+_POLL_S = 0.05  # between two calls, where health and the service differ about whether it serves
+_MOST_WAITING = 1_000  # calls that wait; one more is refused at once
+_KEPT_S, _KEPT_SHARE = 0.05, 0.05  # of the time that is left, to say that the model is still starting
 _NOT_SENT = (BreakerOpen, Starting)  # no model has seen the request
 _MODELS = 3  # asked before the first text: a provider may be another's only way
+RETRIES = 2  # of one model: a replica, and one that may have died with it
+
+
+class StartWait:
+    """Waits for as long as the first text may take, and then says that the model is starting.
+
+    Outside of the limiter: a call that waits for a start has no place at a model.
+    """
+
+    def __init__(self, fleet: Fleet, inner: Generate[Job]):
+        self._fleet, self._inner, self._waiting = fleet, inner, 0
+
+    async def __call__(self, job: Job) -> Call:
+        while True:
+            if self._is_starting(job):
+                self._waiting += 1
+                try:
+                    await self._wait(job)
+                finally:
+                    self._waiting -= 1
+            try:
+                return await self._inner(job)
+            except Unavailable:
+                if not self._is_starting(job):
+                    raise
+            await asyncio.sleep(_POLL_S)
+
+    def _is_starting(self, job: Job) -> bool:
+        """Whether no model of the job may be called now, and one of them will be when it has started."""
+        pools = self._pools(job)
+        return all(pool.is_open(job.ticket.tenant) for pool in pools) and any(pool.starting for pool in pools)
+
+    def _pools(self, job: Job) -> list[Pool]:
+        """The router's table may name models that this gateway does not have."""
+        return [self._fleet.pools[model] for model in job.models if model in self._fleet.pools]
+
+    async def _wait(self, job: Job) -> None:
+        """Return when a model may be called, or none is starting. Raises `Starting` when the time is over."""
+        pools, began = self._pools(job), job.deadline.clock()
+        model = next(pool for pool in pools if pool.starting)
+        left_s = job.deadline.remaining()
+        until = min(began + left_s - min(_KEPT_S, left_s * _KEPT_SHARE), job.first_text.at)
+        with self._fleet.notice.listening() as changed:
+            while self._is_starting(job):
+                left_s = until - job.deadline.clock()
+                job.report.waited = f"{model.model}: the model is starting"
+                if left_s <= 0 or self._waiting > _MOST_WAITING:
+                    raise model.refusal(job.ticket.tenant)
+                others_s = (pool.admits_in_s(job.ticket.tenant) for pool in pools)
+                await set_within(changed, min(left_s, *others_s))
+                changed.clear()
+        waited = f"{(job.deadline.clock() - began) * 1000:.0f} ms for the model to start"
+        job.report.waited = f"{model.model}: {waited}"
+        job.report.decisions.add(Act.START_WAITED, model.model, waited)
 
 
 class Fallback:
@@ -70,3 +128,42 @@ def _summary(problems: Sequence[ServiceError]) -> ServiceError:
     delays = [problem.retry_delay_s for problem in problems if problem.retry_delay_s is not None]
     busy = all(isinstance(problem, Exhausted) for problem in problems)
     return (Exhausted if busy else ModelUnavailable)(text, retry_delay_s=min(delays, default=1.0))
+
+
+class Retrying:
+    """Of the calls to one model: what was refused before it was sent, or sent twice already, is not sent again."""
+
+    def __init__(self, fleet: Fleet, inner: Generate[Attempt]):
+        self._fleet, self._inner = fleet, inner
+
+    async def __call__(self, job: Job) -> Call:
+        pool, attempt, pause_s = self._fleet.pools[job.model], Attempt(job), None
+        while True:
+            try:
+                if pause_s is not None:
+                    await asyncio.sleep(pause_s)
+                return await self._inner(attempt)
+            except ServiceError as error:
+                problem = error
+            finally:
+                if attempt.number > 1 and not attempt.calls:
+                    self._fleet.retry.refund()
+            if job.once or len(attempt.calls) != 1:
+                raise problem
+            failed = (*attempt.failed, attempt.calls[0].replica)
+            pause_s = self._pause_s(job, pool, failed, problem)
+            if pause_s is None:
+                raise problem
+            job.report.decisions.add(Act.RETRY_STARTED, pool.model, problem.outline)
+            attempt = Attempt(job, failed=failed)
+
+    def _pause_s(self, job: Job, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:
+        """How long to wait before another call, None: there is none. One that was silent is not asked again itself."""
+        if len(failed) > 1 and (len(failed) > RETRIES or not pool.has_others(failed)):
+            return None
+        silent = isinstance(problem, TooLate)
+        if pool.is_open(job.ticket.tenant, failed if silent else ()):
+            return None
+        if not silent:
+            return self._fleet.retry.pause_s(problem, job.deadline.remaining())
+        return 0.0 if not job.deadline.is_over() and self._fleet.retry.spend() else None

@@ -11,14 +11,13 @@ from the call that it got back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from hedgerow.llm.v1 import llm_pb2
-from hedgerow.router.v1 import router_pb2
 from services.gateway.decisions import Decisions
-from services.gateway.generation.stream import Kind
+from services.gateway.generation.call import Call, Kind
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.policies.ticket import Slot, Ticket
 from services.gateway.upstream.fleet import Pool, Replica
@@ -27,10 +26,7 @@ from services.gateway.upstream.prefix import Blocks
 from services.runtime.deadline import Deadline
 from services.runtime.telemetry import Metadata
 
-if TYPE_CHECKING:
-    from services.gateway.generation.call import Call
-
-Observe = Callable[[router_pb2.Observation], None]
+J = TypeVar("J", contravariant=True)
 
 
 @dataclass(slots=True)
@@ -116,3 +112,10 @@ class Sent:
     replica: Replica
     permit: SharedPermit
     prompt: Blocks
+
+
+class Generate(Protocol[J]):
+    """A layer of the stack, or the call itself: takes a job, or an attempt at it, and returns once the first text is
+    there. Raises `ServiceError`."""
+
+    async def __call__(self, job: J, /) -> Call: ...

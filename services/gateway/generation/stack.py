@@ -20,18 +20,12 @@ its messages straight to the readers. A token pays for no layer.
 
 from __future__ import annotations
 
-from services.gateway.generation.availability import Availability
-from services.gateway.generation.fallback import Fallback
+from services.gateway.generation.attempt import Availability, Limiting, LoadBalancing, Send
+from services.gateway.generation.call import Observe
+from services.gateway.generation.fallback import Fallback, Retrying, StartWait
 from services.gateway.generation.hedging import Hedging
-from services.gateway.generation.job import Job, Observe
-from services.gateway.generation.limiting import Limiting
-from services.gateway.generation.load_balancing import LoadBalancing
-from services.gateway.generation.resume import Resumable
-from services.gateway.generation.retrying import Retrying
-from services.gateway.generation.send import Send
-from services.gateway.generation.shared import Shared
-from services.gateway.generation.start_wait import StartWait
-from services.gateway.generation.stream import Generate
+from services.gateway.generation.job import Generate, Job
+from services.gateway.generation.shared import Resumable, Shared
 from services.gateway.upstream.fleet import Fleet
 
 

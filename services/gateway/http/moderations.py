@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from services.gateway.admission.identity import Tenant
-from services.gateway.answer.content_scanner import AT_ONCE
 from services.gateway.errors import ModelUnknown
 from services.gateway.guard import injection
 from services.gateway.guard.checks import Checks, everything
 from services.gateway.guard.denied import TooSlow
-from services.gateway.guard.screen import Screen
+from services.gateway.guard.screen import AT_ONCE, Screen
 from services.gateway.http.auxiliary_admission import Aside
 from services.gateway.http.exchange import Exchange
 from services.gateway.http.sse import compact

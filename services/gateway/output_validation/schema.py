@@ -20,7 +20,7 @@ import regex
 from jsonschema import Draft202012Validator, ValidationError, validators
 from referencing import Registry
 
-from services.gateway.output_validation.verdict import Mismatch, Unchecked
+from services.gateway.output_validation.mismatch import Mismatch, Unchecked
 from services.runtime.errors import shorten
 
 _Keyword = Callable[[Any, Any, Any, Any], Any]

@@ -17,18 +17,40 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from services.gateway.policies.latency_baseline import LatencyBaseline
-from services.runtime.deadline import Clock
+from prometheus_client import Counter
+
+from services.gateway.policies.baseline import LatencyBaseline
+from services.runtime.deadline import Clock, set_within
 from services.runtime.digest import WindowedDigest
 from services.runtime.policy.bucket import ExtraBudget
+from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 Mode = Literal["adaptive", "fixed", "tied", "off"]
 _MEMORY = 1 - 1 / 1_000  # requests that the ratio of requests to calls remembers
 _LOOK_EVERY_S = 0.05  # percentiles move more slowly than requests come
 _SOONEST = 0.5  # percentile: hedging the faster half wins nothing
+EVERY_S = 0.1
+_KEY = f"{PREFIX}hedges"
+_FORGOTTEN_MS = 3_600_000  # a pool that nobody uses
+
+# KEYS: the pool. ARGV: what is put in, what is wanted, the most it holds, when it is forgotten. Returns what is taken.
+_EXCHANGE = """
+local pool = math.min(ARGV[3], (redis.call('GET', KEYS[1]) or 0) + ARGV[1])
+local taken = math.min(pool, ARGV[2])
+redis.call('SET', KEYS[1], string.format('%.17g', pool - taken), 'PX', ARGV[4])
+return string.format('%.17g', taken)
+"""
+_EXCHANGED = Counter(
+    "hedgerow_hedges_exchanged", "Second calls put into the gateways' common pool, and taken from it.", ["direction"]
+)
 
 
 class Waiter(Protocol):
@@ -175,3 +197,35 @@ class Hedge:
             return moment_s
         self.basis = "what is expected"
         return self._usual.expected_s
+
+
+class HedgePool:
+    """This gateway's part in it. `run()` must be running."""
+
+    def __init__(self, state: SharedState, budget: HedgeBudget, every_s: float = EVERY_S):
+        self._state, self._budget, self._every_s = state, budget, every_s
+
+    async def run(self) -> None:
+        """Put in and take out, until cancelled."""
+        while True:
+            await set_within(self._budget.wanting, self._every_s)
+            self._budget.wanting.clear()
+            with suppress(SharedStateLost):
+                await self._exchange()
+            if self._budget.missing():  # the pool is empty: to ask again at once would be for nothing
+                await asyncio.sleep(self._every_s)
+
+    async def _exchange(self) -> None:
+        if not self._state.up:
+            return
+        given, wanted = self._budget.draw(), self._budget.missing()
+        if not (given or wanted):
+            return
+        taken = await self._state.ask(partial(_exchange, given=given, wanted=wanted, most=self._budget.burst))
+        self._budget.put(taken)
+        _EXCHANGED.labels("given").inc(given)
+        _EXCHANGED.labels("taken").inc(taken)
+
+
+async def _exchange(client: Redis, given: float, wanted: float, most: float) -> float:
+    return float(await cast(Any, client).eval(_EXCHANGE, 1, _KEY, given, wanted, most, _FORGOTTEN_MS))

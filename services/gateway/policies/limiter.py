@@ -38,8 +38,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from services.gateway.policies.batch_admission import Backlog, Portion
 from services.gateway.policies.limit import Limit, Sample
-from services.gateway.policies.priority import CLASSES, class_of
-from services.gateway.policies.ticket import Shed, Slot, Ticket
+from services.gateway.policies.ticket import CLASSES, Shed, Slot, Ticket, class_of
 from services.gateway.policies.wait_queue import Line, Waiter
 from services.runtime import telemetry
 from services.runtime.deadline import Clock

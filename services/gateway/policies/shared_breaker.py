@@ -18,8 +18,8 @@ from enum import Enum
 
 from prometheus_client import Counter
 
+from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.breaker import Breaker, BreakerOpen, Permit, State
-from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Starting, TooLate
 
 _MOST_OWN = 1_000  # breakers of single tenants; beyond it those that are closed are forgotten, then the oldest

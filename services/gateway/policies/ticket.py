@@ -1,4 +1,4 @@
-"""What a request shows at a limiter, the place that it is given, and what it is told when it does not get in."""
+"""The ticket of a request at a limiter, its score and class, the slot it is given, and the error when it is refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,21 @@ from services.gateway.policies.limit import Sample
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted
 
+CLASSES = ("critical", "high", "normal", "low")
+_MAX_REPEATS = 10
+_BATCH = 1_000  # below whatever somebody waits for
 # Of a place: the tenant whose share it counts to, when it was given, whether to a batch, and what its call told.
 Release = Callable[[str | None, float | None, bool, Sample | None], None]
+
+
+def score(*, premium: bool, realtime: bool, attempt: int, batch: bool = False) -> int:
+    """Premium +100, real-time +75, each of at most ten repeats -50; items of batches come after all others."""
+    return 100 * premium + 75 * realtime - 50 * min(max(attempt, 0), _MAX_REPEATS) - _BATCH * batch
+
+
+def class_of(score: int) -> int:
+    """The index in `CLASSES`: critical from 100 on, high from 50, normal from 0, else low."""
+    return 0 if score >= 100 else 1 if score >= 50 else 2 if score >= 0 else 3
 
 
 @dataclass(frozen=True, slots=True)

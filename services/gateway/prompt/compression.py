@@ -1,24 +1,85 @@
-"""A diet for a prompt: what costs tokens and says nothing goes.
+"""Wordy phrases and what says the same: a table, and nothing that changes what is asked.
 
-    spaces     runs of blanks, blanks at the ends of lines, more than one empty line
-    phrases    wordy phrases become short ones (`phrases.py`)
-    repeats    a sentence that stands in the same message already, word for word
-    examples   examples that are there already, and more than a few of them: every answer keeps one
-
-A message comes out the same whatever stands before and after it, so the prompts of one conversation go on beginning
-alike, and their prefix stays in the engine's key-value cache. What is protected (`protected.py`) is never touched, and
-a sentence or example that holds any of it never goes. Examples that stay are protected, too.
+Each phrase stands in prose alone (see `protected.py`), is a whole phrase, and its replacement has the same place in the
+sentence. Left side: words with one blank between them, in lower case. Right side: empty where nothing is lost.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from services.gateway.prompt.phrases import PHRASES
 from services.gateway.prompt.protected import pieces
 
+PHRASES: Mapping[str, str] = {
+    # Longer conjunctions and prepositions.
+    "in order to": "to",
+    "so as to": "to",
+    "due to the fact that": "because",
+    "owing to the fact that": "because",
+    "because of the fact that": "because",
+    "in view of the fact that": "because",
+    "despite the fact that": "although",
+    "in spite of the fact that": "although",
+    "in the event that": "if",
+    "under the circumstances in which": "when",
+    "at this point in time": "now",
+    "at the present time": "now",
+    "prior to": "before",
+    "subsequent to": "after",
+    "with regard to": "about",
+    "with respect to": "about",
+    "in relation to": "about",
+    "for the purpose of": "for",
+    "in the case of": "for",
+    "a large number of": "many",
+    "a majority of": "most",
+    "each and every": "every",
+    "first and foremost": "first",
+    "in a situation in which": "when",
+    "until such time as": "until",
+    "whether or not": "whether",
+    "has the ability to": "can",
+    "have the ability to": "can",
+    "is able to": "can",
+    "are able to": "can",
+    "it is possible that": "perhaps",
+    # Instructions that only insist.
+    "it is very important that you": "",
+    "it is extremely important that you": "",
+    "it is important that you": "",
+    "it is important to note that": "",
+    "it should be noted that": "",
+    "please note that": "",
+    "please be advised that": "",
+    "please be aware that": "",
+    "keep in mind that": "",
+    "please keep in mind that": "",
+    "please make sure that you": "",
+    "please make sure to": "",
+    "make sure that you": "",
+    "make sure to": "",
+    "please ensure that you": "",
+    "be sure to": "",
+    "you should always": "always",
+    "you must always": "always",
+    "you should never": "never",
+    "you must never": "never",
+    "i would like you to": "",
+    "i want you to": "",
+    "i would appreciate it if you could": "",
+    "could you please": "",
+    "would you please": "",
+    "would you be so kind as to": "",
+    "your task is to": "",
+    "your job is to": "",
+    "as an ai language model": "",
+    "as a large language model": "",
+    "take a deep breath and": "",
+    "to the best of your ability": "",
+    "please kindly": "please",
+}
 _MOST = 200  # protected pieces, and examples; a text with more is data
 _LEAST_WORDS = 4  # of a sentence that is looked for again: shorter ones may be labels
 _MARK, _CAPITAL = "\ue000", "\ue001"  # a protected piece; a capital to come. Nothing is done to a text that has one

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
 
 Messages = tuple[chat_pb2.Message, ...]
 _STEPS = 4  # of a context
@@ -101,3 +102,10 @@ def shortened(text: str, most_bytes: int) -> str:
     ends = [found.end() for found in _SENTENCE_END.finditer(text)]
     first = bisect_left(ends, True, key=lambda end: len(text[end:].encode()) <= most_bytes)
     return text[ends[first] :] if first < len(ends) else ""
+
+
+def is_whole(policy: pb.PromptPolicy, usual: bool) -> bool:
+    """Whether it goes to the model as it is: as the request says, or as `usual`."""
+    if policy.truncation:
+        return policy.truncation == pb.TRUNCATION_DISABLED
+    return policy.whole or usual

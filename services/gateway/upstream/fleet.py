@@ -10,15 +10,14 @@ from functools import partial
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.config import GatewaySettings
+from services.gateway.policies.baseline import MIN_ANSWERS, LatencyBaseline, ThroughputDrop
 from services.gateway.policies.batch_admission import Portion
 from services.gateway.policies.breaker import Breaker, BreakerOpen
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
-from services.gateway.policies.latency_baseline import MIN_ANSWERS, LatencyBaseline
 from services.gateway.policies.limit import Aimd, Fixed, Gradient2, Limit
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.retry import Retry
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
-from services.gateway.policies.throughput_drop import ThroughputDrop
 from services.gateway.settings.generation import BreakerSettings, LimitSettings
 from services.gateway.upstream import balance
 from services.gateway.upstream.balance import Locality, Policy

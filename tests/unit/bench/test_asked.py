@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bench.jagged.questions import ask_around
 from bench.mesh import paths
-from services.gateway.cache_eligibility import kinds
+from services.gateway.cache_eligibility.choice import kinds
 
 
 def test_no_question_is_of_a_kind() -> None:
     asked = [each.text for each in ask_around(50, 10, 0.4, seed=1)]
     asked += [paths.text(number) for number in range(10)]
-    assert [text for text in asked if kinds.kinds([text])] == []
+    assert [text for text in asked if kinds([text])] == []

@@ -15,9 +15,9 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
-from services.gateway.answer.write_behind import Look
+from services.gateway.answer.stages.cache.write_behind import Look
 from services.gateway.config import GatewaySettings
-from services.gateway.policies.latency_baseline import LatencyBaseline
+from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet

@@ -16,17 +16,17 @@ from services.gateway.admission.question import Question, prompt_tokens, recordi
 from services.gateway.admission.quota import Allowance, Quotas
 from services.gateway.answer.backends import Backends, Fallbacks, Prompts
 from services.gateway.answer.draft import Draft
-from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
+from services.gateway.answer.registry import claims, planned
 from services.gateway.answer.runner import Answer
-from services.gateway.answer.stages import claims, planned
-from services.gateway.answer.stages.cache import CacheStage
+from services.gateway.answer.stages.cache.l1 import L1Cache
+from services.gateway.answer.stages.cache.stage import CacheStage
 from services.gateway.config import TEMPLATE
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.stack import make_stack
 from services.gateway.output_validation.forms import Checked, Forms, checked
-from services.gateway.policies.latency_baseline import LatencyBaseline
+from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.budgets import StageBudgets
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.tools.toolbox import Toolbox

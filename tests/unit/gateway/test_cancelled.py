@@ -15,8 +15,8 @@ from services.gateway.policies.limit import Fixed
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.single_flight import Flight
 from services.gateway.policies.ticket import Ticket
-from services.gateway.prefix_warmup.touch import request as touched
-from services.gateway.prefix_warmup.touch import touch
+from services.gateway.prefix_warmup import probe as touched
+from services.gateway.prefix_warmup import touch
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from tests.cancelling import cancelled_at_every_await

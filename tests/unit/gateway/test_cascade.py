@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer.cascade_checks import refused
-from services.gateway.answer.collect import Tried
+from services.gateway.answer.model_call import Tried
 from services.gateway.answer.runner import Answer
+from services.gateway.answer.stages.cascade import refused
 from services.gateway.settings.generation import CascadeSettings
 from services.runtime.errors import Exhausted, NotSupported, ServiceError, TooLate, Unavailable
 from tests.clock import on_paused_loop

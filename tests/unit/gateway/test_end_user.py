@@ -11,8 +11,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.cache_eligibility.choice import choose
-from services.gateway.cache_eligibility.reasons import Bypassed
-from services.gateway.cache_eligibility.settings import HitSettings
+from services.gateway.cache_eligibility.settings import Bypassed, HitSettings
 from services.runtime import question_key
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish

@@ -16,19 +16,14 @@ from services.gateway.admission.question import Question
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
+from services.gateway.answer.registry import STAGES, claims, planned
 from services.gateway.answer.runner import Answer
-from services.gateway.answer.stages import STAGES, claims, planned
 from services.gateway.decisions import Decisions
-from services.gateway.generation.availability import Availability
-from services.gateway.generation.fallback import Fallback
+from services.gateway.generation.attempt import Availability, Limiting, LoadBalancing, Send
+from services.gateway.generation.fallback import Fallback, Retrying
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Job, Report
-from services.gateway.generation.limiting import Limiting
-from services.gateway.generation.load_balancing import LoadBalancing
-from services.gateway.generation.resume import Resumable
-from services.gateway.generation.retrying import Retrying
-from services.gateway.generation.send import Send
-from services.gateway.generation.shared import Shared
+from services.gateway.generation.shared import Resumable, Shared
 from services.gateway.policies.ticket import Ticket
 from services.gateway.settings.budgets import StageBudgets
 from services.llm import engines

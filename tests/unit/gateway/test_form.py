@@ -13,9 +13,8 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.backends import Fallbacks
 from services.gateway.errors import FormBroken
-from services.gateway.output_validation.forms import Checked, Forms
-from services.gateway.output_validation.matching import mismatch
-from services.gateway.output_validation.verdict import Mismatch, Unchecked
+from services.gateway.output_validation.forms import Checked, Forms, mismatch
+from services.gateway.output_validation.mismatch import Mismatch, Unchecked
 from services.runtime.errors import Unavailable
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text

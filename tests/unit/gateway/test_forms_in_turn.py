@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.output_validation import forms as under_test
 from services.gateway.output_validation.forms import Checked, Forms
-from services.gateway.output_validation.verdict import Mismatch, Unchecked
+from services.gateway.output_validation.mismatch import Mismatch, Unchecked
 
 pytestmark = pytest.mark.paused
 _WHOLE_MS, _USUAL_MS = 200, 1

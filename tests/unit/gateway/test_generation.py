@@ -15,7 +15,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.decisions import Decisions
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation import hedging
-from services.gateway.generation.first_token_timeout import FirstTokenTimeout
+from services.gateway.generation.hedging import FirstTokenTimeout
 from services.gateway.generation.job import Attempt, Job, Placed, Report
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State

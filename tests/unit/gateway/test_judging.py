@@ -10,8 +10,8 @@ import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.answer import judge_prompt
-from services.gateway.answer.cache_verification import CacheVerification
+from services.gateway.answer.auxiliary_call import verdict as verdict_of
+from services.gateway.answer.stages.cache.verification import CacheVerification
 from services.gateway.settings.generation import JudgeSettings
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.errors import ServiceError, Unavailable
@@ -145,4 +145,4 @@ async def test_what_holds_secrets_is_shown_to_no_judge(judged: OpenScene):
     [("yes", True), (" **Yes**", True), ("No.", False), ("Nobody knows", None), ("", None), ("It says yes", None)],
 )
 def test_only_a_clear_word_is_a_verdict(said: str, verdict: bool | None):
-    assert judge_prompt.verdict(said) is verdict
+    assert verdict_of(said) is verdict

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from hedgerow.cache.v1 import cache_pb2
-from services.gateway.answer.l1_cache import L1Cache
+from services.gateway.answer.stages.cache.l1 import L1Cache
 from services.gateway.upstream.invalidations import Known
 from tests.clock import PausedClock
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer import stream_filter, text_writer
+from services.gateway.answer import text_writer
 from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.text_writer import TextWriter
 from services.gateway.guard.checks import checks_for
@@ -37,7 +37,7 @@ async def said(texts: Iterable[str], guard: GuardSettings, at_once: int) -> tupl
     """What a client has of these texts, and what is in the account."""
     ledger, writer = Scene(ScriptedCache(MISS)).answer()._ledger, EventWriter()
     speaking = TextWriter(ledger, writer, checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
-    with mock.patch.object(stream_filter, "AT_ONCE", at_once), mock.patch.object(text_writer, "AT_ONCE", at_once):
+    with mock.patch.object(text_writer, "AT_ONCE", at_once):
         for text in texts:
             spelled = [chat_pb2.TokenLogprob(token=text)]
             await speaking.say(text, 1, spelled)
@@ -78,7 +78,7 @@ async def turns(work: Callable[[], Awaitable[None]]) -> int:
 
 
 LONG = {"sentences": ". " * 32_768, "no sentence": "a." * 32_768, "no blank": "a" * 65_536}
-LEAST = 65_536 // stream_filter.AT_ONCE
+LEAST = 65_536 // text_writer.AT_ONCE
 
 
 @pytest.mark.parametrize("guard", GUARDS)

@@ -417,7 +417,7 @@ def test_a_source_is_reached_in_one_way():
 
 
 def test_citations_are_bounded():
-    from services.gateway.answer.tool_call import _bounded
+    from services.gateway.answer.stages.tool_call import _bounded
 
     many = [tool_pb2.Citation(source="s", text="x" * 10_000)] * 100
     assert len(_bounded(many)) == 20

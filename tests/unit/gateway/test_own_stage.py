@@ -6,10 +6,9 @@ import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import Question
-from services.gateway.answer.inputs import Inputs
+from services.gateway.answer.inputs import Inputs, Privacy
 from services.gateway.answer.plan import make_plan
-from services.gateway.answer.privacy import Privacy
-from services.gateway.answer.stages import STAGES, claims
+from services.gateway.answer.registry import STAGES, claims
 from services.gateway.answer.stages.own import BadStage, OwnStage, load
 from services.gateway.settings.budgets import StageBudgets
 

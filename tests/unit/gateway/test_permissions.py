@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import original as words
 from services.gateway.admission.control import _tokens
 from services.gateway.admission.question import Question
-from services.gateway.cache_eligibility.reasons import Bypassed
+from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.errors import FieldDenied
 from services.gateway.guard.checks import checks_for
 from services.gateway.http.chat_request import read_chat

@@ -6,7 +6,7 @@ import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
-from services.gateway.answer.pictures import picture_lines
+from services.gateway.answer.prompt_builder import picture_lines
 from services.gateway.config import GatewaySettings
 
 CAT = [("Egyptian cat", 0.404), ("tabby", 0.22), ("tiger cat", 0.15)]

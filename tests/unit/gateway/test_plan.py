@@ -11,7 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import Question
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import Stage, make_plan
-from services.gateway.answer.stages import STAGES, claims
+from services.gateway.answer.registry import STAGES, claims
 from services.gateway.settings.budgets import StageBudget, StageBudgets
 from tests.clock import PausedClock
 

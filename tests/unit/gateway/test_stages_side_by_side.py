@@ -10,7 +10,7 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.plan import Stage, make_plan
-from services.gateway.answer.stages.cache import CacheStage
+from services.gateway.answer.stages.cache.stage import CacheStage
 from services.gateway.answer.stages.stage import AnswerStage, BesideStage
 from tests.clock import loop_clock
 from tests.unit.gateway.reading import sent_by

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from services.gateway.generation import start_wait
+from services.gateway.generation import fallback
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State
 from services.gateway.upstream.fleet import Fleet
@@ -117,7 +117,7 @@ def test_a_model_that_breaks_while_nothing_is_starting_is_not_waited_for():
 
 
 def test_calls_that_find_too_many_others_waiting_are_refused_at_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(start_wait, "_MOST", 0)
+    monkeypatch.setattr(fallback, "_MOST_WAITING", 0)
     scene = play(arrange=starting(2.0), m=says("here"))
     assert isinstance(scene.error, Starting)
     assert scene.took_s < 0.1

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from services.gateway.answer.targets import Targets
+from services.gateway.answer.metrics import Targets
 from services.gateway.settings.budgets import TargetSettings
 
 

@@ -15,7 +15,7 @@ from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.origin import note_asked
 from services.gateway.admission.prompting import prompting
 from services.gateway.answer.backends import Prompts
-from services.gateway.answer.summaries import Summaries
+from services.gateway.answer.stages.summaries import Summaries
 from services.gateway.changes import By, Changed, Changes, told
 from services.gateway.config import GatewaySettings
 from services.gateway.settings.prompt import PromptSettings

@@ -20,8 +20,7 @@ from services.gateway.api import warm
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import WarmDenied
 from services.gateway.policies.ticket import Ticket
-from services.gateway.prefix_warmup.prompts import hot_prompts
-from services.gateway.prefix_warmup.warmup import PrefixWarmup
+from services.gateway.prefix_warmup import PrefixWarmup, hot_prompts
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.settings.tenants import TenantSettings
 from services.gateway.upstream import prefix

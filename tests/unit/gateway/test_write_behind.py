@@ -8,9 +8,9 @@ import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.router.v1 import router_pb2
-from services.gateway.answer import write_behind
-from services.gateway.answer.l1_cache import L1Cache
-from services.gateway.answer.write_behind import WriteBehind
+from services.gateway.answer.stages.cache import write_behind
+from services.gateway.answer.stages.cache.l1 import L1Cache
+from services.gateway.answer.stages.cache.write_behind import Look, WriteBehind
 from services.gateway.upstream.invalidations import Known
 from services.runtime.errors import Unavailable
 from tests.clock import PausedClock
@@ -49,7 +49,7 @@ class Scene:
         tenant: str = "a",
         text: str = "Paris.",
         known: Known | None = None,
-        look: write_behind.Look | None = None,
+        look: Look | None = None,
     ) -> None:
         asked = cache_pb2.Question(tenant=tenant, model_class=question)
         request = cache_pb2.StoreRequest(question=asked, answer=cache_pb2.Answer(text=text))

@@ -15,9 +15,9 @@ from hedgerow._resuming import Resuming
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer.collect import Tried
 from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.ledger import Ledger
+from services.gateway.answer.model_call import Tried
 from services.gateway.answer.output import Output
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.text_writer import TextWriter

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway import permissions
 from services.gateway.admission import intake, original, pattern
-from services.gateway.answer import judge_prompt, prompt_builder
+from services.gateway.answer import prompt_builder
+from services.gateway.answer.auxiliary_call import verdict
 from services.gateway.answer.stages import guard
-from services.gateway.cache_eligibility import kinds
+from services.gateway.cache_eligibility.choice import kinds, looked_at
 from services.gateway.guard import injection
 from services.gateway.guard.denied import Denied
 from services.gateway.guard.screen import Screen
@@ -87,7 +88,7 @@ WHOLE: Mapping[str, Reader] = {
     "diet": whole(compression.diet),
     "forms": whole(_form),
     "fields of requests": whole(lambda text: fields.parse(json.dumps({"messages": [text]}).encode())),
-    "kinds of questions": whole(lambda text: kinds.kinds(kinds.looked_at([text]))),
+    "kinds of questions": whole(lambda text: kinds(looked_at([text]))),
     "permissions": whole(_permitted),
     "pieces for injections": whole(lambda text: list(injection.pieces(text))),
     "results of tools": whole(lambda text: prompt_builder.as_data("search", text)),
@@ -95,7 +96,7 @@ WHOLE: Mapping[str, Reader] = {
     "strict JSON": whole(_json),
     "the end of a text": whole(lambda text: window.shortened(text, 4_096)),
     "values of JSON": whole(_structure),
-    "verdicts of a judge": whole(judge_prompt.verdict),
+    "verdicts of a judge": whole(verdict),
     "protected": whole(lambda text: list(protected.pieces(text))),
 }
 STREAMED: Mapping[str, Reader] = {

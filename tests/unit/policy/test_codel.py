@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.policies.codel import Patience
+from services.gateway.policies.wait_queue import Patience
 
 
 def after(came: int, lost: int, full_s: float = 0.2) -> Patience:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
-from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.policies.race import Race
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from tests.clock import PausedClock, loop_clock, on_paused_loop

@@ -10,8 +10,7 @@ import pytest
 from services.gateway.policies.batch_admission import BatchAdmission, Portion
 from services.gateway.policies.limit import Fixed
 from services.gateway.policies.limiter import Limiter
-from services.gateway.policies.priority import score
-from services.gateway.policies.ticket import Shed, Slot, Ticket
+from services.gateway.policies.ticket import Shed, Slot, Ticket, score
 from services.runtime.deadline import Deadline
 from tests.clock import loop_clock, on_paused_loop
 

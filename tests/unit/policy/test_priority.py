@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from services.gateway.policies.priority import CLASSES, class_of, score
+from services.gateway.policies.ticket import CLASSES, class_of, score
 
 
 def test_scores_follow_tier_real_time_and_repeats():

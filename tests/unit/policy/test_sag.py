@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from services.gateway.policies.throughput_drop import ThroughputDrop
+from services.gateway.policies.baseline import ThroughputDrop
 from tests.clock import PausedClock
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from services.gateway.policies import shared_breaker
+from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.breaker import Breaker, State
-from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.policies.shared_breaker import Blame, SharedBreaker, SharedPermit
 from services.runtime.errors import Exhausted, InvalidInput, Starting, TooLate, Unavailable
 from tests.clock import PausedClock

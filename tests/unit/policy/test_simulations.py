@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from services.gateway.policies.codel import _OVERLOAD_SHARE
+from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
-from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.policies.limit import Fixed, Gradient2, Sample
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.ticket import Shed, Ticket
+from services.gateway.policies.wait_queue import _OVERLOAD_SHARE
 from services.runtime.deadline import Deadline
 from tests.clock import PausedClock, loop_clock, on_paused_loop
 

@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from services.gateway.admission import quota
 from services.gateway.admission.quota import REQUEST, TURN, Allowance, QuotaExceeded, Quotas, Reservation
+from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.breaker import Breaker, State
-from services.gateway.policies.latency_baseline import LatencyBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.single_flight import Flight, Reader, SingleFlight
 from services.runtime.errors import ServiceError, TooLate, Unavailable

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.policies.latency_baseline import LatencyBaseline
+from services.gateway.policies.baseline import LatencyBaseline
 from tests.clock import PausedClock
 
 

@@ -20,14 +20,14 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.tools import is_object, offers_mesh_tools
-from services.gateway.answer import tool_call
-from services.gateway.answer.agent_step import Step
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.prompt_builder import as_data
+from services.gateway.answer.stages import tool_call
+from services.gateway.answer.stages.agent_step import Step
 from services.gateway.answer.stages.stage import AnswerStage
-from services.gateway.answer.tool_call import ToolRun
+from services.gateway.answer.stages.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Equipment, canonical
 from services.runtime import strict_json

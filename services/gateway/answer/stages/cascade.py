@@ -1,13 +1,14 @@
-"""A cascade: a fast model answers first, and where its answer will not do the better one is asked.
+"""Whether a fast model's answer will do: checks by name, each a function that says why it will not.
 
-The fast model's text is held until it has passed, so nothing is ever taken back; where the request wants it at once, it
-goes out as it comes, and the better one's text replaces it with a patch. The fast model has the stage's slice and no
-more; when that is over, or its model is away, the better one is asked as if there had been no cascade.
+Another check is a function here and a line in `CHECKS`. None waits for anything. After all of these the stage has the
+form checked, beside the event loop, and asks the judge, which is a model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from hedgerow.chat.v1 import chat_pb2
@@ -16,20 +17,74 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.tools import offers_mesh_tools
-from services.gateway.answer import cascade_checks, judge_prompt, model_call
+from services.gateway.answer import model_call
+from services.gateway.answer.auxiliary_call import objection, to_judge
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.collect import Tried, hear, hear_all
 from services.gateway.answer.draft import Streamed
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.model_call import Tried, hear, hear_all
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.generation.shared import Reading
 from services.gateway.labels import Act
-from services.gateway.output_validation.verdict import Unchecked
+from services.gateway.output_validation.mismatch import Unchecked
 from services.gateway.settings.budgets import StageBudget
+from services.gateway.settings.generation import CascadeSettings
 from services.runtime.errors import ServiceError
 
+_UNSURE = re.compile(
+    r"\b(?:i (?:do not|don['’]t|can ?not|can['’]t) (?:know|say|tell|answer|help)"
+    r"|i(?: am|['’]m) (?:not sure|unable|unsure)"
+    r"|not (?:enough|sufficient) information|as an ai\b)",
+    re.IGNORECASE,
+)
+_USUAL = (pb.VERIFIER_RULES, pb.VERIFIER_FORM)
+_LONGEST = 100_000  # characters that are looked through
+
+
+Check = Callable[[Tried, pb.GenerateRequest, CascadeSettings], str]
 _JUDGED_TOKENS = 4
 _KEY = b"/cascade"  # after a question's own: equal questions share the first try, too
+
+
+def refused(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettings) -> str:
+    """Why an answer will not do; empty where all that the request names are satisfied."""
+    checks = [CHECKS[name] for name in _named(request) if name in CHECKS]
+    return next((why for check in checks if (why := check(tried, request, settings))), "")
+
+
+def has_form_checked(request: pb.GenerateRequest) -> bool:
+    """Whether an answer has to match what it is asked to match."""
+    return request.HasField("response_format") and pb.VERIFIER_FORM in _named(request)
+
+
+def _named(request: pb.GenerateRequest) -> Sequence[int]:
+    return request.cascade.verifiers or _USUAL
+
+
+def _by_rules(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettings) -> str:
+    """It came to its end, says something, and does not say that it cannot."""
+    if tried.finish_reason != chat_pb2.FINISH_REASON_STOP:
+        return "it did not come to its end"
+    if not tried.text.strip():
+        return "it says nothing"
+    unsure = _UNSURE.search(tried.text[:_LONGEST])
+    return f"it says {unsure[0]!r}" if unsure else ""
+
+
+def _by_logprobs(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettings) -> str:
+    """It was sure of its words: their mean log-probability."""
+    cascade = request.cascade
+    least = cascade.min_mean_logprob if cascade.HasField("min_mean_logprob") else settings.min_mean_logprob
+    if not tried.logprobs:
+        return "its model tells no log-probabilities"
+    mean = math.fsum(tried.logprobs) / len(tried.logprobs)
+    return "" if mean >= least else f"a mean log-probability of {mean:.3f}, below {least:g}"
+
+
+CHECKS: Mapping[int, Check] = {
+    pb.VERIFIER_RULES: _by_rules,
+    pb.VERIFIER_LOGPROBS: _by_logprobs,
+}
 
 
 class CascadeStage(AnswerStage):
@@ -96,8 +151,8 @@ class CascadeStage(AnswerStage):
     async def _why_not(self, tried: Tried, stage: Running) -> str:
         """Why it will not do; empty where it does."""
         draft, request = self.draft, self.draft.question.request
-        why = cascade_checks.refused(tried, request, draft.backends.cascade)
-        if not why and cascade_checks.has_form_checked(request):
+        why = refused(tried, request, draft.backends.cascade)
+        if not why and has_form_checked(request):
             why = await self._misshapen(tried.text, stage)
         if not why and pb.VERIFIER_JUDGE in request.cascade.verifiers:
             why = await self._objection(tried.text, stage)
@@ -116,13 +171,13 @@ class CascadeStage(AnswerStage):
         """What the better model has against it."""
         draft = self.draft
         asked = llm_pb2.GenerateRequest(
-            messages=judge_prompt.to_judge(draft.inputs.for_model(), answer),
+            messages=to_judge(draft.inputs.for_model(), answer),
             sampling=chat_pb2.Sampling(max_tokens=_JUDGED_TOKENS, temperature=0),
             cache_salt=draft.tenant.prefix_salt,
         )
         work = model_call.job(draft, asked, (draft.chosen.model,), stage, first_text=False)
         said = await hear_all(draft, model_call.read(draft, b"", work, stage))
-        against = judge_prompt.objection(said.text)
+        against = objection(said.text)
         quotes = against and draft.privacy.checks  # its words may quote what is private
         return "the judge is against it" if quotes else against
 

@@ -17,14 +17,13 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer import model_call
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.collect import hear_all
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import HITS
+from services.gateway.answer.model_call import hear_all
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.errors import FormBroken
 from services.gateway.labels import Act, Degraded
-from services.gateway.output_validation.verdict import Mismatch, Unchecked
-from services.gateway.output_validation.words import again
+from services.gateway.output_validation.mismatch import Mismatch, Unchecked, again
 from services.gateway.settings.budgets import StageBudget
 from services.runtime.errors import ServiceError
 

@@ -19,14 +19,14 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.content_scanner import ContentScanner, Late, Refused, told
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import BesideStage
-from services.gateway.answer.stream_filter import counted
+from services.gateway.answer.text_writer import counted
 from services.gateway.answer.unchanged_fields import is_of_conversation, texts_of, unread_texts
 from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard.checks import NOTHING, Checks, checks_for
+from services.gateway.guard.screen import ContentScanner, Late, Refused, told
 from services.gateway.labels import Act, Degraded
 from services.runtime.deadline import Deadline
 

@@ -8,7 +8,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.question import Question
-from services.gateway.answer import model_call, model_events
+from services.gateway.answer import model_call
 from services.gateway.answer.draft import Streamed
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
@@ -131,7 +131,7 @@ class LlmStage(AnswerStage):
             asked, own = reading.generation.job.request, self.draft.question.request
             relays = asked.original.api == own.original.api and not report.resumed
             for item in items:
-                await model_events.take(self.draft, item, relays=relays)
+                await model_call.write_message(self.draft, item, relays=relays)
         elif text:
             await self.draft.voice.say(text, tokens)
         if last.HasField("finish"):

@@ -23,7 +23,7 @@ import grpc
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages import STAGES
+from services.gateway.answer.registry import STAGES
 from services.gateway.answer.stages.stage import AnswerStage, BesideStage
 from services.gateway.labels import Act
 from services.gateway.settings.budgets import StageBudget

@@ -20,7 +20,7 @@ from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import BesideStage, retrieve
-from services.gateway.answer.summaries import NOTE
+from services.gateway.answer.stages.summaries import NOTE
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
 from services.gateway.prompt.compression import dieted

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
-from services.gateway.answer import tool_call
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
+from services.gateway.answer.stages import tool_call
 from services.gateway.answer.stages.stage import BesideStage
-from services.gateway.answer.tool_call import ToolRun
+from services.gateway.answer.stages.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Beforehand, Equipment
 

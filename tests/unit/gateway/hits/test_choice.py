@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from hedgerow.chat.v1.chat_pb2 import Sampling
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.cache_eligibility.choice import Choice, choose
-from services.gateway.cache_eligibility.reasons import Bypassed
-from services.gateway.cache_eligibility.settings import CategorySettings, HitSettings
+from services.gateway.cache_eligibility.settings import Bypassed, CategorySettings, HitSettings
 
 PLAIN, TODAY, MINE = "What is the capital of France?", "What's the weather today?", "Where is my order?"
 PRICES = {"prices": CategorySettings(words=("price*", "how much"), ttl_ms=60_000)}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.cache_eligibility.kinds import KINDS, kinds, looked_at, wordings
+from services.gateway.cache_eligibility.choice import KINDS, kinds, looked_at, wordings
 from services.gateway.cache_eligibility.wording import Wording, check_phrase
 
 LABELLED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("questions.toml").read_text())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.cache_eligibility.pacing import paced
+from services.gateway.answer.stages.cache.stored import paced
 
 
 @given(st.text(max_size=300), st.floats(0.01, 1e6), st.floats(0, 100))

@@ -23,7 +23,7 @@ from services.gateway.http.exchange import Endpoint, Exchange, Serve
 from services.gateway.http.fields import Fields
 from services.gateway.http.multipart import Form
 from services.gateway.http.transcriptions import Transcriptions, _heard
-from services.gateway.policies.latency_baseline import LatencyBaseline
+from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Hearing

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.prompt.compression import diet
-from services.gateway.prompt.phrases import PHRASES
+from services.gateway.prompt.compression import PHRASES, diet
 from services.gateway.prompt.protected import pieces
 
 PROTECTED = [

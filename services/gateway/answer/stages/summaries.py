@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
-from services.gateway.answer.billing import book
+from services.gateway.answer.auxiliary_call import book
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
-from services.gateway.policies.priority import score
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.ticket import Ticket, score
 from services.gateway.prompt import window
 from services.gateway.settings.prompt import PromptSettings
 from services.gateway.upstream.routes import Routes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -17,16 +17,26 @@ from typing import Literal
 
 from prometheus_client import Counter
 
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.config import GatewaySettings
-from services.gateway.prefix_warmup import touch
-from services.gateway.prefix_warmup.prompts import ALL, HotPrompt, hot_prompts
+from services.gateway.policies.ticket import Ticket, score
+from services.gateway.prompt.compression import dieted
+from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
+from services.gateway.upstream import prefix, spending
+from services.gateway.upstream.completion import Completion
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 from services.gateway.upstream.routes import Routes
-from services.runtime.deadline import Clock
-from services.runtime.errors import Exhausted, InvalidInput, ServiceError
+from services.runtime.deadline import Clock, Deadline
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
+from services.runtime.routing import Model
 
+ALL = "*"
+_VARIANTS = ("default", "simple", "complex")
+_QUESTION = "Hello."
+_NOBODY, _WEIGHT = "", 0.01  # whose it is at a limiter: a hundred items of any batch have their turn before it
+_RANK = score(premium=False, realtime=False, attempt=0, batch=True)
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0  # between two looks at who has come and what is due
 _AGAIN_S = 10.0  # after a failure
@@ -34,6 +44,81 @@ _WITHIN_S = 10.0  # of one call, the wait for a place included
 _CONNECT_S = 2.0
 _WARMED = Counter("hedgerow_warmed", "Prompts that a replica has read before anybody asked.", ["model", "outcome"])
 _warmed = cache(_WARMED.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class HotPrompt:
+    """`name` is for people: `support@3 (default)`."""
+
+    name: str
+    text: str
+
+
+def hot_prompts(
+    names: Iterable[str], kept: Mapping[str, SystemPromptSettings], settings: PromptSettings
+) -> list[HotPrompt]:
+    """All variants of those of the `kept` prompts that are named; `*` names all."""
+    wanted = set(names)
+    chosen = kept if ALL in wanted else [name for name in kept if name in wanted]
+    return [prompt for name in chosen for prompt in _variants(name, kept[name], settings)]
+
+
+def _variants(name: str, kept: SystemPromptSettings, settings: PromptSettings) -> Iterator[HotPrompt]:
+    for variant in _VARIANTS:
+        if text := getattr(kept, variant):
+            yield HotPrompt(f"{name}@{kept.version} ({variant})", _as_read(text, settings))
+
+
+def _as_read(text: str, settings: PromptSettings) -> str:
+    """What stands before a question that does not say how its prompt is to be put on a diet."""
+    if settings.diet == "off":
+        return text
+    return dieted(text, settings.diet_to_bytes, settings.max_examples).text
+
+
+def probe(text: str, salt: str) -> llm_pb2.GenerateRequest:
+    """What has a model read `text`, a system prompt, for the tenants with `salt`; without a text, a question alone."""
+    question = chat_pb2.Message(role=chat_pb2.ROLE_USER, content=_QUESTION)
+    system = [chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=text)] if text else []
+    sampling = chat_pb2.Sampling(max_tokens=1, temperature=0)
+    return llm_pb2.GenerateRequest(messages=[*system, question], sampling=sampling, cache_salt=salt)
+
+
+async def touch(
+    pool: Pool, replica: Replica, asked: llm_pb2.GenerateRequest, within_s: float, clock: Clock, model: Model | None
+) -> float:
+    """Have `replica` answer `asked` within so many seconds, the wait for a place included; what that costs at the
+    prices of `model` is counted. Returns the seconds to its first message. Raises `ServiceError`; `Shed` where there
+    was no place to spare."""
+    if not replica.breaker.would_admit():
+        raise replica.breaker.refusal()
+    deadline = Deadline.after(within_s, clock)
+    slot = await pool.limiter.enter(Ticket(_RANK, _NOBODY, _WEIGHT, deadline, placed=lambda: None))
+    replica.in_flight += 1
+    try:
+        if replica not in pool.replicas:  # it has left while we waited
+            raise Unavailable(f"{replica.name}: is not in service any more")
+        began = clock()
+        completion = replica.llm.generate(asked, deadline.remaining(), ())
+        try:
+            await completion.read()
+            first_s = clock() - began
+            spending.count(pool.model, model, await _rest(completion))
+        finally:
+            completion.cancel()
+    finally:
+        replica.in_flight -= 1
+        slot.release(unused=True)
+    if pool.reads_prompts:
+        replica.prefixes.sent(prefix.of_request(asked))
+    return first_s
+
+
+async def _rest(completion: Completion) -> llm_pb2.Finish:
+    while completion.finish is None:
+        await completion.read()
+    await completion.ended()
+    return completion.finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +207,7 @@ class PrefixWarmup:
 
     async def _twice(self, step: Step, pool: Pool, replica: Replica, tenant: Tenant, text: str) -> Step:
         """What the first call finds, and what the next one will."""
-        asked, began, before_s = touch.request(text, tenant.prefix_salt), self._clock(), None
+        asked, began, before_s = probe(text, tenant.prefix_salt), self._clock(), None
         try:
             before_s = await self._touch(pool, replica, asked)
             after_s = await self._touch(pool, replica, asked)
@@ -152,7 +237,7 @@ class PrefixWarmup:
         due, what = self._due(pool, replica), (tenant.prefix_salt, prompt.name)
         if self._clock() < due.get(what, float("-inf")) or not replica.breaker.would_admit():
             return
-        asked = touch.request(prompt.text, tenant.prefix_salt)
+        asked = probe(prompt.text, tenant.prefix_salt)
         try:
             await self._touch(pool, replica, asked)
         except ServiceError as error:
@@ -164,7 +249,7 @@ class PrefixWarmup:
         _warmed(pool.model, "ok").inc()
 
     async def _touch(self, pool: Pool, replica: Replica, asked: llm_pb2.GenerateRequest) -> float:
-        return await touch.touch(pool, replica, asked, _WITHIN_S, self._clock, self._routes.model(pool.model))
+        return await touch(pool, replica, asked, _WITHIN_S, self._clock, self._routes.model(pool.model))
 
     def _again(self) -> float:
         """When a prompt that was just read is due again."""

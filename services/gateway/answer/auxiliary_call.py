@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
+
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.generation.job import Report
 from services.gateway.upstream import spending
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.spending import Bill
+from services.runtime.errors import shorten
+
+_JUDGE = "Is your last answer right, complete and to the point? Say yes or no, and nothing else."
+_YES = re.compile(r"\W*yes\b", re.IGNORECASE)
+_NO = re.compile(r"\W*no\b", re.IGNORECASE)
 
 
 def book(report: Report, request: llm_pb2.GenerateRequest, routes: Routes) -> Bill:
@@ -21,3 +30,20 @@ def book(report: Report, request: llm_pb2.GenerateRequest, routes: Routes) -> Bi
     prompt = counted or prompt_tokens(request.messages, request.tools)
     bills = [spending.count(call.pool.model, routes.model(call.pool.model), call.used(prompt)) for call in calls]
     return Bill(sum(bill.tokens for bill in bills), sum(bill.usd for bill in bills))
+
+
+def to_judge(conversation: Iterable[chat_pb2.Message], answer: str) -> Iterator[chat_pb2.Message]:
+    """What a judge reads: as far as it is the conversation, the engine need not read it again to answer by itself."""
+    yield from conversation
+    yield chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=answer)
+    yield chat_pb2.Message(role=chat_pb2.ROLE_USER, content=_JUDGE)
+
+
+def verdict(said: str) -> bool | None:
+    """What a judge says of an answer: whether it is right; None where that is not clear."""
+    return True if _YES.match(said) else False if _NO.match(said) else None
+
+
+def objection(said: str) -> str:
+    """Why a judge is against an answer; empty where it is for it."""
+    return "" if _YES.match(said) else f"the judge says {shorten(said.strip(), 20)!r}"

@@ -1,13 +1,25 @@
-"""What a model is told of an answer that does not have its form."""
+"""What is found out about an answer's form."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.output_validation.verdict import Mismatch
 
 _MOST_ANSWER, _MOST_SCHEMA = 16_000, 8_000  # characters that it is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """`where` is for accounts, and quotes nothing of the answer; `why` may, and is for the model that wrote it."""
+
+    where: str
+    why: str
+
+
+class Unchecked(Exception):
+    """Nobody can say whether it matches: that would take too long, or cannot be told at all. Quotes nothing."""
 
 
 def again(said: str, broken: Mismatch, wanted: chat_pb2.ResponseFormat) -> Iterator[chat_pb2.Message]:

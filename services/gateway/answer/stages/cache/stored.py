@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.content_scanner import holds
 from services.gateway.decisions import Decisions
 from services.gateway.generation.shared import Generation
+from services.gateway.guard.screen import holds
 from services.gateway.labels import LOCAL, Act
 from services.runtime.security.private_data import Rule
+
+_EVERY_S = 0.05  # more often nobody sees a difference, and each message costs
 
 
 def is_of_another(name: str, generation: Generation, identities: str) -> bool:
@@ -44,3 +46,13 @@ async def may_keep(text: str, hides: Sequence[Rule], decisions: Decisions) -> bo
 def note_private(decisions: Decisions) -> None:
     """Why an answer is not kept."""
     decisions.add(Act.GUARD_BYPASSED, "cache", "the answer holds secrets or personal data")
+
+
+def paced(text: str, per_s: float, within_s: float) -> Iterator[tuple[float, str]]:
+    """Pieces of a text, each with when it is due, in seconds after the first: `per_s` characters a second, or as many
+    more as it takes for the last one to be due `within_s`."""
+    if per_s * within_s < len(text):
+        per_s = len(text) / within_s if within_s > 0 else float("inf")
+    size = int(min(max(1, per_s * _EVERY_S), max(1, len(text))))
+    for at in range(0, len(text), size):
+        yield at / per_s, text[at : at + size]

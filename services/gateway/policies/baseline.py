@@ -1,9 +1,4 @@
-"""Token-rate sag: answers of a model that flow markedly slower than they used to.
-
-Providers throttle over a cliff, and a sagging token rate is its early sign: it shows while first tokens are still on
-time and nothing is refused yet. The rate of the last answers (about ten of them) is held against the median rate of
-the last ten minutes. A sag that lasts for more than half of that is no sag any more: it has become the usual.
-"""
+"""A model's usual behaviour: its time to first text, and its token rate with a detector of drops."""
 
 from __future__ import annotations
 
@@ -14,14 +9,40 @@ from prometheus_client import Gauge
 from services.runtime.deadline import Clock
 from services.runtime.digest import WindowedDigest
 
-_ALPHA = 2 / (10 + 1)  # an average over about ten answers
 _WINDOW_S = 600.0
+_QUANTILE = 0.95
+MIN_ANSWERS = 20  # of fewer, the slowest would be the 95th of a hundred
+_ALPHA = 2 / (10 + 1)  # an average over about ten answers
 _MEMORY_S = 60.0
 _MIN_TOKENS = 4
 _MIN_SECONDS = 0.001  # what came within less came in one piece, and has no rate
 _MIN_ANSWERS = 20
 _MOST = 2.0  # an answer that came in few pieces may have any rate; it must not hide the others
 _RATIO = Gauge("hedgerow_token_rate_ratio", "Token rate of a model's last answers; 1 is as usual.", ["model"])
+
+
+class LatencyBaseline:
+    """Of one backend, or of all replicas of one model. `expected_s` may be set anew by whoever knows better."""
+
+    def __init__(self, expected_s: float, clock: Clock = time.monotonic):
+        self.expected_s = expected_s
+        self._answers = WindowedDigest(_WINDOW_S, clock)
+
+    def came(self, after_s: float) -> None:
+        """A call was answered: its first text, or its reply, came `after_s` seconds after its beginning."""
+        self._answers.add(after_s)
+
+    def quantile_s(self, quantile: float) -> float | None:
+        """Of the answers of the last ten minutes; None where they are too few to tell."""
+        return self._answers.quantile(quantile) if self._answers.count >= MIN_ANSWERS else None
+
+    def needs_s(self) -> float:
+        """What 95 of 100 recent calls needed at most, else what is expected."""
+        return self.quantile_s(_QUANTILE) or self.expected_s
+
+    def tells(self, silent_s: float) -> bool:
+        """Whether so much silence is a failure."""
+        return silent_s >= self.needs_s()
 
 
 class ThroughputDrop:

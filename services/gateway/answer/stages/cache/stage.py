@@ -13,16 +13,15 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.cache_storing import is_of_another, is_storable, may_keep, note_private
-from services.gateway.answer.content_scanner import AT_ONCE
 from services.gateway.answer.draft import Draft
-from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import VERDICTS
+from services.gateway.answer.stages.cache.l1 import Copy
+from services.gateway.answer.stages.cache.stored import is_of_another, is_storable, may_keep, note_private, paced
 from services.gateway.answer.stages.stage import AnswerStage, retrieve
-from services.gateway.cache_eligibility.pacing import paced
-from services.gateway.cache_eligibility.reasons import Bypassed
+from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.changes import Changed
+from services.gateway.guard.screen import AT_ONCE
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.upstream.stubs import Cache, Pending

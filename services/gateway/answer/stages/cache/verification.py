@@ -19,13 +19,11 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import prompt_tokens
-from services.gateway.answer import judge_prompt
-from services.gateway.answer.billing import book
+from services.gateway.answer.auxiliary_call import book, to_judge, verdict
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
-from services.gateway.policies.priority import score
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.ticket import Ticket, score
 from services.gateway.settings.generation import JudgeSettings
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache, whose
@@ -50,7 +48,7 @@ class CacheVerification:
         self, sample: cache_pb2.Sample, conversation: Sequence[chat_pb2.Message], tenant: Tenant, above: Span
     ) -> None:
         """Have a sample judged as the answer to a conversation. `above`: the span of the request that it came with."""
-        messages = list(judge_prompt.to_judge(conversation, sample.answer.text))
+        messages = list(to_judge(conversation, sample.answer.text))
         model = self._model(messages)
         if not model or len(self._judging) >= self._settings.at_once:
             _JUDGED.labels("dropped").inc()
@@ -86,7 +84,7 @@ class CacheVerification:
     ) -> None:
         outcome = "failed"
         try:
-            right = judge_prompt.verdict(await self._ask(messages, model, tenant, span))
+            right = verdict(await self._ask(messages, model, tenant, span))
             if right is None:
                 outcome = "unclear"
                 return

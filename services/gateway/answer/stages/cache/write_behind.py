@@ -15,7 +15,7 @@ from prometheus_client import Counter, Gauge
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.router.v1 import router_pb2
-from services.gateway.answer.l1_cache import L1Cache
+from services.gateway.answer.stages.cache.l1 import L1Cache
 from services.gateway.upstream.invalidations import Known
 from services.gateway.upstream.stubs import Cache, Router, keep_up
 from services.runtime.deadline import until_set

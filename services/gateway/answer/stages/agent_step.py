@@ -9,10 +9,10 @@ from dataclasses import replace
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer import model_call, model_events
+from services.gateway.answer import model_call
 from services.gateway.answer.draft import Draft
+from services.gateway.answer.inputs import in_tools
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.masked_texts import in_tools
 from services.gateway.answer.output import Output
 from services.gateway.answer.unchanged_fields import FORM
 from services.gateway.generation.shared import Reading
@@ -93,7 +93,7 @@ class Step:
             if item.HasField("finish"):
                 self._finish.CopyFrom(item.finish)
             if self._answers:
-                await model_events.take(self._draft, _without_calls(item))
+                await model_call.write_message(self._draft, _without_calls(item))
         if self._answers:
             self._draft.ledger.model = reading.report.model
 

@@ -1,1 +1,0 @@
-"""What is made ready before anybody asks: connections, engines, and the prompts that many requests begin with."""
