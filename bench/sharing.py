@@ -67,7 +67,7 @@ async def proxy(provider: str, options: tuple[str, ...]) -> AsyncIterator[Proxy]
     """In front of three models at the provider."""
     port = ports_in_a_row(HTTP_OFFSET + 1)
     models = [word for name in "abc" for word in ("--model", f"{name}={provider}#simulated")]
-    command = ["-m", "hedgerow.cli", "up", "--base-port", str(port), *models, *options]
+    command = ["-m", "hedgerow_cli", "up", "--base-port", str(port), *models, *options]
     with TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         began = time.monotonic()

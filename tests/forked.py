@@ -35,7 +35,7 @@ from tests import marks
 
 _SERVICES = tuple(f"services.{name}" for name in SERVICES)
 _PLAIN = ("bench.simulated_llm", "tests.fault.faulty_llm")
-PRELOADED = (*(f"{service}.__main__" for service in _SERVICES), *_PLAIN, "hedgerow.cli.app")
+PRELOADED = (*(f"{service}.__main__" for service in _SERVICES), *_PLAIN, "hedgerow_cli.app")
 # What it imports starts no thread but OpenBLAS's, which survive a fork; gRPC starts its own when it is first used.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.preloaded"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _ROOT = Path(__file__).parents[1]
-_PRODUCT = tuple(str(_ROOT / folder) for folder in ("services", "hedgerow", "launcher"))
+_PRODUCT = tuple(str(_ROOT / folder) for folder in ("services", "hedgerow", "hedgerow_cli", "launcher"))
 _OURS = (*_PRODUCT, str(_ROOT / "bench"), str(_ROOT / "tests"))
 _TURNS = 10  # of the loop, for what was cancelled last to end
 

@@ -12,6 +12,7 @@ RUN uv pip install --no-cache --require-hashes --no-build \
     --constraints requirements.lock -r pyproject.toml --extra cli --extra launcher
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
+COPY hedgerow_cli hedgerow_cli
 COPY launcher launcher
 COPY services/__init__.py services/
 RUN uv pip install --no-cache --no-deps --build-constraint requirements.lock .

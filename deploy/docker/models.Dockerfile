@@ -15,6 +15,7 @@ RUN export UV_FIND_LINKS="${UV_FIND_LINKS:-$TORCH_INDEX/torch/}"; \
     --constraints requirements.lock -r pyproject.toml --extra models --extra cli --extra launcher
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
+COPY hedgerow_cli hedgerow_cli
 COPY launcher launcher
 COPY services/__init__.py services/
 RUN uv pip install --no-cache --no-deps --build-constraint requirements.lock .

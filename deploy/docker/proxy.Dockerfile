@@ -13,6 +13,7 @@ RUN uv pip install --no-cache --require-hashes --no-build \
     --constraints requirements.lock -r pyproject.toml --extra proxy
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
+COPY hedgerow_cli hedgerow_cli
 COPY launcher launcher
 COPY services/__init__.py services/
 COPY services/runtime services/runtime

@@ -85,7 +85,7 @@ def test_every_container_ends_in_order_when_it_is_told_to(demo: Composed) -> Non
 def test_a_rendered_mesh_file_answers_by_grpc_and_http(images: dict[str, str], tmp_path: Path) -> None:
     file, written = tmp_path / "mesh.yaml", tmp_path / "docker-compose.yml"
     file.write_text(_FILE)
-    command = [sys.executable, "-m", "hedgerow.cli", "render", "compose", str(file), "--output", str(written)]
+    command = [sys.executable, "-m", "hedgerow_cli", "render", "compose", str(file), "--output", str(written)]
     subprocess.run(command, check=True, timeout=60)
     with composed(written, "hedgerow-rendered") as mesh:
         with hedgerow.Client(mesh.grpc) as client:

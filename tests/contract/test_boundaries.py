@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-SDK = sorted(path for path in (REPOSITORY / "hedgerow").rglob("*.py") if "cli" not in path.parts)
+SDK = sorted((REPOSITORY / "hedgerow").rglob("*.py"))
 SERVICES = sorted((REPOSITORY / "services").rglob("*.py"))
 # Whole, or as the beginning of an f-string.
-LAUNCHER = re.compile(r"(python -m )?(launcher|hedgerow\.cli)(\.\w+)*\.?")
+LAUNCHER = re.compile(r"(python -m )?(launcher|hedgerow_cli)(\.\w+)*\.?")
 SERVICE = re.compile(r"(python -m )?services\.(\w+\.?)*")
 
 
@@ -43,14 +43,14 @@ def test_no_string_of_a_service_names_the_launcher() -> None:
 
 def test_a_name_in_a_string_is_found(tmp_path: Path) -> None:
     sly = tmp_path / "sly.py"
-    sly.write_text("""import_module("launcher.mesh"); import_module(f"launcher.{name}"); run("hedgerow.cli")""")
+    sly.write_text("""import_module("launcher.mesh"); import_module(f"launcher.{name}"); run("hedgerow_cli")""")
     assert len(naming(LAUNCHER, [sly])) == 3
     sly.write_text("""import_module(f"services.{name}"); import_module("services.llm")""")
     assert len(naming(SERVICE, [sly])) == 2
 
 
 def test_the_commands_load_no_launcher_before_they_run() -> None:
-    probe = "import sys, hedgerow.cli.app; sys.exit(any(name.startswith('launcher') for name in sys.modules))"
+    probe = "import sys, hedgerow_cli.app; sys.exit(any(name.startswith('launcher') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
 
 
@@ -59,7 +59,7 @@ def test_the_commands_load_no_launcher_before_they_run() -> None:
     [("up", "proxy"), ("up --mesh", "demo"), ("demo", "demo"), ("certs --dir x", "launcher"), ("status", "launcher")],
 )
 def test_without_the_launcher_a_command_that_needs_it_says_what_to_install(command: str, extra: str) -> None:
-    probe = "import sys; sys.modules['launcher'] = None; from hedgerow.cli import main; main()"
+    probe = "import sys; sys.modules['launcher'] = None; from hedgerow_cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", probe, *command.split()], capture_output=True, text=True, timeout=60, check=False
     )
@@ -71,7 +71,7 @@ def test_without_the_launcher_a_command_that_needs_it_says_what_to_install(comma
 
 def test_a_module_fits_in_the_head() -> None:
     """At most 300 lines."""
-    folders = ("services", "hedgerow", "launcher", "bench", "protos", "docs", "scripts")
+    folders = ("services", "hedgerow", "hedgerow_cli", "launcher", "bench", "protos", "docs", "scripts")
     modules = [path for folder in folders for path in (REPOSITORY / folder).rglob("*.py") if "_pb2" not in path.name]
     long = [str(path.relative_to(REPOSITORY)) for path in modules if len(path.read_text().splitlines()) > 300]
     assert not long

@@ -13,8 +13,8 @@ import yaml
 from typer.testing import CliRunner
 
 from docs.settings import settings_classes
-from hedgerow.cli.app import app
 from hedgerow.identities import IDENTITIES, server_name_of
+from hedgerow_cli.app import app
 from launcher.demo import PULLED, demo_settings, public_models
 from services.control import topology
 from services.gateway.upstream.discovery import bootstrap

@@ -15,9 +15,12 @@ REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
 SOURCES = {path: path.read_text() for path in (REPOSITORY / "services").rglob("*.py")}
 COMMANDS = [
-    path for folder in ("hedgerow/cli", "launcher", "launcher/catalog") for path in (REPOSITORY / folder).glob("*.py")
+    path for folder in ("hedgerow_cli", "launcher", "launcher/catalog") for path in (REPOSITORY / folder).glob("*.py")
 ]
-_FOLDERS = ("hedgerow", "launcher", "services", "protos", "tests", "bench", "docs", "scripts", "training")
+_FOLDERS = (
+    *("hedgerow", "hedgerow_cli", "launcher", "services", "protos"),
+    *("tests", "bench", "docs", "scripts", "training"),
+)
 MODULES = {path.name for folder in _FOLDERS for path in (REPOSITORY / folder).rglob("*.py")}
 METRICS, REPORTS, TRACING = [(REPOSITORY / f"docs/{page}.md").read_text() for page in ("metrics", "reports", "tracing")]
 

@@ -18,7 +18,7 @@ _USES = re.compile(
 
 
 def _modules() -> set[str]:
-    files = (file for folder in ("services", "hedgerow") for file in (_ROOT / folder).rglob("*.py"))
+    files = (file for folder in ("services", "hedgerow", "hedgerow_cli") for file in (_ROOT / folder).rglob("*.py"))
     return {file.relative_to(_ROOT).as_posix() for file in files if _USES.search(file.read_text())}
 
 

@@ -13,7 +13,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-from hedgerow.cli.app import app
+from hedgerow_cli.app import app
 from launcher.meshfile.json_schema import SHIPPED, text
 from launcher.meshfile.template import Answers, write
 

@@ -14,7 +14,7 @@ import yaml
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from hedgerow.cli.app import app
+from hedgerow_cli.app import app
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted((REPOSITORY / "docs").glob("*.md"))

@@ -50,7 +50,7 @@ except parts.NotInstalled as error:
 
 
 def up(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    code = f"{WITHOUT}\nfrom hedgerow.cli import main; main()"
+    code = f"{WITHOUT}\nfrom hedgerow_cli import main; main()"
     own = {name: value for name, value in os.environ.items() if "_API_KEY" not in name and name != "HEDGEROW_MODELS"}
     command = [sys.executable, "-c", code, "up", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={**own, **environment})
@@ -89,7 +89,7 @@ def test_a_mesh_file_that_needs_more_names_the_extra(tmp_path: Path, section: st
 
 
 def test_the_version_is_told_without_the_command_lines_own_packages() -> None:
-    probe = "import sys; sys.modules['typer'] = None; from hedgerow.cli import main; main()"
+    probe = "import sys; sys.modules['typer'] = None; from hedgerow_cli import main; main()"
     command = [sys.executable, "-c", probe, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == f"hedgerow {version('hedgerow')}\n"

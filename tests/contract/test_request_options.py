@@ -21,12 +21,12 @@ import hedgerow
 from hedgerow import Request
 from hedgerow._outgoing import Caller
 from hedgerow._peer import Peer
-from hedgerow.cli.app import app
-from hedgerow.cli.ask import ask
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.request_options import Kind, RequestOption, Surface
 from hedgerow.request_options.fields import field_of, holder, numbers
 from hedgerow.request_options.table import OPTIONS, options_on
+from hedgerow_cli.app import app
+from hedgerow_cli.ask import ask
 from scripts.request_options import WRITTEN
 from services.gateway.admission.option_limits import check_options
 from services.gateway.http.chat_request import read_chat

@@ -69,7 +69,7 @@ for path in sorted(Path(FOLDER).rglob("*_pb2*.py")):
 """
 
 _COMMAND = """
-from hedgerow.cli import main
+from hedgerow_cli import main
 main()
 """
 
@@ -82,7 +82,7 @@ def allowed() -> set[str]:
 
 def as_an_application(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
     """Run it where only the base dependencies can be imported."""
-    known = f"FOLDER, ALLOWED = {str(folder)!r}, {sorted(allowed() | {'hedgerow'})!r}\n"
+    known = f"FOLDER, ALLOWED = {str(folder)!r}, {sorted(allowed() | {'hedgerow', 'hedgerow_cli'})!r}\n"
     command = [sys.executable, "-I", "-c", known + _REFUSING + program]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
@@ -90,7 +90,7 @@ def as_an_application(folder: Path, program: str) -> subprocess.CompletedProcess
 @pytest.fixture(scope="module")
 def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("application")
-    shutil.copytree(REPOSITORY / "hedgerow", folder / "hedgerow", ignore=shutil.ignore_patterns("cli", "__pycache__"))
+    shutil.copytree(REPOSITORY / "hedgerow", folder / "hedgerow", ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
 
@@ -116,7 +116,8 @@ def test_what_is_not_a_base_dependency_is_refused(sdk: Path) -> None:
 
 
 def test_without_its_packages_the_command_line_says_what_to_install(tmp_path: Path) -> None:
-    shutil.copytree(REPOSITORY / "hedgerow", tmp_path / "hedgerow", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("hedgerow", "hedgerow_cli"):
+        shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     done = as_an_application(tmp_path, _COMMAND)
     assert done.returncode == 1
     assert done.stderr == "hedgerow: there is no typer here; install it with: pip install 'hedgerow[cli]'\n"

@@ -19,7 +19,7 @@ import yaml
 from redis.asyncio import Redis
 from typer.testing import CliRunner
 
-from hedgerow.cli.app import app
+from hedgerow_cli.app import app
 from launcher.processes import free_ports
 from tests.redis import executable
 from tests.waiting import until

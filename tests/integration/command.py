@@ -14,16 +14,16 @@ from tests import forked
 async def launch(*arguments: str, **environment: str) -> Process:
     """Start `hedgerow …` afresh, with pipes."""
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hedgerow.cli", *arguments,
+        sys.executable, "-m", "hedgerow_cli", *arguments,
         stdin=PIPE, stdout=PIPE, stderr=PIPE, env={**os.environ, **environment},
     )  # fmt: skip
 
 
 async def run(*arguments: str, stdin: str = "", **environment: str) -> forked.Ended:
     """`hedgerow …`, from its start to its end."""
-    return await forked.run("hedgerow.cli", *arguments, stdin=stdin, **environment)
+    return await forked.run("hedgerow_cli", *arguments, stdin=stdin, **environment)
 
 
 def cli(*arguments: str) -> tuple[int | None, str]:
     """(exit code, stdout) of `hedgerow …`, for who waits for it and for nothing else."""
-    return forked.run_blocking("hedgerow.cli", *arguments)[:2]
+    return forked.run_blocking("hedgerow_cli", *arguments)[:2]

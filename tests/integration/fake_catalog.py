@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 import launcher.catalog.records as records
 records.FILE = Path(sys.argv.pop(1))
-from hedgerow.cli import main
+from hedgerow_cli import main
 main()
 """
 

@@ -68,7 +68,7 @@ def another(folder: Path) -> Iterator[tuple[Popen[str], Path]]:
     """A mesh of its own, which somebody else is to end; and its state folder."""
     port, file, state = ports_in_a_row(14), folder / "mesh.yaml", folder / "state"
     file.write_text(f"models: {{quick: 'http://127.0.0.1:9/v1'}}\ngateway: {port}\ncache: false\n")
-    command = [sys.executable, "-m", "hedgerow.cli", "up", str(file), "--state-dir", str(state)]
+    command = [sys.executable, "-m", "hedgerow_cli", "up", str(file), "--state-dir", str(state)]
     with Popen(command, stdout=PIPE, text=True) as process:
         try:
             assert process.stdout

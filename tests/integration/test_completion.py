@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = f"{sys.executable} -m hedgerow.cli"
+PROGRAM = f"{sys.executable} -m hedgerow_cli"
 # What bash does when Tab is pressed: words, the number of the last one, and the command's own function.
 TAB = """
 eval "$1"; COMP_WORDS=($3); COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))

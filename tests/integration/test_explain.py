@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from hedgerow.cli.app import app
+from hedgerow_cli.app import app
 
 
 @pytest.fixture(autouse=True)

@@ -42,7 +42,7 @@ def test_it_is_said_before_anything_of_ours_is_imported(module: str) -> None:
 
 def test_help_loads_nothing_that_takes_long() -> None:
     probe = (
-        "import sys; from typer.testing import CliRunner; from hedgerow.cli.app import app; "
+        "import sys; from typer.testing import CliRunner; from hedgerow_cli.app import app; "
         "CliRunner().invoke(app, ['--help']); "
         "sys.exit(bool({'grpc', 'rich', 'google.protobuf', 'numpy', 'soundfile'} & sys.modules.keys()))"
     )

@@ -48,7 +48,7 @@ def gateway_settings(models: list[str], **settings: str) -> dict[str, str]:
 
 
 async def ask_json(gateway: str, *arguments: str) -> tuple[int, dict]:
-    command = (sys.executable, "-m", "hedgerow.cli", "ask", QUESTION, "--json", "--gateway", gateway, *arguments)
+    command = (sys.executable, "-m", "hedgerow_cli", "ask", QUESTION, "--json", "--gateway", gateway, *arguments)
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     return process.returncode, json.loads(output)

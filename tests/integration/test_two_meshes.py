@@ -65,7 +65,7 @@ def test_status_tells_which_there_are_and_shows_the_one_that_is_meant(
         assert services["gateway"]["address"] == up.target
     monkeypatch.chdir(both[0].state_dir.parents[2])
     for command in (["status"], ["ask", QUESTION]):
-        code, _, told = forked.run_blocking("hedgerow.cli", *command)
+        code, _, told = forked.run_blocking("hedgerow_cli", *command)
         said = " ".join(told.replace("│", " ").split())
         assert code == 2
         assert "2 meshes run here, one is needed: .hedgerow/meshes/one, .hedgerow/meshes/two" in said

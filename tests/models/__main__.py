@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hedgerow.cli import main
+from hedgerow_cli import main
 from launcher import demo
 from tests.models import FIXTURES
 

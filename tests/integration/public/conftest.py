@@ -35,7 +35,7 @@ def pulled() -> None:
 @starts("engine", "mesh")
 def up(tmp_path_factory: pytest.TempPathFactory, pulled: None) -> Iterator[Up]:
     """`hedgerow up`, as its users run it."""
-    with running_up(tmp_path_factory.mktemp("public"), ports_in_a_row(40), program="hedgerow.cli") as running:
+    with running_up(tmp_path_factory.mktemp("public"), ports_in_a_row(40), program="hedgerow_cli") as running:
         yield running
 
 

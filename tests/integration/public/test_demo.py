@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.engine, pytest.mark.mesh]
 
 
 async def test_the_demo_gets_the_answers_it_expects(pulled: None) -> None:
-    command = (sys.executable, "-m", "hedgerow.cli", "demo", "Who wrote Hamlet?")
+    command = (sys.executable, "-m", "hedgerow_cli", "demo", "Who wrote Hamlet?")
     demo = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

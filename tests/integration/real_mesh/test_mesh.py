@@ -202,7 +202,7 @@ async def test_invalid_utf8_is_refused_with_the_fields_path(up: Up):
 async def hedgerow_command(*arguments: str) -> tuple[int, dict]:
     """Exit code and the JSON object on standard output."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hedgerow.cli", *arguments, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "hedgerow_cli", *arguments, stdout=asyncio.subprocess.PIPE
     )
     output, _ = await process.communicate()
     return process.returncode, json.loads(output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from hedgerow import Answer, CacheReport, Label, Usage
-from hedgerow.cli.account import account_lines, as_object
+from hedgerow_cli.account import account_lines, as_object
 from tests.unit.cli.answers import TRACE_ID, an_answer
 
 

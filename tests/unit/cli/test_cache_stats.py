@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
-from hedgerow.cli.cache_stats import get_stats, show
+from hedgerow_cli.cache_stats import get_stats, show
 
 
 class ScriptedCacheService:

@@ -16,8 +16,8 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from typer.testing import CliRunner
 
-from hedgerow.cli.app import app
 from hedgerow.identities import IDENTITIES
+from hedgerow_cli.app import app
 from launcher.certificate_authority import (
     ForeignAuthority,
     make_authority,

@@ -11,12 +11,12 @@ import typer
 from typer.testing import CliRunner
 
 from hedgerow import MeshTool, Unavailable
-from hedgerow.cli.app import app
-from hedgerow.cli.bench import benches
-from hedgerow.cli.failures import explain, fail, reported
-from hedgerow.cli.given import mesh_tools, own_tools, read_tool
-from hedgerow.cli.screen import written_as_it_comes
-from hedgerow.cli.status import known_addresses
+from hedgerow_cli.app import app
+from hedgerow_cli.bench import benches
+from hedgerow_cli.failures import explain, fail, reported
+from hedgerow_cli.given import mesh_tools, own_tools, read_tool
+from hedgerow_cli.screen import written_as_it_comes
+from hedgerow_cli.status import known_addresses
 from tests import listings
 
 COMMANDS = ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hedgerow import Decision, Label
-from hedgerow.cli.demo_steps import (
+from hedgerow_cli.demo_steps import (
     STEPS,
     Check,
     Step,

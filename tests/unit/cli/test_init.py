@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from hedgerow.cli.app import app
+from hedgerow_cli.app import app
 
 
 @pytest.fixture

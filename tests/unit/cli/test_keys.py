@@ -13,7 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from hedgerow.cli.app import app
+from hedgerow_cli.app import app
 from tests.keys import digest
 
 OLD, OTHER = digest("old"), digest("other")

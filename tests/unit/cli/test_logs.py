@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from hedgerow.cli.app import app
-from hedgerow.cli.log_files import Log, named
+from hedgerow_cli.app import app
+from hedgerow_cli.log_files import Log, named
 from tests.listings import running
 
 

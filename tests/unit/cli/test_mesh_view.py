@@ -8,8 +8,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from hedgerow.cli.mesh_view import as_data, as_tables, duration, kind, problems
 from hedgerow.control.v1 import control_pb2 as pb
+from hedgerow_cli.mesh_view import as_data, as_tables, duration, kind, problems
 from tests.unit.cli.meshes import EDS, a_mesh
 
 

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from hedgerow import AudioFormat, InvalidArgument
-from hedgerow.cli.playback import as_pcm, opened
+from hedgerow_cli.playback import as_pcm, opened
 
 
 def test_channels_become_one_and_what_is_too_loud_is_cut() -> None:

@@ -11,9 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hedgerow.cli import options, running
-from hedgerow.cli.status import known_addresses
-from hedgerow.cli.up_steps import file_steps
+from hedgerow_cli import options, running
+from hedgerow_cli.status import known_addresses
+from hedgerow_cli.up_steps import file_steps
 from launcher.meshfile.schema import Gateway, MeshFile
 from tests.listings import held, list_services
 

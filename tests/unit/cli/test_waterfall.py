@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from hedgerow import Answer, StageReport
-from hedgerow.cli.waterfall import axis_ms, short, spent_cells, waterfall
+from hedgerow_cli.waterfall import axis_ms, short, spent_cells, waterfall
 from tests.unit.cli.answers import an_answer
 
 

@@ -1,5 +1,0 @@
-"""`python -m hedgerow.cli` is `hedgerow`."""
-
-from hedgerow.cli import main
-
-main()

@@ -1,0 +1,5 @@
+"""`python -m hedgerow_cli` is `hedgerow`."""
+
+from hedgerow_cli import main
+
+main()

@@ -1,0 +1,186 @@
+"""`hedgerow ask`: one question, and where the time went."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hedgerow._option_types import MeshOptions
+from hedgerow_cli import given, options
+from hedgerow_cli.request_flags import with_request_flags
+
+if TYPE_CHECKING:
+    from hedgerow import Options
+
+
+@with_request_flags()
+def ask(
+    question: Annotated[
+        str | None,
+        typer.Argument(help="The question; - reads it from stdin. May be left out with --audio.", metavar="QUESTION|-"),
+    ] = None,
+    image: options.Images = None,
+    audio: options.Audio = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Play the recording as it was spoken, and answer at each pause.")
+    ] = False,
+    pause_ms: options.PauseMs = None,
+    as_json: options.JsonLines = False,
+    *,
+    chosen: MeshOptions,
+    model: options.Model = None,
+    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="The most tokens to generate.")] = None,
+    temperature: Annotated[float | None, typer.Option(metavar="T", help="0 is greedy, up to 2.")] = None,
+    system: options.System = None,
+    json_schema: options.Schema = None,
+    choice: options.Choice = None,
+    grammar: options.Grammar = None,
+    tool: options.Tools = None,
+    tool_choice: options.ToolChoice = None,
+    mcp: options.Mcp = None,
+    collection: options.Collections = None,
+    agent: options.Agent = False,
+    waterfall: Annotated[bool, typer.Option(help="Show where the time went.")] = True,
+    gateway: options.Gateway = "127.0.0.1:50050",
+    api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
+) -> None:
+    """Ask one question, and see where the time went.
+
+    The answer comes as it is written. Below it, one bar for each stage: bright is the time it took, dim what was left
+    of its slice of the budget. Then comes what was heard and seen, and what the gateway's policies did, if anything.
+    Exits with 1 when the answer is cut off by a failure; a spent budget is no failure.
+
+    With --json-schema, the answer is JSON that matches, or an error, and with --choice one of the texts; with --repair
+    the model is asked once more where it is not. With --grammar, the engine writes nothing else. An answer that is
+    replaced, by --repair or --cascade-at-once, is followed by the other one; in a file there is the last one alone.
+
+    With --tool FILE, the model may call what you offer: the calls are shown below the answer, and are in the object of
+    --json.
+
+    With --tool NAME and --collection, tools of the mesh are called at once, and what they say stands before the
+    question; a late one comes after the answer. With --agent or --mcp the model is offered them, and calls what it sees
+    fit. `hedgerow tools` lists what there is.
+
+    With --image, pictures belong to the question. With --audio, a recording is the question, or comes before it; with
+    --stream it is played at its own speed: words show while they are spoken, dim until they are sure.
+
+    \b
+    Examples:
+      hedgerow ask "What is the capital of France?"
+      hedgerow ask --budget-ms 300 "Tell me a story about a fox."
+      hedgerow ask --json - < question.txt | jq .finish_reason
+      hedgerow ask --image shape.png "Which shape is in the image?"
+      hedgerow ask --json-schema '{"type": "object", "properties": {"sum": {"type": "integer"}}}' "What is 2 plus 3?"
+      hedgerow ask --choice yes --choice no "Is Paris in France?"
+      hedgerow ask --tool clock.json --tool-choice required "What time is it in Oslo?"
+      hedgerow ask --tool 'weather={"city": "Oslo"}' --collection manual "Do I need the winter tyres?"
+      hedgerow ask --mcp files --tool weather --agent "What changed since yesterday?"
+      hedgerow ask --audio question.wav
+      hedgerow ask --audio question.wav --stream
+      hedgerow ask --gateway mesh.example:443 --tls --api-key sesame "Who are you?"
+    """
+    _refuse_wrong_use(question, audio, stream, pause_ms)
+    text = sys.stdin.read() if question == "-" else question
+    images = image or []
+    own: Options = {
+        "model": model,
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "system": system,
+        "json_schema": given.json_text(json_schema, "--json-schema") if json_schema else None,
+        "choice": choice or None,
+        "grammar": given.text_of(grammar, "--grammar") if grammar else None,
+        "tools": given.own_tools(tool),
+        "mesh_tools": given.mesh_tools(tool, mcp, collection, agent=agent),
+        "tool_choice": tool_choice,
+    }
+    choices: Options = {**chosen, **own}
+    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
+    if stream and audio:
+        _converse(audio, images, pause_ms, choices, reach, waterfall, as_json)
+    elif as_json:
+        _ask_json(text, images, audio, choices, reach)
+    else:
+        _ask(text, images, audio, choices, reach, waterfall)
+
+
+def _refuse_wrong_use(question: str | None, audio: Path | None, stream: bool, pause_ms: int | None) -> None:
+    if stream and not audio:
+        raise typer.BadParameter("needs a recording to play: --audio FILE", param_hint="--stream")
+    if stream and question is not None:
+        raise typer.BadParameter("with --stream, what is spoken is the question", param_hint="QUESTION")
+    if pause_ms is not None and not stream:
+        raise typer.BadParameter("works with --stream alone", param_hint="--pause-ms")
+    if question is None and not audio:
+        raise typer.BadParameter("give one, or a recording with --audio", param_hint="QUESTION")
+
+
+def _ask(
+    text: str | None,
+    images: list[Path],
+    audio: Path | None,
+    choices: Options,
+    reach: options.Reach,
+    waterfall: bool,
+) -> None:
+    from rich.console import Console
+
+    from hedgerow import Client
+    from hedgerow_cli.failures import reported
+    from hedgerow_cli.screen import print_account, written_as_it_comes
+
+    with reported(), Client(**reach) as client, written_as_it_comes() as write:
+        if write.replaceable or not (choices.get("repair") or choices.get("cascade_at_once")):
+            answer = client.ask(text, images=images, audio=audio, on_token=write, on_replaced=write.instead, **choices)
+        else:
+            answer = client.ask(text, images=images, audio=audio, **choices)
+            write(answer.text)
+    if waterfall:
+        print_account(Console(), answer)
+    raise typer.Exit(answer.finish_reason not in options.COMPLETE)
+
+
+def _ask_json(text: str | None, images: list[Path], audio: Path | None, choices: Options, reach: options.Reach) -> None:
+    import json
+
+    from hedgerow import Client
+    from hedgerow_cli.account import as_object
+    from hedgerow_cli.failures import reported
+
+    with reported(as_json=True), Client(**reach) as client:
+        answer = client.ask(text, images=images, audio=audio, **choices)
+    print(json.dumps(as_object(answer)))
+    raise typer.Exit(answer.finish_reason not in options.COMPLETE)
+
+
+def _converse(
+    audio: Path,
+    images: list[Path],
+    pause_ms: int | None,
+    choices: Options,
+    reach: options.Reach,
+    waterfall: bool,
+    as_json: bool,
+) -> None:
+    import asyncio
+
+    from hedgerow import AsyncClient
+    from hedgerow_cli.failures import reported
+    from hedgerow_cli.spoken import Screen, converse, print_event
+
+    async def play() -> bool:
+        async with AsyncClient(**reach) as client:
+            return await converse(client, audio, images, pause_ms, choices, show)
+
+    with reported(as_json), closing(Screen(waterfall)) as screen:
+        show = print_event if as_json else screen
+        answered = asyncio.run(play())
+    raise typer.Exit(not answered)

@@ -1,0 +1,258 @@
+"""`hedgerow cache`: look at the answers that are kept, forget them, or have them ready."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hedgerow_cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hedgerow import Answer, AsyncClient
+    from hedgerow._peer import Peer
+
+TIMEOUT_S = 5.0
+DEFAULT_CACHE = "127.0.0.1:50051"
+LOCAL = "local"  # the one tenant of a gateway without keys
+
+cache = typer.Typer(help="Look at the answers that are kept.", no_args_is_help=True, rich_markup_mode=None)
+Caches = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cache",
+        envvar="HEDGEROW_TARGET_CACHE",
+        metavar="HOST:PORT",
+        help="The cache service; may be given several times. Without it, those of the mesh that runs from --state-dir.",
+    ),
+]
+
+
+@cache.callback()
+def _cache() -> None:
+    """Look at the answers that are kept, forget them, or have them ready."""
+
+
+@cache.command()
+def stats(
+    caches: Caches = None,
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose thresholds are shown.")] = LOCAL,
+    state_dir: options.StateDir = Path(".hedgerow"),
+    tls_dir: options.TlsDir = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show what each cache service holds, and how its lookups have ended since it started.
+
+    Where it has hits verified, also which share of all lookups were wrong hits, within what, with 95% each, and the
+    thresholds that came of it: the tenant's, and those of the categories of its questions.
+
+    \b
+    Examples:
+      hedgerow cache stats
+      hedgerow cache stats --cache 10.0.0.7:50051 --json | jq '.caches[].entries'
+    """
+    import asyncio
+    import json
+    from functools import partial
+
+    from hedgerow_cli.cache_stats import get_stats, show
+    from hedgerow_cli.failures import reported
+
+    peers = peers_at(caches, state_dir, tls_dir)
+    with reported(as_json):
+        counts = asyncio.run(_ask_all(peers, partial(get_stats, tenant, TIMEOUT_S)))
+    found = [{"address": peer.target, **count} for peer, count in zip(peers, counts, strict=True)]
+    if as_json:
+        print(json.dumps({"caches": found}))
+    else:
+        show(found)
+
+
+@cache.command()
+def clear(
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose answers.")] = LOCAL,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="One answer alone, by the key that its hits are told with.")
+    ] = None,
+    caches: Caches = None,
+    state_dir: options.StateDir = Path(".hedgerow"),
+    tls_dir: options.TlsDir = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Forget all answers of a tenant, or one.
+
+    Gateways forget their copies at once. Where callers have no keys, everybody is the tenant "local".
+
+    \b
+    Examples:
+      hedgerow cache clear
+      hedgerow cache clear --tenant acme
+    """
+    import asyncio
+    import json
+
+    from hedgerow_cli.failures import reported
+
+    async def forget(stub: Any) -> int:
+        from hedgerow.cache.v1 import cache_pb2
+
+        which = {"key": key} if key else {"tenant": tenant}
+        reply: cache_pb2.InvalidateResponse = await stub.Invalidate(
+            cache_pb2.InvalidateRequest(**which), timeout=TIMEOUT_S
+        )
+        return reply.removed
+
+    with reported(as_json):
+        removed = sum(asyncio.run(_ask_all(peers_at(caches, state_dir, tls_dir), forget)))
+    print(json.dumps({"removed": removed}) if as_json else f"removed {removed}")
+
+
+@cache.command()
+def warm(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Questions, one a line.")],
+    at_once: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="How many are asked at once.")] = 4,
+    as_json: options.AsJson = False,
+    gateway: options.Gateway = "127.0.0.1:50050",
+    api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
+) -> None:
+    """Ask the questions of a file, so that their answers are kept before anybody waits for them.
+
+    Answers belong to who asks: with keys, ask as the tenant who will. Not kept are those of questions that go past the
+    cache, as about today. Exits with 1 when one could not be answered.
+
+    \b
+    Examples:
+      hedgerow cache warm questions.txt
+    """
+    import asyncio
+    import json
+
+    from hedgerow_cli.failures import fail, reported
+
+    try:
+        questions = [line.strip() for line in file.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{file} cannot be read: {error}")
+    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
+    with reported(as_json):
+        answers = asyncio.run(_ask_questions(questions, reach, at_once))
+    verdicts = [answer.cache.verdict if answer else "" for answer in answers]
+    known, bypassed, failed = (verdicts.count(each) for each in ("exact", "bypass", ""))
+    told = {"asked": len(answers), "known": known, "not_kept": bypassed, "failed": failed}
+    print(
+        json.dumps(told) if as_json else ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in told.items())
+    )
+    raise typer.Exit(failed > 0)
+
+
+@cache.command()
+def wrong(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key that its hits are told with.")],
+    question: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What was asked. Without it, only its very own question gets it.")
+    ] = None,
+    as_json: options.AsJson = False,
+    gateway: options.Gateway = "127.0.0.1:50050",
+    api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
+) -> None:
+    """Report that an answer was wrong for what was asked, so that it is not given to that again.
+
+    To its own very question it still is. Answers belong to who asked: report as the same tenant. Exits with 1 when
+    there is no such answer.
+
+    \b
+    Examples:
+      hedgerow cache wrong 5f0c… --question "What is the capital of Spain?"
+    """
+    import asyncio
+    import json
+
+    from hedgerow import AsyncClient
+    from hedgerow_cli.failures import reported
+
+    async def report() -> bool:
+        async with AsyncClient(**reach) as client:
+            return await client.report_wrong(key, question, TIMEOUT_S)
+
+    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
+    with reported(as_json):
+        tightened = asyncio.run(report())
+    told = "it is not given to that any more" if tightened else "there is no such answer"
+    print(json.dumps({"tightened": tightened}) if as_json else told)
+    raise typer.Exit(not tightened)
+
+
+def peers_at(caches: Sequence[str] | None, state_dir: Path, tls_dir: Path | None) -> list[Peer]:
+    """The cache services that are named, else those of the mesh that runs in `state_dir`."""
+    from hedgerow._peer import Peer
+
+    reach = options.reach(DEFAULT_CACHE, "cache", tls_dir=tls_dir)
+    return [Peer(target, service="cache service", tls=reach["tls"]) for target in caches or _known(state_dir)]
+
+
+def _known(state_dir: Path) -> list[str]:
+    """The cache services of the mesh that runs in `state_dir`, else the default address."""
+    from hedgerow_cli.status import known_addresses
+
+    try:
+        known = known_addresses(state_dir)
+    except ModuleNotFoundError:  # without the launcher no mesh runs there
+        return [DEFAULT_CACHE]
+    return [address for name, address in known.items() if name.partition("-")[0] == "cache"]
+
+
+async def _ask_all(peers: Sequence[Peer], ask: Callable[[Any], Any]) -> list[Any]:
+    """What each answers. Raises `HedgerowError`; `NO_CACHE_SERVICE` where nobody does."""
+    import asyncio
+
+    return list(await asyncio.gather(*(_ask(peer, ask) for peer in peers)))
+
+
+async def _ask(peer: Peer, ask: Callable[[Any], Any]) -> Any:
+    import grpc
+
+    from hedgerow._status import from_rpc_error
+    from hedgerow.cache.v1 import cache_pb2_grpc
+    from hedgerow.channel import open_channel
+
+    async with open_channel(peer.target, tls=peer.tls) as channel:
+        stub: Any = cache_pb2_grpc.CacheServiceStub(channel)  # type: ignore[no-untyped-call]
+        try:
+            return await ask(stub)
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, peer, TIMEOUT_S) from None
+
+
+async def _ask_questions(questions: Sequence[str], reach: options.Reach, at_once: int) -> list[Answer | None]:
+    """Their answers; None for one that could not be had."""
+    import asyncio
+
+    from hedgerow import AsyncClient
+
+    places = asyncio.Semaphore(at_once)
+    async with AsyncClient(**reach) as client:
+        await client.prewarm(timeout_s=TIMEOUT_S)  # a gateway that is not there is one failure
+        return list(await asyncio.gather(*(_ask_one(client, question, places) for question in questions)))
+
+
+async def _ask_one(client: AsyncClient, question: str, places: Any) -> Answer | None:
+    from hedgerow import HedgerowError
+    from hedgerow_cli.failures import explain, tell
+
+    async with places:
+        try:
+            return await client.ask(question, cache="use")
+        except HedgerowError as error:
+            tell(f"{question}: {explain(error)}")
+            return None

@@ -1,0 +1,150 @@
+"""`hedgerow certs`: certificates for a mesh of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from hedgerow_cli import options
+
+if TYPE_CHECKING:
+    from launcher.certificate_authority import Authority
+
+
+def certs(
+    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the CA and the certificates are kept.")],
+    days: Annotated[float, typer.Option(metavar="N", help="How long certificates hold.")] = 30,
+    identity: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only for this one: gateway, cache, …; may be given several times."),
+    ] = None,
+    dns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="One more host name in the edge's certificate; may be given several times."),
+    ] = None,
+    ip: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="One more IP address in the edge's certificate; likewise."),
+    ] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Only with the CA that is there; without one, fail instead of making it.")
+    ] = False,
+    redis: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="Also a password for the Redis at this URL, and a key that encrypts what the cache keeps.",
+        ),
+    ] = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Make the certificates with which the services of a mesh prove to each other who they are.
+
+    For development and tests: the CA's key lies beside the certificates, for its owner's eyes. For production take
+    cert-manager or SPIRE; what a service needs is the same. DIR gets ca.crt and ca.key, and for each identity a folder
+    with the tls.crt, tls.key and ca.crt that HEDGEROW_<SERVICE>_TLS_DIR wants. "edge" is the way in from outside,
+    "operator" is you: give its folder as --tls-dir to status, ask and the others.
+
+    Again with the same DIR, all certificates are made anew under the same CA; running services take them up without
+    a restart. A CA that this command has not made is never touched.
+
+    With --redis, DIR keeps a password and a key, made once: redis.password and cache.key. redis/redis.conf has the
+    password for redis-server; redis.yaml in the folders of cache, router and gateway is for HEDGEROW_<SERVICE>_CONFIG.
+
+    \b
+    Examples:
+      hedgerow certs --dir certs
+      hedgerow certs --dir certs --renew --identity gateway
+      hedgerow certs --dir certs --identity edge --dns mesh.example --ip 192.0.2.7
+      hedgerow certs --dir certs --redis "rediss://redis.hedgerow:6379/0?ssl_ca_certs=/tls/ca.crt"
+      HEDGEROW_ROUTER_TLS_DIR=certs/router python -m services.router
+      hedgerow status --tls-dir certs/operator
+    """
+    import json
+
+    from hedgerow_cli.failures import needs
+
+    with needs("launcher", as_json):
+        from hedgerow.identities import IDENTITIES
+        from launcher.certificate_authority import ForeignAuthority
+        from launcher.redis_secrets import write_redis_secrets
+
+    wanted = identity or list(IDENTITIES)
+    _refuse_wrong_use(days, wanted, ip or [], redis)
+    try:
+        authority, is_new = _authority(folder, renew)
+        made = [_make(authority, folder, name, days, [*(dns or []), *(ip or [])]) for name in wanted]
+        shared = [str(file) for file in write_redis_secrets(folder, redis)] if redis else []
+    except (ForeignAuthority, OSError) as error:
+        _fail(str(error), as_json)
+    if as_json:
+        ca = {"certificate": str(folder / "ca.crt"), "new": is_new}
+        print(json.dumps({"ca": ca, "identities": made, "secrets": shared}))
+        return
+    print(f"{'made' if is_new else 'kept'}  {folder / 'ca.crt'}")
+    for each in made:
+        print(f"made  {each['folder']}  {each['uri']}  until {each['until']}")
+    for file in shared:
+        print(f"made  {file}")
+
+
+def _fail(message: str, as_json: bool) -> NoReturn:
+    import json
+
+    from hedgerow_cli.failures import fail
+
+    if not as_json:
+        fail(message)
+    print(json.dumps({"error": {"code": "FAILED_PRECONDITION", "reason": "CERTS_NOT_MADE", "message": message}}))
+    raise typer.Exit(1)
+
+
+def _refuse_wrong_use(days: float, wanted: list[str], addresses: list[str], redis: str) -> None:
+    from ipaddress import ip_address
+
+    from hedgerow.identities import IDENTITIES
+    from launcher.redis_secrets import url_with
+
+    if not 0 < days <= 3_650:
+        raise typer.BadParameter(f"more than 0, at most 3650, got {days:g}", param_hint="--days")
+    for name in wanted:
+        if name not in IDENTITIES:
+            raise typer.BadParameter(f"one of {', '.join(IDENTITIES)}, got {name}", param_hint="--identity")
+    for address in addresses:
+        try:
+            ip_address(address)
+        except ValueError:
+            raise typer.BadParameter(f"an IP address, got {address}", param_hint="--ip") from None
+    try:
+        url_with("", redis or "redis://none")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--redis") from None
+
+
+def _authority(folder: Path, renew: bool) -> tuple[Authority, bool]:
+    """The CA of the folder, and whether it is new. Raises `ForeignAuthority` and OSError."""
+    from launcher.certificate_authority import make_authority, read_authority, write_authority
+
+    if authority := read_authority(folder):
+        return authority, False
+    if renew:
+        raise FileNotFoundError(f"there is no CA in {folder}; leave --renew out to make one")
+    authority = make_authority()
+    write_authority(folder, authority)
+    return authority, True
+
+
+def _make(authority: Authority, folder: Path, identity: str, days: float, names: list[str]) -> dict[str, str]:
+    """Write one identity's folder; what there is to say of it."""
+    from launcher.certificate_authority import write_identity
+
+    issued = authority.issue(identity, days, names if identity == "edge" else ())
+    write_identity(folder / identity, authority.pem(), issued)
+    return {
+        "identity": identity,
+        "uri": issued.uri,
+        "folder": str(folder / identity),
+        "until": issued.until.isoformat(timespec="seconds"),
+    }

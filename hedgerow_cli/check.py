@@ -1,0 +1,60 @@
+"""`hedgerow check`: whether a mesh file can be used."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hedgerow_cli import mesh_file, options, running
+
+
+def check(
+    file: mesh_file.MeshFile = mesh_file.DEFAULT,
+    state_dir: options.OwnStateDir = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of mesh files, for editors, and check nothing.")
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Check a mesh file as a whole, and start nothing.
+
+    Every problem is told at once, with its line and column: keys that there are not, values beyond their limits,
+    variables that are not set, folders that are not there, and what the services' own code says of their settings.
+    Exits with 2 when there is any. Otherwise it says what "hedgerow up" would start, and which models of the catalogue
+    it would pull; nothing is pulled.
+
+    \b
+    Examples:
+      hedgerow check
+      hedgerow check mesh.yaml --json | jq -r '.problems[].message'
+      hedgerow check --schema > mesh.schema.json
+    """
+    import asyncio
+    import json
+    import shlex
+
+    if schema:
+        from hedgerow_cli.failures import needs
+
+        with needs("launcher", as_json):
+            from launcher.meshfile.json_schema import SHIPPED
+
+        print(SHIPPED.read_text(), end="")
+        return
+    with mesh_file.checked(as_json):
+        from launcher.meshfile.catalog import missing_models
+        from launcher.meshfile.planning import plan
+
+        planned = asyncio.run(plan(file, state_dir or running.state_of(file)))
+    missing = missing_models(planned.file)
+    if as_json:
+        services = [{"name": spec.name, "address": spec.address} for spec in planned.specs]
+        pulls = [{"name": each.name, "download_bytes": each.sources[-1].bytes} for each in missing]
+        print(json.dumps({"file": str(file), "services": services, "pulls": pulls, "problems": []}))
+        return
+    for spec in planned.specs:
+        print(f"{spec.name:24} {spec.address}")
+    for each in missing:
+        print(f"{each.name:24} would be pulled first: {each.sources[-1].bytes / 1e6:.0f} MB")
+    print(f"{file} can be used: hedgerow up {shlex.quote(str(file))}")

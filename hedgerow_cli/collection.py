@@ -1,0 +1,265 @@
+"""`hedgerow collection`: keep the documents that answers may go by, and look into them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from hedgerow_cli import options
+from hedgerow_cli.cache import LOCAL, TIMEOUT_S, Caches, peers_at
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from hedgerow import AsyncCollectionClient, Collection, CollectionDocument, CollectionSearch
+    from hedgerow._peer import Peer
+
+T = TypeVar("T")
+
+
+class RankingName(StrEnum):
+    """What a search goes by."""
+
+    BOTH = "both"
+    MEANING = "meaning"
+    WORDS = "words"
+
+
+collection = typer.Typer(help="Keep the documents that answers may go by.", no_args_is_help=True, rich_markup_mode=None)
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The collection: letters, digits, _ and -.")]
+Tenant = Annotated[str, typer.Option(metavar="NAME", help="Whose collections.")]
+
+
+@collection.callback()
+def _collection() -> None:
+    """Keep the documents that answers may go by: cut into snippets, found by meaning and by words.
+
+    They are kept by the cache service, apart for each tenant. Each collection is a tool that the mesh can call:
+    search_NAME. Where there are several replicas, all are told what is put and removed.
+    """
+
+
+@collection.command()
+def put(
+    name: Name,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Text or Markdown; of a folder, all its .md, .markdown and .txt files."),
+    ],
+    base: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Sources are paths from here; without it, as they are given.")
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="What sources begin with, for example https://docs.example.com/")
+    ] = "",
+    description: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the collection is about, as models are told it.")
+    ] = "",
+    prune: Annotated[bool, typer.Option("--prune", help="Remove documents whose files are not among these.")] = False,
+    tenant: Tenant = LOCAL,
+    caches: Caches = None,
+    state_dir: options.StateDir = Path(".hedgerow"),
+    tls_dir: options.TlsDir = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Put documents, each in place of the one of the same source.
+
+    What has not changed costs nothing, so this is fit to be run every night; of a document that has, only new snippets
+    are embedded. Until a document is whole the old one is found. A file that cannot be put gets a line on stderr, and
+    the exit status is 1 when the others are done.
+
+    \b
+    Examples:
+      hedgerow collection put handbook docs/ --description "How our product is run"
+      hedgerow collection put handbook docs/ --base docs --prefix https://docs.example.com/ --prune
+    """
+    import json
+
+    from hedgerow_cli.documents import PutAll, gather
+    from hedgerow_cli.failures import fail
+
+    found = gather(files, base, prefix)
+    if not found:
+        fail("there is no .md, .markdown or .txt file in what was given")
+    put_all = PutAll(name, description, prune, found)
+    results = _each(peers_at(caches, state_dir, tls_dir), tenant, as_json, put_all)
+    if as_json:
+        print(json.dumps({"caches": [{"address": address, **told.as_object()} for address, told in results]}))
+    for address, told in results if not as_json else ():
+        print(f"{address}: {told}")
+    raise typer.Exit(any(told.failed for _, told in results))
+
+
+@collection.command(name="list")
+def list_(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Its documents. Without it, all collections.")
+    ] = None,
+    tenant: Tenant = LOCAL,
+    caches: Caches = None,
+    state_dir: options.StateDir = Path(".hedgerow"),
+    tls_dir: options.TlsDir = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List a tenant's collections, or the documents of one, as each cache service has them.
+
+    \b
+    Examples:
+      hedgerow collection list
+      hedgerow collection list handbook --json | jq -r '.caches[0].documents[].source'
+    """
+    import json
+    from dataclasses import asdict
+
+    what = "documents" if name else "collections"
+
+    async def look(client: AsyncCollectionClient) -> Sequence[Collection | CollectionDocument]:
+        return await client.documents(name) if name else await client.collections()
+
+    results = _each(peers_at(caches, state_dir, tls_dir), tenant, as_json, look)
+    if as_json:
+        print(json.dumps({"caches": [{"address": at, what: [asdict(each) for each in told]} for at, told in results]}))
+    else:
+        _print([(at, asdict(each)) for at, told in results for each in told], what)
+
+
+@collection.command()
+def search(
+    name: Name,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What to look for: a question, or words.")],
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, max=50, help="How many snippets; 5.")] = None,
+    by: Annotated[RankingName, typer.Option(help="What to go by.")] = RankingName.BOTH,
+    tenant: Tenant = LOCAL,
+    caches: Caches = None,
+    state_dir: options.StateDir = Path(".hedgerow"),
+    tls_dir: options.TlsDir = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Find the snippets that fit a question best. Of several cache services the first is asked.
+
+    \b
+    Examples:
+      hedgerow collection search handbook "What happens while Redis is away?"
+      hedgerow collection search handbook "similarity_threshold" --by words --limit 3
+    """
+    import json
+    from dataclasses import asdict
+
+    async def look(client: AsyncCollectionClient) -> CollectionSearch:
+        return await client.search(name, question, limit=limit, ranking=by.value)
+
+    [(_, found)] = _each(peers_at(caches, state_dir, tls_dir)[:1], tenant, as_json, look)
+    if as_json:
+        print(json.dumps(asdict(found)))
+    else:
+        _print_hits(found)
+
+
+@collection.command()
+def remove(
+    name: Name,
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Documents, as `list` names them.")],
+    tenant: Tenant = LOCAL,
+    caches: Caches = None,
+    state_dir: options.StateDir = Path(".hedgerow"),
+    tls_dir: options.TlsDir = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Remove documents from a collection.
+
+    \b
+    Examples:
+      hedgerow collection remove handbook docs/old.md
+    """
+
+    async def go(client: AsyncCollectionClient) -> int:
+        return await client.remove(name, sources)
+
+    _print_removed(_each(peers_at(caches, state_dir, tls_dir), tenant, as_json, go), as_json)
+
+
+@collection.command()
+def drop(
+    name: Name,
+    tenant: Tenant = LOCAL,
+    caches: Caches = None,
+    state_dir: options.StateDir = Path(".hedgerow"),
+    tls_dir: options.TlsDir = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Remove a collection with all its documents.
+
+    \b
+    Examples:
+      hedgerow collection drop handbook
+    """
+
+    async def go(client: AsyncCollectionClient) -> int:
+        return await client.drop(name)
+
+    _print_removed(_each(peers_at(caches, state_dir, tls_dir), tenant, as_json, go), as_json)
+
+
+def _each(
+    peers: Sequence[Peer], tenant: str, as_json: bool, ask: Callable[[AsyncCollectionClient], Awaitable[T]]
+) -> list[tuple[str, T]]:
+    """What came of each cache service, by its address. Ends the command where one cannot be asked."""
+    import asyncio
+
+    from hedgerow_cli.failures import reported
+
+    async def ask_all() -> list[tuple[str, T]]:
+        return [(peer.target, await _ask(peer, tenant, ask)) for peer in peers]
+
+    with reported(as_json):
+        return asyncio.run(ask_all())
+
+
+async def _ask(peer: Peer, tenant: str, ask: Callable[[AsyncCollectionClient], Awaitable[T]]) -> T:
+    from hedgerow import AsyncCollectionClient
+
+    async with AsyncCollectionClient(peer.target, tenant=tenant, tls=peer.tls) as client:
+        await client.prewarm(timeout_s=TIMEOUT_S)
+        return await ask(client)
+
+
+def _print(found: Sequence[tuple[str, dict[str, Any]]], what: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from hedgerow_cli.screen import harmless
+
+    if not found:
+        print(f"no {what}")
+        return
+    several = len({at for at, _ in found}) > 1
+    table = Table(*(["cache"] if several else []), *found[0][1], box=None)
+    for at, each in found:
+        cells = [harmless(str(value)) for value in each.values()]
+        table.add_row(*([at] if several else []), *cells)
+    Console(highlight=False, markup=False).print(table)
+
+
+def _print_hits(found: CollectionSearch) -> None:
+    from hedgerow_cli.failures import tell
+    from hedgerow_cli.screen import harmless
+
+    if found.words_only:
+        tell("the question is too long to be embedded: these go by its words alone")
+    for hit in found.hits:
+        place = f"{hit.source} ({hit.title})" if hit.title else hit.source
+        print(harmless(f"{hit.score:.2f}  {place}\n{hit.text}\n"))
+    if not found.hits:
+        print("nothing was found")
+
+
+def _print_removed(results: Sequence[tuple[str, int]], as_json: bool) -> None:
+    import json
+
+    if as_json:
+        print(json.dumps({"caches": [{"address": address, "removed": removed} for address, removed in results]}))
+    for address, removed in results if not as_json else ():
+        print(f"{address}: removed {removed}")

@@ -1,0 +1,141 @@
+"""`hedgerow init`: a first mesh file, from four questions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hedgerow_cli import mesh_file, options
+
+if TYPE_CHECKING:
+    from launcher.meshfile.template import Answers
+
+
+class Callers(StrEnum):
+    """Who may call."""
+
+    LOCAL = "local"
+    KEYS = "keys"
+
+
+class StoredAnswers(StrEnum):
+    """Which stored answers are given."""
+
+    NO = "no"
+    EXACT = "exact"
+    SEMANTIC = "semantic"
+
+
+def init(
+    file: mesh_file.MeshFile = mesh_file.DEFAULT,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A folder (./models/mine), a name on the hub, PROVIDER:NAME (openai:gpt-5-mini; also anthropic, "
+            'gemini, openrouter, ollama, vllm), or "URL NAME".',
+        ),
+    ] = None,
+    key_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The environment variable that holds the provider's key.")
+    ] = None,
+    callers: Annotated[
+        Callers | None, typer.Option(help="Who may call: everybody on this machine, or whoever has a key.")
+    ] = None,
+    stored_answers: Annotated[
+        StoredAnswers | None,
+        typer.Option(
+            help="Whether an answer may be given again: `no`, `exact` (to the very same question), `semantic` (also to "
+            "other wordings)."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: what no option says is as usual.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write a mesh file: which model, where its key is, who may call, whether stored answers are given.
+
+    Asks for what the options do not say. The file has comments for what may be added, and no key in it: keys stay in
+    the environment.
+
+    \b
+    Examples:
+      hedgerow init
+      hedgerow init --yes --model openai:gpt-5-mini
+      hedgerow init --yes --model ./models/mine --callers keys prod.yaml
+      hedgerow init --yes --model ./models/mine --stored-answers exact
+      hedgerow init --yes --model "http://127.0.0.1:8000/v1 Qwen/Qwen3-8B" --key-env VLLM_API_KEY
+    """
+    import json
+    import shlex
+
+    from hedgerow_cli.failures import needs
+
+    with needs("launcher", as_json):
+        from launcher.meshfile.template import write
+
+    if file.exists() and not force:
+        raise typer.BadParameter(f"{file} is there already; --force writes over it", param_hint="FILE")
+    if yes and not model:
+        raise typer.BadParameter("needed with --yes", param_hint="--model")
+    try:
+        answers = _answers(model, key_env, callers, stored_answers, ask=not yes)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--model") from None
+    try:
+        file.write_text(write(answers))
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint="FILE") from None
+    if as_json:
+        print(json.dumps({"file": str(file), "needs": answers.needed, "stored_answers": answers.stored}))
+        return
+    print(f"wrote {file}. Next:")
+    for name in answers.needed:
+        print(f"  export {name}=…")
+    print(f"  hedgerow up {shlex.quote(str(file))}")
+
+
+def _usable(model: str) -> str:
+    from launcher.meshfile.template import place_of
+
+    try:
+        place_of(model)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return model
+
+
+def _who(callers: str) -> str:
+    if callers not in list(Callers):
+        raise typer.BadParameter(f"one of {', '.join(Callers)}, got {callers}")
+    return callers
+
+
+def _which(stored: str) -> str:
+    if stored not in list(StoredAnswers):
+        raise typer.BadParameter(f"one of {', '.join(StoredAnswers)}, got {stored}")
+    return stored
+
+
+def _answers(
+    model: str | None, key_env: str | None, callers: Callers | None, stored: StoredAnswers | None, ask: bool
+) -> Answers:
+    from launcher.meshfile.template import Answers, place_of, usual_key
+
+    if not model:
+        typer.echo("A folder (./models/mine), a name on the hub (Qwen/Qwen3-8B), a provider's model", err=True)
+        typer.echo("(openai:gpt-5-mini, anthropic:…, gemini:…, openrouter:…, ollama:…), or a URL and a name.", err=True)
+        model = str(typer.prompt("Which model?", err=True, value_proc=_usable))
+    if key_env is None and "url" in place_of(model):
+        usual = usual_key(model)
+        key_env = str(typer.prompt("Which variable has its key? (empty: none)", usual, err=True)) if ask else usual
+    if callers is None and ask:
+        question = "Who may call? local: everybody on this machine; keys: whoever has a key"
+        callers = Callers(typer.prompt(question, "local", err=True, value_proc=_who))
+    if stored is None and ask:
+        question = "May a stored answer be given again? no; exact: to the same question; semantic: also other wordings"
+        stored = StoredAnswers(typer.prompt(question, "no", err=True, value_proc=_which))
+    key_env = (key_env or "").strip()
+    return Answers(model, key_env, (callers or Callers.LOCAL).value, (stored or StoredAnswers.NO).value)

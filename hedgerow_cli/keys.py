@@ -1,0 +1,173 @@
+"""`hedgerow keys`: the API keys of tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from hedgerow_cli import mesh_file, options
+
+if TYPE_CHECKING:
+    from launcher.meshfile.keys import KeysFile
+
+keys = typer.Typer(help="Make, list and revoke the API keys of tenants.", no_args_is_help=True)
+Mesh = Annotated[
+    Path | None,
+    typer.Option("--mesh", metavar="FILE", help="The mesh file that names the tenants.  [default: mesh.yaml]"),
+]
+Tenants = Annotated[
+    Path | None,
+    typer.Option(
+        "--tenants-file", metavar="FILE", help="In its place: a file as HEDGEROW_GATEWAY_TENANTS_FILE, YAML or JSON."
+    ),
+]
+
+
+def _tenants(context: typer.Context, incomplete: str) -> list[str]:
+    """For a shell that completes. A file that cannot be read completes nothing."""
+    try:
+        known = _file(context.params.get("mesh"), context.params.get("tenants_file")).tenants()
+    except (ImportError, ValueError, typer.BadParameter):
+        return []
+    return [name for name in known if name.startswith(incomplete)]
+
+
+@keys.command()
+def create(
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="A tenant of the file.", autocompletion=_tenants)],
+    mesh: Mesh = None,
+    tenants_file: Tenants = None,
+    new: Annotated[bool, typer.Option("--new", help="Add the tenant, if the file has none of this name.")] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make an API key for a tenant, and print it once.
+
+    The file gets its SHA-256 alone: a key that is lost cannot be found again. One line of the file changes; comments
+    and order stay. A mesh that runs follows it. With --new and a first tenant, callers without a key are refused from
+    then on.
+
+    \b
+    Examples:
+      hedgerow keys create acme
+      hedgerow keys create acme --new --mesh prod.yaml
+      hedgerow keys create acme --tenants-file tenants.yaml --json | jq -r .key
+    """
+    import json
+
+    with _reported(as_json):
+        file = _file(mesh, tenants_file)
+        key, made = file.create(tenant, new=new)
+    if as_json:
+        told = {"tenant": tenant, "key": key, "id": made.id, "sha256": made.sha256, "file": str(file.path)}
+        print(json.dumps(told))
+        return
+    from hedgerow_cli.failures import tell
+
+    print(key)
+    tell(f"key {made.id} of {tenant} is in {file.path} as its SHA-256; the key itself is not shown again")
+
+
+@keys.command("list")
+def list_(mesh: Mesh = None, tenants_file: Tenants = None, as_json: options.AsJson = False) -> None:
+    """List the keys of all tenants: the id of each, which is the beginning of its SHA-256, and where the file has it.
+
+    \b
+    Examples:
+      hedgerow keys list
+      hedgerow keys list --json | jq -r '.keys[] | select(.tenant == "acme") | .id'
+    """
+    import json
+
+    with _reported(as_json):
+        file = _file(mesh, tenants_file)
+        found, tenants = file.keys(), file.tenants()
+    if as_json:
+        rows = [
+            {"tenant": key.tenant, "id": key.id, "sha256": key.sha256, "source": key.source, "name": key.name}
+            for key in found
+        ]
+        print(json.dumps({"file": str(file.path), "tenants": tenants, "keys": rows}))
+        return
+    for key in found:
+        print(f"{key.id or 'not set':12}  {key.tenant:24}  {key.source} {key.name}".rstrip())
+    for name in tenants:
+        if name not in {key.tenant for key in found}:
+            print(f"{'no key':12}  {name}")
+    if not tenants:
+        print(f"{file.path} has no tenants; add one with: hedgerow keys create NAME --new")
+
+
+@keys.command()
+def revoke(
+    key: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="The key's id, or its first 6 digits; - reads the key itself from stdin."),
+    ],
+    mesh: Mesh = None,
+    tenants_file: Tenants = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Revoke a key: take its SHA-256 out of the file. A mesh that runs follows it.
+
+    The only key of a tenant is not revoked: make another first. One that is in a variable or a file of its own is
+    revoked there.
+
+    \b
+    Examples:
+      hedgerow keys revoke 3fa2c91b07de
+      hedgerow keys revoke - < leaked-key.txt
+    """
+    import json
+    import sys
+
+    with _reported(as_json):
+        from launcher.meshfile.keys import PREFIX, digest_of
+
+        file = _file(mesh, tenants_file)
+        given = sys.stdin.read().strip() if key == "-" else key
+        gone = file.revoke(digest_of(given) if key == "-" or given.startswith(PREFIX) else given)
+    if as_json:
+        print(json.dumps({"tenant": gone.tenant, "id": gone.id, "sha256": gone.sha256, "file": str(file.path)}))
+    else:
+        print(f"key {gone.id} of {gone.tenant} is revoked in {file.path}")
+
+
+def _file(mesh: Path | None, tenants_file: Path | None) -> KeysFile:
+    from launcher.meshfile.keys import KeysFile
+
+    if mesh and tenants_file:
+        raise typer.BadParameter("not beside --mesh: one file", param_hint="--tenants-file")
+    if tenants_file:
+        return KeysFile.of_tenants(tenants_file)
+    if not mesh and not mesh_file.DEFAULT.exists():
+        raise typer.BadParameter(f"{mesh_file.DEFAULT} is not here; name a file with --mesh or --tenants-file")
+    return KeysFile.of_mesh(mesh or mesh_file.DEFAULT)
+
+
+@contextmanager
+def _reported(as_json: bool) -> Iterator[None]:
+    """Ends the command with one line, or one JSON object, where it cannot be done."""
+    from hedgerow_cli.failures import needs
+
+    with needs("launcher", as_json):
+        from launcher.meshfile.keys import KeysError
+
+    try:
+        yield
+    except KeysError as error:
+        _fail(error.reason, str(error), as_json)
+
+
+def _fail(reason: str, message: str, as_json: bool) -> NoReturn:
+    import json
+
+    from hedgerow_cli.failures import fail
+
+    if not as_json:
+        fail(message)
+    print(json.dumps({"error": {"code": "FAILED_PRECONDITION", "reason": reason, "message": message}}))
+    raise typer.Exit(1)

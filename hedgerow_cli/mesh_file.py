@@ -1,0 +1,44 @@
+"""What the commands have in common that read a mesh file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from launcher.meshfile.problems import BadMeshFile
+
+MeshFile = Annotated[Path, typer.Argument(metavar="FILE", help="The mesh file.")]
+DEFAULT = Path("mesh.yaml")
+
+
+@contextmanager
+def checked(as_json: bool = False) -> Iterator[None]:
+    """Ends the command with 2, and all that is wrong, when the mesh file inside cannot be used."""
+    from hedgerow_cli.failures import needs
+
+    with needs("launcher", as_json):
+        from launcher.meshfile.problems import BadMeshFile
+
+    try:
+        yield
+    except BadMeshFile as error:
+        _tell(error, as_json)
+        raise typer.Exit(2) from None
+
+
+def _tell(error: BadMeshFile, as_json: bool) -> None:
+    import json
+    import sys
+    from dataclasses import asdict
+
+    if as_json:
+        message = f"{error.file}: {len(error.problems)} to mend"
+        told = {"code": "INVALID_ARGUMENT", "reason": "BAD_MESH_FILE", "message": message}
+        print(json.dumps({"error": told, "problems": [asdict(problem) for problem in error.problems]}))
+    else:
+        print(error, file=sys.stderr)

@@ -1,0 +1,134 @@
+"""`hedgerow mesh status`: the mesh as its control plane sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hedgerow_cli import options
+
+if TYPE_CHECKING:
+    from hedgerow._peer import Peer
+    from hedgerow.control.v1 import control_pb2
+
+TIMEOUT_S = 2.0
+EVERY_S = 1.0  # with --watch
+_UNFOLDED = 1_000  # columns: into a file or a pipe, one endpoint is one line
+DEFAULT_CONTROL = "127.0.0.1:50060"
+
+mesh = typer.Typer(help="Look at a mesh through its control plane.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@mesh.callback()
+def _mesh() -> None:
+    """Look at a mesh through its control plane."""
+
+
+@mesh.command()
+def status(
+    control: Annotated[
+        str,
+        typer.Option(
+            envvar="HEDGEROW_TARGET_CONTROL",
+            metavar="HOST:PORT",
+            help="The control plane to ask. Without it, that of the mesh that runs from --state-dir.",
+        ),
+    ] = "",
+    state_dir: options.StateDir = Path(".hedgerow"),
+    tls_dir: options.TlsDir = None,
+    as_json: options.AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Ask again every second, until Ctrl-C.")] = False,
+) -> None:
+    """Show every endpoint, its health, and which configuration each client has taken.
+
+    Of an endpoint: how its health is, for how long, and whether clients are told to use it. Of a client: which services
+    it follows, and the version it has of each type of xDS resource (LDS listeners, RDS routes, CDS clusters, EDS
+    endpoints): green when it is the latest, yellow while the client has not answered to that, red when it refused it.
+
+    Exits with 0 only when every endpoint serves, no client refuses its configuration, and the topology file as it is
+    now is in force.
+
+    \b
+    Examples:
+      hedgerow mesh status --watch
+      hedgerow mesh status --control 127.0.0.1:50060 --json | jq -r '.problems[]'
+    """
+    import asyncio
+
+    from hedgerow._peer import Peer
+    from hedgerow_cli.failures import reported
+
+    reach = options.reach(control or known_control(state_dir), "control", tls_dir=tls_dir)
+    peer = Peer(reach["target"], service="control plane", tls=reach["tls"])
+    with reported(as_json):
+        well = asyncio.run(_watch(peer, as_json) if watch else _show(peer, as_json))
+    raise typer.Exit(not well)
+
+
+def known_control(state_dir: Path) -> str:
+    """The control plane of the mesh that runs in `state_dir`, else the default address."""
+    from hedgerow_cli.status import known_addresses
+
+    try:
+        return known_addresses(state_dir).get("control", DEFAULT_CONTROL)
+    except ModuleNotFoundError:  # without the launcher no mesh runs there
+        return DEFAULT_CONTROL
+
+
+async def get_mesh(peer: Peer) -> control_pb2.GetMeshResponse:
+    """What the control plane says now. Raises `HedgerowError`; `NO_CONTROL_PLANE` where nobody answers."""
+    import grpc
+
+    from hedgerow._status import from_rpc_error
+    from hedgerow.channel import open_channel
+    from hedgerow.control.v1 import control_pb2, control_pb2_grpc
+
+    async with open_channel(peer.target, tls=peer.tls) as channel:
+        stub: Any = control_pb2_grpc.ControlServiceStub(channel)  # type: ignore[no-untyped-call]
+        try:
+            seen: control_pb2.GetMeshResponse = await stub.GetMesh(control_pb2.GetMeshRequest(), timeout=TIMEOUT_S)
+            return seen
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, peer, TIMEOUT_S) from None
+
+
+async def _show(peer: Peer, as_json: bool, clear: bool = False) -> bool:
+    """Print it once; whether all is well."""
+    import json
+    import sys
+
+    from rich.console import Console
+
+    from hedgerow_cli.mesh_view import as_data, as_tables, problems
+
+    seen = await get_mesh(peer)
+    if as_json:
+        print(json.dumps(as_data(seen)), flush=True)
+    else:
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNFOLDED)
+        if clear:
+            console.clear()  # nothing, where this is no terminal
+        console.print(as_tables(seen))
+    return not problems(seen)
+
+
+async def _watch(peer: Peer, as_json: bool) -> bool:
+    """Print it again and again, until told to stop; whether all was well in the end."""
+    import asyncio
+
+    from hedgerow import HedgerowError
+    from hedgerow_cli.failures import explain, tell
+    from hedgerow_cli.signals import cancelled_by_signals
+
+    well = False
+    with cancelled_by_signals():
+        while True:
+            try:
+                well = await _show(peer, as_json, clear=True)
+            except HedgerowError as error:  # it may come back
+                well = False
+                tell(explain(error))
+            await asyncio.sleep(EVERY_S)
+    return well

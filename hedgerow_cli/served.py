@@ -1,0 +1,114 @@
+"""`hedgerow models served`: what a running mesh serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from hedgerow_cli import options, running
+
+_TIMEOUT_S = 5
+_MOST_BYTES = 16 * 1024 * 1024
+_DEFAULT = "http://127.0.0.1:50080"
+
+
+def served(
+    url: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar="HEDGEROW_TARGET_HTTP",
+            help=f"Where the gateway serves HTTP. Without it: of the mesh that runs from this folder, else {_DEFAULT}.",
+        ),
+    ] = "",
+    state_dir: options.StateDir = running.FOLDER,
+    api_key: options.ApiKey = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List the models that a running mesh serves, with tier, context and price.
+
+    A request may name one of them, or a tier. "hedgerow models list" lists what may be pulled.
+
+    \b
+    Examples:
+      hedgerow models served
+      hedgerow models served --url http://127.0.0.1:8080 --json | jq -r '.models[].name'
+    """
+    import json
+
+    where = (url or _http_of(state_dir)).rstrip("/").removesuffix("/v1")
+    listed = _listed(where, api_key, as_json)
+    models = [_row(each) for each in listed if "hedgerow" in each or "max_model_len" in each]
+    others = [str(each["id"]) for each in listed if str(each["id"]) not in {model["name"] for model in models}]
+    if as_json:
+        print(json.dumps({"url": where, "models": models, "others": others}))
+        return
+    for model in models:
+        context = f"{model['context_tokens']:,} tokens" if model["context_tokens"] else "context not known"
+        print(f"{model['name']:32} {model['tier'] or '':10} {context:>18}  {_price(model)}".rstrip())
+    if others:
+        print(f"also by these names: {', '.join(others)}")
+
+
+def _http_of(folder: Path) -> str:
+    listed = [service["http"] for service in running.services(folder) if service.get("http")]
+    return f"http://{listed[-1].replace('0.0.0.0', '127.0.0.1')}" if listed else _DEFAULT
+
+
+def _row(listed: dict[str, Any]) -> dict[str, Any]:
+    known = listed.get("hedgerow") or {}
+    prices = {name: value for name, value in known.items() if name.endswith("_usd_per_mtok")}
+    return {
+        "name": listed["id"],
+        "tier": known.get("tier"),
+        "context_tokens": listed.get("max_model_len"),
+        **prices,
+    }
+
+
+def _price(model: dict[str, Any]) -> str:
+    asked, answered = model.get("prompt_usd_per_mtok"), model.get("completion_usd_per_mtok")
+    return f"${asked:g} and ${answered:g} for a million tokens" if asked or answered else ""
+
+
+def _listed(where: str, api_key: str | None, as_json: bool) -> list[dict[str, Any]]:
+    import json
+    from urllib.error import HTTPError, URLError
+    from urllib.request import Request, urlopen
+
+    if not where.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"http://host:port or https://host is needed, got {where}", param_hint="--url")
+    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    try:
+        with urlopen(Request(f"{where}/v1/models", headers=headers), timeout=_TIMEOUT_S) as answer:
+            found: list[dict[str, Any]] = json.loads(answer.read(_MOST_BYTES))["data"]
+            return found
+    except HTTPError as error:
+        _fail("REFUSED", f"{where}/v1/models answers {error.code}: {_message(error.read(_MOST_BYTES))}", as_json)
+    except (URLError, TimeoutError) as error:
+        why = getattr(error, "reason", error)
+        _fail("NO_GATEWAY", f'no gateway serves HTTP at {where} ({why}); start one with "hedgerow up"', as_json)
+    except (ValueError, KeyError, TypeError):
+        _fail("NO_GATEWAY", f"{where}/v1/models is no list of models", as_json)
+
+
+def _message(body: bytes) -> str:
+    import json
+
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return "no message"
+
+
+def _fail(reason: str, message: str, as_json: bool) -> NoReturn:
+    import json
+
+    from hedgerow_cli.failures import fail
+
+    if not as_json:
+        fail(message)
+    print(json.dumps({"error": {"code": "UNAVAILABLE", "reason": reason, "message": message}}))
+    raise typer.Exit(1)

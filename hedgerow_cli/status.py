@@ -1,0 +1,85 @@
+"""`hedgerow status`: is everything serving?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hedgerow_cli import options, running
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TIMEOUT_S = 0.6
+
+
+def status(
+    state_dir: options.StateDir = Path(".hedgerow"), tls_dir: options.TlsDir = None, as_json: options.AsJson = False
+) -> None:
+    """Show the health of every service.
+
+    Asks the services of the mesh that `hedgerow up` started from this folder, else the default addresses. Exits with 0
+    only when all of them serve. Where services prove to each other who they are, --tls-dir says who asks.
+
+    \b
+    Example:
+      hedgerow status --json | jq '.services[] | select(.health != "SERVING")'
+    """
+    import asyncio
+    import json
+
+    from hedgerow_cli.failures import needs
+
+    with needs("launcher", as_json):
+        services = known_services(state_dir)
+    for service, health in zip(services, asyncio.run(_ask_all(services, tls_dir)), strict=True):
+        del service["speaks"]
+        service["health"] = health
+    if as_json:
+        print(json.dumps({"services": services}))
+    else:
+        _print(services)
+    raise typer.Exit(any(service["health"] != "SERVING" for service in services))
+
+
+def known_addresses(state_dir: Path) -> dict[str, str]:
+    """Address by name: of the mesh that runs in `state_dir`, else the defaults."""
+    return {service["name"]: service["address"] for service in known_services(state_dir)}
+
+
+def known_services(state_dir: Path) -> list[dict[str, str]]:
+    """`name`, `address`, and the protocol that it `speaks`: of the mesh that runs in `state_dir`, else the defaults."""
+    from launcher.demo import SERVICES
+    from launcher.mesh import DEFAULT_BASE_PORT
+
+    ports = enumerate(SERVICES, DEFAULT_BASE_PORT)
+    default = [{"name": name, "address": f"127.0.0.1:{port}"} for port, name in ports]
+    services = running.services(state_dir) or default
+    return [{"name": s["name"], "address": s["address"], "speaks": s.get("speaks", "grpc")} for s in services]
+
+
+async def _ask_all(services: Sequence[Mapping[str, Any]], tls_dir: Path | None) -> list[str]:
+    import asyncio
+
+    from hedgerow import Tls
+    from launcher.processes import check
+
+    def tls(name: str) -> Tls | None:
+        identity = "edge" if name == "envoy" else name.partition("-")[0]
+        return Tls.from_folder(tls_dir, identity) if tls_dir else None
+
+    return await asyncio.gather(*(check(s["speaks"], s["address"], TIMEOUT_S, tls(s["name"])) for s in services))
+
+
+def _print(services: list[dict[str, str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("service", "address", "health", box=None)
+    for service in services:
+        colour = "green" if service["health"] == "SERVING" else "red"
+        table.add_row(service["name"], service["address"], Text(service["health"], colour))
+    Console(highlight=False).print(table)

@@ -1,0 +1,67 @@
+"""`hedgerow tools`: what the gateway can call for an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from hedgerow_cli import options
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from hedgerow import ListedTool, ToolSource
+
+
+def tools(
+    as_json: options.AsJson = False,
+    gateway: options.Gateway = "127.0.0.1:50050",
+    api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
+) -> None:
+    """List the tools of the mesh that you may use, where they come from, and how they are.
+
+    Exits with 1 when something is wrong with one of them, or with a source.
+
+    \b
+    Examples:
+      hedgerow tools
+      hedgerow tools --json | jq -r '.tools[].name'
+    """
+    import json
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from hedgerow import Client
+    from hedgerow_cli.failures import reported
+
+    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
+    with reported(as_json), Client(**reach) as client:
+        found, sources = client.tools()
+    if as_json:
+        told = {"tools": [asdict(tool) for tool in found], "sources": [asdict(source) for source in sources]}
+        print(json.dumps(told))
+    else:
+        Console(highlight=False).print(_table(found, sources))
+    raise typer.Exit(any(tool.problem for tool in found) or any(source.problem for source in sources))
+
+
+def _table(found: tuple[ListedTool, ...], sources: tuple[ToolSource, ...]) -> Table:
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for tool in found:
+        reuse = f"reused for {tool.reusable_ms / 1000:g} s" if tool.reusable_ms else ""
+        asked = f"question: {tool.question_argument}" if tool.question_argument else ""
+        state = f"[red]{tool.problem}[/]" if tool.problem else "[green]ok[/]"
+        table.add_row(f"[bold]{tool.name}[/]", tool.source, state, " · ".join(filter(None, [asked, reuse])))
+    for source in sources:
+        table.add_row("", f"[dim]{source.name}[/]", f"[red]{source.problem}[/]" if source.problem else "", source.kind)
+    if not (found or sources):
+        table.add_row("There are none that you may use: see the gateway's setting `tools`.")
+    return table

@@ -1,0 +1,105 @@
+"""`hedgerow transcribe`: what a recording says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hedgerow_cli import options
+
+if TYPE_CHECKING:
+    from hedgerow_cli.options import PolicyName
+
+
+def transcribe(
+    file: Annotated[Path, typer.Argument(help="A recording: WAV, FLAC, MP3 or Ogg Opus.", metavar="FILE")],
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Play it as it was spoken, and show words while they are said.")
+    ] = False,
+    language: Annotated[
+        str | None, typer.Option(metavar="CODE", help="ISO 639-1, for example en. Without it, the one detected.")
+    ] = None,
+    words: Annotated[bool, typer.Option("--words", help="Show when each word was said.")] = False,
+    policy: Annotated[
+        options.PolicyName | None, typer.Option(help="With --stream: when a word counts as sure.")
+    ] = None,
+    pause_ms: options.PauseMs = None,
+    as_json: options.JsonLines = False,
+    audio_service: options.AudioService = "127.0.0.1:50056",
+    api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
+) -> None:
+    """Write down what a recording says.
+
+    Segments come as they are done, each with the seconds at which it begins and ends, then how long it all took. With
+    --stream the recording is played at its own speed: words show while they are spoken, dim until they are sure.
+
+    \b
+    Examples:
+      hedgerow transcribe talk.mp3
+      hedgerow transcribe --words --json talk.flac | jq -r .text
+      hedgerow transcribe --stream --policy local-agreement question.wav
+    """
+    for name, value in (("--policy", policy), ("--pause-ms", pause_ms)):
+        if value is not None and not stream:
+            raise typer.BadParameter("works with --stream alone", param_hint=name)
+    reach = options.reach(audio_service, "audio", api_key, tls, ca_file, tls_dir, plaintext_key)
+    if stream:
+        _listen(file, language, words, policy, pause_ms, as_json, reach)
+    else:
+        _transcribe(file, language, words, as_json, reach)
+
+
+def _transcribe(file: Path, language: str | None, words: bool, as_json: bool, reach: options.Reach) -> None:
+    import json
+    from dataclasses import asdict
+
+    from hedgerow import AudioClient
+    from hedgerow_cli.failures import reported
+    from hedgerow_cli.transcripts import Progressing, summary_line
+
+    with reported(as_json), AudioClient(**reach) as client, Progressing(silent=as_json) as show:
+        done = client.transcribe(
+            file, language=language, words=words, on_recording=show.recording, on_segment=show.segment
+        )
+    print(json.dumps(asdict(done)) if as_json else summary_line(done))
+
+
+def _listen(
+    file: Path,
+    language: str | None,
+    words: bool,
+    policy: PolicyName | None,
+    pause_ms: int | None,
+    as_json: bool,
+    reach: options.Reach,
+) -> None:
+    import asyncio
+    from contextlib import aclosing, closing
+
+    from hedgerow import AsyncAudioClient
+    from hedgerow_cli.failures import reported
+    from hedgerow_cli.playback import opened
+    from hedgerow_cli.transcripts import LiveScreen, print_heard
+
+    async def play() -> None:
+        async with AsyncAudioClient(**reach) as client, aclosing(playback.blocks()) as blocks:
+            heard = client.transcribe_stream(
+                blocks,
+                format=playback.format,
+                language=language,
+                policy=policy.value if policy else None,
+                pause_ms=pause_ms,
+            )
+            async with heard:
+                async for event in heard:
+                    show(event)
+
+    with reported(as_json), opened(file) as playback, closing(LiveScreen(words)) as screen:
+        show = print_heard if as_json else screen
+        asyncio.run(play())

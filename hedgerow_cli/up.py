@@ -1,0 +1,197 @@
+"""`hedgerow up`: a mesh on this machine, of a file, of models that are named, or the demo's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hedgerow_cli import options, running, up_plans
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from launcher.meshfile.given import Given
+
+_GIVEN = "models"  # the state folder's name of a mesh without a file
+
+
+@dataclass(frozen=True)
+class _Demo:
+    """Which of the demo's two meshes."""
+
+    mesh: bool
+    replicas: int
+    tls: bool
+
+
+def up(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A mesh file.")] = None,
+    base_port: Annotated[
+        int,
+        typer.Option(
+            metavar="PORT",
+            min=1,
+            max=65_460,
+            help="The gateway's port, or Envoy's with --mesh; the others take some of the next 30, or 70.",
+        ),
+    ] = 50050,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=URL",
+            envvar="HEDGEROW_MODELS",
+            help="A model to serve: NAME=URL of an OpenAI-compatible server (NAME=URL#ITS_NAME where it has another "
+            "name there), or PROVIDER:MODEL. May be repeated; one NAME with several URLs has replicas.",
+        ),
+    ] = None,
+    key_env: Annotated[
+        str, typer.Option(metavar="NAME", help="The environment variable with the key of the URLs of --model.")
+    ] = "",
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            envvar="HEDGEROW_UP_HOST",
+            help="Where to listen, with --model or a key; beyond loopback callers need HEDGEROW_API_KEY.",
+        ),
+    ] = "127.0.0.1",
+    demo: Annotated[bool, typer.Option("--demo", help="The demo, whatever is in the environment.")] = False,
+    mesh: Annotated[
+        bool, typer.Option("--mesh", help="Replicas, found through a control plane; Envoy in front, Redis behind.")
+    ] = False,
+    replicas: Annotated[
+        int, typer.Option(metavar="N", min=1, max=8, help="With --mesh: processes of each service.")
+    ] = 2,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="With --mesh: certificates for all, made anew; nobody talks without.")
+    ] = False,
+    processes: Annotated[
+        bool,
+        typer.Option("--processes", help="One process for each service, also where one is enough."),
+    ] = False,
+    state_dir: options.OwnStateDir = None,
+    otlp_endpoint: Annotated[str, typer.Option(metavar="URL", help="Where to send traces, http://host:port.")] = "",
+) -> None:
+    """Start a mesh here, and keep it running: of FILE, of --model, of the keys in the environment, or the demo's.
+
+    FILE names models and providers of your own, and who may call; "hedgerow init" writes one. It is checked as a whole
+    before anything starts. Save it while the mesh runs, and the mesh follows: only what has changed is started again,
+    one after the other, and a file that cannot be used is refused with its lines.
+
+    Without FILE, --model names the models. Without either, the environment does: OPENAI_API_KEY, ANTHROPIC_API_KEY, or
+    AZURE_OPENAI_API_KEY with AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_DEPLOYMENT. HEDGEROW_API_KEY, where it is set, is
+    the key that callers need. All of this needs "hedgerow[proxy]" alone.
+
+    Where all models are at URLs, and the mesh has no vision and no audio of its own, gateway, cache, router and models
+    share one process. --processes starts one for each.
+
+    The demo, where nothing else is named, is seven processes: gateway, cache, router, vision, audio, and two llm
+    services that run SmolLM2-135M in 8 and in 16 bits. Its models are pulled when they are missing (260 MB, "hedgerow
+    models list"). A process that ends is started again. Ctrl-C stops them all.
+
+    With --mesh, --replicas of each but vision and audio, which are alone, and three more: the control plane tells
+    everybody who serves what, from topology.yaml in the state folder, which may be edited meanwhile; Redis holds what
+    replicas share; Envoy takes the calls. Two replicas load four language models: 6 GiB of memory, and one to two
+    minutes on two cores.
+
+    \b
+    Examples:
+      OPENAI_API_KEY=... hedgerow up
+      hedgerow up --model qwen=http://127.0.0.1:8000/v1 --model anthropic:claude-haiku-4-5
+      hedgerow up mesh.yaml
+      hedgerow up --demo --base-port 6000 --otlp-endpoint http://127.0.0.1:4317
+      hedgerow up --mesh
+      hedgerow up --mesh --replicas 1 --tls
+    """
+    import asyncio
+
+    from rich.console import Console
+
+    from hedgerow_cli.failures import fail, needs
+
+    wanted = _Demo(mesh, replicas, tls) if demo or mesh or _said(context, "replicas") else None
+    with needs("demo" if wanted else "proxy"):
+        from launcher.mesh import MeshError, PortInUse
+        from launcher.meshfile.given import Given
+        from launcher.processes import ServiceFailed
+
+    _refuse_pairs(context, file, wanted)
+    if not mesh and tls:
+        raise typer.BadParameter("needs --mesh", param_hint="--tls")
+    console, given = Console(highlight=False), Given(model or (), key_env, host, base_port, otlp_endpoint)
+    try:
+        plan, folder = _chosen(file, given, wanted, state_dir, console, share=not processes)
+        asyncio.run(_run(plan, folder, console))
+    except PortInUse as error:
+        if file:
+            fail(f"{error}; choose others in {file}: gateway.address, base_port")
+        other = base_port + 1000 if base_port < 60_000 else 50_050
+        same = " --mesh" if mesh else " --demo" if demo else ""
+        fail(f"{error}; choose others, for example: hedgerow up{same} --base-port {other}")
+    except (MeshError, ServiceFailed) as error:
+        fail(str(error))
+
+
+def _chosen(
+    file: Path | None, given: Given, demo: _Demo | None, state_dir: Path | None, console: Console, *, share: bool
+) -> tuple[up_plans.Plan, Path]:
+    """What to start, and its state folder. The demo where nothing else is named and its engine is here."""
+    import os
+    from importlib.util import find_spec
+
+    from hedgerow_cli.failures import fail
+    from launcher.meshfile.given import NOTHING, sections
+
+    if file:
+        folder = state_dir or running.state_of(file)
+        return up_plans.of_file(file, folder, console, share=share), folder
+    try:
+        if demo is None and (models := sections(given, os.environ)):
+            folder = state_dir or running.state_of(Path(_GIVEN))
+            return up_plans.of_given(given, models, folder, share=share), folder
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not find_spec("vllm"):
+        fail("there is no vllm here; install it with: pip install 'hedgerow[demo]'" if demo else NOTHING)
+    folder, ports, traces = state_dir or running.state_of(None), given.base_port, given.otlp_endpoint
+    pulled = up_plans.pulled(console)
+    if demo and demo.mesh:
+        return up_plans.with_replicas(pulled, ports, folder, demo.replicas, traces, demo.tls), folder
+    return up_plans.alone(pulled, ports, folder, traces), folder
+
+
+def _said(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _refuse_pairs(context: typer.Context, file: Path | None, demo: _Demo | None) -> None:
+    """A file says these itself, or has no use for them; and the demo has its own models."""
+    own = ("model", "key_env", "host")
+    names = ("base_port", "mesh", "replicas", "tls", "otlp_endpoint", "demo", *own) if file else own if demo else ()
+    for name in names:
+        if _said(context, name):
+            beside = "with a FILE, which says it" if file else "with the demo"
+            raise typer.BadParameter(f"not {beside}", param_hint=f"--{name.replace('_', '-')}")
+
+
+async def _run(plan: up_plans.Plan, state_dir: Path, console: Console) -> None:
+    import os
+
+    from hedgerow.private import UMASK
+    from hedgerow_cli.signals import cancelled_by_signals
+    from launcher.progress import Progress, started
+
+    os.umask(UMASK)  # what it writes into the state folder, be that where it may
+    progress = Progress(console, [spec.name for spec in plan.specs])
+    if plan.opening:
+        console.print(plan.opening)
+    with cancelled_by_signals():
+        async with started(plan.specs, state_dir, progress, plan.write_files) as mesh:
+            console.print(progress.services(mesh))
+            console.print(plan.next_steps(mesh), markup=False, soft_wrap=True)
+            await plan.meanwhile(mesh, console)

@@ -1,0 +1,145 @@
+"""What `hedgerow up` may start, as a plan: of a mesh file, of models that were given, or the demo's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hedgerow_cli import up_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from rich.console import Console
+
+    from launcher.catalog import Entry
+    from launcher.demo import DemoModels
+    from launcher.mesh import Mesh
+    from launcher.meshfile.given import Given
+    from launcher.processes import ServiceSpec
+
+
+def pulled(console: Console) -> DemoModels:
+    """The demo's models; those that are missing are pulled first, with progress. Raises `MeshError`."""
+    from launcher import catalog, demo
+
+    if missing := catalog.missing(demo.PULLED):
+        console.print(f"Pulling {len(missing)} models, once.")
+        _pull(missing, console)
+    models = demo.public_models()
+    models.check()
+    return models
+
+
+def _pull(missing: Sequence[Entry], console: Console) -> bool:
+    """Get these models, with progress. Whether there were any."""
+    from hedgerow_cli.failures import fail
+    from launcher.catalog import CatalogError, pull
+    from launcher.catalog.screen import shown
+
+    if not missing:
+        return False
+    try:
+        with shown(console) as report:
+            pull([each.name for each in missing], report)
+    except (CatalogError, OSError) as error:
+        fail(str(error))
+    return True
+
+
+async def _nothing(mesh: Mesh, console: Console) -> None:
+    import asyncio
+
+    await asyncio.Event().wait()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to start, what writes the files that it reads, and what to tell."""
+
+    specs: Sequence[ServiceSpec]
+    next_steps: Callable[[Mesh], str]
+    write_files: Callable[[], None] = lambda: None
+    opening: str = ""
+    meanwhile: Callable[[Mesh, Console], Awaitable[object]] = _nothing
+
+
+def of_file(file: Path, state_dir: Path, console: Console, *, share: bool) -> Plan:
+    """What a mesh file says, which is followed while it runs; with `share` in one process where one is enough."""
+    import asyncio
+
+    from hedgerow_cli.mesh_file import checked
+
+    with checked():
+        from launcher.meshfile.catalog import missing_models
+        from launcher.meshfile.following import follow
+        from launcher.meshfile.installed import refuse_missing
+        from launcher.meshfile.planning import plan
+
+        planned = asyncio.run(plan(file, state_dir, share=share))
+        refuse_missing(str(file), planned.file)
+        if _pull(missing_models(planned.file), console):
+            planned = asyncio.run(plan(file, state_dir, share=share))  # what a model says of itself counts
+
+    def meanwhile(mesh: Mesh, console: Console) -> Awaitable[object]:
+        return follow(file, state_dir, mesh, planned, lambda line: console.print(line, markup=False, soft_wrap=True))
+
+    return Plan(
+        planned.specs,
+        lambda _: up_steps.file_steps(file, state_dir, planned.file),
+        lambda: planned.write_files(state_dir),
+        meanwhile=meanwhile,
+    )
+
+
+def of_given(given: Given, models: Mapping[str, Any], state_dir: Path, *, share: bool) -> Plan:
+    """The models that the command line or the environment names; with `share` in one process. Raises ValueError."""
+    import asyncio
+    import os
+
+    from hedgerow.private import open_private
+    from hedgerow_cli.mesh_file import checked
+    from launcher.meshfile import given as giving
+    from launcher.meshfile.fields import Surroundings
+    from launcher.meshfile.planning import planned
+    from launcher.meshfile.reading import parse
+
+    named = asyncio.run(giving.named_by_servers(models, os.environ))
+    text, kept = giving.write(given, named, os.environ), state_dir / "mesh.yaml"
+    with checked():
+        read = parse(text, "hedgerow up", Surroundings(Path.cwd(), os.environ))
+        made = asyncio.run(planned(read, state_dir, share=share))
+
+    def write_files() -> None:
+        made.write_files(state_dir)
+        with open(kept, "w", opener=open_private) as file:
+            file.write(text)
+
+    return Plan(made.specs, lambda _: up_steps.given_steps(made.file, kept), write_files)
+
+
+def alone(models: DemoModels, base_port: int, state_dir: Path, otlp_endpoint: str) -> Plan:
+    """One of each, who know each other's addresses."""
+    from launcher.demo import demo_mesh
+    from launcher.mesh import HTTP_OFFSET
+
+    http_port = base_port + HTTP_OFFSET
+    specs = demo_mesh(base_port, state_dir, models, http_port=http_port, otlp_endpoint=otlp_endpoint)
+    return Plan(specs, lambda _: up_steps.demo_steps(specs[-1].address, f"127.0.0.1:{http_port}"))
+
+
+def with_replicas(
+    models: DemoModels, base_port: int, state_dir: Path, replicas: int, otlp_endpoint: str, tls: bool
+) -> Plan:
+    """`replicas` of each, who find each other through the control plane."""
+    from hedgerow_cli.failures import needs
+
+    with needs("demo"):
+        from launcher.replicas import ReplicatedMesh, ports_from
+
+    ports = ports_from(base_port, replicas)
+    planned = ReplicatedMesh(ports, state_dir.resolve(), models, replicas, otlp_endpoint, tls)
+    specs = planned.specs()
+    opening = f"Starting {len(specs)} processes; the {2 * replicas} language models among them load at once."
+    return Plan(specs, lambda mesh: up_steps.replica_steps(mesh, state_dir, tls), planned.write_files, opening)

@@ -1,0 +1,112 @@
+"""What `hedgerow up` says once a mesh serves: how to ask it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hedgerow_cli import running
+
+if TYPE_CHECKING:
+    from launcher.mesh import Mesh
+    from launcher.meshfile.models import Model
+    from launcher.meshfile.schema import MeshFile
+
+DEFAULT_TARGET = "127.0.0.1:50050"
+
+
+def demo_steps(gateway: str, http: str) -> str:
+    where = _option("--gateway", gateway, DEFAULT_TARGET)
+    return f"""
+Try, in another terminal:
+  hedgerow ask{where} "What is the capital of Japan?"
+  hedgerow ask{where} --budget-ms 300 "Tell me a long story about a fox."
+
+Any client of OpenAI's, with base_url=http://{http}/v1 and whatever key:
+  curl -N http://{http}/v1/chat/completions -H "content-type: application/json" \\
+    -d '{{"model": "auto", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
+
+Ctrl-C stops everything.
+"""
+
+
+def file_steps(file: Path, state_dir: Path, said: MeshFile) -> str:
+    """What to do with the mesh of a file, once it serves."""
+    found = [each.resolve() for each in running.folders()] == [state_dir.resolve()]  # by commands, without an option
+    where = _option("--gateway", said.gateway.address, DEFAULT_TARGET if found else "")
+    folder = "" if found else _option("--state-dir", str(state_dir), "")
+    variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
+    key = f"HEDGEROW_API_KEY=${variable} " if variable not in ("", "HEDGEROW_API_KEY") else ""
+    models = ", ".join(said.models)
+    http = f"\nOpenAI's clients: base_url=http://{said.gateway.http_address}/v1\n" if said.gateway.http_address else ""
+    return f"""
+Models: {models}. Try, in another terminal:
+  {key}hedgerow ask{where} "Who are you?"
+  hedgerow status{folder}
+{http}
+Edit {file}: the mesh follows.
+
+Ctrl-C stops everything.
+"""
+
+
+def replica_steps(mesh: Mesh, state_dir: Path, tls: bool) -> str:
+    from launcher.mesh import DEFAULT_STATE_DIR
+    from launcher.replicas import CERTIFICATES, TOPOLOGY_FILE
+
+    certificates = state_dir / CERTIFICATES
+    where = _option("--gateway", mesh.services[-1].spec.address, DEFAULT_TARGET)
+    where += _option("--ca-file", str(certificates / "ca.crt"), "") if tls else ""
+    folder = _option("--state-dir", str(state_dir), str(DEFAULT_STATE_DIR))
+    folder += _option("--tls-dir", str(certificates / "operator"), "") if tls else ""
+    pids = {service.spec.name: service.process.pid for service in mesh.services if service.process}
+    return f"""
+Try, in another terminal. Envoy takes the question, a gateway answers it:
+  hedgerow ask{where} "What is the capital of Japan?"
+
+See every endpoint, and which configuration everybody has taken:
+  hedgerow mesh status{folder} --watch
+
+Kill llm-quality-1, and ask again; it comes back by itself:
+  kill -9 {pids["llm-quality-1"]}
+  hedgerow ask{where} --tier quality --cache bypass "What is 7 plus 5?"
+
+Edit {state_dir / TOPOLOGY_FILE}: everybody follows at once.
+
+Ctrl-C stops everything.
+"""
+
+
+def given_steps(said: MeshFile, kept: Path) -> str:
+    """What to do with a mesh of the models that were given, or found in the environment."""
+    where = said.gateway.http_address.replace("0.0.0.0", "127.0.0.1")
+    variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
+    key = f"${variable}" if variable else "none"
+    header = f' -H "authorization: Bearer {key}"' if variable else ""
+    models = "\n".join(f"  {name:24} {_source(name, model)}" for name, model in said.models.items())
+    return f"""
+Models:
+{models}
+
+OpenAI's clients:     base_url=http://{where}/v1  api_key={key}
+Anthropic's clients:  base_url=http://{where}     api_key={key}
+  curl http://{where}/v1/chat/completions{header} -H "content-type: application/json" \\
+    -d '{{"model": "{next(iter(said.models))}", "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
+
+As a mesh file, to be copied and added to: {kept}
+
+Ctrl-C stops everything.
+"""
+
+
+def _source(name: str, model: Model) -> str:
+    """Where a model is, and which key is sent there."""
+    renamed = f"{model.model} at " if model.model not in ("", name) else ""
+    key = f", key from {model.key_env}" if model.key_env else ""
+    return f"{renamed}{', '.join(model.url)}{key}"
+
+
+def _option(name: str, value: str, default: str) -> str:
+    """As a shell takes it."""
+    return "" if value == default else f" {name} {shlex.quote(value)}"

@@ -1,0 +1,122 @@
+"""`hedgerow warm`: have a running mesh ready before anybody asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hedgerow_cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from hedgerow._peer import Peer
+
+Target = Annotated[
+    str,
+    typer.Option(
+        "--gateway", "--target", envvar="HEDGEROW_TARGET", metavar="HOST:PORT", help="The gateway that is to do it."
+    ),
+]
+
+
+def warm(
+    system_prompts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--system-prompt",
+            metavar="NAME",
+            help="A system prompt that the gateway keeps, or * for all; may be given several times. Without it, those "
+            "of its setting warm.prompts.",
+        ),
+    ] = None,
+    timeout_s: Annotated[float, typer.Option(metavar="N", min=1, max=3_600, help="The longest it may take.")] = 120,
+    as_json: options.AsJson = False,
+    gateway: Target = "127.0.0.1:50050",
+    api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
+) -> None:
+    """Warm a running mesh: the gateway's connections, every replica's engine, and system prompts.
+
+    Of each engine and prompt, tells the time to the first text that it found, and that of a second call right after.
+    What a prompt leaves behind is of use to the tenant that asks here, and those of its prefix group. It waits behind
+    everybody who waits for an answer. Exits with 1 when something is not warm.
+
+    \b
+    Examples:
+      hedgerow warm
+      hedgerow warm --system-prompt support --json | jq '.steps[] | select(.problem != "")'
+    """
+    import asyncio
+    import json
+
+    from hedgerow._peer import Peer
+    from hedgerow_cli.failures import reported
+
+    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
+    with reported(as_json):
+        peer = Peer(
+            reach["target"], reach["api_key"], tls=reach["tls"], allow_plaintext_key=reach["allow_plaintext_key"]
+        )
+        steps = asyncio.run(_told(peer, system_prompts or (), timeout_s, aloud=not as_json))
+    is_warm = bool(steps) and not any(step["problem"] for step in steps)
+    if as_json:
+        print(json.dumps({"warm": is_warm, "steps": steps}))
+    raise typer.Exit(not is_warm)
+
+
+async def _told(peer: Peer, names: Sequence[str], timeout_s: float, *, aloud: bool) -> list[dict[str, Any]]:
+    """The steps, each printed as it comes where that is wanted."""
+    from contextlib import aclosing
+
+    steps = []
+    async with aclosing(_steps(peer, names, timeout_s)) as coming:
+        async for step in coming:
+            steps.append(step)
+            if aloud:
+                print(_line(step), flush=True)
+    return steps
+
+
+async def _steps(peer: Peer, names: Sequence[str], timeout_s: float) -> AsyncGenerator[dict[str, Any], None]:
+    """What the gateway tells. Raises `HedgerowError`."""
+    import grpc
+
+    from hedgerow._status import from_rpc_error
+    from hedgerow.channel import open_channel
+    from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
+
+    async with open_channel(peer.target, tls=peer.tls) as channel:
+        stub: Any = gateway_pb2_grpc.GatewayServiceStub(channel)  # type: ignore[no-untyped-call]
+        request = gateway_pb2.WarmRequest(system_prompts=names)
+        try:
+            async for told in stub.Warm(request, timeout=timeout_s, metadata=peer.metadata()):
+                yield _as_data(told)
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, peer, timeout_s) from None
+
+
+def _as_data(told: Any) -> dict[str, Any]:
+    from hedgerow.gateway.v1 import gateway_pb2
+
+    return {
+        "kind": gateway_pb2.WarmKind.Name(told.kind).removeprefix("WARM_KIND_").lower(),
+        "replica": told.replica,
+        "prompt": told.prompt,
+        "took_ms": told.took_ms,
+        "before_ms": told.before_ms if told.HasField("before_ms") else None,
+        "after_ms": told.after_ms if told.HasField("after_ms") else None,
+        "problem": told.problem,
+    }
+
+
+def _line(step: dict[str, Any]) -> str:
+    """For people: what, where, how long, and the times to the first text."""
+    times = [step[name] for name in ("before_ms", "after_ms") if step[name] is not None]
+    first = "  first text " + " → ".join(f"{time:.1f} ms" for time in times) if times else ""
+    end = f"  {step['problem']}" if step["problem"] else first
+    return f"{step['kind']:<10}  {step['replica']:<20}  {step['prompt']:<24}  {step['took_ms']:8.1f} ms{end}"
