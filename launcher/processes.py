@@ -11,11 +11,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, Self
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -23,10 +23,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hedgerow import Tls
 from hedgerow.channel import open_channel
 from hedgerow.private import UMASK, open_private, private_folder
+from launcher.orders import Orders
 from launcher.parent_death_signal import killed_with_parent
 
 Protocol = Literal["grpc", "redis"]
 LOG_BYTES = 64 * 2**20  # of a log; what it said before is kept beside it once
+# Settings of a process and not of a service: a change of one of them starts the process again.
+_OF_THE_PROCESS = ("OTLP_ENDPOINT", "TRACE_RATIO", "TRUST_TRACEPARENT", "LOG_LEVEL")
 _TAIL_BYTES = 64 * 2**10  # of a log, whose last lines are in them
 
 
@@ -43,7 +46,12 @@ class ServiceSpec:
     tls: Tls | None = None  # with what it is asked, where it wants to know who asks
     folder: Path | None = None  # where it runs; None: here
     before_stop: Callable[[], Awaitable[object]] | None = None  # awaited before it is told to stop
-    members: tuple[ServiceSpec, ...] = ()  # the services that share it (`shared_process.py`); empty: it is one itself
+    members: tuple[ServiceSpec, ...] = ()  # the services that share it, the front last; empty: it is one itself
+
+    @classmethod
+    def together(cls, name: str, members: Sequence[ServiceSpec]) -> Self:
+        """One process for `members`, the front last; each has the environment that it would have alone."""
+        return cls(name, "services", members[-1].address, members=tuple(members))
 
     @property
     def services(self) -> tuple[ServiceSpec, ...]:
@@ -61,11 +69,14 @@ class ServiceFailed(Exception):
 
 
 class ServiceProcess:
-    """A running service, whose output goes to `<log_dir>/<name>.log`, and what it said before to `<name>.log.1`.
+    """A running process, whose output goes to `<log_dir>/<name>.log`, and its earlier output to `<name>.log.1`. One of
+    several services gets `Orders` with its services, and answers once they serve.
 
     It gets a session of its own: Ctrl-C in the terminal reaches the caller alone, which then stops it in order. Should
     the caller be killed instead, the kernel kills it too.
     """
+
+    _orders: Orders | None = None
 
     def __init__(self, spec: ServiceSpec, log_dir: Path):
         self.spec = spec
@@ -74,17 +85,19 @@ class ServiceProcess:
         with open(self.log, "ab", opener=open_private) as output:  # what it said before a restart stays
             self._process = self._start(output)
 
-    def _start(self, output: IO[bytes], given: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            killed_with_parent(self.spec.command or [sys.executable, "-m", self.spec.module]),
-            cwd=self.spec.folder,
-            env={**os.environ, **self.spec.environment},
-            stdin=given,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            umask=UMASK,  # also what is not ours: Redis, Envoy
-        )
+    def _start(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        self._orders = Orders() if self.spec.members else None
+        with self._orders.far_end() if self._orders else nullcontext(subprocess.DEVNULL) as given:
+            return subprocess.Popen(
+                killed_with_parent(self.spec.command or [sys.executable, "-m", self.spec.module]),
+                cwd=self.spec.folder,
+                env={**os.environ, **self.spec.environment},
+                stdin=given,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                umask=UMASK,  # also of Redis and Envoy
+            )
 
     @property
     def pid(self) -> int:
@@ -116,7 +129,11 @@ class ServiceProcess:
             shutil.copyfileobj(said, kept)
 
     async def wait_serving(self, timeout_s: float = 120.0) -> None:
-        """Return when health says SERVING; raise `ServiceFailed` when the process ends or the time is over."""
+        """Return when health says SERVING, or when several services have answered that they serve; raise
+        `ServiceFailed` when the process ends or the time is over."""
+        if self._orders:
+            await self._give(self._orders, self.spec, timeout_s)
+            return
         deadline = time.monotonic() + timeout_s
         while True:
             health = await check(self.spec.speaks, self.spec.address, 0.5, self.spec.tls)
@@ -127,6 +144,30 @@ class ServiceProcess:
             if time.monotonic() > deadline:
                 raise ServiceFailed(f"{self.spec.name} was not serving after {timeout_s:.0f} s:\n{self.tail()}")
             await asyncio.sleep(0.1)
+
+    def can_change(self, spec: ServiceSpec) -> bool:
+        """Whether it can serve `spec` without being started again."""
+        if not (self._orders and spec.members and self.exit_code is None):
+            return False
+        return _of_the_process(spec) == _of_the_process(self.spec)
+
+    async def change(self, spec: ServiceSpec, timeout_s: float) -> None:
+        """Return once it serves `spec`, which it `can_change` to; raise `ServiceFailed` when it does not."""
+        assert self._orders
+        self.spec = spec
+        await self._give(self._orders, spec, timeout_s)
+
+    async def _give(self, orders: Orders, spec: ServiceSpec, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                error = await orders.give([_member(each) for each in spec.members])
+        except TimeoutError:
+            raise ServiceFailed(f"{spec.name} was not serving after {timeout_s:.0f} s:\n{self.tail()}") from None
+        except OSError:  # the process has closed its end
+            code = await self.wait()
+            raise ServiceFailed(f"{spec.name} ended with exit code {code}:\n{self.tail()}") from None
+        if error:
+            raise ServiceFailed(f"{spec.name}: {error}")
 
     def tail(self, lines: int = 12) -> str:
         """The last lines of its log, or why there are none."""
@@ -159,6 +200,19 @@ class ServiceProcess:
     def _end_session(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+
+
+def _member(spec: ServiceSpec) -> dict[str, object]:
+    return {
+        "name": spec.name,
+        "service": spec.module.removeprefix("services."),
+        "environment": dict(spec.environment),
+    }
+
+
+def _of_the_process(spec: ServiceSpec) -> list[tuple[str, str]]:
+    front = spec.members[-1].environment.items()
+    return sorted((name, value) for name, value in front if name.endswith(_OF_THE_PROCESS))
 
 
 async def check(protocol: Protocol, address: str, timeout_s: float, tls: Tls | None = None) -> str:

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from hedgerow.restarts import Pauses
 from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec
-from launcher.shared_process import SharedProcess
 
 START_TIMEOUT_S = 600.0  # a large model on a slow disk
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 5.0
-STEADY_S = 30.0  # a process that lived so long has started well
 
 State = Literal["starting", "serving", "died", "stopping", "stopped"]
 
@@ -43,13 +40,12 @@ class Supervisor:
         self.spec = spec
         self.process: ServiceProcess | None = None
         self._log_dir, self._report = log_dir, report
-        self._pause_s = FIRST_PAUSE_S
+        self._pauses = Pauses()
 
     async def start(self) -> ServiceProcess:
         """Start it and return once it serves; `ServiceFailed` when it does not."""
         try:
-            kind = SharedProcess if self.spec.members else ServiceProcess
-            self.process = process = kind(self.spec, self._log_dir)
+            self.process = process = ServiceProcess(self.spec, self._log_dir)
         except OSError as error:
             raise ServiceFailed(f"{self.spec.name} cannot be started: {error}") from None
         self._say("starting")
@@ -61,7 +57,7 @@ class Supervisor:
         """Have its process serve what `spec` says. False, and nothing is done, where it cannot without being started
         again. Raises `ServiceFailed`, and may then serve a part of `spec`."""
         process = self.process
-        if not (spec.members and isinstance(process, SharedProcess) and process.can_change(spec)):
+        if not (process and process.can_change(spec)):
             return False
         self.spec = spec
         await process.change(spec, START_TIMEOUT_S)
@@ -69,26 +65,25 @@ class Supervisor:
 
     async def keep_running(self, process: ServiceProcess | None) -> None:
         """Start another each time the last one ends; None: the first one too. Runs until it is cancelled."""
-        process = process or await self._start_again()
+        process = process or await self._start_again(0.0)
         while True:
             began = asyncio.get_running_loop().time()
             code = await process.wait()
-            if asyncio.get_running_loop().time() - began >= STEADY_S:
-                self._pause_s = FIRST_PAUSE_S
             self._say("died", f"exit code {code}, starting it again\n{process.tail()}")
-            process = await self._start_again()
+            process = await self._start_again(asyncio.get_running_loop().time() - began)
 
-    async def _start_again(self) -> ServiceProcess:
+    async def _start_again(self, lived_s: float) -> ServiceProcess:
+        pause_s = self._pauses.after(lived_s)
         while True:
-            pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s)
             try:
-                if busy := self.spec.busy:  # what answers there would be taken for it
+                if busy := self.spec.busy:  # health would be that of the process that has it
                     raise ServiceFailed(f"port {busy.address.rpartition(':')[2]} is in use")
                 return await self.start()
             except (ServiceFailed, OSError) as error:
                 await self._end()
-                self._say("died", f"again in {self._pause_s:g} s: {error}")
+                pause_s = self._pauses.after(0.0)
+                self._say("died", f"again in {pause_s:g} s: {error}")
 
     def _say(self, state: State, detail: str = "") -> None:
         with suppress(OSError):  # of who hears it

@@ -16,7 +16,6 @@ from launcher.meshfile.names import process_names
 from launcher.meshfile.parts import Part, as_text, gateway_finds, parts, tenants_of
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
-from launcher.shared_process import together
 
 TENANTS_FILE = "tenants.yaml"  # of the state folder
 EVERYTHING, PROVIDERS = "hedgerow", "providers"  # processes that services share
@@ -85,8 +84,8 @@ def specs_of(made: Sequence[Process], sharing: Sharing) -> list[ServiceSpec]:
     if not inside:
         return alone
     if sharing is Sharing.ALL:
-        return [*alone, together(EVERYTHING, inside)]
-    return [*alone[:-1], together(PROVIDERS, inside), alone[-1]]
+        return [*alone, ServiceSpec.together(EVERYTHING, inside)]
+    return [*alone[:-1], ServiceSpec.together(PROVIDERS, inside), alone[-1]]
 
 
 def _shares(part: Part, sharing: Sharing) -> bool:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.processes import ServiceFailed, ServiceSpec
-from launcher.shared_process import SharedProcess, together
+from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec
 
 # Answers each order with the next line of the script; ends where there is none.
 _PROGRAM = """
@@ -30,13 +29,13 @@ sys.exit(3)
 
 def members(told: str = "") -> ServiceSpec:
     environment = {"HEDGEROW_LLM_OPENAI__API_KEY": "secret", "TOLD": told}
-    return together("hedgerow", [ServiceSpec("llm-a", "services.llm", "127.0.0.1:1", environment)])
+    return ServiceSpec.together("hedgerow", [ServiceSpec("llm-a", "services.llm", "127.0.0.1:1", environment)])
 
 
 @asynccontextmanager
-async def scripted(folder: Path, *answers: list[dict[str, object]]) -> AsyncIterator[SharedProcess]:
+async def scripted(folder: Path, *answers: list[dict[str, object]]) -> AsyncIterator[ServiceProcess]:
     spec = replace(members(), command=(sys.executable, "-c", _PROGRAM, json.dumps(answers)))
-    process = SharedProcess(spec, folder)
+    process = ServiceProcess(spec, folder)
     try:
         yield process
     finally:
@@ -78,4 +77,4 @@ async def test_a_setting_of_the_process_is_no_change_of_a_running_one(tmp_path: 
         assert process.can_change(members("more"))
         (llm,) = members().members
         traced = replace(llm, environment={**llm.environment, "HEDGEROW_LLM_OTLP_ENDPOINT": "http://127.0.0.1:4317"})
-        assert not process.can_change(together("hedgerow", [traced]))
+        assert not process.can_change(ServiceSpec.together("hedgerow", [traced]))

@@ -15,27 +15,23 @@ service: every servicer that has an `authorize(metadata, identity)` method, whic
 from __future__ import annotations
 
 import asyncio
-import atexit
 import gc
 import logging
-import os
-import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple
 
 import grpc
-import uvloop
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
 
 from hedgerow.identities import SERVICES
-from services.runtime import telemetry
 from services.runtime.process import metrics, workers
 from services.runtime.process.assembled import Assembled, Door
 from services.runtime.process.config import ServiceSettings, load
 from services.runtime.process.health import Health
+from services.runtime.process.lifetime import lifetime, to_the_end
 from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.loop_watch.watch import watching
 from services.runtime.process.private import keep_to_oneself
@@ -58,7 +54,6 @@ class Service(NamedTuple):
 
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
-STOPS = (signal.SIGTERM, signal.SIGINT)
 _TOLD_S = 0.1  # for watchers of health to be notified before their stream ends
 _log = logging.getLogger(__name__)
 
@@ -78,50 +73,13 @@ def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDes
     to_the_end(run(name, settings, descriptors, assemble))
 
 
-def to_the_end(serving: Coroutine[None, None, bool]) -> None:
-    """Run what serves, which returns whether it came to serve, as this process."""
-    # Held to the end: gRPC's engine ends with the last of its objects, and waits for ever where a call is stuck in it
-    # (https://github.com/grpc/grpc/issues/22365).
-    grpc.aio.init_grpc_aio()
-    try:
-        uvloop.run(_to_the_end(serving))
-    finally:
-        for number in STOPS:
-            signal.signal(number, signal.SIG_IGN)  # a second signal would turn a good end into a failure
-
-
-async def _to_the_end(serving: Coroutine[None, None, bool]) -> None:
-    """`serving`, and the end of the process where it never served: what loads does so in a thread, which may take
-    minutes more, and Python would wait for it."""
-    if not await serving:
-        atexit._run_exitfuncs()
-        os._exit(0)
-
-
 async def run(
     name: str, settings: ServiceSettings, descriptors: Sequence[ServiceDescriptor], assemble: Assemble
 ) -> bool:
     """`main` without the process: serves until the process must stop. Returns whether it came to serve."""
-    stop, task = asyncio.Event(), asyncio.current_task()
     servicers: dict[str, boundary.Servicer] = {}
-
-    def on_signal() -> None:
-        if not (servicers or stop.is_set()) and task:  # still assembling: nothing to drain
-            task.cancel()  # once: what it clears up then is not to be cut short
-        stop.set()
-
-    for number in STOPS:
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
-    sampler = telemetry.sampler(settings.trace_ratio, trusting=settings.trust_traceparent)
-    telemetry.setup(name, settings.otlp_endpoint.get_secret_value(), sampler)
-    try:
+    async with lifetime(name, settings, lambda: bool(servicers)) as stop:
         await serve_until(stop, settings, descriptors, assemble, servicers)
-    except asyncio.CancelledError:
-        if not stop.is_set():
-            raise
-    finally:
-        await asyncio.to_thread(telemetry.shutdown)
-        _log.info("stopped")
     return bool(servicers)
 
 

@@ -12,8 +12,7 @@ registry, so each `metrics_address` shows them all; `hedgerow_rpc_seconds` has t
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,13 +23,13 @@ import grpc
 from services.runtime import telemetry
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.health import Health
-from services.runtime.process.serve import STOPS, Service, serve_until
+from services.runtime.process.lifetime import lifetime
+from services.runtime.process.serve import Service, serve_until
 from services.runtime.rpc.boundary import Servicer
 from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
 from services.runtime.security import tls
 
 FRONT = "gateway"
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,8 @@ class Member:
 
 
 Bring = Callable[[Sequence[Member]], Awaitable[None]]
-Follow = Callable[
-    [Bring], Awaitable[None]
-]  # brings the process to what is asked for later; may return, and be cancelled
+# Brings the process to what later orders ask for; may return, and be cancelled.
+Follow = Callable[[Bring], Coroutine[None, None, None]]
 
 
 @dataclass(eq=False)
@@ -138,36 +136,15 @@ class Together:
 async def run(process: str, first: Sequence[Member], follow: Follow) -> bool:
     """Serve `first`, and what `follow` brings later, until the process must stop. Returns whether all of `first`
     came to serve."""
-    stop, task, served = asyncio.Event(), asyncio.current_task(), False
-
-    def on_signal() -> None:
-        if not (served or stop.is_set()) and task:
-            task.cancel()  # still assembling: nothing to drain
-        stop.set()
-
-    for number in STOPS:
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    served = False
     own = next((each for each in first if each.is_front), first[-1]).settings
-    sampler = telemetry.sampler(own.trace_ratio, trusting=own.trust_traceparent)
-    telemetry.setup(process, own.otlp_endpoint.get_secret_value(), sampler)
-    try:
-        async with asyncio.TaskGroup() as group:
-            together = Together(group)
-            await together.bring(first)
-            served = True
-            following = group.create_task(_keep(follow, together.bring))
-            await stop.wait()
-            following.cancel()
-            await asyncio.wait({following})
-            await together.stop()
-    except asyncio.CancelledError:
-        if not stop.is_set():
-            raise
-    finally:
-        await asyncio.to_thread(telemetry.shutdown)
-        _log.info("stopped")
+    async with lifetime(process, own, lambda: served) as stop, asyncio.TaskGroup() as group:
+        together = Together(group)
+        await together.bring(first)
+        served = True
+        following = group.create_task(follow(together.bring))
+        await stop.wait()
+        following.cancel()
+        await asyncio.wait({following})
+        await together.stop()
     return served
-
-
-async def _keep(follow: Follow, bring: Bring) -> None:
-    await follow(bring)

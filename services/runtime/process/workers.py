@@ -24,12 +24,10 @@ from typing import Self, TypeVar
 
 import uvloop
 
+from hedgerow.restarts import Pauses
 from services.runtime.process.config import ServiceSettings
 
 Settings = TypeVar("Settings", bound=ServiceSettings)
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 5.0
-STEADY_S = 30.0  # a worker that lived that long did not fail at its start
 SLACK_S = 4.0  # beyond the grace: for what is taken apart after the last call
 _MARK = "_HEDGEROW_WORKER"  # in a worker's environment, `<number> <port> …`; no setting, the parent alone writes it
 _BAD_SETTINGS = 2  # the exit code of a process that cannot use its settings
@@ -81,19 +79,6 @@ class Worker:
             os._exit(1)
 
         threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
-
-
-class Pauses:
-    """How long to wait before a worker that died is started again, in seconds."""
-
-    def __init__(self) -> None:
-        self._next_s = FIRST_PAUSE_S
-
-    def after(self, lived_s: float) -> float:
-        """Twice the last one, up to a bound; the first one again for a worker that lived long."""
-        pause_s = FIRST_PAUSE_S if lived_s >= STEADY_S else self._next_s
-        self._next_s = min(pause_s * 2, LONGEST_PAUSE_S)
-        return pause_s
 
 
 def main(name: str, settings: ServiceSettings, arguments: Sequence[str]) -> int:

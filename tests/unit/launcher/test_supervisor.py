@@ -105,7 +105,7 @@ async def test_a_port_that_another_process_has_is_waited_for_and_nothing_of_it_i
     service = Supervisor(spec, tmp_path, changes.append)
     host, _, port = spec.address.rpartition(":")
     with closing(socket.create_server((host, int(port)))), patch.object(supervisor, "ServiceProcess") as process:
-        again = asyncio.create_task(service._start_again())
+        again = asyncio.create_task(service.keep_running(None))
         while not changes:
             await asyncio.sleep(0)
             assert not again.done()

@@ -4,14 +4,11 @@ import os
 
 import pytest
 
+from hedgerow.restarts import FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S, Pauses
 from services.gateway.config import GatewaySettings
 from services.router.config import RouterSettings
 from services.runtime.process.server import server_options
 from services.runtime.process.workers import (
-    FIRST_PAUSE_S,
-    LONGEST_PAUSE_S,
-    STEADY_S,
-    Pauses,
     PortTaken,
     Worker,
     _Parent,

@@ -1,0 +1,68 @@
+"""The start and the end of a process that serves, whether one service or several."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+
+import grpc
+import uvloop
+
+from services.runtime import telemetry
+from services.runtime.process.config import ServiceSettings
+
+STOPS = (signal.SIGTERM, signal.SIGINT)
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def lifetime(name: str, settings: ServiceSettings, served: Callable[[], bool]) -> AsyncIterator[asyncio.Event]:
+    """Export traces as `name` inside; yields an event that SIGTERM and SIGINT set.
+
+    Before the process has `served`, there is nothing to drain: a signal cancels the task inside, and the cancellation
+    ends here.
+    """
+    stop, task = asyncio.Event(), asyncio.current_task()
+
+    def on_signal() -> None:
+        if not (served() or stop.is_set()) and task:
+            task.cancel()  # only once: a second signal does not interrupt the clean-up
+        stop.set()
+
+    for number in STOPS:
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    sampler = telemetry.sampler(settings.trace_ratio, trusting=settings.trust_traceparent)
+    telemetry.setup(name, settings.otlp_endpoint.get_secret_value(), sampler)
+    try:
+        yield stop
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+    finally:
+        await asyncio.to_thread(telemetry.shutdown)
+        _log.info("stopped")
+
+
+def to_the_end(serving: Coroutine[None, None, bool]) -> None:
+    """Run what serves, which returns whether it came to serve, as this process."""
+    # Held to the end: gRPC's engine ends with the last of its objects, and waits for ever where a call is stuck in it
+    # (https://github.com/grpc/grpc/issues/22365).
+    grpc.aio.init_grpc_aio()
+    try:
+        uvloop.run(_to_the_end(serving))
+    finally:
+        for number in STOPS:
+            signal.signal(number, signal.SIG_IGN)  # a second signal would turn a good end into a failure
+
+
+async def _to_the_end(serving: Coroutine[None, None, bool]) -> None:
+    """`serving`, and the end of the process where it never served: what loads does so in a thread, which may take
+    minutes more, and Python would wait for it."""
+    if not await serving:
+        atexit._run_exitfuncs()
+        os._exit(0)
