@@ -123,7 +123,7 @@ def _by_field(schema: type, asked: Body) -> dict[str, list[Body]]:
 
 def _fate(api: str, to: str, field: str, bodies: list[Body]) -> str:
     fates = {_of_value(api, to, field, body) for body in bodies}
-    return fates.pop() if len(fates) == 1 else f"by its value: {', '.join(sorted(fates))}"
+    return "/".join(sorted(fates))
 
 
 def _of_value(api: str, to: str, field: str, body: Body) -> str:
@@ -132,7 +132,7 @@ def _of_value(api: str, to: str, field: str, body: Body) -> str:
     except (InvalidInput, NotSupported):
         return "refused"
     if api == to:
-        return "as it came"
+        return "forwarded"
     assert request.original
     takes = _TO[to][0].takes
     lost = {
@@ -142,7 +142,7 @@ def _of_value(api: str, to: str, field: str, body: Body) -> str:
         and not (takes.issuperset(EFFORTS) and names_user(place, given))
     }
     fate = _of_model(to, request)
-    return "left out" if fate == "translated" and any(place.partition(".")[0] == field for place in lost) else fate
+    return "omitted" if fate == "translated" and any(place.partition(".")[0] == field for place in lost) else fate
 
 
 def _of_model(to: str, request: Request) -> str:

@@ -10,11 +10,14 @@ from typing import Literal, get_args, get_origin
 
 import hedgerow
 from docs.labels import replaced
+from hedgerow.request_options import Surface
+from hedgerow.request_options.table import options_on
 
 PAGE = Path(__file__).with_suffix(".md")
 ROOT = Path(__file__).parents[1]
 # The head of a table, and the classes whose fields are its rows.
-TABLES = (("option", "Options", "MeshOptions"), ("of a question", "Request"), ("field", "Answer"))
+TABLES = (("option", "Options"), ("of a question", "Request"), ("field", "Answer"))
+OF_MESH = "| option of the mesh | type | by the SDK |"
 MODULES = {"Answer": "_events", "MeshOptions": "_option_types"}
 # Where the errors are defined that a caller of the gateway's may get by gRPC.
 ERRORS = ("services/runtime", "services/gateway", "services/llm/errors.py", "services/vision", "services/audio")
@@ -58,7 +61,18 @@ def render(page: str) -> str:
             for name, kind, what in fields(cls)
         ]
         page = replaced(page, f"| {head} | type | what |", rows, PAGE.name)
+    page = replaced(page, OF_MESH, list(_of_mesh(words)), PAGE.name)
     return replaced(page, "| error | `retry_delay_s` | retry | reasons |", list(_errors()), PAGE.name)
+
+
+def _of_mesh(words: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Options that `http.md` describes: what is to be said of them besides, and the options that HTTP has otherwise."""
+    kinds = {name: kind for name, kind, _ in fields("MeshOptions")}
+    for option in options_on(Surface.SDK):
+        what = [] if Surface.HTTP in option.on else [option.help]
+        note = [option.sdk_note] if option.sdk_note else []
+        kind = kinds[option.name]
+        yield f"| `{option.name}` | `{_cell(kind)}` | {' '.join([*what, *note, *_choices(kind, words)])} |"
 
 
 def fields(cls: str) -> list[tuple[str, str, str]]:

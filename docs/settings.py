@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,22 +13,31 @@ from services.runtime.process.config import ServiceSettings
 
 PAGE = Path(__file__).with_suffix(".md")
 SERVICES = Path(__file__).parents[1] / "services"
+# Units by the end of a name.
+UNITS = {
+    "usd_per_mtok": "US dollars",
+    "_ms": "ms",
+    ".ms": "ms",
+    "per_s": "1/s",
+    "per_minute": "1/min",
+    "_s": "s",
+    "_bytes": "bytes",
+}
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 HEAD = """# Settings
 
-Written by `make docs` from `services/*/config.py`; do not edit.
+Look up a setting of a service. `make docs` writes this page from the services' settings; do not edit it.
 
-A setting comes from, strongest first: the command line (`--grace-ms 1000`), the environment, the YAML file that
-`HEDGEROW_<SERVICE>_CONFIG` names, the default. A name that no setting has is an error at start-up. Keys of a setting
-that is given as JSON, as of each model of the catalogue, have a table of their own below their service's. Of vLLM every
-other field of its `AsyncEngineArgs` can be set, too, as `HEDGEROW_LLM_VLLM__<FIELD>`.
+The first of these places that names a setting counts: the command line (`--grace-ms 1000`), the environment, the YAML
+file that `HEDGEROW_<SERVICE>_CONFIG` names, the default. An unknown name ends the start. Settings of other fields of
+vLLM's `AsyncEngineArgs` are `HEDGEROW_LLM_VLLM__<FIELD>`.
 """
 # The settings to look at first: (variable, when to change it).
 FIRST = (
     ("HEDGEROW_GATEWAY_LLM_ADDRESSES", "Always: it names the models and where each is served."),
     ("HEDGEROW_GATEWAY_HTTP_ADDRESS", "Clients of OpenAI's or Anthropic's API are to connect."),
     ("HEDGEROW_GATEWAY_TENANTS_FILE", "The gateway serves beyond loopback, or tenants need keys, quotas and limits."),
-    ("HEDGEROW_GATEWAY_PROFILE", "Answers must be the model's own, unshortened and never stored: `transparent`."),
+    ("HEDGEROW_GATEWAY_PROFILE", "Requests and answers must stay as they are: `transparent`."),
     ("HEDGEROW_GATEWAY_DEFAULT_BUDGET_MS", "Callers wait for a longer or a shorter time than 30 s."),
     ("HEDGEROW_GATEWAY_HEDGE__MAX_SHARE", "Late first tokens are worth more second calls, or calls cost too much."),
     ("HEDGEROW_GATEWAY_LIMIT__INITIAL", "The capacity of a model is known, or requests wait just after a start."),
@@ -174,17 +184,22 @@ def _first() -> Iterator[str]:
 
 def _table(rows: list[Setting]) -> str:
     keys = any("{}" in row.path or "[]" in row.path for row in rows)
-    lines = [f"| {'key' if keys else 'variable'} | type | default | limits | what |", "|---|---|---|---|---|"]
+    lines = [f"| {'key' if keys else 'variable'} | default | unit, type or words | what |", "|---|---|---|---|"]
     for row in rows:
         cells = (
             f"`{row.path.rpartition('.')[2] if keys else row.variable}`",
-            kind_of(row.schema),
             _default(row),
-            limits_of(row.schema),
+            measure_of(row.path, row.schema, kind_of(row.schema)),
             row.schema.get("description", ""),
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def measure_of(name: str, schema: Mapping[str, Any], kind: str) -> str:
+    """Its unit, which its name ends with, or its type, and its limits."""
+    unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), kind)
+    return ", ".join(filter(None, [unit, limits_of(schema)]))
 
 
 def kind_of(schema: Mapping[str, Any]) -> str:
@@ -200,18 +215,17 @@ def _default(row: Setting) -> str:
     if row.required:
         return "required"
     defaults = {"": _shown(row), **(_others(row) if "<SERVICE>" in row.variable else {})}
-    told = [f"{service}: `{value}`" if service else f"`{value}`" for service, value in defaults.items() if _said(value)]
-    return ", ".join(told)
+    shown = {service: f"`{_text(value)}`" for service, value in defaults.items() if value not in (None, "")}
+    return ", ".join(f"{service}: {text}" if service else text for service, text in shown.items())
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _shown(row: Setting) -> Any:
-    """The default in the schema; of a group without what operators do not set."""
-    value, known = row.schema.get("default"), row.schema.get("properties")
-    return {name: value[name] for name in value if name in known} if isinstance(value, dict) and known else value
-
-
-def _said(value: object) -> bool:
-    return value not in (None, "")
+    """The default in the schema; of a group none, because it has those of its members."""
+    return "" if "properties" in row.schema else row.schema.get("default")
 
 
 def _others(row: Setting) -> dict[str, Any]:
@@ -225,8 +239,10 @@ def _others(row: Setting) -> dict[str, Any]:
 
 
 def limits_of(schema: Mapping[str, Any]) -> str:
-    """`≥ 1, ≤ 64`."""
-    return ", ".join(f"{sign} {schema[limit]:,}" for limit, sign in LIMITS.items() if limit in schema)
+    """`1–64`, or `>0, ≤64`."""
+    if "minimum" in schema and "maximum" in schema:
+        return f"{schema['minimum']:,}–{schema['maximum']:,}"
+    return ", ".join(f"{sign}{schema[limit]:,}" for limit, sign in LIMITS.items() if limit in schema)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from hedgerow.request_options.table import OPTIONS, options_on
 
 ROOT = Path(__file__).parents[1]
 TYPES, OPENAPI, PAGE = ROOT / "hedgerow/_option_types.py", ROOT / "docs/openapi.yaml", ROOT / "docs/http.md"
-HEAD = "| header | in the body | what |"
+HEAD = "| option | what |"
 _MOST_WHOLE = 2**31 - 1
 _SDK, _HTTP = options_on(Surface.SDK), options_on(Surface.HTTP)
 _PLAIN: Mapping[Kind, str] = {
@@ -155,7 +155,7 @@ def _quoted(option: RequestOption) -> str:
 
 def page(text: str) -> str:
     """The page on HTTP, with its table of options."""
-    rows = [f"| `{each.header}` | `{each.name}` | {' '.join(_sentences(each))} |" for each in _HTTP]
+    rows = [f"| `{each.name}` | {' '.join(_sentences(each))} |" for each in _HTTP]
     return replaced(text, HEAD, rows, PAGE.name)
 
 

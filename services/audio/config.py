@@ -18,7 +18,7 @@ class AudioSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_AUDIO_", protected_namespaces=())
 
-    address: str = Field("127.0.0.1:50056", description="Where to serve gRPC, host:port.")
+    address: str = Field("127.0.0.1:50056", description="Address of gRPC, host:port.")
 
     model: str = Field(min_length=1, description="A CTranslate2 Whisper model: its folder, or its name on the hub.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where the model runs.")
@@ -27,8 +27,7 @@ class AudioSettings(ServiceSettings):
         0,
         ge=0,
         le=256,
-        description="Threads of the model for one piece of work, on a CPU. 0: the cores there are, over `workers`, at "
-        "most 8.",
+        description="CPU threads for one run of the model. 0: the cores divided by `workers`, at most 8.",
     )
     shortest_window_s: Fixed[float] = Field(
         0,
@@ -38,23 +37,22 @@ class AudioSettings(ServiceSettings):
         "30 s; less is faster, and wrong where a model does not bear it. 0: what the model's "
         "`preprocessor_config.json` says, or 10 s.",
     )
-    workers: int = Field(1, ge=1, le=64, description="Pieces of work that the model does at once.")
+    workers: int = Field(1, ge=1, le=64, description="Runs of the model at once.")
     batch_windows: int = Field(
         4,
         ge=1,
         le=64,
-        description="Windows of up to 30 s of a recording that are decoded together while no stream is open; 1 while "
-        "one is. More is faster; on a CPU each adds 0.3 s to the wait of a stream that comes meanwhile (whisper-base).",
+        description="Windows of 30 s of a recording that are decoded together while no stream is open. More is "
+        "faster, and delays new streams.",
     )
     language: str = Field(
         "",
         pattern="^([a-z]{2,3})?$",
-        description="ISO 639-1, where a request names no language; the model must know it. Empty: the model detects "
-        "it; an English-only model transcribes English.",
+        description="ISO 639-1 code for requests that name no language. Empty: the model detects it.",
     )
 
     policy: Literal["windows", "local_agreement"] = Field(
-        "local_agreement", description="When a word of a stream counts as sure, where a request does not say."
+        "local_agreement", description="When a word of a stream is final, for requests that do not say."
     )
     pause_ms: Fixed[int] = Field(
         500, ge=100, le=5_000, description="Silence that closes a segment, where a request does not say."
@@ -67,8 +65,8 @@ class AudioSettings(ServiceSettings):
         300, ge=100, le=5_000, description="New audio in a stream after which it is transcribed again."
     )
 
-    max_streams: int = Field(8, ge=1, le=4_096, description="Streams open at once; more are refused.")
-    max_recordings: int = Field(4, ge=1, le=4_096, description="Recordings in hand at once; more are refused.")
+    max_streams: int = Field(8, ge=1, le=4_096, description="Streams open at once; further ones are refused.")
+    max_recordings: int = Field(4, ge=1, le=4_096, description="Recordings in work at once; further ones are refused.")
     max_load: Fixed[float] = Field(
         0.85,
         gt=0,
@@ -76,8 +74,8 @@ class AudioSettings(ServiceSettings):
         description="Share of the model's time that streams may need; one that would need more is refused.",
     )
 
-    max_file_bytes: int = Field(32 * _MIB, ge=1_024, description="Largest recording taken, in bytes of its file.")
-    max_duration_s: float = Field(3_600.0, gt=0, le=86_400, description="Longest recording taken, in seconds.")
+    max_file_bytes: int = Field(32 * _MIB, ge=1_024, description="Largest file of a recording.")
+    max_duration_s: float = Field(3_600.0, gt=0, le=86_400, description="Longest recording.")
     recording_base_ms: Fixed[int] = Field(
         30_000,
         ge=100,
@@ -88,8 +86,7 @@ class AudioSettings(ServiceSettings):
         3.0,
         ge=0,
         le=100,
-        description="Seconds added to a recording's time limit for each second of its length. Raise it where a large "
-        "model is slower than that.",
+        description="Time limit of a recording: this many seconds for each second of audio. Raise it for a slow model.",
     )
     max_pcm_bytes: Fixed[int] = Field(
         1_536 * _MIB,
@@ -98,7 +95,7 @@ class AudioSettings(ServiceSettings):
         "counted and never held; held is mono at 16 kHz, 230 MB for an hour.",
     )
     max_stream_s: float = Field(
-        3_600.0, gt=0, le=86_400, description="Longest stream, in seconds of its audio and in seconds since it began."
+        3_600.0, gt=0, le=86_400, description="Longest stream, both of its audio and since its start."
     )
     max_ahead_ms: Fixed[int] = Field(
         5_000,

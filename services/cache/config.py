@@ -29,21 +29,18 @@ class CacheSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_CACHE_")
 
-    address: str = Field("127.0.0.1:50051", description="Where to serve gRPC, host:port.")
+    address: str = Field("127.0.0.1:50051", description="Address of gRPC, host:port.")
     store: str = Field(
         "",
-        description=f"Where entries are kept: {' or '.join(f'`{name}`' for name in STORES)}. Empty: in Redis with a "
-        "`redis_url`, else in the file.",
+        description=f"Store of the entries: {' or '.join(f'`{name}`' for name in STORES)}. Empty: Redis if there is a "
+        "`redis_url`, else the file.",
     )
-    database: str = Field(
-        "", description="SQLite file that keeps the entries, unless Redis does. Empty: forgotten when the process ends."
-    )
+    database: str = Field("", description="SQLite file of the entries, unless Redis has them. Empty: memory only.")
     redis_url: RedisUrl = Url("")
     encryption_key: Keys = Field(
         SecretStr(""),
-        description="Of 32 bytes in base64, as `openssl rand -base64 32` makes one: questions, answers and vectors are "
-        "encrypted with it in the `database` and in Redis. Several, with commas between them: the first encrypts, each "
-        "decrypts. Empty: they are in clear text.",
+        description="Key of 32 bytes in base64 (`openssl rand -base64 32`) that encrypts stored entries. Of several, "
+        "separated by commas, the first encrypts and each decrypts. Empty: clear text.",
     )
     redis_timeout_ms: Fixed[float] = Field(
         250,
@@ -58,25 +55,20 @@ class CacheSettings(ServiceSettings):
         "documents that are put; a tenant may have as much of it as is free. What is too much is refused as "
         "RESOURCE_EXHAUSTED. In memory a request takes up to five times its size.",
     )
-    default_ttl_ms: int = Field(_DAY_MS, ge=1, description="How long an answer is kept when the caller does not say.")
-    max_ttl_ms: int = Field(
-        30 * _DAY_MS, ge=1, le=_LONGEST_MS, description="The longest an answer is kept, whatever the caller says."
-    )
+    default_ttl_ms: int = Field(_DAY_MS, ge=1, description="Lifetime of an answer when the caller names none.")
+    max_ttl_ms: int = Field(30 * _DAY_MS, ge=1, le=_LONGEST_MS, description="Longest lifetime of an answer.")
     stale_ms: int = Field(
         600_000,
         ge=0,
         le=_LONGEST_MS,
-        description="How long an answer is kept after its time, to stand in where there would be none. 0: not at all.",
+        description="Time after its lifetime in which an answer may replace a missing one. 0: none.",
     )
     max_entries: int = Field(
         50_000,
         ge=1,
-        description="Entries held. Of the tenant that holds most the one that saves the least goes first: by the "
-        "tokens that its answer took, how often and how long ago it was used, and its size.",
+        description="Most entries. Of the tenant that holds the most, the least valuable entry is evicted.",
     )
-    max_bytes: int = Field(
-        256 * 1024 * 1024, ge=1, description="Memory of the entries held, in bytes; a small one takes 3.7 KB."
-    )
+    max_bytes: int = Field(256 * 1024 * 1024, ge=1, description="Memory for entries; a small one takes 3.7 KB.")
     max_question_bytes: Fixed[int] = Field(
         limits.QUESTION_BYTES,
         ge=1,
@@ -87,40 +79,39 @@ class CacheSettings(ServiceSettings):
         0.945,
         ge=0.5,
         le=1,
-        description="Least cosine similarity of a semantic hit, until a tenant's own is verified. 1: no semantic hits.",
+        description="Least cosine similarity of a semantic hit, until a tenant's own threshold is verified. 1: no "
+        "semantic hits.",
     )
     verify_share: float = Field(
         0,
         ge=0,
         le=1,
-        description="Share of the lookups with a candidate (a stored question with a similarity of 0.75 or more that "
-        "no rule refuses) for which the gateway has a model judge whether its answer would be right. Then each "
-        "tenant's threshold follows what was judged. 0, since each costs a model's call: nothing is judged.",
+        description="Share of the lookups with a candidate whose answer a model judges; thresholds follow the "
+        "verdicts. Each verdict costs a call.",
     )
     max_wrong: float = Field(
         0.01,
         gt=0,
         le=1,
-        description="With a `verify_share`: wrong hits allowed, as a share of a tenant's lookups. Holds with 95% "
-        "confidence.",
+        description="Wrong hits allowed as a share of a tenant's lookups, with 95% confidence. Needs a `verify_share`.",
     )
     embedder: Literal["ctranslate2", "sentence_transformers", "none"] = Field(
         "ctranslate2",
-        description="What runs all-MiniLM-L6-v2: int8 on CTranslate2, or the reference in float32. `none`: stored "
-        "answers are for equal questions alone, and there are no collections; needs nothing of `hedgerow[cache]`.",
+        description="Runtime of all-MiniLM-L6-v2: int8 on CTranslate2, or float32. `none`: exact answers only and no "
+        "collections, without `hedgerow[cache]`.",
     )
     model: Path | None = Field(
         None,
-        description="Folder with that model for CTranslate2, as `python -m services.cache.conversion FOLDER` makes it; "
-        "the image brings one. Empty: made at the first start, of what `hedgerow[embedder]` brings.",
+        description="Folder of that model for CTranslate2. Empty: it is converted at the first start, with "
+        "`hedgerow[embedder]`.",
     )
     model_cache: Path = Field(
-        Path("~/.cache/hedgerow"), description="Without a `model`: folder that keeps the one made between starts."
+        Path("~/.cache/hedgerow"), description="Without a `model`: folder that keeps the converted model."
     )
     index_device: Literal["cpu", "cuda"] = Field(
         "cpu",
-        description="What gathers the vectors of a large partition around centroids: this machine's cores, or its "
-        "first NVIDIA GPU, with `hedgerow[cache-cuda]` in the place of `[cache]`. Searches run on one core either way.",
+        description="Device that clusters the vectors of a large partition: the CPU, or the first NVIDIA GPU with "
+        "`hedgerow[cache-cuda]`.",
     )
     max_embedded_tokens: Fixed[int] = Field(
         128,
@@ -129,9 +120,7 @@ class CacheSettings(ServiceSettings):
         description="Longer texts get no semantic hit, nor do those of more than 16 characters for each token. The "
         "model was trained on 128 word pieces.",
     )
-    embedding_cache_bytes: int = Field(
-        16 * 1024 * 1024, ge=1, description="Size of the embeddings remembered, in bytes; one takes 2.3 KB."
-    )
+    embedding_cache_bytes: int = Field(16 * 1024 * 1024, ge=1, description="Memory for embeddings; one takes 2.3 KB.")
     embedding_cache_ttl_ms: Fixed[int] = Field(
         3_600_000, ge=1, description="An embedding is forgotten after so long without a request for it."
     )
@@ -140,8 +129,7 @@ class CacheSettings(ServiceSettings):
     )
     collections_database: str = Field(
         "",
-        description="SQLite file that keeps collections of documents, also beside a Redis: each replica has its own. "
-        "Empty: forgotten when the process ends.",
+        description="SQLite file of the collections; each replica has its own. Empty: memory only.",
     )
     collections: CollectionSettings = Field(
         CollectionSettings(), description="How much there may be in collections, as JSON."

@@ -18,7 +18,7 @@ class ControlSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_CONTROL_")
 
     address: str = Field("127.0.0.1:50060", description="Where to serve xDS and `ControlService`, host:port.")
-    topology: Path = Field(description="The topology's YAML file. A change takes effect when it is valid.")
+    topology: Path = Field(description="YAML file of the topology. Valid changes take effect at once.")
     reread_ms: Fixed[int] = Field(
         1_000,
         ge=50,
@@ -27,7 +27,7 @@ class ControlSettings(ServiceSettings):
         "file system tells.",
     )
     resolve_interval_ms: int = Field(
-        5_000, ge=100, le=3_600_000, description="How often to look endpoints' names up again, in milliseconds."
+        5_000, ge=100, le=3_600_000, description="Interval between look-ups of endpoints' names."
     )
     resolve_timeout_ms: Fixed[int] = Field(
         2_000,
@@ -44,8 +44,8 @@ class ControlSettings(ServiceSettings):
     )
     envoy_sds_dir: Path = Field(
         Path(),
-        description="Folder on Envoy's machine with `sds_cert.yaml` and `sds_ca.yaml`, its secrets for mutual TLS; "
-        "relative to Envoy's working directory, which is its bootstrap's folder.",
+        description="Folder on Envoy's machine with `sds_cert.yaml` and `sds_ca.yaml`, relative to the folder of its "
+        "bootstrap.",
     )
 
     @field_validator("topology")

@@ -44,36 +44,34 @@ class GatewaySettings(Timed):
 
     profile: Profile = Field(
         DEFAULT,
-        description="What the gateway does by itself: defaults of other settings. `latency`: stored answers, prompts "
-        "on a diet, conversations cut to the context, answers held to their form, 30 s. `transparent`: none of these, "
-        "600 s, and conversations of up to 100,000 messages and 16 MiB; requests and tenants may ask for each.",
+        description="Defaults of other settings. `latency`: stored answers, compressed prompts, cut conversations, "
+        "checked forms, 30 s. `transparent`: none of these, 600 s, up to 100,000 messages and 16 MiB.",
     )
     untranslated: Literal["refuse", "omit"] = Field(
         "refuse",
-        description="What becomes of a field that the model's API does not have, as `reasoning_effort` of some: an "
-        "error that names it, or it is left out where it only tunes the answer (LiteLLM's `drop_params`), and the "
-        "report names it. Requests and tenants may say otherwise. What changes the question is always an error.",
+        description="Treatment of a field that the model's API lacks and that only tunes the answer: an error, or "
+        "left out and reported.",
     )
     cache_address: str = Field(
         "127.0.0.1:50051",
-        description="The cache service, also as xds:///name or ipv4:host:port,host:port. Empty: no cache.",
+        description="The cache service, also as xds:///name or ipv4:host:port,host:port. Empty: none.",
     )
     router_address: str = Field(
-        "127.0.0.1:50052", description="The router, also as xds:///name or a list. Empty: no routing."
+        "127.0.0.1:50052", description="The router, also as xds:///name or a list. Empty: none."
     )
-    vision_address: str = Field("", description="The vision service, likewise. Empty: no pictures.")
+    vision_address: str = Field("", description="The vision service, likewise. Empty: pictures are refused.")
     audio_address: str = Field(
-        "", description="The audio service, likewise. Empty: no recordings and no conversations."
+        "", description="The audio service, likewise. Empty: recordings and conversations are refused."
     )
     llm_addresses: dict[str, Addresses] = Field(
-        description="The llm services of each model, as JSON: {name: host:port, name: [host:port, …]}, or xds:///name "
-        "for those that the control plane lists. The first model stands in without a router.",
+        description="Addresses of each model's llm services, as JSON: {name: host:port, name: [host:port, …]}, or "
+        "xds:///name. The first model is the default without a router.",
         min_length=1,
     )
     balance: Literal["prefix", "least_request", "round_robin"] = Field(
         "prefix",
-        description="Which replica of a model gets a call: the one that has read the prompt's beginning lately and is "
-        "not busier than 1.25 times the mean, the one with the fewest calls in flight, or each in turn.",
+        description="Choice of the replica: the one that has read the prompt's prefix and is not busier than 1.25 "
+        "times the mean, the least busy one, or each in turn.",
     )
     ready_wait_ms: Fixed[int] = Field(
         5_000, ge=0, description="At start, how long to wait for the router's first table."
@@ -84,8 +82,8 @@ class GatewaySettings(Timed):
     l1_cache_bytes: int = Field(
         67_108_864,
         ge=0,
-        description="Memory for exact answers that the gateway keeps itself, in bytes, in each worker. When it is "
-        "full, the tenant that has the most gives up its least recently used one. 0: none is kept.",
+        description="Memory for exact answers in each worker. When it is full, the tenant with the most loses its "
+        "least recently used one. 0: none.",
     )
     write_behind_bytes: Fixed[int] = Field(
         33_554_432,
@@ -96,10 +94,8 @@ class GatewaySettings(Timed):
     l1_cache_ttl_ms: Fixed[int] = Field(
         30_000, ge=1, description="How long one is kept before the cache is asked again, which keeps it from eviction."
     )
-    max_messages: int = Field(256, ge=1, description="The most messages a conversation may have.")
-    max_content_bytes: int = Field(
-        limits.CONTENT_BYTES, ge=1, description="The most bytes all messages may have together."
-    )
+    max_messages: int = Field(256, ge=1, description="Most messages of a conversation.")
+    max_content_bytes: int = Field(limits.CONTENT_BYTES, ge=1, description="Largest size of all messages together.")
     prompt: PromptSettings = Field(PromptSettings(), description="What becomes of prompts before a model reads them.")
     judge: JudgeSettings = Field(
         JudgeSettings(), description="Who judges the stored answers that a cache with a `verify_share` draws."
@@ -114,25 +110,24 @@ class GatewaySettings(Timed):
     kept: KeptSettings = Field(KeptSettings(), description="Answers that outlast the connection of their client.")
     tools: ToolSettings = Field(ToolSettings(), description="The tools that the mesh itself calls.")
     system_prompts: dict[str, SystemPromptSettings] = Field(
-        {}, description="System prompts kept here, as JSON by the name under which requests ask for them."
+        {}, description="System prompts by the name that requests use, as JSON."
     )
     warm: WarmSettings = Field(WarmSettings(), description="System prompts that models have read before anybody asks.")
     response_format: ConstraintSettings = Field(ConstraintSettings(), description="What answers may be constrained to.")
-    max_images: int = Field(8, ge=1, le=64, description="The most pictures a request may have.")
-    max_images_bytes: int = Field(
-        limits.PICTURES_BYTES, ge=1, description="The most bytes all pictures may have together."
+    max_images: int = Field(8, ge=1, le=64, description="Most pictures of a request.")
+    max_images_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest size of all pictures together.")
+    vision_model: str = Field(
+        "", description="The model that classifies pictures. Empty: the vision service's default."
     )
-    vision_model: str = Field("", description="The model that looks at pictures. Empty: the vision service's default.")
     labels_per_image: int = Field(
-        3, ge=1, le=100, description="The most labels of an image that a language model without vision is told."
+        3, ge=1, le=100, description="Most labels of a picture in the prompt of a model without vision."
     )
     image_note: str = Field(
         "",
         max_length=1_000,
         pattern=r"^$|\{labels\}",
-        description="How a language model without vision is told an image's labels: a template with `{labels}`, such "
-        "as `image: {labels}`, where `{labels}` becomes `red circle (0.97), red square (0.02)`. Empty: an English "
-        "sentence with percentages, which says so when the vision model is not sure.",
+        description="Template with `{labels}` for the prompt of a model without vision, such as `image: {labels}`. "
+        "Empty: an English sentence with percentages.",
     )
     conversation_turns: Fixed[int] = Field(
         100,
@@ -160,23 +155,22 @@ class GatewaySettings(Timed):
     max_batch: Fixed[int] = Field(64, ge=1, description="The most requests a batch may have.")
     api_keys: dict[str, str] = Field(
         {},
-        description="SHA-256 of each API key, in hexadecimal, and its tenant. Without a key, here or of a tenant, "
-        "everybody is the tenant `local`, on loopback only: see `allow_anonymous`.",
+        description="SHA-256 of each API key, in hexadecimal, and its tenant. Without any key, on loopback only, "
+        "every caller is the tenant `local`.",
     )
-    tenants: dict[str, TenantSettings] = Field({}, description="What each tenant may have, as JSON by name.")
-    tenants_file: Path | None = Field(
-        None, description="A YAML file like `tenants`, which it adds to; read again when it changes."
+    tenants: dict[str, TenantSettings] = Field(
+        {}, description="Keys, quotas and settings of each tenant by name, as JSON."
     )
+    tenants_file: Path | None = Field(None, description="YAML file in addition to `tenants`; changes are followed.")
     edge_tokens: bool = Field(
         False,
-        description="Tenants are those of the tokens that the edge has checked (the topology's `edge.jwt`), and need "
-        "no keys: whoever comes with neither is refused. Needs a `tls_dir`, which proves that it is the edge.",
+        description="Admit the tenants of tokens that the edge has verified (`edge.jwt` of the topology); other "
+        "callers need keys. Needs a `tls_dir`.",
     )
     allow_anonymous: bool = Field(
         False,
         validate_default=True,
-        description="Start beyond loopback although no tenant has a key: everybody who can connect is the tenant "
-        "`local`.",
+        description="Start beyond loopback without keys; every caller is then the tenant `local`.",
     )
     trust_traceparent: bool = Field(
         False,  # so that no caller fills the store of traces
@@ -205,11 +199,11 @@ class GatewaySettings(Timed):
     single_flight: bool = Field(True, description="Whether equal requests at the same time share one generation.")
     fallbacks: tuple[Literal["stale", "smaller", "template"], ...] = Field(
         ("stale", "smaller", "template"),
-        description="What may stand in for a model: an expired answer or the fastest other model where it is late or "
-        "broken, a fixed text where it is late. In this order.",
+        description="Replacements of a late or broken model, in order: a stale answer, the fastest other model, the "
+        "fixed text.",
     )
     template: str = Field(
-        TEMPLATE, min_length=1, description="The fixed text. Never in the place of an answer of a required form."
+        TEMPLATE, min_length=1, description="The fixed text. It never replaces an answer with a required form."
     )
 
     @classmethod

@@ -23,18 +23,17 @@ class VllmSettings(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 
-    model: str = Field("", description="A model's folder or its name on the hub.")
+    model: str = Field("", description="Folder of the model, or its name on the hub.")
     max_model_len: int | None = Field(None, ge=1, description="Most tokens of prompt and answer together.")
-    max_num_seqs: int | None = Field(None, ge=1, description="Requests that run at once; more of them wait.")
+    max_num_seqs: int | None = Field(None, ge=1, description="Requests that run at once; further ones wait.")
     gpu_memory_utilization: float = Field(0.92, gt=0, le=1, description="Share of the device's memory to use.")
     tensor_parallel_size: int = Field(1, ge=1, description="Devices that share one model.")
     enforce_eager: bool | None = Field(
         None,
-        description="Whether the model runs without being compiled. None: true on a CPU, false on a GPU. Compiled, "
-        "SmolLM2-135M on 2 cores writes 82 instead of 71 tokens/s for one caller; its first start takes 55 s longer, "
-        "and later ones 2 s, from the cache in `VLLM_CACHE_ROOT` (an environment variable; default ~/.cache/vllm).",
+        description="Whether the model runs without compilation. None: on a CPU. Compiled is faster and starts later "
+        "(docs/engines.md).",
     )
-    enable_prefix_caching: bool = Field(True, description="Reuse the key-value cache of prompts that begin alike.")
+    enable_prefix_caching: bool = Field(True, description="Reuse the key-value cache of common prefixes.")
     speculative_config: dict[str, Any] | None = Field(
         None, description='JSON, for example {"method": "draft_model", "model": "…", "num_speculative_tokens": 4}.'
     )
@@ -43,14 +42,12 @@ class VllmSettings(BaseModel):
     )
     tool_parser: str | None = Field(
         None,
-        description="vLLM's parser that finds the calls of tools in what the model writes, for example `hermes`. None: "
-        "the one for the model's chat template or its name. Where none is known, and where this is empty, tools are "
-        "described in the system message, and a grammar keeps calls to their schemas.",
+        description="vLLM's parser of tool calls, such as `hermes`. None: by chat template or name. Empty: tools in "
+        "text, with a grammar.",
     )
     reasoning_parser: str | None = Field(
         None,
-        description="vLLM's parser that separates thoughts from the answer, for example `qwen3`. None: the one for the "
-        "model's chat template or its name, where one is known. Empty: all is answer.",
+        description="vLLM's parser of thoughts, such as `qwen3`. None: by chat template or name. Empty: none.",
     )
     cpu_kvcache_space_gib: float = Field(1, gt=0, description="On a CPU: memory for the key-value cache.")
     cpu_omp_threads_bind: Fixed[str] = Field(
@@ -85,37 +82,31 @@ class LlmSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_LLM_", protected_namespaces=())
 
-    address: str = Field("127.0.0.1:50053", description="Where to serve gRPC, host:port.")
+    address: str = Field("127.0.0.1:50053", description="Address of gRPC, host:port.")
     max_message_bytes: int = Field(
         limits.MODEL_MESSAGE_BYTES,  # a conversation is here twice where its caller's own words go on
         ge=1024,
-        description="Largest message taken, in bytes.",
+        description="Largest message that is accepted.",
     )
     engine: str = Field(
         "vllm",
         pattern=r"^(vllm|openai|anthropic|[\w.]+:\w+)$",
         description="What generates: `vllm`, `openai`, `anthropic`, or an engine of your own as "
-        "`package.module:function`, which is given these settings.",
+        "`package.module:function`.",
     )
-    model_name: str = Field(
-        "", description="The name callers see. Empty: the last part of the engine's own name for it."
-    )
+    model_name: str = Field("", description="Name that callers see. Empty: the last part of the engine's name.")
     identity: str = Field(
         "",
         max_length=256,
-        description="What the model is, as the router's `models` have it: answers that it writes while they say "
-        "something else are not stored. Empty: they are.",
+        description="Identity of the model as in the router's `models`; answers under another identity are not stored.",
     )
     default_max_tokens: int | None = Field(
         None,
         ge=1,
-        description="Most tokens of an answer whose request does not say. Empty: as many as the model, or its "
-        "provider, has room for; of Anthropic's API 4,096, and half of `anthropic.context_tokens` "
-        "at most, because it asks for a number.",
+        description="Most tokens of an answer whose request names no limit. Empty: the model's limit; for Anthropic's "
+        "API 4,096, or half of the context.",
     )
-    max_tokens_cap: int | None = Field(
-        None, ge=1, description="Most tokens of any answer. Empty: no cap of the service's own."
-    )
+    max_tokens_cap: int | None = Field(None, ge=1, description="Most tokens of any answer. Empty: the model's limit.")
     warm_up: bool = Field(True, description="Generate a few answers before health says SERVING.")
     vllm: VllmSettings = Field(VllmSettings(), description="The vLLM engine's settings.")
     constraints: Fixed[ConstraintSettings] = Field(ConstraintSettings(), description="Bounds of constrained decoding.")

@@ -18,29 +18,26 @@ class ProviderSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base_url: HttpUrl = Field(Url(""), description="Up to and including /v1. Empty: the provider's own.")
-    api_key: SecretStr = Field(SecretStr(""), description="The credential that is sent. Empty: none is.")
-    api_key_file: Path | None = Field(None, description="A file that holds `api_key`, in place of that.")
+    base_url: HttpUrl = Field(Url(""), description="URL up to and including /v1. Empty: the provider's own.")
+    api_key: SecretStr = Field(SecretStr(""), description="The key. Empty: none is sent.")
+    api_key_file: Path | None = Field(None, description="File that holds the key.")
     model: str = Field("", description="The provider's name of the model.")
     context_tokens: int = Field(
         0,
         ge=0,
-        description="Most tokens of prompt and answer together. 0: as the server's list of models says, if it does.",
+        description="Most tokens of prompt and answer together. 0: as the server's list of models says.",
     )
     features: tuple[Feature, ...] = Field(
         (),
-        description="What the model can do besides text. What is not named here is refused before the provider is "
-        "asked; the gateway shows pictures only to models that see.",
+        description="Features of the model; requests for others are refused.",
     )
     extra_headers: dict[str, SecretStr] = Field({}, description="Headers of every request, as JSON.")
-    extra_body: dict[str, Any] = Field(
-        {}, description="Fields of every question's body, as JSON; stronger than ours of the same name."
-    )
+    extra_body: dict[str, Any] = Field({}, description="Fields of every request, as JSON; they override others.")
     connect_timeout_ms: Fixed[int] = Field(2_000, ge=1, description="Time to open a connection.")
     read_timeout_ms: Fixed[int] = Field(
         60_000, ge=1, description="Longest silence in a stream, where the call has no deadline."
     )
-    max_connections: int = Field(64, ge=1, description="Answers under way at once, and connections kept; more wait.")
+    max_connections: int = Field(64, ge=1, description="Answers in flight, and connections kept; further ones wait.")
     idle_timeout_ms: Fixed[int] = Field(
         90_000, ge=1, description="A connection that nobody uses is closed after that long."
     )
@@ -52,14 +49,12 @@ class ProviderSettings(BaseModel):
     )
     http_version: Literal["1.1", "2"] = Field(
         "1.1",
-        description="1.1: a connection for each answer under way, soonest to the first token. 2: all answers over one, "
-        "where the provider offers HTTP/2 over TLS; 1.1 where it does not.",
+        description="1.1: one connection for each answer, earliest first token. 2: one connection for all, if the "
+        "provider offers it.",
     )
-    ca_file: str = Field(
-        "", description="PEM of the CAs that may have signed the provider's certificate. Empty: the machine's own."
-    )
+    ca_file: str = Field("", description="PEM file of trusted CAs. Empty: the machine's own.")
     max_event_bytes: int = Field(
-        1_048_576, ge=1024, description="Largest event of a stream; an answer with a larger one ends there."
+        1_048_576, ge=1024, description="Largest event of a stream; a larger one ends the answer."
     )
     max_answer_bytes: Fixed[int] = Field(
         67_108_864, ge=1024, description="Most bytes of an answer, with all that is around the text; it ends there."
@@ -99,20 +94,17 @@ class OpenAISettings(ProviderSettings):
 
     apis: tuple[OpenAIApi, ...] = Field(
         (),
-        description="The APIs that it has, as JSON: `chat_completions`, `responses`. A request by HTTP goes to the one "
-        "that it is of, as its caller wrote it; all others are translated for the first. Empty: both at "
-        "api.openai.com, chat completions alone elsewhere.",
+        description="APIs of the server, as JSON: `chat_completions`, `responses`. Other requests are translated to "
+        "the first. Empty: both at api.openai.com, else chat completions.",
     )
 
     dialect: Literal["openai", "azure", "openrouter", "gemini"] = Field(
         "openai",
-        description="Whose: where it is, and how the credential is sent. Any other compatible server is `openai` with "
-        "its `base_url`.",
+        description="Address and credential of the provider. Other compatible servers: `openai` with a `base_url`.",
     )
     api_version: str = Field(
         "",
-        description="Of `azure`, with a `base_url` that ends in /openai: the model is the deployment's name then. "
-        "Empty: its API without versions, with one that ends in /openai/v1.",
+        description="For `azure` with a `base_url` that ends in /openai. Empty: the API without versions.",
     )
     features: tuple[Feature, ...] = Field(
         (Feature.TOOLS, Feature.LOGPROBS, Feature.LOGIT_BIAS),
@@ -120,13 +112,12 @@ class OpenAISettings(ProviderSettings):
     )
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = Field(
         None,
-        description="What the provider calls the most tokens to generate. Empty: the latter of OpenAI's own API, and "
-        "of `azure` with a deployment that is named like a model that reasons (`o4-mini`, `gpt-5`); else the former.",
+        description="The provider's field for the most tokens. Empty: `max_completion_tokens` for OpenAI and for "
+        "reasoning deployments of `azure`, else `max_tokens`.",
     )
     continues: bool = Field(
         False,
-        description="Whether it goes on from an answer's beginning, as vLLM's servers do when asked with "
-        "`continue_final_message`; OpenAI's own do not, nor does any by its Responses.",
+        description="Whether the server continues an answer's beginning, as vLLM's do with `continue_final_message`.",
     )
 
     @field_validator("apis")
@@ -153,8 +144,8 @@ class AnthropicSettings(ProviderSettings):
     )
     thinking: dict[str, Any] | None = Field(
         None,
-        description='What the API is sent under this name, as JSON, for example {"type": "adaptive"}. Left out after a '
-        "tool's result and where a tool must be called.",
+        description='Value of `thinking` in requests, as JSON: {"type": "adaptive"}. Left out after a tool\'s result '
+        "and for required calls.",
     )
 
     @field_validator("features")

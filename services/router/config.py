@@ -21,31 +21,28 @@ class ModelSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(min_length=1, description="Its name; gateways find its address under it.")
-    tier: Literal["fast", "balanced", "quality"] = Field(description="Its class.")
-    context_tokens: int = Field(
-        0, ge=0, description="The most tokens that prompt and answer may have together. 0: not known."
-    )
-    prompt_usd_per_mtok: Dollars = Field(0, description="Price of a million prompt tokens, in US dollars.")
-    completion_usd_per_mtok: Dollars = Field(0, description="Price of a million generated tokens, in US dollars.")
+    name: str = Field(min_length=1, description="Name, as in the gateway's `llm_addresses`.")
+    tier: Literal["fast", "balanced", "quality"] = Field(description="Class of the model.")
+    context_tokens: int = Field(0, ge=0, description="Most tokens of prompt and answer together. 0: not known.")
+    prompt_usd_per_mtok: Dollars = Field(0, description="US dollars for a million prompt tokens.")
+    completion_usd_per_mtok: Dollars = Field(0, description="US dollars for a million generated tokens.")
     cached_prompt_usd_per_mtok: Dollars | None = Field(
         None,
-        description="Price of a million prompt tokens that the provider reads from its cache, in US dollars. Default: "
-        "the price of prompt tokens.",
+        description="US dollars for a million prompt tokens from the provider's cache. Default: the prompt's price.",
     )
     cache_write_usd_per_mtok: Dollars | None = Field(
         None,
-        description="Price of a million prompt tokens that the provider writes to its cache, in US dollars; of several "
-        "such prices, that of the shortest time. Default: the price of prompt tokens.",
+        description="US dollars for a million prompt tokens written to the provider's cache. Default: the prompt's "
+        "price.",
     )
-    expected_ttft_ms: Milliseconds = Field(200, description="Expected time to first token.")
+    expected_ttft_ms: Milliseconds = Field(200, description="Expected time to the first token.")
     expected_total_ms: Milliseconds = Field(1_000, description="Expected time to the last token.")
-    sees: bool = Field(False, description="Whether it takes pictures as they are; the others receive labels.")
+    sees: bool = Field(False, description="Whether it receives pictures; other models receive labels.")
     identity: str = Field(
         "",
         max_length=64,
-        description="What it is beside its name, for example a digest of its weights. Stored answers are given for the "
-        "same identities alone; `hedgerow up` and `render` set it for a mesh file.",
+        description="Identity beside the name, such as a digest of the weights. Stored answers are served for the "
+        "same identity only.",
     )
 
 
@@ -54,8 +51,8 @@ class RouterSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_ROUTER_")
 
-    address: str = Field("127.0.0.1:50052", description="Where to serve gRPC, host:port.")
-    models: tuple[ModelSettings, ...] = Field(description="The catalogue, as JSON. Names must be unique.", min_length=1)
+    address: str = Field("127.0.0.1:50052", description="Address of gRPC, host:port.")
+    models: tuple[ModelSettings, ...] = Field(description="The models, as JSON. Names must be unique.", min_length=1)
     window_s: Fixed[float] = Field(
         300, gt=0, le=86_400, description="How far back the latency digests look, in seconds."
     )

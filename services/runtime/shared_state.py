@@ -39,7 +39,7 @@ def _usable(url: Url) -> Url:
 
 RedisUrl = Annotated[
     Url,
-    Field(description="Redis that holds what replicas share, redis://host:port/db. Empty: each keeps its own."),
+    Field(description="Redis that replicas share, redis://host:port/db. Empty: none."),
     AfterValidator(_usable),
     AS_SHOWN,
 ]

@@ -18,34 +18,31 @@ class VisionSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_VISION_")
 
-    address: str = Field("127.0.0.1:50055", description="Where to serve gRPC, host:port.")
-    models_dir: Path = Field(
-        Path("models"), description="Folder whose folders are models: those that hold a `model.yaml`."
-    )
-    default_model: str = Field("", description="Serves requests that name none. Empty: the first by name.")
+    address: str = Field("127.0.0.1:50055", description="Address of gRPC, host:port.")
+    models_dir: Path = Field(Path("models"), description="Folder of folders, each with a `model.yaml`.")
+    default_model: str = Field("", description="Model of requests that name none. Empty: the first by name.")
     engines: tuple[Literal["onnx", "export", "torchscript", "tensorrt"], ...] = Field(
         ("onnx",),
         min_length=1,
-        description="Engines that may load files, as JSON. `torchscript` (.ts) and `tensorrt` (.plan) run what is in "
-        "the file as code; `export` (.pt2) is read by torch, without its pickles: list what you trust.",
+        description="Engines that may load files, as JSON. `torchscript` and `tensorrt` execute code in the file.",
     )
     digests: dict[str, Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]] = Field(
         {},
-        description="SHA-256 of files below `models_dir`, as JSON: {path: digest}. When it names any, no other file is "
-        "loaded, and these only as they are named.",
+        description="SHA-256 of files below `models_dir`, as JSON: {path: digest}. If it names any, no other file is "
+        "loaded.",
     )
-    reload: bool = Field(True, description="Load models again when their folders change, with no call lost.")
+    reload: bool = Field(True, description="Load models again when their folders change.")
     rescan_ms: Fixed[int] = Field(
         5_000, ge=50, description="How often to look for changes that a file system does not report, with `reload`."
     )
-    threads: int = Field(0, ge=0, le=256, description="Threads of one model on the CPU. 0: as many as there are cores.")
+    threads: int = Field(0, ge=0, le=256, description="CPU threads of one model. 0: one for each core.")
     decode_threads: Fixed[int] = Field(2, ge=1, le=64, description="Pictures decoded at once, over all requests.")
     max_images: Fixed[int] = Field(64, ge=1, le=1024, description="Images, or tensors along the batch, of one request.")
-    max_image_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest encoded image taken, in bytes.")
+    max_image_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest encoded picture.")
     max_pixels: int = Field(
         limits.PICTURE_PIXELS,
         ge=1,
-        description="Largest image taken, in pixels. Decoding one takes up to 16 bytes for each of them.",
+        description="Largest picture. Decoding takes up to 16 bytes for each pixel.",
     )
     max_queue: Fixed[int] = Field(256, ge=1, description="Images a model may have in hand; more are refused at once.")
 

@@ -30,15 +30,14 @@ class CollectionSettings(BaseModel):
     max_bytes: Fixed[int] = Field(128 * 1024 * 1024, ge=1, description="Size of the texts in one collection, in bytes.")
     max_collections: Fixed[int] = Field(100, ge=1, description="Most collections of one tenant.")
     max_tenant_bytes: int = Field(
-        512 * 1024 * 1024, ge=1, description="Size of the texts in all collections of one tenant, in bytes."
+        512 * 1024 * 1024, ge=1, description="Size of the texts in all collections of one tenant."
     )
     max_snippets_held: int = Field(
-        500_000, ge=1, description="Most snippets of all tenants together; in memory each takes 1.5 KB."
+        500_000, ge=1, description="Most snippets of all tenants; each takes 1.5 KB of memory."
     )
     reusable_ms: int = Field(
         60_000,
         ge=0,
         le=86_400_000,
-        description="How long gateways may use what a search found again, for the same question of the same tenant. "
-        "What is put or removed meanwhile is not seen.",
+        description="Time for which gateways may reuse the result of a search for the same question and tenant.",
     )

@@ -12,9 +12,6 @@ from services.gateway.labels import Label
 Hits = Literal["off", "exact", "any"]
 Scope = Literal["tenant", "user"]
 _DAY_MS = 24 * 60 * 60 * 1000
-_MEANING = (
-    "`off`: neither looked up nor stored; `exact`: for the very same question; `any`: also for one that asks the same"
-)
 
 
 class Bypassed(Label):
@@ -44,16 +41,16 @@ class CategorySettings(BaseModel):
     words: tuple[str, ...] = Field(
         (),
         max_length=200,
-        description="A question with one of these is of this category: whole words, `*` at the end of one for any "
-        "ending, of at most 200 characters. Empty: only where a request names it.",
+        description="Whole words of a question in this category, `*` at the end for any ending. Empty: only requests "
+        "name it.",
     )
-    ttl_ms: int = Field(ge=1, le=30 * _DAY_MS, description="How long answers are kept, in milliseconds.")
+    ttl_ms: int = Field(ge=1, le=30 * _DAY_MS, description="Lifetime of its answers.")
     max_wrong: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="Wrong hits allowed, as a share of this category's lookups, where the cache has a `verdict` or a "
-        "`verify_share`. The cache's own `max_wrong` where that is less, and if not set.",
+        description="Wrong hits allowed as a share of its lookups, with a `verify_share`; never more than the cache's "
+        "`max_wrong`.",
     )
 
     @field_validator("words")
@@ -70,43 +67,48 @@ class HitSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     others: Hits = Field(
-        "any", description=f"Requests that none of the next three is about, where they do not say it. {_MEANING}."
+        "any",
+        description="Questions of no other kind. `off`: not cached; `exact`: the same question only; `any`: "
+        "semantic hits too. A request may choose.",
     )
     scope: Scope = Field(
         "tenant",
-        description="Who shares stored answers: all end users of a tenant, or each `user` has its own. Then a request "
-        "that names no end user is neither looked up nor stored. A request may ask for `user`.",
+        description="Sharing of stored answers: by all end users of a tenant, or by none; then requests without an "
+        "end user are not cached.",
     )
     sampled: Hits = Field(
         "off",
-        description=f"Requests with a `temperature` above 0. {_MEANING}. With a `seed` `off` means `exact`.",
+        description="Requests with a `temperature` above 0; values as in `others`. With a `seed`, `off` means `exact`.",
     )
-    time_bound: Hits = Field("off", description="The same for questions about now, today, the latest of something.")
-    personal: Hits = Field("off", description="The same for questions about a record of who asks: my order, my bill.")
+    time_bound: Hits = Field(
+        "off", description="Questions about now, today or the latest of something; values as in `others`."
+    )
+    personal: Hits = Field(
+        "off", description="Questions about the user's own records, such as an order or a bill; values as in `others`."
+    )
     categories: dict[Annotated[str, Field(pattern="^[a-z0-9_-]{1,64}$")], CategorySettings] = Field(
         {},
         max_length=100,
-        description="Categories of questions, as JSON by name. The first whose words a question has counts, and its "
-        "answers are hits within it alone; of a time-bound one they are `exact` hits, for as long as it says.",
+        description="Categories of questions by name, as JSON. The first one with a word of the question counts; hits "
+        "come from it alone. Its time-bound questions get `exact` hits.",
     )
     ignore_case: bool = Field(
         False,
-        description="Whether exact hits ignore case, in what the user says in one line of prose: `us` is `US` then.",
+        description="Whether exact hits ignore case in the user's single lines of prose; `us` is then `US`.",
     )
     chars_per_s: float = Field(
         0,
         ge=0,
         le=1_000_000,
-        description="The pace at which a hit's text comes, where a request names none, in characters a second: faster "
-        "where the budget asks for it. 0: all of it at once. By HTTP of streams alone.",
+        description="Speed of a stored answer in a stream, in characters a second, for requests that name none. 0: at "
+        "once.",
     )
     revalidate_ms: int = Field(
         0,
         ge=0,
         le=30 * _DAY_MS,
-        description="For how long after its time an answer is still given to its very question, at once and marked as "
-        "stale, while one new answer is made behind it by a batch's right. At most the cache's own `stale_ms`. 0: not "
-        "at all.",
+        description="Time after its lifetime in which an answer is still served to the same question, while a new one "
+        "is generated. At most the cache's `stale_ms`. 0: none.",
     )
 
 

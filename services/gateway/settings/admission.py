@@ -27,8 +27,8 @@ class KeptSettings(Group):
         30_000,
         ge=1,
         le=3_600_000,
-        description="How long an answer with an `idempotency_key` goes on without a client, and is kept when it is "
-        "whole.",
+        description="Time for which an answer with an `idempotency_key` runs without a client, and is kept when "
+        "complete.",
     )
     bytes: Fixed[int] = Field(
         67_108_864,

@@ -15,13 +15,12 @@ class Timed(Serving):
     """The budget of an answer, and how its stages divide it."""
 
     default_budget_ms: int = Field(30_000, ge=1, description="Budget of a request that names none.")
-    max_budget_ms: int = Field(120_000, ge=1, description="The most any request gets; a larger budget is cut to it.")
+    max_budget_ms: int = Field(120_000, ge=1, description="Largest budget; a larger one is reduced to it.")
     transcription_budget_ms: int = Field(
         3_600_000,
         ge=1,
-        description="Budget of a transcription over HTTP that names none, and the most that one can name. The audio "
-        "service's own limit follows the recording's length (`recording_time_factor`) and usually "
-        "ends a slow one earlier.",
+        description="Largest budget of a transcription over HTTP, and its default. The audio service has its own "
+        "limit (`recording_time_factor`).",
     )
     finish_reserve_ms: Fixed[float] = Field(
         10, ge=0, le=1_000, description="Kept back of each budget to send the last event; at most a tenth of it."
@@ -29,19 +28,19 @@ class Timed(Serving):
     stages: Fixed[StageBudgets] = Field(StageBudgets(), description="The share and the cap of each stage.")
     stage_caps_ms: dict[StageName, Annotated[float, Field(gt=0, le=LONGEST_MS)]] = Field(
         {},
-        description='The most that a stage gets, as JSON by its name, for example {"guard": 200}. Otherwise '
+        description='Longest slice of a stage by its name, as JSON: {"guard": 200}. Otherwise '
         + ", ".join(f"{name} {budget.cap_ms:,.0f}" for name, budget in StageBudgets())
-        + ". Each also has a share of the whole budget as its limit.",
+        + ".",
     )
     own_stages: list[str] = Field(
         [],
-        description="Stages of your own, as JSON: classes as `package.module:Class`, in the order in which they may "
-        "start (docs/own-stage.md).",
+        description="Stages of your own as `package.module:Class`, as JSON, in their order of start "
+        "(docs/own-stage.md).",
     )
     first_token_budget_ms: int = Field(
         0,
         ge=0,
-        description="The most time to the first text, for requests that do not say. 0: as long as the answer has.",
+        description="Longest time to the first text, for requests that name none. 0: no limit.",
     )
     kept_share: Fixed[float] = Field(
         0.4,
@@ -56,12 +55,12 @@ class Timed(Serving):
     stall_ms: float = Field(
         10_000,
         ge=0,
-        description="The longest silence in the middle of an answer before its model counts as broken. 0: none.",
+        description="Longest silence within an answer before its model counts as broken. 0: no limit.",
     )
     targets: dict[str, TargetSettings] = Field(
         {},
-        description="Latency targets in milliseconds, as JSON by stage; `ttft`, `usable` and `total` are the answer's "
-        'own. For example {"ttft": {"p50_ms": 200, "p95_ms": 800, "p99_ms": 2000}}; 0, the default: none.',
+        description='Latency targets by stage, `ttft`, `usable` or `total`, as JSON: {"ttft": {"p50_ms": 200, '
+        '"p95_ms": 800, "p99_ms": 2000}}. 0: none.',
     )
 
     @property

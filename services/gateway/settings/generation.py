@@ -15,23 +15,23 @@ class HedgeSettings(Group):
 
     mode: Literal["adaptive", "fixed", "tied", "off"] = Field(
         "adaptive",
-        description="When: `adaptive` after a percentile of recent first-token times, `fixed` after `delay_ms`, "
-        "`tied` at once.",
+        description="When to send a second call: `adaptive` after a percentile of recent first-token times, `fixed` "
+        "after `delay_ms`, `tied` at once.",
     )
     percentile: Fixed[float] = Field(95, gt=0, lt=100, description="For `adaptive`: after which percentile.")
-    delay_ms: float = Field(150, ge=0, le=60_000, description="For `fixed`: how long to wait for a first text.")
+    delay_ms: float = Field(150, ge=0, le=60_000, description="For `fixed`: time to wait for the first text.")
     min_samples: Fixed[int] = Field(
         100,
         ge=1,
         description="For `adaptive`: where there are fewer in the window, those of the last ten minutes count, or what "
         "is expected.",
     )
-    window_s: float = Field(60, gt=0, le=3_600, description="For `adaptive`: how far back recent first-token times go.")
+    window_s: float = Field(60, gt=0, le=3_600, description="For `adaptive`: age of the first-token times that count.")
     max_share: float = Field(
-        0.05, ge=0, le=1, description="The most second calls, as a share of all requests; in a short run 10 more."
+        0.05, ge=0, le=1, description="Most second calls as a share of all requests, and 10 more in a short run."
     )
     burst: Fixed[float] = Field(10, ge=1, description="The most second calls at once, saved up in quiet times.")
-    across_models: bool = Field(False, description="Whether the next best model may take the second call.")
+    across_models: bool = Field(False, description="Whether another model may take the second call.")
 
 
 class RetrySettings(Group):
@@ -66,7 +66,9 @@ class BreakerSettings(Group):
     failure_rate: Fixed[float] = Field(0.5, gt=0, le=1, description="Share of failed calls that opens it.")
     slow_rate: Fixed[float] = Field(0.9, gt=0, le=1, description="Share of slow calls that opens it.")
     slow_ms: float = Field(
-        10_000, gt=0, description="A first text that takes longer is slow: nine such calls of ten open it."
+        10_000,
+        gt=0,
+        description="Time to the first text from which a call is slow; nine slow calls of ten open the breaker.",
     )
     open_ms: Fixed[float] = Field(
         1_000, gt=0, le=600_000, description="How long it stays open before one call may probe."
@@ -77,13 +79,13 @@ class LimitSettings(Group):
     """The concurrency limit of a model, and the waits for it."""
 
     algorithm: Literal["gradient2", "aimd", "fixed"] = Field(
-        "gradient2", description="How the limit follows first-token times and queue waits; `fixed` stays at `initial`."
+        "gradient2", description="How the limit follows first-token times and queue times; `fixed` stays at `initial`."
     )
-    initial: int = Field(20, ge=1, le=10_000, description="Calls at once, at start.")
-    min: int = Field(10, ge=1, le=10_000, description="Never fewer.")
-    max: int = Field(200, ge=1, le=10_000, description="Never more.")
+    initial: int = Field(20, ge=1, le=10_000, description="Calls in flight at the start.")
+    min: int = Field(10, ge=1, le=10_000, description="Lowest limit.")
+    max: int = Field(200, ge=1, le=10_000, description="Highest limit.")
     queue: Fixed[int] = Field(100, ge=0, le=10_000, description="Requests that may wait for a place.")
-    queue_ms: float = Field(200, ge=0, le=60_000, description="The longest wait; then the request is shed.")
+    queue_ms: float = Field(200, ge=0, le=60_000, description="Longest wait for a slot; then the request is shed.")
     batch_share: Fixed[float] = Field(
         0.5,
         gt=0,
@@ -108,7 +110,10 @@ class CascadeSettings(Group):
     """When a fast model's answer will do, where a request asks for a cascade."""
 
     min_mean_logprob: float = Field(
-        -0.3, ge=-100, le=0, description="The least mean log-probability of its tokens, where a request names none."
+        -0.3,
+        ge=-100,
+        le=0,
+        description="Least mean log-probability of the fast model's tokens, for requests that name none.",
     )
 
 
@@ -117,7 +122,7 @@ class JudgeSettings(Group):
 
     model: str = Field(
         "",
-        description="The model. Empty: that of the quality tier; without one, answers are not judged.",
+        description="The model that judges stored answers. Empty: that of the quality tier.",
     )
     at_once: Fixed[int] = Field(2, ge=0, description="How many are judged at once; further ones are dropped. 0: none.")
     ms: Fixed[int] = Field(

@@ -18,46 +18,47 @@ class GuardSettings(Group):
         "off", description="Prompt injections in users' messages and tools' results; `note` only reports them."
     )
     injection_score: float = Field(
-        0.85, gt=0, lt=1, description="From which probability on the classifier's word counts, beside its patterns."
+        0.85, gt=0, lt=1, description="Probability from which the classifier finds an injection."
     )
     secrets: Literal["off", "mask", "refuse"] = Field(
         "off",
-        description="Keys, tokens and passwords in requests: `mask` them in what models read. Such a request is "
-        "neither looked up in the cache nor stored, and shares no generation.",
+        description="Keys, tokens and passwords in requests: `mask` replaces them in prompts. Such requests are not "
+        "cached and share no generation.",
     )
     personal: Literal["off", "mask", "refuse"] = Field(
         "off",
-        description="The same for personal data: addresses of mail, telephone numbers, cards, bank accounts, national "
-        "identity numbers.",
+        description="The same for personal data: e-mail addresses, telephone numbers, cards, bank accounts, identity "
+        "numbers.",
     )
     also: tuple[Literal["system", "prefix", "tools"], ...] = Field(
         (),
-        description="Which other texts the guard looks through, as JSON: `system` messages, the `prefix` that an "
-        "answer continues, the descriptions and parameters of `tools`. Without it they count as the "
-        "application's own words.",
+        description="Further texts that the guard checks, as JSON: `system` messages, the `prefix` of an answer, "
+        "definitions of `tools`.",
     )
     answer_secrets: Literal["off", "mask", "end"] = Field(
-        "off", description="Keys, tokens and passwords in answers: `mask` them, or `end` the answer before them."
+        "off",
+        description="Keys, tokens and passwords in answers: `mask` replaces them, `end` ends the answer before them.",
     )
     answer_personal: Literal["off", "mask", "end"] = Field("off", description="The same for personal data.")
     denied_phrases: tuple[str, ...] = Field(
-        (), max_length=denied.MOST, description="What answers may not say, however it is capitalized: whole words."
+        (), max_length=denied.MOST, description="Phrases that answers must not contain: whole words in any case."
     )
     denied_patterns: tuple[str, ...] = Field(
         (),
         max_length=denied.MOST,
-        description=f"The same as regular expressions with matches of at most {denied.WIDEST} characters, that look at "
-        "nothing around them.",
+        description=f"The same as regular expressions with matches of at most {denied.WIDEST} characters and without "
+        "lookaround.",
     )
-    answer_denied: Literal["mask", "end"] = Field("mask", description="What becomes of what is denied.")
+    answer_denied: Literal["mask", "end"] = Field(
+        "mask", description="Treatment of denied phrases and patterns in an answer."
+    )
     pattern_ms: Fixed[float] = Field(
         5, gt=0, le=1_000, description="The longest that one denied pattern may look at a time."
     )
     late: Literal["open", "closed"] = Field(
         "closed",
-        description="What a guard does that is not done within its slice (`stage_caps_ms`), or a denied pattern that "
-        "looks for longer than 5 ms at a time: `open` lets the request or answer pass, which is then marked; `closed` "
-        "refuses the one and ends the other.",
+        description="Treatment of a late guard: `open` lets text pass and marks the answer; `closed` refuses the "
+        "request or ends the answer.",
     )
 
     @field_validator("denied_phrases")

@@ -15,7 +15,7 @@ class HttpSettings(Group):
     """What a caller by HTTP may take: bytes, time, connections."""
 
     max_body_bytes: int = Field(
-        limits.HTTP_BODY_BYTES, ge=1_024, description="Of a request's body, where it may hold pictures or recordings."
+        limits.HTTP_BODY_BYTES, ge=1_024, description="Largest body of a request that may hold pictures or recordings."
     )
     max_text_body_bytes: Fixed[int] = Field(
         limits.HTTP_TEXT_BODY_BYTES,
@@ -25,10 +25,8 @@ class HttpSettings(Group):
     max_waiting_bytes: int = Field(
         limits.HTTP_WAITING_BYTES,
         ge=2_048,
-        description="Of all bodies and messages by gRPC that are being read and not admitted yet, of all tenants, in "
-        "each worker. A tenant may hold as much as is free, so one alone half of it; more is a 503 with `retry-after`, "
-        "by gRPC RESOURCE_EXHAUSTED. A message that is being read counts as the largest that may come, "
-        "`max_message_bytes`. At least twice that, and twice `max_body_bytes`.",
+        description="Memory for bodies and gRPC messages that are being read, in each worker. A tenant may hold as "
+        "much as stays free. At least twice `max_message_bytes` and `max_body_bytes`.",
     )
     max_json_values: Fixed[int] = Field(
         limits.JSON_VALUES,
@@ -48,11 +46,10 @@ class HttpSettings(Group):
     max_connections: int = Field(
         4_096,
         ge=1,
-        description="At once, in each worker. One more gets the place of the one that has been without a request for "
-        "longest, of those without a tenant first; it is closed where all have requests.",
+        description="Connections at once, in each worker. A further one replaces the longest idle one, or is closed.",
     )
     max_connections_of_one: int = Field(
-        2_048, ge=1, description="Of one address, in each worker; more are closed at once."
+        2_048, ge=1, description="Connections of one address, in each worker; further ones are closed."
     )
     header_ms: Fixed[int] = Field(
         10_000, ge=1, le=600_000, description="The longest a request's headers may take, from its first byte on."
@@ -63,9 +60,7 @@ class HttpSettings(Group):
     write_ms: Fixed[int] = Field(
         20_000, ge=1, le=600_000, description="The longest a client may read nothing while there is something to read."
     )
-    keep_alive_ms: int = Field(
-        75_000, ge=0, le=3_600_000, description="How long a connection without a request is kept open."
-    )
+    keep_alive_ms: int = Field(75_000, ge=0, le=3_600_000, description="Time for which an idle connection is kept.")
     heartbeat_ms: Fixed[int] = Field(
         10_000,
         ge=100,
@@ -76,11 +71,11 @@ class HttpSettings(Group):
         30_000,
         ge=0,
         le=600_000,
-        description="The longest silence after an answer's first text, where the request names none; then it ends with "
-        "an error. 0: as long as the answer has.",
+        description="Longest silence after an answer's first text, for requests that name none; then it ends with an "
+        "error. 0: no limit.",
     )
     cors_origins: tuple[str, ...] = Field(
-        (), description='Origins whose pages may call from a browser, as JSON; `["*"]`: all. Empty: none.'
+        (), description='Origins whose pages may call, as JSON; `["*"]`: all. Empty: none.'
     )
     metrics: bool = Field(
         False,

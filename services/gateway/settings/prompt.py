@@ -15,12 +15,12 @@ class PromptSettings(Group):
 
     diet: Literal["off", "system", "all"] = Field(
         "system",
-        description="Which messages are compressed: system messages, or the user's too, which may hold data.",
+        description="Which messages are compressed: system messages, or the user's too.",
     )
     whole: bool = Field(
         False,
-        description="Leave a conversation that is longer than its model's context as it is: the model refuses it. "
-        "Otherwise its first turns are left out, or summed up. A request's `truncation` is stronger.",
+        description="Leave a conversation beyond the model's context as it is. Otherwise its oldest turns are left "
+        "out or summarized. A request's `truncation` overrides it.",
     )
     diet_from_bytes: Fixed[int] = Field(500, ge=1, description="Prompts from this size on.")
     diet_to_bytes: Fixed[int] = Field(
@@ -43,11 +43,11 @@ class PromptSettings(Group):
 class SystemPromptSettings(Group):
     """A system prompt that requests name, in variants by how hard a question looks."""
 
-    version: str = Field("1", min_length=1, max_length=64, description="The version in the report of every answer.")
-    default: str = Field(min_length=1, description="For questions without a class, and in place of the others.")
-    simple: str = Field("", description="For simple questions.")
-    complex: str = Field("", description="For complex ones.")
-    max_tokens: int = Field(1_000, ge=1, description="The most each variant may have, at 4 bytes a token.")
+    version: str = Field("1", min_length=1, max_length=64, description="Version in the report of each answer.")
+    default: str = Field(min_length=1, description="Text for questions of no class and for missing variants.")
+    simple: str = Field("", description="Text for simple questions.")
+    complex: str = Field("", description="Text for complex questions.")
+    max_tokens: int = Field(1_000, ge=1, description="Largest variant, at 4 bytes a token.")
 
     @model_validator(mode="after")
     def _within_its_length(self) -> Self:
@@ -66,18 +66,17 @@ class WarmSettings(Group):
 
     prompts: tuple[str, ...] = Field(
         (),
-        description="Of `system_prompts`, by name; `*`: all. Each is read separately for each tenant with `warm`, or "
-        "once for its `prefix_group`, because prefix caches are not shared. Empty: none.",
+        description="Names of `system_prompts` that models read in advance, for each tenant with `warm` or each "
+        "`prefix_group`; `*`: all.",
     )
     tiers: tuple[Literal["fast", "balanced", "quality"], ...] = Field(
         ("fast", "balanced", "quality"),
         min_length=1,
-        description="Whose models read them, on each replica; without a router, all models.",
+        description="Tiers whose models read them, on each replica. Without a router: all models.",
     )
     every_ms: int = Field(
         60_000,
         ge=0,
         le=86_400_000,
-        description="How often, with one token of output: engines forget what is not asked for. 0: once for each "
-        "replica, and again when it comes back.",
+        description="Interval between readings. 0: once for each replica, and again when it returns.",
     )

@@ -13,7 +13,7 @@ class ConstraintSettings(Group):
     """Limits of a `response_format`. Larger ones occupy an engine and delay all its callers."""
 
     max_bytes: int = Field(
-        limits.CONSTRAINT_BYTES, ge=1, description="Of a JSON Schema, and of the texts of a choice together."
+        limits.CONSTRAINT_BYTES, ge=1, description="Largest JSON Schema, or texts of a choice together."
     )
     max_depth: Fixed[int] = Field(
         limits.CONSTRAINT_DEPTH, ge=1, le=64, description="Objects and arrays in each other, in a JSON Schema's text."
@@ -38,7 +38,7 @@ class ConstraintSettings(Group):
     max_patterns: Fixed[int] = Field(100, ge=0, description="Regular expressions in a JSON Schema.")
     max_pattern_bytes: Fixed[int] = Field(2_048, ge=1, description="Of one regular expression.")
     max_grammar_bytes: Fixed[int] = Field(8_192, ge=1, description="Of a grammar.")
-    check: bool = Field(True, description="Whether answers are looked at where a request does not say it (`repair`).")
+    check: bool = Field(True, description="Whether answers are checked when the request does not say so (`repair`).")
     check_ms: Fixed[float] = Field(
         200, gt=0, le=10_000, description="The processor time that the check of one answer may take, when it is whole."
     )

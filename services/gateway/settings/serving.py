@@ -27,25 +27,24 @@ class ReadySettings(Group):
         1,
         ge=0,
         le=1_000,
-        description="How many models must have been seen serving once before the gateway says that it is ready: all "
-        "of `llm_addresses` at most. 0: none.",
+        description="Models that must have served once before the gateway is ready, at most all of `llm_addresses`. "
+        "0: none.",
     )
     services: tuple[Literal["vision", "audio"], ...] = Field(
-        (), description='Other services that must have been seen serving once: `["vision", "audio"]`.'
+        (), description='Other services that must have served once: `["vision", "audio"]`.'
     )
     unreached_ms: int = Field(
         60_000,
         ge=0,
         le=3_600_000,
-        description="How long a model whose service has never been reached counts as one that is starting: calls wait "
-        "for it within their budget. After that they fail at once.",
+        description="Time for which a model that was never reached counts as starting, so that calls wait for it.",
     )
 
 
 class Serving(ServiceSettings):
     """Where the gateway serves, and in how many processes."""
 
-    address: str = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port.")
+    address: str = Field("127.0.0.1:50050", description="Address of gRPC, host:port.")
     first_message_ms: Fixed[int] = Field(
         first_message.DEFAULT_MS,
         ge=1,
@@ -56,7 +55,7 @@ class Serving(ServiceSettings):
     http_address: str = Field(
         "",
         validate_default=True,
-        description="Where to serve HTTP, host:port: the APIs of OpenAI and Anthropic. Empty: nowhere.",
+        description="Address of HTTP for OpenAI's and Anthropic's APIs, host:port. Empty: none.",
     )
     ready: ReadySettings = Field(ReadySettings(), description="When the gateway is ready for requests.")
     http: HttpSettings = Field(HttpSettings(), description="What a caller by HTTP may take.")
@@ -64,8 +63,8 @@ class Serving(ServiceSettings):
         1,
         ge=1,
         le=256,
-        description="Processes that share the ports. Each has its own L1 cache, limits and breakers, and its metrics "
-        "on the port of `metrics_address` plus its number, from 1.",
+        description="Processes that share the ports. Each has its own L1 cache, limits and breakers, and serves "
+        "metrics at the port of `metrics_address` plus its number.",
     )
 
     @field_validator("http_address")

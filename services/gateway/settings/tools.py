@@ -17,16 +17,18 @@ class ToolSourceSettings(Group):
     address: str = Field("", description="A service of `hedgerow.tool.v1`, also as xds:///name or a list.")
     identity: str = Field("tool", min_length=1, description="With a `tls_dir`: the identity in its certificate.")
     url: HttpUrl = Field(Url(""), description="An MCP server, by streamable HTTP.")
-    authorization: SecretStr = Field(SecretStr(""), description="The `authorization` header that it is sent.")
+    authorization: SecretStr = Field(SecretStr(""), description="Header `authorization` of requests to it.")
     command: tuple[str, ...] = Field((), description="An MCP server, started as a child of each worker.")
-    environment: dict[str, SecretStr] = Field({}, description="Of the command, beside PATH, HOME, LANG and USER.")
-    prefix: str = Field("", max_length=32, pattern="^[A-Za-z0-9_-]*$", description="Put before the names of its tools.")
-    tools: tuple[str, ...] = Field((), description="The tools that are taken, by their own names. Empty: all.")
-    call_ms: float = Field(1_000, ge=1, le=600_000, description="How long an answer waits for one call.")
+    environment: dict[str, SecretStr] = Field(
+        {}, description="Variables of the command, beside PATH, HOME, LANG and USER."
+    )
+    prefix: str = Field("", max_length=32, pattern="^[A-Za-z0-9_-]*$", description="Prefix of its tools' names.")
+    tools: tuple[str, ...] = Field((), description="Tools that are used, by their own names. Empty: all.")
+    call_ms: float = Field(1_000, ge=1, le=600_000, description="Time that an answer waits for one call.")
     concurrency: int = Field(16, ge=1, le=10_000, description="Calls at once, from each worker.")
     queue_ms: Fixed[float] = Field(100, ge=0, le=60_000, description="The longest that a call waits for a place.")
     reusable_ms: int = Field(
-        0, ge=0, le=86_400_000, description="Of an MCP server: how long results of tools that only read are reused."
+        0, ge=0, le=86_400_000, description="For an MCP server: time for which results of read-only tools are reused."
     )
 
     @model_validator(mode="after")
@@ -41,17 +43,17 @@ class ToolSettings(Group):
     """The tools that the mesh itself calls, and how far that may go."""
 
     sources: dict[Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")], ToolSourceSettings] = Field(
-        {}, description="Where they come from, as JSON by name."
+        {}, description="Sources of tools by name, as JSON."
     )
-    max_steps: int = Field(2, ge=1, le=32, description="How often a model is asked for calls before it must answer.")
-    max_calls: int = Field(2, ge=1, le=128, description="Calls that a model may have made for one answer.")
+    max_steps: int = Field(2, ge=1, le=32, description="Times that a model is asked for calls before it must answer.")
+    max_calls: int = Field(2, ge=1, le=128, description="Most calls of a model for one answer.")
     max_tools: Fixed[int] = Field(64, ge=1, le=1_000, description="Tools of one source; those after them are left out.")
     max_description_bytes: Fixed[int] = Field(2_048, ge=1, description="Of a tool's description; the rest is cut off.")
     max_arguments_bytes: Fixed[int] = Field(16_384, ge=2, description="Of the arguments of a call.")
     max_result_bytes: int = Field(
         16_384,
         ge=1,
-        description="Of a result, as a model reads it: the rest is cut off. All together have half of a known context.",
+        description="Size at which a result is cut. All results together have half of a known context.",
     )
     max_message_bytes: Fixed[int] = Field(
         1_048_576, ge=1_024, description="Of one message of an MCP server; at a longer one its connection is closed."

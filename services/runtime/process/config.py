@@ -39,39 +39,39 @@ class ServiceSettings(BaseSettings):
         frozen=True,
     )
 
-    address: str = Field("127.0.0.1:0", description="Where to serve gRPC, host:port.")
+    address: str = Field("127.0.0.1:0", description="Address of gRPC, host:port.")
     metrics_address: str = Field(
-        "", description="Where to serve Prometheus metrics, `/readyz` and `/livez`, host:port. Empty: nowhere."
+        "", description="Address of Prometheus metrics, `/readyz` and `/livez`, host:port. Empty: none."
     )
     otlp_endpoint: Annotated[Url, AS_SHOWN] = Field(
-        Url(""), description="OTLP/gRPC endpoint for traces, http://host:port. Empty: not exported."
+        Url(""), description="OTLP/gRPC endpoint for traces, http://host:port. Empty: none."
     )
     trace_ratio: float = Field(1.0, ge=0, le=1, description="Share of new traces that are recorded.")
     trust_traceparent: bool = Field(
         True,
-        description="Record what callers say that they record (the flag `sampled` of their `traceparent`). If false, "
-        "`trace_ratio` decides on those, too.",
+        description="Record a trace because the caller's `traceparent` has the flag `sampled`. If false, "
+        "`trace_ratio` decides.",
     )
-    log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level to log.")
-    grace_ms: int = Field(5_000, ge=0, le=600_000, description="On SIGTERM, time for calls in flight to finish.")
+    log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Lowest level that is logged.")
+    grace_ms: int = Field(5_000, ge=0, le=600_000, description="After SIGTERM, time for calls in flight to finish.")
     lame_duck_ms: int = Field(
         0,
         ge=0,
         le=60_000,
-        description="On SIGTERM, how long calls are still taken after health says NOT_SERVING, so that callers "
-        "which follow health go elsewhere first. Part of `grace_ms`.",
+        description="After SIGTERM, time in which new calls are accepted although health says NOT_SERVING. Part of "
+        "`grace_ms`.",
     )
     tls_dir: Path | None = Field(
         None,
-        description="Folder with `tls.crt`, `tls.key` and `ca.crt`: mutual TLS to and from every service, read again "
-        "when they change. Without it everything is plain text.",
+        description="Folder with `tls.crt`, `tls.key` and `ca.crt` for mutual TLS; changes are followed. Empty: plain "
+        "text.",
     )
     plaintext: bool = Field(
         False,
         validate_default=True,
-        description="Serve plain text beyond loopback: for a network with encryption of its own.",
+        description="Serve plain text beyond loopback, in a network with its own encryption.",
     )
-    max_message_bytes: int = Field(MAX_MESSAGE_BYTES, ge=1024, description="Largest message taken, in bytes.")
+    max_message_bytes: int = Field(MAX_MESSAGE_BYTES, ge=1024, description="Largest message that is accepted.")
     max_concurrent_streams: Fixed[int] = Field(
         256,
         ge=1,
