@@ -38,7 +38,7 @@ MOST_REPLICAS = 64
 ENGINES = ("vllm", "openai", "anthropic")  # those whose options are settings of the llm service
 Dollars = Annotated[float, Field(ge=0, le=1_000)]
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$")]
-SERVICE_SETTINGS = "More settings of the service by their names in settings.md, for example"
+SERVICE_SETTINGS = "Settings of the service by their names in settings.md, for example"
 
 
 class Section(BaseModel):
@@ -72,15 +72,13 @@ class WithSettings(Section):
 
 
 class Prices(Section):
-    """What a model costs, in US dollars for a million tokens."""
+    """US dollars for a million tokens."""
 
-    input: Dollars = Field(0, description="Of prompts.")
-    output: Dollars = Field(0, description="Of answers.")
-    cached_input: Dollars | None = Field(
-        None, description="Of prompts that the provider reads from its cache. Default: as `input`."
-    )
+    input: Dollars = Field(0, description="For prompts.")
+    output: Dollars = Field(0, description="For answers.")
+    cached_input: Dollars | None = Field(None, description="For prompts from the provider's cache. Default: `input`.")
     cache_write: Dollars | None = Field(
-        None, description="Of prompts that the provider writes to its cache. Default: as `input`."
+        None, description="For prompts written to the provider's cache. Default: `input`."
     )
 
 
@@ -95,67 +93,61 @@ class Model(WithSettings):
         **dict.fromkeys(ENGINES, "options"),
     }
 
-    folder: ExistingFolder | None = Field(None, description="A model's folder on this machine, for vLLM.")
+    folder: ExistingFolder | None = Field(None, description="Folder of a model for vLLM.")
     catalog: LanguageModel | None = Field(
         None,
-        description="A model's name in the catalogue (`hedgerow models list`), for vLLM. `hedgerow up` pulls it if it "
-        "is not on this machine.",
+        description="Name in the catalogue (`hedgerow models list`), for vLLM. `hedgerow up` pulls a missing one.",
     )
     hub: Annotated[str, Field(pattern=r"^[\w.-]+(/[\w.-]+)?$")] | None = Field(
-        None, description="A model's name on the hub, for vLLM."
+        None, description="Name on the hub, for vLLM."
     )
     url: HttpUrls = Field(
         [],
         validate_default=True,
-        description="A provider's or a server's API, up to and including `/v1`. Several that serve the same, as a "
-        "list, are like replicas.",
+        description="API of a provider or server, up to and including `/v1`. A list: replicas of one model.",
     )
-    model: str = Field("", description="With `url`: the provider's name of the model. Without it, the name here.")
-    key_env: VariableName | None = Field(
-        None, description="With `url`: the name of the environment variable that holds the API key."
-    )
-    key_file: KeyFile | None = Field(None, description="With `url`: the file that holds it, and nothing else.")
+    model: str = Field("", description="With `url`: the provider's name of the model. Default: the name here.")
+    key_env: VariableName | None = Field(None, description="With `url`: environment variable with the API key.")
+    key_file: KeyFile | None = Field(None, description="With `url`: file with the API key alone.")
     engine: Annotated[str, Field(pattern=r"^(vllm|openai|anthropic|[\w.]+:\w+)$")] = Field(
         "",
-        description="What generates: `vllm`, `openai` (all that speaks chat completions), `anthropic`, or one of your "
-        "own as `package.module:function`. Without it, `vllm` for a folder or the hub and `openai` for a URL.",
+        description="`vllm`, `openai`, `anthropic`, or your own as `package.module:function`. Default: `openai` for a "
+        "URL, else `vllm`.",
     )
     tier: Literal["fast", "balanced", "quality"] = Field(
-        "balanced", description="Its class. A request for one gets the fastest model of it, or of a better one."
+        "balanced", description="Class. A request for a tier gets the fastest model of it or of a better one."
     )
     prices: Prices = Field(
         Prices(),
-        description="What it costs; answers say what they cost by it. Without it, a provider's public prices.",
+        description="Prices, for the cost of answers. Default: the provider's public ones.",
     )
     context_tokens: Annotated[int, Field(ge=1)] | None = Field(
         None,
-        description="The most tokens that prompt and answer may have together. Without it, what the engine or the "
-        "server at the URL says, then what is public of a provider's model; else it is not known, and no limit of the "
-        "mesh's.",
+        description="Most tokens of prompt and answer. Default: what the engine or the server says.",
     )
     max_tokens: Annotated[int, Field(ge=1)] | None = Field(
         None,
-        description="The most tokens of an answer, also where a request does not say. Without it, the model's own, or "
-        "512 and 256 with the profile `latency`.",
+        description="Most tokens of an answer, and the default. Default: the model's own; 512 and 256 with the "
+        "profile `latency`.",
     )
-    sees: bool = Field(False, description="Whether it takes pictures as they are; the others are told what they show.")
+    sees: bool = Field(False, description="Whether it receives pictures; other models receive labels.")
     expected_ttft_ms: Milliseconds | None = Field(
-        None, description="Its usual time to the first token, which counts until there are measurements."
+        None, description="Expected time to the first token, until there are measurements."
     )
-    expected_total_ms: Milliseconds | None = Field(None, description="Likewise to the last token.")
+    expected_total_ms: Milliseconds | None = Field(None, description="Expected time to the last token, likewise.")
     replicas: int = Field(
-        1, ge=1, le=MOST_REPLICAS, description="Processes that serve it. Calls are hedged between them."
+        1, ge=1, le=MOST_REPLICAS, description="Processes that serve it; calls are hedged between them."
     )
     options: Settings = Field(
         {},
-        description="More of the engine, by the names in settings.md: those below `vllm`, `openai` or `anthropic`. "
-        "vLLM also takes every field of its `AsyncEngineArgs`.",
+        description="Settings of the engine by the names in settings.md below `vllm`, `openai` or `anthropic`; for "
+        "vLLM every field of `AsyncEngineArgs`.",
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `warm_up`.")
     memory_gib: Annotated[float, Field(gt=0, le=4_096)] | None = Field(
-        None, description="In containers: the most memory. Without it, 4 for vLLM and 0.5 for a provider."
+        None, description="In containers: most memory in GiB. Default: 4 for vLLM, 0.5 for a provider."
     )
-    gpus: int = Field(0, ge=0, le=16, description="In containers: how many NVIDIA GPUs it gets.")
+    gpus: int = Field(0, ge=0, le=16, description="In containers: NVIDIA GPUs.")
 
     @model_validator(mode="before")
     @classmethod

@@ -38,7 +38,7 @@ from launcher.meshfile.tenants import Tenant
 
 
 class Gateway(WithSettings):
-    """The way in. In short, its address or its port alone."""
+    """The gateway. In short, its address or its port alone."""
 
     elsewhere: ClassVar[Mapping[str, str]] = {
         "address": "address",
@@ -51,15 +51,17 @@ class Gateway(WithSettings):
         "tenants_file": "the file's own tenants_file",
     }
 
-    address: Address = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port, or a port on loopback.")
+    address: Address = Field("127.0.0.1:50050", description="Address of gRPC, host:port, or a port on loopback.")
     http: AddressOrOff = Field(
         "",
-        description="Where to serve HTTP for OpenAI's and Anthropic's clients, likewise, or `off`. Without it, 30 "
-        "ports behind `address` where that is loopback, else nowhere.",
+        description="Address of HTTP, likewise, or `off`. Default: the port of `address` plus 30 on loopback, else "
+        "none.",
     )
     workers: int = Field(1, ge=1, le=256, description="Processes that share the port.")
-    allow_anonymous: bool = Field(False, description="Let everybody in who can connect, also beyond loopback.")
-    plaintext: bool = Field(False, description="Serve plain text beyond loopback: in a network that encrypts itself.")
+    allow_anonymous: bool = Field(False, description="Admit every caller, also beyond loopback.")
+    plaintext: bool = Field(
+        False, description="Serve plain text beyond loopback, in a network with its own encryption."
+    )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `default_budget_ms`.")
 
     @property
@@ -72,7 +74,7 @@ class Gateway(WithSettings):
 
 
 class Cache(WithSettings):
-    """Answers that are kept. `cache: false` turns it off."""
+    """Stored answers. `cache: false` turns it off."""
 
     elsewhere: ClassVar[Mapping[str, str]] = {
         "database": "database",
@@ -84,33 +86,30 @@ class Cache(WithSettings):
     enabled: bool = Field(True, description="Whether there is one.")
     exact: bool | None = Field(
         None,
-        description="Whether a question that was asked before gets the stored answer. Without it, as `profile` has it; "
-        "a request or a tenant may ask for it.",
+        description="Whether equal questions get the stored answer. Default: by `profile`.",
     )
     semantic: bool | None = Field(
-        None, description="Whether one that asks the same in other words gets it, too; with it, `exact` is on."
+        None, description="Whether the same question in other words gets it too. Implies `exact`."
     )
     scope: Literal["tenant", "user"] | None = Field(
         None,
-        description="Who shares stored answers: all end users of a tenant, or each `user` has its own. Without it, the "
-        "former; a tenant or a request may ask for the latter.",
+        description="Sharing of stored answers: by all end users of a tenant (default), or by none.",
     )
-    database: NewFile | None = Field(None, description="SQLite file of the entries. Without it, in the state folder.")
+    database: NewFile | None = Field(None, description="SQLite file of the entries. Default: in the state folder.")
     collections: NewFile | None = Field(
-        None, description="SQLite file of collections of documents. Without it, in the state folder."
+        None, description="SQLite file of the collections. Default: in the state folder."
     )
     redis_url: RedisUrl | None = Field(
         None,
-        description="Redis for the entries, and for what gateways and routers share: quotas, hedges, latencies. "
-        "Without a password.",
+        description="Redis for entries, quotas, hedges and latencies. Without a password.",
     )
     redis_url_env: VariableName | None = Field(
-        None, description="The environment variable that holds the URL, where it has a password."
+        None, description="Environment variable with the URL, if it has a password."
     )
     encryption_key_env: VariableName | None = Field(
         None,
-        description="The environment variable that holds the key with which the cache encrypts entries in its database "
-        "and in Redis, as `openssl rand -base64 32` makes one. Without it, they are in clear text.",
+        description="Environment variable with the key that encrypts entries (`openssl rand -base64 32`). Default: "
+        "clear text.",
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `similarity_threshold`.")
 
@@ -123,7 +122,7 @@ class Cache(WithSettings):
 
 
 class Router(WithSettings):
-    """What chooses the model."""
+    """The router, which chooses the model."""
 
     elsewhere: ClassVar[Mapping[str, str]] = {"models": "the file's own models", "redis_url": "cache.redis_url"}
 
@@ -137,16 +136,13 @@ class Vision(WithSettings):
     may_be_text = True
     elsewhere: ClassVar[Mapping[str, str]] = {"models_dir": "models or catalog", "default_model": "default"}
 
-    models: ExistingFolder | None = Field(
-        None, description="Folder whose folders are models: those that hold a `model.yaml`."
-    )
+    models: ExistingFolder | None = Field(None, description="Folder of folders, each with a `model.yaml`.")
     catalog: VisionModel | None = Field(
         None,
         validate_default=True,
-        description="A model's name in the catalogue, for example `efficientnet-lite0`. `hedgerow up` pulls it if it "
-        "is not on this machine.",
+        description="Name in the catalogue, for example `efficientnet-lite0`. `hedgerow up` pulls a missing one.",
     )
-    default: str = Field("", description="The model that serves requests that name none.")
+    default: str = Field("", description="Model of requests that name none.")
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `max_pixels`.")
 
     @model_validator(mode="before")
@@ -178,14 +174,13 @@ class Audio(WithSettings):
     may_be_text = True
     elsewhere: ClassVar[Mapping[str, str]] = {"model": "folder, catalog or hub"}
 
-    folder: ExistingFolder | None = Field(None, description="A CTranslate2 Whisper model's folder on this machine.")
+    folder: ExistingFolder | None = Field(None, description="Folder of a CTranslate2 Whisper model.")
     catalog: SpeechModel | None = Field(
         None,
-        description="A model's name in the catalogue, for example `whisper-base`. `hedgerow up` pulls it if it is not "
-        "on this machine.",
+        description="Name in the catalogue, for example `whisper-base`. `hedgerow up` pulls a missing one.",
     )
     hub: Annotated[str, Field(min_length=1)] | None = Field(
-        None, validate_default=True, description="Its name on the hub, for example `large-v3-turbo`."
+        None, validate_default=True, description="Name on the hub, for example `large-v3-turbo`."
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `language`.")
 
@@ -212,7 +207,7 @@ class Audio(WithSettings):
 
 
 class Tracing(Section):
-    """Where traces go. In short, the endpoint alone."""
+    """Destination of traces. In short, the endpoint alone."""
 
     otlp_endpoint: HttpUrl = Field(description="OTLP/gRPC endpoint, http://host:port.")
     ratio: float = Field(1.0, ge=0, le=1, description="Share of new traces that are recorded.")
@@ -230,30 +225,31 @@ class MeshFile(Section):
     """The whole file. Paths are relative to its folder."""
 
     models: dict[ModelName, Model] = Field(
-        min_length=1, description="The models by the names that callers see. The first stands in without a router."
+        min_length=1, description="Models by the names that callers see. The first is the default without a router."
     )
     tenants: dict[str, Tenant] = Field(
-        {}, description="Who may call, by name. Without any, everybody on this machine may."
+        {}, description="Tenants by name. Without any, every program on this machine may call."
     )
     tenants_file: ExistingFile | None = Field(
-        None, description="In the place of `tenants`: a file as HEDGEROW_GATEWAY_TENANTS_FILE, which is followed."
+        None, description="In place of `tenants`: a file as HEDGEROW_GATEWAY_TENANTS_FILE; changes are followed."
     )
     profile: Literal["transparent", "latency"] = Field(
         "transparent",
-        description="What the mesh does by itself. `transparent`: requests and answers stay as they are. `latency`: "
-        "stored answers, shorter system prompts, conversations cut to the context, answers held to their form and to "
-        "512 tokens, 30 s for each. Every part can be set alone.",
+        description="Defaults of the mesh. `transparent`: requests and answers stay as they are. `latency`: stored "
+        "answers, shorter prompts, limits of time and tokens.",
     )
-    gateway: Annotated[Gateway, _alone("address", str, int, of=Gateway)] = Field(Gateway(), description="The way in.")
-    cache: Annotated[Cache, _alone("enabled", bool, of=Cache)] = Field(Cache(), description="Answers that are kept.")
-    router: Router = Field(Router(), description="What chooses the model.")
+    gateway: Annotated[Gateway, _alone("address", str, int, of=Gateway)] = Field(
+        Gateway(), description="Addresses and settings of the gateway."
+    )
+    cache: Annotated[Cache, _alone("enabled", bool, of=Cache)] = Field(Cache(), description="Stored answers.")
+    router: Router = Field(Router(), description="Settings of the router.")
     vision: Vision | None = Field(None, description="Pictures. Without it: none.")
     audio: Audio | None = Field(None, description="Recordings and conversations. Without it: none.")
     tracing: Annotated[Tracing, _alone("otlp_endpoint", str, of=Tracing)] | None = Field(
-        None, description="Where traces go."
+        None, description="Destination of traces."
     )
     base_port: Annotated[int, Field(ge=1, le=65_000)] | None = Field(
-        None, description="The first port of the other services, all on loopback. Without it, after the gateway's."
+        None, description="First port of the other services, on loopback. Default: after the gateway's."
     )
 
     @field_validator("tenants_file")

@@ -11,61 +11,49 @@ from launcher.meshfile.models import Section
 
 
 class Tenant(Section):
-    """Who may call, and what it may have; 0: no limit. Its API keys are never in the file."""
+    """A caller and its limits; 0: no limit. API keys are never in the file."""
 
-    key_env: KeyNames = Field([], description="Environment variables that hold an API key of its, one or several.")
-    key_file: KeyFile | None = Field(None, description="A file that holds one, and nothing else.")
-    key_sha256: Digests = Field(
-        [], validate_default=True, description="SHA-256 of keys, in hexadecimal, one or several."
-    )
-    premium: bool = Field(False, description="Among the last to be shed.")
-    weight: float = Field(1, gt=0, le=1_000, description="Its share when tenants compete.")
+    key_env: KeyNames = Field([], description="Environment variables with an API key each.")
+    key_file: KeyFile | None = Field(None, description="File with an API key alone.")
+    key_sha256: Digests = Field([], validate_default=True, description="SHA-256 of API keys, in hexadecimal.")
+    premium: bool = Field(False, description="Whether its requests are among the last to be shed.")
+    weight: float = Field(1, gt=0, le=1_000, description="Share when tenants compete.")
     requests_per_s: float = Field(0, ge=0, description="Requests a second.")
-    requests_burst: float = Field(10, ge=1, description="Requests at once, saved up in quiet times.")
+    requests_burst: float = Field(10, ge=1, description="Requests at once after a rest.")
     tokens_per_minute: float = Field(
         0,
         ge=0,
-        description="Prompt and completion tokens a minute, also its burst. A second of a recording is 10.",
+        description="Prompt and completion tokens a minute, also at once after a rest. A second of a recording is 10.",
     )
     concurrency: int = Field(0, ge=0, description="Requests and open conversations at once.")
-    max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
-    default_budget_ms: int = Field(
-        0, ge=0, description="Budget of a request of its that names none, in milliseconds. 0: the gateway's."
-    )
-    max_tokens: int = Field(0, ge=0, description="The most tokens of an answer, also where a request does not say.")
+    max_budget_ms: int = Field(0, ge=0, description="Largest budget of its requests.")
+    default_budget_ms: int = Field(0, ge=0, description="Budget of its requests that name none. 0: the gateway's.")
+    max_tokens: int = Field(0, ge=0, description="Most tokens of an answer, and the default.")
     prompt: dict[str, Any] = Field(
         {},
-        description="What becomes of its prompts: `diet` (`off`, `system`, `all`) and `conversation` (`whole`, `cut`, "
-        "`summarize`: one longer than the context). Without it, as the gateway's setting `prompt` has it.",
+        description="Prompts: `diet` (`off`, `system`, `all`) and `conversation` beyond the context (`whole`, `cut`, "
+        "`summarize`).",
     )
     untranslated: Literal["refuse", "omit"] | None = Field(
         None,
-        description="What becomes of a field that the model's API does not have "
-        "([HTTP](http.md#fields-left-out)). Without it, as the gateway's setting `untranslated` has it.",
+        description="Fields that the model's API lacks ([HTTP](http.md#fields-left-out)).",
     )
-    check_forms: bool | None = Field(
-        None, description="Whether its answers are held to their `response_format` where a request does not say it."
-    )
+    check_forms: bool | None = Field(None, description="Whether answers are checked against their `response_format`.")
     tools: list[Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_*?-]+/.+)$")]] = Field(
-        [], description="The tools of the mesh that it may use, as `source/name`, also with `*`."
+        [], description="Tools of the mesh that it may use, as `source/name`, also with `*`."
     )
     provider: tuple[Permission, ...] = Field(
         (),
-        description="What its requests may have a provider do beyond the answer: what costs more, or is kept or read "
-        "there ([HTTP](http.md#what-needs-permission)).",
+        description="[Permissions](http.md#what-needs-permission) for what costs more or stores data at a provider.",
     )
     prefix_group: str = Field(
-        "", max_length=256, description="Tenants with the same name here share what models have read of prompts."
+        "", max_length=256, description="Tenants of one group share the prefixes that models have read."
     )
-    warm: bool = Field(
-        False, description="Whether models read the prompts of the gateway's setting `warm` for it before it asks."
-    )
+    warm: bool = Field(False, description="Whether models read the gateway's `warm` prompts in advance for it.")
     guard: dict[str, Any] = Field(
-        {}, description="What is looked for in its requests and answers: fields of the gateway's setting `guard`."
+        {}, description="Checks of its requests and answers: fields of the gateway's `guard`."
     )
-    hits: dict[str, Any] = Field(
-        {}, description="Which of its questions the cache may answer: fields of the gateway's setting `hits`."
-    )
+    hits: dict[str, Any] = Field({}, description="Questions that the cache may answer: fields of the gateway's `hits`.")
 
     @field_validator("key_sha256")
     @classmethod
