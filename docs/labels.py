@@ -24,14 +24,12 @@ def render(page: str) -> str:
         [f"| `{label}` | {label.means[0].upper()}{label.means[1:]}. |" for label in labels]
         for labels in (Degraded, Bypassed, Changed, By)
     ]
-    acts = [
-        f"| `{act.value.policy}` | `{act.value.action}` | {act.value.means} | {act.value.settings} |" for act in Act
-    ]
+    acts = [f"| `{act.value.policy} {act.value.action}` | {act.value.means} | {act.value.settings} |" for act in Act]
     page = replaced(page, "| label | what happened |", degraded)
     page = replaced(page, "| reason | why the cache was left out |", bypassed)
     page = replaced(page, "| change | what was done |", changed)
     page = replaced(page, "| by | requested by |", by)
-    return replaced(page, "| policy | action | what it means | setting |", acts)
+    return replaced(page, "| decision | what it means | setting |", acts)
 
 
 def replaced(page: str, head: str, rows: Sequence[str], name: str = PAGE.name) -> str:

@@ -203,13 +203,17 @@ def peers_at(caches: Sequence[str] | None, state_dir: Path, tls_dir: Path | None
 
 def _known(state_dir: Path) -> list[str]:
     """The cache services of the mesh that runs in `state_dir`, else the default address."""
+    from hedgerow_cli.failures import fail
     from hedgerow_cli.status import known_addresses
 
     try:
         known = known_addresses(state_dir)
     except ModuleNotFoundError:  # without the launcher no mesh runs there
         return [DEFAULT_CACHE]
-    return [address for name, address in known.items() if name.partition("-")[0] == "cache"]
+    found = [address for name, address in known.items() if name.partition("-")[0] == "cache"]
+    if not found:
+        fail("the mesh that runs here has no cache service; a mesh file without `cache: false` has one")
+    return found
 
 
 async def _ask_all(peers: Sequence[Peer], ask: Callable[[Any], Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What the README and the pages on hedging, tenants, tracing, speech, upgrades and tools tell a reader to do, done."""
+"""Commands and programs of the README and of the pages on tasks, run against simulated providers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from launcher.processes import free_port
+from tests.contract.test_pages import commands
 from tests.integration.collector import collecting
 from tests.integration.command import cli
 from tests.integration.running_up import Up, ports_in_a_row, running_up
@@ -132,6 +133,31 @@ async def test_the_page_on_tracing_leads_to_a_trace_and_to_the_metrics_of_its_al
     assert any(span.attributes.get("hedgerow.finish_reason") == "stop" for span in spans)
     assert 'hedgerow_target_measured_total{what="total"} 1.0' in scraped
     assert 'hedgerow_answers_total{cache="bypass",finish_reason="stop"' in scraped
+
+
+def test_the_commands_of_the_page_on_collections_and_the_clients_of_the_page_on_http_are_answered(
+    tmp_path: Path,
+) -> None:
+    port = ports_in_a_row(40)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "redis.md").write_text("# Redis\n\nWhile Redis is away, each gateway decides alone.\n")
+    with provider() as (_, url):
+        mesh = {"models": {"sim": {"url": url, "model": "simulated"}}, "gateway": {"address": port}}
+        (file := tmp_path / "mesh.yaml").write_text(yaml.safe_dump(mesh))
+        with running_up(tmp_path / "state", port, file=file):
+            where = {"ask": ("--gateway", f"127.0.0.1:{port}")}
+            shown = ""
+            for words in (line for line in commands(DOCS / "collections.md") if line != ["up"]):
+                given = [str(tmp_path / "docs") if word.rstrip("/") == "docs" else word for word in words]
+                code, out = cli(*given, *where.get(words[0], ("--state-dir", str(tmp_path / "state"))))
+                assert code == 0, (words, out)
+                shown += out
+            program = block("http", "python", "import anthropic").replace(HTTP, f"127.0.0.1:{port + 30}")
+            said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60).stdout
+            streamed = shell(block("http", "sh", "curl -N"), port, {})
+    assert "each gateway decides alone" in shown
+    assert re.fullmatch(r"(word )+ [\d.]+\n(word )+\n", said)
+    assert streamed.rstrip().endswith("data: [DONE]")
 
 
 async def test_the_program_on_the_page_on_speech_talks_with_a_microphone(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from hedgerow_cli import options, running
+from hedgerow_cli.app import app
 from hedgerow_cli.status import known_addresses
 from hedgerow_cli.up_steps import file_steps
 from launcher.meshfile.schema import Gateway, MeshFile
@@ -159,3 +160,12 @@ def test_paths_with_blanks_are_quoted_in_what_up_says_to_try(runs: Runs) -> None
     said = MeshFile.model_construct(gateway=Gateway(address="127.0.0.1:50050"), models={}, tenants={})
     steps = file_steps(Path("my shop/prod.yaml"), Path("my shop/.hedgerow/meshes/prod"), said)
     assert "hedgerow status --state-dir 'my shop/.hedgerow/meshes/prod'\n" in steps
+
+
+@pytest.mark.parametrize("command", [("collection", "list"), ("cache", "stats")])
+def test_a_mesh_without_a_cache_service_is_an_error(command: tuple[str, str], here: Path) -> None:
+    list_services(here / ".hedgerow", [{"name": "gateway", "address": "127.0.0.1:7000", "pid": os.getpid()}])
+    with held(here / ".hedgerow"):
+        shown = CliRunner().invoke(app, command)
+    assert shown.exit_code == 1
+    assert "has no cache service" in shown.stderr
