@@ -147,7 +147,7 @@ def test_the_commands_of_the_page_on_collections_and_the_clients_of_the_page_on_
         with running_up(tmp_path / "state", port, file=file):
             where = {"ask": ("--gateway", f"127.0.0.1:{port}")}
             shown = ""
-            for words in (line for line in commands(DOCS / "collections.md") if line != ["up"]):
+            for words in (line for line in commands(DOCS / "collections.md") if line[0] != "up"):
                 given = [str(tmp_path / "docs") if word.rstrip("/") == "docs" else word for word in words]
                 code, out = cli(*given, *where.get(words[0], ("--state-dir", str(tmp_path / "state"))))
                 assert code == 0, (words, out)
