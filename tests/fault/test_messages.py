@@ -6,11 +6,13 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 
+import grpc
 import pytest
 import pytest_asyncio
 from google.rpc import code_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.chat.v1 import chat_pb2
@@ -21,7 +23,7 @@ from tests.fault.faulty_llm import faulty_llm
 from tests.fault.memory import container_mib, forget_peak, peak_mib
 from tests.fault.mesh import UNLIMITED, processes
 from tests.fault.report import Report
-from tests.fault.short_messages import short_messages
+from tests.fault.short_messages import HEALTH, short_messages
 from tests.forked import ServiceProcess
 from tests.keys import tenants
 from tests.marks import starts
@@ -119,3 +121,42 @@ async def test_messages_that_are_one_byte_short_share_the_room_of_bodies(
         assert [each for each in outcomes if not each.ok] == []
         row.measured("resident memory", peak_mib(gateway), container_mib("gateway"), " MiB", slack=1)
         assert (await hostile.ask("x " * 100_000)).ok  # the room is there again
+
+
+async def test_health_checks_that_are_one_byte_short_hold_bounded_memory(
+    scene: _Scene, report: Report, full_size: bool
+) -> None:
+    """Of callers without a key, on connections of their own."""
+    (gateway, _, b), (connections, each) = scene, (8, 100) if full_size else (2, 20)
+    with report.case(44, f"{connections * each} health checks of 4 MiB without a key, each one byte short") as row:
+        forget_peak(gateway)
+        async with asking_beside(b, _LEAST_BESIDE) as outcomes, asking_health(gateway) as checked:
+            address = gateway.spec.address
+            short = [short_messages(address, "", each, MAX_MESSAGE_BYTES, HEALTH) for _ in range(connections)]
+            ended = set(itertools.chain(*await asyncio.gather(*short)))
+        row.count(*outcomes)
+        assert ended == {(code_pb2.RESOURCE_EXHAUSTED, True), (code_pb2.DEADLINE_EXCEEDED, False)}
+        assert checked
+        assert set(checked) == {health_pb2.HealthCheckResponse.SERVING}
+        row.measured("resident memory", peak_mib(gateway), container_mib("gateway"), " MiB", slack=1)
+
+
+@asynccontextmanager
+async def asking_health(gateway: ServiceProcess) -> AsyncIterator[list[int]]:
+    """A probe asks inside, each time on a connection of its own, as an orchestrator does; the answers."""
+    answers = list[int]()
+
+    async def probe() -> None:
+        while True:
+            async with grpc.aio.insecure_channel(gateway.spec.address) as channel:
+                check = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
+                answers.append((await check).status)
+            await asyncio.sleep(0.1)
+
+    probing = asyncio.create_task(probe())
+    try:
+        yield answers
+    finally:
+        probing.cancel()
+        if error := (await asyncio.gather(probing, return_exceptions=True))[0]:
+            assert isinstance(error, asyncio.CancelledError), error

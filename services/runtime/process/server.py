@@ -45,13 +45,14 @@ async def start_server(
     names = [descriptor.full_name for descriptor in descriptors]
     set_health(checks, names, _NOT_SERVING)
     own_ms = settings.first_message_ms
-    within_ms = own_ms or first_message.DEFAULT_MS  # health and reflection are open to every caller
+    # Health and reflection are open to every caller.
+    bounds = own_ms or first_message.DEFAULT_MS, settings.max_message_bytes
     listed = reflection.aio.ReflectionServicer([*names, _HEALTH.full_name, _REFLECTION.full_name])
     server.add_generic_rpc_handlers(
         (
             *(boundary.handlers(descriptor, servicers, admit, own_ms) for descriptor in descriptors),
-            wrapped.handlers(_HEALTH, checks, ended, admit=admit_probe, first_message_ms=within_ms),
-            wrapped.handlers(_REFLECTION, listed, ended, partial(_authorize, servicers), admit, within_ms),
+            wrapped.handlers(_HEALTH, checks, ended, wrapped.allow, admit_probe, *bounds),
+            wrapped.handlers(_REFLECTION, listed, ended, partial(_authorize, servicers), admit, *bounds),
         )
     )
     port = _bind(server, settings.address, folder)

@@ -4,22 +4,30 @@ Registered as they come, gRPC would parse their requests before any code of ours
 as UNKNOWN, and no key would be checked. Here their handlers get bytes, like those of `boundary`, and the order
 is identity → authorize → read → parse → servicer, all of it inside one `try`. Their calls are neither traced nor
 measured: probes come all the time and say nothing about the service's own.
+
+Every caller may call them, so the bytes of their requests are bounded, for each service and fairly by connection: a
+request counts as `arrival.Reading` says, and a stream, once its first message is there, as the largest message for as
+long as it is open.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from hedgerow.channel import MAX_MESSAGE_BYTES
 from services.runtime.deadline import until_set
+from services.runtime.policy.waiting_bytes import Held, WaitingBytes
 from services.runtime.rpc import first_message
+from services.runtime.rpc.arrival import Reading
 from services.runtime.rpc.authorization import Admit, anyone
 from services.runtime.rpc.boundary import parser, to_status, trailers
 
@@ -27,20 +35,27 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 Authorize = Callable[[Metadata, str], None]  # (metadata, identity); raises a ServiceError for a refused caller
 _Context = Any  # grpc.aio.ServicerContext
 _Replies = Any  # a coroutine that writes its replies itself, or an asynchronous generator of them
+_LARGEST_AT_ONCE = 16  # requests of the largest size, for each service; one connection gets half of them
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
+
+
+def allow(metadata: Metadata, identity: str) -> None:
+    """Refuse no caller."""
 
 
 def handlers(
     descriptor: ServiceDescriptor,
     servicer: object,
     ended: asyncio.Event,
-    authorize: Authorize = lambda _, __: None,
+    authorize: Authorize = allow,
     admit: Admit = anyone,
     first_message_ms: int = first_message.DEFAULT_MS,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> grpc.GenericRpcHandler:
     """Handlers for the RPCs that a grpc.aio servicer has; to the others gRPC answers UNIMPLEMENTED. Streams end when
     `ended` is set: a health watch would hold up a shutdown for as long as it may take."""
-    shared = ended, authorize, admit, first_message_ms / 1000
+    waiting = WaitingBytes(_LARGEST_AT_ONCE * max_message_bytes)
+    shared = ended, authorize, admit, first_message_ms / 1000, waiting, max_message_bytes
     methods = {
         method.name: _handler(method, _Wrapped(method, getattr(servicer, method.name), *shared))
         for method in descriptor.methods
@@ -77,8 +92,11 @@ class _Wrapped:
         authorize: Authorize,
         admit: Admit,
         within_s: float,
+        waiting: WaitingBytes,
+        most_bytes: int,
     ):
         self._serve, self._ended, self._authorize, self._admit = serve, ended, authorize, admit
+        self._waiting, self._most_bytes = waiting, most_bytes
         self._parse, self._within_s = parser(GetMessageClass(method.input_type)), within_s
 
     async def unary(self, _: AsyncIterator[bytes], context: _Context) -> Any:
@@ -94,19 +112,33 @@ class _Wrapped:
         await self._guard(context, serve)
 
     async def both_stream(self, requests: AsyncIterator[bytes], context: _Context) -> None:
-        await self._guard(context, lambda: self._write(self._serve(self._parsed(requests), context), context))
+        await self._guard(context, lambda: self._write(self._serve(self._parsed(requests, context), context), context))
 
     async def _write(self, replies: _Replies, context: _Context) -> None:
         await until_set(self._ended, _write(replies, context))
 
     async def _request(self, context: _Context) -> Any:
-        return self._parse(await first_message.message(context, self._within_s))
+        with self._held(context) as held:
+            reading = Reading(held, self._most_bytes)
+            return self._parse(await reading.message(lambda: first_message.message(context, self._within_s)))
 
-    async def _parsed(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+    async def _parsed(self, requests: AsyncIterator[bytes], context: _Context) -> AsyncIterator[Any]:
         # Not a generator expression: that would begin to read at once, also for a caller without permission.
         async with aclosing(first_message.messages(requests, self._within_s)) as messages:
-            async for raw in messages:
-                yield self._parse(raw)
+            with self._held(context) as held, suppress(StopAsyncIteration):
+                yield self._parse(await Reading(held, self._most_bytes).message(partial(anext, messages)))
+                held.keep(self._most_bytes)
+                async for raw in messages:
+                    yield self._parse(raw)
+
+    @contextmanager
+    def _held(self, context: _Context) -> Iterator[Held]:
+        """Bytes that one call of this connection holds inside."""
+        held = Held(self._waiting, context.peer())
+        try:
+            yield held
+        finally:
+            held.give_back()
 
     async def _guard(self, context: _Context, serve: Callable[[], Awaitable[Any]]) -> Any:
         try:
