@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from launcher.meshfile.tenants import Tenant
 from services.runtime.explain import settings_class
 from services.runtime.process.config import ServiceSettings
 
@@ -56,6 +57,8 @@ ENTRIES = {
     "tenants{}": "A tenant",
     "tools.sources{}": "A source of tools",
 }
+# Keys of a tenant that the page on mesh files describes, in the same words.
+_OF_MESH_FILES = Tenant.model_fields.keys()
 # Groups of the llm service with the same settings: those are listed once.
 PROVIDERS = ("openai", "anthropic")
 
@@ -158,7 +161,10 @@ def tables() -> Iterator[tuple[str, list[Setting]]]:
 def _tables() -> Iterator[str]:
     for title, rows in tables():
         yield f"{title}\n"
-        yield _table(rows)
+        shown = [row for row in rows if row.path.removeprefix("tenants{}.") not in _OF_MESH_FILES]
+        if shown != rows:
+            yield "The other keys are those of [a tenant in a mesh file](mesh-file.md#tenantsname).\n"
+        yield _table(shown)
 
 
 def _once(rows: Iterable[Setting]) -> Iterator[Setting]:
@@ -203,10 +209,12 @@ def measure_of(name: str, schema: Mapping[str, Any], kind: str) -> str:
 
 
 def kind_of(schema: Mapping[str, Any]) -> str:
-    """Its type, for people."""
+    """Its words, or its type where neither default nor limits show it."""
     if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
+        return "/".join(f"`{value}`" for value in schema["enum"])
     kind = str(schema.get("type", "any"))
+    if kind in ("string", "integer", "number") or (kind == "boolean" and "default" in schema):
+        return ""
     return "JSON" if kind in ("array", "object", "any") else kind
 
 
