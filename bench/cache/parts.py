@@ -17,6 +17,7 @@ from services.cache.entries import Entries
 from services.cache.file_store import FileStore
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
+from services.cache.semantic_match import language
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.verification import Verification
 from services.cache.vectors import Vector, VectorIndex
@@ -42,7 +43,8 @@ async def running(
     file = Database(settings.database)
     store = FileStore(file, memory, engine.name, settings.stale_ms, settings.max_waiting_bytes, now_ms)
     verification = Verification(memory.thresholds, settings.verify_share)
-    answers = Answers(memory, store, embedder, engine.unseen, verification, now_ms=now_ms)
+    unknown = language.reader(engine.languages)
+    answers = Answers(memory, store, embedder, engine.unseen, unknown, verification, now_ms)
     await store.load()
     commits = asyncio.create_task(store.run())
     try:

@@ -49,6 +49,7 @@ class Found:
 
     `stale`, with a miss: the entry for this very question, whose time is over. `expired_ms`: for how long that of a hit
     is over, which the caller wants all the same. `local`: this process's memory was all that could be asked.
+    `language`: the ISO 639-1 code of a question's language that the embedder does not know, so nothing was compared.
     """
 
     verdict: Verdict
@@ -61,11 +62,13 @@ class Found:
     candidate: bool = False
     sample: Sample | None = None
     expired_ms: int = 0
+    language: str = ""
 
 
 class Answers:
-    """Answers by question. `unseen`: how two texts differ in what their vectors do not show, for people. `now_ms` is
-    Unix time in milliseconds."""
+    """Answers by question. `unseen`: how two texts differ in what their vectors do not show, for people. `unknown`: the
+    language of a text that the embedder does not know, ISO 639-1; empty where it does. `now_ms` is Unix time in
+    milliseconds."""
 
     def __init__(
         self,
@@ -73,10 +76,11 @@ class Answers:
         store: Store,
         embedder: Embedder,
         unseen: Callable[[str, str], str],
+        unknown: Callable[[str], str],
         verification: Verification,
         now_ms: Callable[[], int],
     ):
-        self.verification, self._unseen = verification, unseen
+        self.verification, self._unseen, self._unknown = verification, unseen, unknown
         self.entries, self.watchers, self.stats, self.embedder = memory.entries, memory.watchers, memory.stats, embedder
         self._memory, self._store, self._now_ms = memory, store, now_ms
         self._used: Counter[str] = Counter()  # by key: what has left memory since must not be kept alive
@@ -100,7 +104,7 @@ class Answers:
             found = self._expired(question, stale_within_ms)
         if found is None:
             found = await self._alike(question, min_similarity, deadline, max_wrong)
-        if min_similarity is None or min_similarity < 1:
+        if (min_similarity is None or min_similarity < 1) and not found.language:
             self.verification.look_up(question.traffic, found.candidate)
         if not (unsaid or self._store.local):
             return found
@@ -137,7 +141,10 @@ class Answers:
         threshold = self.verification.thresholds.for_lookup(question.traffic, max_wrong)
         least = threshold if min_similarity is None else min_similarity
         compares = (least < 1 or self.verification.on) and (min_similarity or 0) < 1
-        if compares and self._memory.may_be_near(question):
+        if compares and (language := self._unknown(question.asked)):
+            self.stats.unknown_language += 1
+            found = Found(Verdict.MISS, language=language)
+        elif compares and self._memory.may_be_near(question):
             found = await self._nearest(question, least, deadline)
         if found.verdict is Verdict.SEMANTIC:
             self.stats.semantic_hits += 1
@@ -168,7 +175,8 @@ class Answers:
     async def _insert(
         self, question: KeyedQuestion, answer: bytes, ttl_ms: int, deadline: Deadline, epoch: int
     ) -> bool:
-        vector = await self.embed(question.asked, question.tenant, deadline)
+        compared = not (question.exact_only or self._unknown(question.asked))
+        vector = await self.embed(question.asked, question.tenant, deadline) if compared else None
         now_ms = self._now_ms()
         entry = Entry(
             question.key, question.tenant, question.partition, question.asked.encode(), answer, now_ms + ttl_ms, now_ms

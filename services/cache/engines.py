@@ -19,12 +19,14 @@ from services.cache.tokens import Tokens
 from services.cache.vectors import Vector
 
 DIMENSION = 384
+LANGUAGES = frozenset({"en"})  # of all-MiniLM-L6-v2
 
 
 class Engine(Protocol):
     """Embeds texts, on the thread that calls it."""
 
     name: str  # tells apart vectors that must not be compared
+    languages: frozenset[str]  # that its model was trained on, ISO 639-1; empty: nearly all
     max_batch: int  # how many texts it had best be given at once
     max_characters: int  # of a text, before it is looked at
 
@@ -68,7 +70,7 @@ class CTranslate2Engine:
     have the same length to gain by it (ADR 21). The first would wait for the last either way.
     """
 
-    name = f"{MODEL} ctranslate2 int8"
+    name, languages = f"{MODEL} ctranslate2 int8", LANGUAGES
     max_batch = 1
 
     def __init__(self, model: Path, max_tokens: int):
@@ -94,7 +96,7 @@ class CTranslate2Engine:
 class SentenceTransformersEngine:
     """The reference: the model as its authors run it, in float32 on PyTorch."""
 
-    name = f"{MODEL} sentence-transformers float32"
+    name, languages = f"{MODEL} sentence-transformers float32", LANGUAGES
     max_batch = 16
 
     def __init__(self, max_tokens: int):

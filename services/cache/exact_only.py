@@ -31,6 +31,7 @@ class NoEngine:
     """Embeds nothing."""
 
     name = "none"
+    languages = frozenset[str]()
     max_batch = 1
     max_characters = 0
 
@@ -106,6 +107,10 @@ class ExactOnly:
 
     def __init__(self) -> None:
         self.engine, self.index, self.device = NoEngine(), NoIndex(), CPU
+
+    def unknown(self, text: str) -> str:
+        """None: nothing is compared."""
+        return ""
 
     @asynccontextmanager
     async def collections(self, settings: CacheSettings, embedder: Embedder) -> AsyncIterator[Around]:

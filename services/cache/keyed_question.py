@@ -18,6 +18,7 @@ class KeyedQuestion:
     partition: bytes  # digest of all but the last message's text: only within it may questions be alike
     asked: str  # the last message's text, normalized
     category: str = ""  # as the caller has it; empty: none
+    exact_only: bool = False  # never compared with another question
 
     @property
     def traffic(self) -> Traffic:
@@ -33,4 +34,5 @@ def keyed(question: cache_pb2.Question) -> KeyedQuestion:
     key = question_key.digest(normal)
     asked = normal.messages[-1].content
     normal.messages[-1].content = ""
-    return KeyedQuestion(normal.tenant, key.hex(), question_key.digest(normal), asked, normal.category)
+    partition = question_key.digest(normal)
+    return KeyedQuestion(normal.tenant, key.hex(), partition, asked, normal.category, normal.exact_only)

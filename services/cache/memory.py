@@ -46,6 +46,7 @@ class Stats:
     snapshots: int = 0
     local: int = 0
     tightened: int = 0
+    unknown_language: int = 0
 
 
 @dataclass(eq=False, slots=True)

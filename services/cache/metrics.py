@@ -48,6 +48,9 @@ class _Counts(Collector):
         yield CounterMetricFamily("hedgerow_cache_stores", "Answers stored.", stats.stores)
         yield CounterMetricFamily("hedgerow_cache_skipped", "Answers not stored: no shared store.", stats.skipped)
         yield CounterMetricFamily("hedgerow_cache_refused", "Near questions whose facts differ.", stats.refused)
+        yield CounterMetricFamily(
+            "hedgerow_cache_unknown_language", "Lookups in a language that the embedder lacks.", stats.unknown_language
+        )
         yield CounterMetricFamily("hedgerow_cache_local_only", "Lookups of this replica's memory alone.", stats.local)
         yield CounterMetricFamily("hedgerow_cache_fetched", "Entries that only Redis held any more.", stats.fetched)
         yield CounterMetricFamily("hedgerow_cache_snapshots", "Snapshots loaded from Redis.", stats.snapshots)

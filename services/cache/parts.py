@@ -44,6 +44,9 @@ class Parts(Protocol):
     index: Index
     device: Device
 
+    def unknown(self, text: str) -> str:
+        """The language of a text that the model does not know, ISO 639-1; empty where it does."""
+
     def collections(self, settings: CacheSettings, embedder: Embedder) -> AbstractAsyncContextManager[Around]:
         """The services beside the cache's own, while they serve."""
 

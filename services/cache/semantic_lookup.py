@@ -21,6 +21,7 @@ from services.cache.device import Device, NoDevice
 from services.cache.embedding import Embedder
 from services.cache.errors import DatabaseRefused
 from services.cache.parts import Around
+from services.cache.semantic_match import language
 from services.cache.vectors import VectorIndex
 
 _log = logging.getLogger("services.cache")
@@ -31,6 +32,7 @@ class ByMeaning:
 
     def __init__(self, engine: engines.Engine, gathering: Device):
         self.engine, self.index, self.device = engine, VectorIndex(engines.DIMENSION), gathering
+        self.unknown = language.reader(engine.languages)
 
     @asynccontextmanager
     async def collections(self, settings: CacheSettings, embedder: Embedder) -> AsyncIterator[Around]:
@@ -58,7 +60,7 @@ async def load(settings: CacheSettings) -> ByMeaning:
     """See `parts.py`. Ends the process with 2 where there is no model, or no such device."""
     try:
         gathering = device.load(settings.index_device)
-        return ByMeaning(await asyncio.to_thread(_load, settings, settings.max_embedded_tokens), gathering)
+        return await asyncio.to_thread(lambda: ByMeaning(_load(settings, settings.max_embedded_tokens), gathering))
     except (NoModel, NoDevice) as error:
         _log.error("%s", error)
         raise SystemExit(2) from None

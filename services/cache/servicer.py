@@ -42,6 +42,8 @@ class CacheServicer:
             call.span.set_attribute("hedgerow.cache.similarity", found.similarity)
         if found.stale is not None or found.expired_ms:
             call.span.set_attribute("hedgerow.cache.stale", True)
+        if found.language:
+            call.span.set_attribute("hedgerow.cache.language", found.language)
         if found.local:
             call.span.set_attribute("hedgerow.cache.local_only", True)
         return _found(found, question, epoch)
@@ -161,6 +163,7 @@ def _found(found: Found, question: KeyedQuestion, epoch: int) -> cache_pb2.Looku
         expired_ms=found.expired_ms,
         local_only=found.local,
         epoch=epoch,
+        language=found.language,
     )
     if found.similarity is not None:
         reply.similarity = found.similarity

@@ -80,7 +80,8 @@ async def replica(
     async with connected(Url(url), _PATIENT_S) as state:
         store = RedisStore(state, memory, engine.name, 60_000, now_ms, Encryption(keys))
         verification = Verification(memory.thresholds, verify_share)
-        answers = Answers(memory, store, Embedder(engine, 10**6, 60), engine.unseen, verification, now_ms)
+        embedder = Embedder(engine, 10**6, 60)
+        answers = Answers(memory, store, embedder, engine.unseen, lambda text: "", verification, now_ms)
         try:
             async with at_work(store):
                 yield Replica(answers, store, memory, state)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from hedgerow.chat.v1 import chat_pb2 as hedgerow_dot_chat_dot_v1_dot_chat__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dhedgerow/cache/v1/cache.proto\x12\x11hedgerow.cache.v1\x1a\x1bhedgerow/chat/v1/chat.proto\"\xa7\x02\n\x08Question\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x13\n\x0bmodel_class\x18\x02 \x01(\t\x12+\n\x08messages\x18\x03 \x03(\x0b\x32\x19.hedgerow.chat.v1.Message\x12,\n\x08sampling\x18\x04 \x01(\x0b\x32\x1a.hedgerow.chat.v1.Sampling\x12\x39\n\x0fresponse_format\x18\x05 \x01(\x0b\x32 .hedgerow.chat.v1.ResponseFormat\x12\x13\n\x0b\x61ttachments\x18\x06 \x03(\t\x12\x10\n\x08\x63\x61tegory\x18\x07 \x01(\t\x12\x12\n\nexact_only\x18\x08 \x01(\x08\x12\x13\n\x0bignore_case\x18\t \x01(\x08\x12\x10\n\x08\x65nd_user\x18\n \x01(\t\"\x84\x01\n\x06\x41nswer\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x35\n\rfinish_reason\x18\x03 \x01(\x0e\x32\x1e.hedgerow.chat.v1.FinishReason\x12&\n\x05usage\x18\x04 \x01(\x0b\x32\x17.hedgerow.chat.v1.Usage\"\xad\x01\n\rLookupRequest\x12-\n\x08question\x18\x01 \x01(\x0b\x32\x1b.hedgerow.cache.v1.Question\x12\x1b\n\x0emin_similarity\x18\x02 \x01(\x02H\x00\x88\x01\x01\x12\x17\n\x0fstale_within_ms\x18\x03 \x01(\x03\x12\x16\n\tmax_wrong\x18\x04 \x01(\x01H\x01\x88\x01\x01\x42\x11\n\x0f_min_similarityB\x0c\n\n_max_wrong\"\xca\x02\n\x0eLookupResponse\x12+\n\x07verdict\x18\x01 \x01(\x0e\x32\x1a.hedgerow.cache.v1.Verdict\x12)\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x19.hedgerow.cache.v1.Answer\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x17\n\nsimilarity\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06ttl_ms\x18\x05 \x01(\x03\x12\x0f\n\x07refused\x18\x06 \x01(\t\x12(\n\x05stale\x18\x07 \x01(\x0b\x32\x19.hedgerow.cache.v1.Answer\x12\x12\n\nlocal_only\x18\x08 \x01(\x08\x12\r\n\x05\x65poch\x18\t \x01(\x03\x12)\n\x06sample\x18\n \x01(\x0b\x32\x19.hedgerow.cache.v1.Sample\x12\x12\n\nexpired_ms\x18\x0b \x01(\x03\x42\r\n\x0b_similarity\"\x90\x01\n\x06Sample\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x08\x12\r\n\x05\x61sked\x18\x04 \x01(\t\x12)\n\x06\x61nswer\x18\x05 \x01(\x0b\x32\x19.hedgerow.cache.v1.Answer\x12\x10\n\x08\x63\x61tegory\x18\x07 \x01(\tJ\x04\x08\x06\x10\x07R\x06\x64oubts\"\x97\x01\n\x0cStoreRequest\x12-\n\x08question\x18\x01 \x01(\x0b\x32\x1b.hedgerow.cache.v1.Question\x12)\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x19.hedgerow.cache.v1.Answer\x12\x13\n\x06ttl_ms\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\x42\t\n\x07_ttl_ms\"U\n\rStoreResponse\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06ttl_ms\x18\x02 \x01(\x03\x12\x16\n\nlocal_only\x18\x03 \x01(\x08\x42\x02\x18\x01\x12\x0f\n\x07skipped\x18\x04 \x01(\x08\"M\n\x11InvalidateRequest\x12\r\n\x03key\x18\x01 \x01(\tH\x00\x12\x10\n\x06tenant\x18\x02 \x01(\tH\x00\x12\r\n\x05owner\x18\x03 \x01(\tB\x08\n\x06target\"=\n\x12InvalidateResponse\x12\x0f\n\x07removed\x18\x01 \x01(\x03\x12\x16\n\nlocal_only\x18\x02 \x01(\x08\x42\x02\x18\x01\"\xa8\x01\n\x14ReportVerdictRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\r\n\x03key\x18\x02 \x01(\tH\x00\x12+\n\x06sample\x18\x03 \x01(\x0b\x32\x19.hedgerow.cache.v1.SampleH\x00\x12\r\n\x05right\x18\x04 \x01(\x08\x12-\n\x08question\x18\x05 \x01(\x0b\x32\x1b.hedgerow.cache.v1.QuestionB\x06\n\x04what\"*\n\x15ReportVerdictResponse\x12\x11\n\ttightened\x18\x01 \x01(\x08\"\x1b\n\x19WatchInvalidationsRequest\"V\n\x1aWatchInvalidationsResponse\x12\r\n\x03key\x18\x01 \x01(\tH\x00\x12\x10\n\x06tenant\x18\x02 \x01(\tH\x00\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x42\x08\n\x06target\"-\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\"\x1b\n\tEmbedding\x12\x0e\n\x06values\x18\x01 \x03(\x02\"P\n\rEmbedResponse\x12\x30\n\nembeddings\x18\x01 \x03(\x0b\x32\x1c.hedgerow.cache.v1.Embedding\x12\r\n\x05model\x18\x02 \x01(\t\"!\n\x0fGetStatsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"Y\n\x11\x43\x61tegoryThreshold\x12\x10\n\x08\x63\x61tegory\x18\x01 \x01(\t\x12\x11\n\tthreshold\x18\x02 \x01(\x01\x12\x10\n\x08verified\x18\x03 \x01(\x05\x12\r\n\x05\x64rift\x18\x04 \x01(\t\"\xdf\x04\n\x10GetStatsResponse\x12\x0f\n\x07lookups\x18\x01 \x01(\x03\x12\x12\n\nexact_hits\x18\x02 \x01(\x03\x12\x15\n\rsemantic_hits\x18\x03 \x01(\x03\x12\x0e\n\x06misses\x18\x04 \x01(\x03\x12\x0f\n\x07refused\x18\x05 \x01(\x03\x12\x0e\n\x06stores\x18\x06 \x01(\x03\x12\x11\n\tevictions\x18\x07 \x01(\x03\x12\x13\n\x0b\x65xpirations\x18\x08 \x01(\x03\x12\x0f\n\x07\x65ntries\x18\t \x01(\x03\x12\r\n\x05\x62ytes\x18\n \x01(\x03\x12\x16\n\x0e\x65mbedding_hits\x18\x0b \x01(\x03\x12\x18\n\x10\x65mbedding_misses\x18\x0c \x01(\x03\x12\x12\n\nlocal_only\x18\r \x01(\x03\x12\x11\n\ttightened\x18\x0e \x01(\x03\x12\x10\n\x08verified\x18\x0f \x01(\x03\x12\x16\n\x0everified_wrong\x18\x10 \x01(\x03\x12\x18\n\x0bwrong_share\x18\x11 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x11wrong_share_lower\x18\x12 \x01(\x01H\x01\x88\x01\x01\x12\x1e\n\x11wrong_share_upper\x18\x13 \x01(\x01H\x02\x88\x01\x01\x12\x18\n\x10threshold_alarms\x18\x14 \x01(\x03\x12\x11\n\tthreshold\x18\x15 \x01(\x01\x12\x41\n\x13\x63\x61tegory_thresholds\x18\x16 \x03(\x0b\x32$.hedgerow.cache.v1.CategoryThreshold\x12\r\n\x05\x64rift\x18\x17 \x01(\tB\x0e\n\x0c_wrong_shareB\x14\n\x12_wrong_share_lowerB\x14\n\x12_wrong_share_upper*]\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x10\n\x0cVERDICT_MISS\x10\x01\x12\x11\n\rVERDICT_EXACT\x10\x02\x12\x14\n\x10VERDICT_SEMANTIC\x10\x03\x32\xfe\x04\n\x0c\x43\x61\x63heService\x12M\n\x06Lookup\x12 .hedgerow.cache.v1.LookupRequest\x1a!.hedgerow.cache.v1.LookupResponse\x12J\n\x05Store\x12\x1f.hedgerow.cache.v1.StoreRequest\x1a .hedgerow.cache.v1.StoreResponse\x12Y\n\nInvalidate\x12$.hedgerow.cache.v1.InvalidateRequest\x1a%.hedgerow.cache.v1.InvalidateResponse\x12\x62\n\rReportVerdict\x12\'.hedgerow.cache.v1.ReportVerdictRequest\x1a(.hedgerow.cache.v1.ReportVerdictResponse\x12s\n\x12WatchInvalidations\x12,.hedgerow.cache.v1.WatchInvalidationsRequest\x1a-.hedgerow.cache.v1.WatchInvalidationsResponse0\x01\x12J\n\x05\x45mbed\x12\x1f.hedgerow.cache.v1.EmbedRequest\x1a .hedgerow.cache.v1.EmbedResponse\x12S\n\x08GetStats\x12\".hedgerow.cache.v1.GetStatsRequest\x1a#.hedgerow.cache.v1.GetStatsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dhedgerow/cache/v1/cache.proto\x12\x11hedgerow.cache.v1\x1a\x1bhedgerow/chat/v1/chat.proto\"\xa7\x02\n\x08Question\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x13\n\x0bmodel_class\x18\x02 \x01(\t\x12+\n\x08messages\x18\x03 \x03(\x0b\x32\x19.hedgerow.chat.v1.Message\x12,\n\x08sampling\x18\x04 \x01(\x0b\x32\x1a.hedgerow.chat.v1.Sampling\x12\x39\n\x0fresponse_format\x18\x05 \x01(\x0b\x32 .hedgerow.chat.v1.ResponseFormat\x12\x13\n\x0b\x61ttachments\x18\x06 \x03(\t\x12\x10\n\x08\x63\x61tegory\x18\x07 \x01(\t\x12\x12\n\nexact_only\x18\x08 \x01(\x08\x12\x13\n\x0bignore_case\x18\t \x01(\x08\x12\x10\n\x08\x65nd_user\x18\n \x01(\t\"\x84\x01\n\x06\x41nswer\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x35\n\rfinish_reason\x18\x03 \x01(\x0e\x32\x1e.hedgerow.chat.v1.FinishReason\x12&\n\x05usage\x18\x04 \x01(\x0b\x32\x17.hedgerow.chat.v1.Usage\"\xad\x01\n\rLookupRequest\x12-\n\x08question\x18\x01 \x01(\x0b\x32\x1b.hedgerow.cache.v1.Question\x12\x1b\n\x0emin_similarity\x18\x02 \x01(\x02H\x00\x88\x01\x01\x12\x17\n\x0fstale_within_ms\x18\x03 \x01(\x03\x12\x16\n\tmax_wrong\x18\x04 \x01(\x01H\x01\x88\x01\x01\x42\x11\n\x0f_min_similarityB\x0c\n\n_max_wrong\"\xdc\x02\n\x0eLookupResponse\x12+\n\x07verdict\x18\x01 \x01(\x0e\x32\x1a.hedgerow.cache.v1.Verdict\x12)\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x19.hedgerow.cache.v1.Answer\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x17\n\nsimilarity\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06ttl_ms\x18\x05 \x01(\x03\x12\x0f\n\x07refused\x18\x06 \x01(\t\x12(\n\x05stale\x18\x07 \x01(\x0b\x32\x19.hedgerow.cache.v1.Answer\x12\x12\n\nlocal_only\x18\x08 \x01(\x08\x12\r\n\x05\x65poch\x18\t \x01(\x03\x12)\n\x06sample\x18\n \x01(\x0b\x32\x19.hedgerow.cache.v1.Sample\x12\x12\n\nexpired_ms\x18\x0b \x01(\x03\x12\x10\n\x08language\x18\x0c \x01(\tB\r\n\x0b_similarity\"\x90\x01\n\x06Sample\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x08\x12\r\n\x05\x61sked\x18\x04 \x01(\t\x12)\n\x06\x61nswer\x18\x05 \x01(\x0b\x32\x19.hedgerow.cache.v1.Answer\x12\x10\n\x08\x63\x61tegory\x18\x07 \x01(\tJ\x04\x08\x06\x10\x07R\x06\x64oubts\"\x97\x01\n\x0cStoreRequest\x12-\n\x08question\x18\x01 \x01(\x0b\x32\x1b.hedgerow.cache.v1.Question\x12)\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x19.hedgerow.cache.v1.Answer\x12\x13\n\x06ttl_ms\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\x42\t\n\x07_ttl_ms\"U\n\rStoreResponse\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06ttl_ms\x18\x02 \x01(\x03\x12\x16\n\nlocal_only\x18\x03 \x01(\x08\x42\x02\x18\x01\x12\x0f\n\x07skipped\x18\x04 \x01(\x08\"M\n\x11InvalidateRequest\x12\r\n\x03key\x18\x01 \x01(\tH\x00\x12\x10\n\x06tenant\x18\x02 \x01(\tH\x00\x12\r\n\x05owner\x18\x03 \x01(\tB\x08\n\x06target\"=\n\x12InvalidateResponse\x12\x0f\n\x07removed\x18\x01 \x01(\x03\x12\x16\n\nlocal_only\x18\x02 \x01(\x08\x42\x02\x18\x01\"\xa8\x01\n\x14ReportVerdictRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\r\n\x03key\x18\x02 \x01(\tH\x00\x12+\n\x06sample\x18\x03 \x01(\x0b\x32\x19.hedgerow.cache.v1.SampleH\x00\x12\r\n\x05right\x18\x04 \x01(\x08\x12-\n\x08question\x18\x05 \x01(\x0b\x32\x1b.hedgerow.cache.v1.QuestionB\x06\n\x04what\"*\n\x15ReportVerdictResponse\x12\x11\n\ttightened\x18\x01 \x01(\x08\"\x1b\n\x19WatchInvalidationsRequest\"V\n\x1aWatchInvalidationsResponse\x12\r\n\x03key\x18\x01 \x01(\tH\x00\x12\x10\n\x06tenant\x18\x02 \x01(\tH\x00\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x42\x08\n\x06target\"-\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\"\x1b\n\tEmbedding\x12\x0e\n\x06values\x18\x01 \x03(\x02\"P\n\rEmbedResponse\x12\x30\n\nembeddings\x18\x01 \x03(\x0b\x32\x1c.hedgerow.cache.v1.Embedding\x12\r\n\x05model\x18\x02 \x01(\t\"!\n\x0fGetStatsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"Y\n\x11\x43\x61tegoryThreshold\x12\x10\n\x08\x63\x61tegory\x18\x01 \x01(\t\x12\x11\n\tthreshold\x18\x02 \x01(\x01\x12\x10\n\x08verified\x18\x03 \x01(\x05\x12\r\n\x05\x64rift\x18\x04 \x01(\t\"\xdf\x04\n\x10GetStatsResponse\x12\x0f\n\x07lookups\x18\x01 \x01(\x03\x12\x12\n\nexact_hits\x18\x02 \x01(\x03\x12\x15\n\rsemantic_hits\x18\x03 \x01(\x03\x12\x0e\n\x06misses\x18\x04 \x01(\x03\x12\x0f\n\x07refused\x18\x05 \x01(\x03\x12\x0e\n\x06stores\x18\x06 \x01(\x03\x12\x11\n\tevictions\x18\x07 \x01(\x03\x12\x13\n\x0b\x65xpirations\x18\x08 \x01(\x03\x12\x0f\n\x07\x65ntries\x18\t \x01(\x03\x12\r\n\x05\x62ytes\x18\n \x01(\x03\x12\x16\n\x0e\x65mbedding_hits\x18\x0b \x01(\x03\x12\x18\n\x10\x65mbedding_misses\x18\x0c \x01(\x03\x12\x12\n\nlocal_only\x18\r \x01(\x03\x12\x11\n\ttightened\x18\x0e \x01(\x03\x12\x10\n\x08verified\x18\x0f \x01(\x03\x12\x16\n\x0everified_wrong\x18\x10 \x01(\x03\x12\x18\n\x0bwrong_share\x18\x11 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x11wrong_share_lower\x18\x12 \x01(\x01H\x01\x88\x01\x01\x12\x1e\n\x11wrong_share_upper\x18\x13 \x01(\x01H\x02\x88\x01\x01\x12\x18\n\x10threshold_alarms\x18\x14 \x01(\x03\x12\x11\n\tthreshold\x18\x15 \x01(\x01\x12\x41\n\x13\x63\x61tegory_thresholds\x18\x16 \x03(\x0b\x32$.hedgerow.cache.v1.CategoryThreshold\x12\r\n\x05\x64rift\x18\x17 \x01(\tB\x0e\n\x0c_wrong_shareB\x14\n\x12_wrong_share_lowerB\x14\n\x12_wrong_share_upper*]\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x10\n\x0cVERDICT_MISS\x10\x01\x12\x11\n\rVERDICT_EXACT\x10\x02\x12\x14\n\x10VERDICT_SEMANTIC\x10\x03\x32\xfe\x04\n\x0c\x43\x61\x63heService\x12M\n\x06Lookup\x12 .hedgerow.cache.v1.LookupRequest\x1a!.hedgerow.cache.v1.LookupResponse\x12J\n\x05Store\x12\x1f.hedgerow.cache.v1.StoreRequest\x1a .hedgerow.cache.v1.StoreResponse\x12Y\n\nInvalidate\x12$.hedgerow.cache.v1.InvalidateRequest\x1a%.hedgerow.cache.v1.InvalidateResponse\x12\x62\n\rReportVerdict\x12\'.hedgerow.cache.v1.ReportVerdictRequest\x1a(.hedgerow.cache.v1.ReportVerdictResponse\x12s\n\x12WatchInvalidations\x12,.hedgerow.cache.v1.WatchInvalidationsRequest\x1a-.hedgerow.cache.v1.WatchInvalidationsResponse0\x01\x12J\n\x05\x45mbed\x12\x1f.hedgerow.cache.v1.EmbedRequest\x1a .hedgerow.cache.v1.EmbedResponse\x12S\n\x08GetStats\x12\".hedgerow.cache.v1.GetStatsRequest\x1a#.hedgerow.cache.v1.GetStatsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,8 +36,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STORERESPONSE'].fields_by_name['local_only']._serialized_options = b'\030\001'
   _globals['_INVALIDATERESPONSE'].fields_by_name['local_only']._loaded_options = None
   _globals['_INVALIDATERESPONSE'].fields_by_name['local_only']._serialized_options = b'\030\001'
-  _globals['_VERDICT']._serialized_start=2779
-  _globals['_VERDICT']._serialized_end=2872
+  _globals['_VERDICT']._serialized_start=2797
+  _globals['_VERDICT']._serialized_end=2890
   _globals['_QUESTION']._serialized_start=82
   _globals['_QUESTION']._serialized_end=377
   _globals['_ANSWER']._serialized_start=380
@@ -45,37 +45,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOOKUPREQUEST']._serialized_start=515
   _globals['_LOOKUPREQUEST']._serialized_end=688
   _globals['_LOOKUPRESPONSE']._serialized_start=691
-  _globals['_LOOKUPRESPONSE']._serialized_end=1021
-  _globals['_SAMPLE']._serialized_start=1024
-  _globals['_SAMPLE']._serialized_end=1168
-  _globals['_STOREREQUEST']._serialized_start=1171
-  _globals['_STOREREQUEST']._serialized_end=1322
-  _globals['_STORERESPONSE']._serialized_start=1324
-  _globals['_STORERESPONSE']._serialized_end=1409
-  _globals['_INVALIDATEREQUEST']._serialized_start=1411
-  _globals['_INVALIDATEREQUEST']._serialized_end=1488
-  _globals['_INVALIDATERESPONSE']._serialized_start=1490
-  _globals['_INVALIDATERESPONSE']._serialized_end=1551
-  _globals['_REPORTVERDICTREQUEST']._serialized_start=1554
-  _globals['_REPORTVERDICTREQUEST']._serialized_end=1722
-  _globals['_REPORTVERDICTRESPONSE']._serialized_start=1724
-  _globals['_REPORTVERDICTRESPONSE']._serialized_end=1766
-  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_start=1768
-  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_end=1795
-  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_start=1797
-  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_end=1883
-  _globals['_EMBEDREQUEST']._serialized_start=1885
-  _globals['_EMBEDREQUEST']._serialized_end=1930
-  _globals['_EMBEDDING']._serialized_start=1932
-  _globals['_EMBEDDING']._serialized_end=1959
-  _globals['_EMBEDRESPONSE']._serialized_start=1961
-  _globals['_EMBEDRESPONSE']._serialized_end=2041
-  _globals['_GETSTATSREQUEST']._serialized_start=2043
-  _globals['_GETSTATSREQUEST']._serialized_end=2076
-  _globals['_CATEGORYTHRESHOLD']._serialized_start=2078
-  _globals['_CATEGORYTHRESHOLD']._serialized_end=2167
-  _globals['_GETSTATSRESPONSE']._serialized_start=2170
-  _globals['_GETSTATSRESPONSE']._serialized_end=2777
-  _globals['_CACHESERVICE']._serialized_start=2875
-  _globals['_CACHESERVICE']._serialized_end=3513
+  _globals['_LOOKUPRESPONSE']._serialized_end=1039
+  _globals['_SAMPLE']._serialized_start=1042
+  _globals['_SAMPLE']._serialized_end=1186
+  _globals['_STOREREQUEST']._serialized_start=1189
+  _globals['_STOREREQUEST']._serialized_end=1340
+  _globals['_STORERESPONSE']._serialized_start=1342
+  _globals['_STORERESPONSE']._serialized_end=1427
+  _globals['_INVALIDATEREQUEST']._serialized_start=1429
+  _globals['_INVALIDATEREQUEST']._serialized_end=1506
+  _globals['_INVALIDATERESPONSE']._serialized_start=1508
+  _globals['_INVALIDATERESPONSE']._serialized_end=1569
+  _globals['_REPORTVERDICTREQUEST']._serialized_start=1572
+  _globals['_REPORTVERDICTREQUEST']._serialized_end=1740
+  _globals['_REPORTVERDICTRESPONSE']._serialized_start=1742
+  _globals['_REPORTVERDICTRESPONSE']._serialized_end=1784
+  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_start=1786
+  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_end=1813
+  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_start=1815
+  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_end=1901
+  _globals['_EMBEDREQUEST']._serialized_start=1903
+  _globals['_EMBEDREQUEST']._serialized_end=1948
+  _globals['_EMBEDDING']._serialized_start=1950
+  _globals['_EMBEDDING']._serialized_end=1977
+  _globals['_EMBEDRESPONSE']._serialized_start=1979
+  _globals['_EMBEDRESPONSE']._serialized_end=2059
+  _globals['_GETSTATSREQUEST']._serialized_start=2061
+  _globals['_GETSTATSREQUEST']._serialized_end=2094
+  _globals['_CATEGORYTHRESHOLD']._serialized_start=2096
+  _globals['_CATEGORYTHRESHOLD']._serialized_end=2185
+  _globals['_GETSTATSRESPONSE']._serialized_start=2188
+  _globals['_GETSTATSRESPONSE']._serialized_end=2795
+  _globals['_CACHESERVICE']._serialized_start=2893
+  _globals['_CACHESERVICE']._serialized_end=3531
 # @@protoc_insertion_point(module_scope)

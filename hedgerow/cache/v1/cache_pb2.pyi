@@ -68,7 +68,7 @@ class LookupRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., min_similarity: _Optional[float] = ..., stale_within_ms: _Optional[int] = ..., max_wrong: _Optional[float] = ...) -> None: ...
 
 class LookupResponse(_message.Message):
-    __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused", "stale", "local_only", "epoch", "sample", "expired_ms")
+    __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused", "stale", "local_only", "epoch", "sample", "expired_ms", "language")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +80,7 @@ class LookupResponse(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_MS_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     verdict: Verdict
     answer: Answer
     key: str
@@ -91,7 +92,8 @@ class LookupResponse(_message.Message):
     epoch: int
     sample: Sample
     expired_ms: int
-    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ..., local_only: _Optional[bool] = ..., epoch: _Optional[int] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ..., expired_ms: _Optional[int] = ...) -> None: ...
+    language: str
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ..., local_only: _Optional[bool] = ..., epoch: _Optional[int] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ..., expired_ms: _Optional[int] = ..., language: _Optional[str] = ...) -> None: ...
 
 class Sample(_message.Message):
     __slots__ = ("key", "score", "accepted", "asked", "answer", "category")

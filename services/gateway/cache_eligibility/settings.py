@@ -30,6 +30,7 @@ class Bypassed(Label):
     PRIVATE = "private", "the guard found secrets or personal data, or was not done"
     INCOMPLETE = "incomplete", "a picture or recording of the question is missing"
     TOO_LARGE = "too_large", "the cache does not store questions of this size or shape"
+    LANGUAGE = "language", "the cache's embedder does not know its language: equal questions alone are compared"
     NO_CACHE = "no_cache", "the gateway has no cache service"
 
 

@@ -101,13 +101,14 @@ async def open_cache() -> AsyncIterator[OpenCache]:
         watch_queue: int = 8,
         stale_ms: int = 0,
         verification: Verification | None = None,
+        unknown: Callable[[str], str] = lambda text: "",
     ) -> Bench:
         database, clock, engine = database or Database(""), clock or Clock(), BagOfWords()
         verification = verification or Verification(Thresholds(0.95, max_wrong=0.01))
         entries, watchers = Entries(max_entries, max_bytes, stale_ms), Watchers(watch_queue)
         memory = Memory(entries, VectorIndex(DIMENSION), watchers, verification.thresholds)
         store = FileStore(database, memory, engine.name, stale_ms, 10**6, clock)
-        answers = Answers(memory, store, Embedder(engine, 10**6, 60), engine.unseen, verification, now_ms=clock)
+        answers = Answers(memory, store, Embedder(engine, 10**6, 60), engine.unseen, unknown, verification, clock)
         memory.load(database.load(engine.name, clock() - stale_ms), clock())
         bench = Bench(answers, engine, clock, store, asyncio.create_task(store.run()))
         opened.append(bench)

@@ -71,6 +71,15 @@ async def test_what_may_hit_exactly_alone_is_kept_apart_from_what_may_hit_as_it_
     assert stored.question.exact_only
 
 
+async def test_a_question_in_a_language_that_the_embedder_does_not_know_says_so():
+    scene = scene_of(cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, key=MISS.key, language="de"))
+    final = await scene.final(**asks("Wie hoch ist mein Kontostand?"))
+    assert decided(final) == [("cache", "exact", "language: de")]
+    assert (final.cache.verdict, final.cache.reason) == (pb.CACHE_VERDICT_MISS, "language")
+    (stored,) = scene.write_behind.stored
+    assert not stored.question.exact_only, "the cache itself leaves its vector out"
+
+
 async def test_a_category_has_its_answers_kept_for_its_time_and_is_told():
     scene = scene_of(categories={"news": CategorySettings(words=("news",), ttl_ms=5_000)})
     final = await scene.final(**asks(TODAY))

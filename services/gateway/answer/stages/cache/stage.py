@@ -227,11 +227,11 @@ class CacheStage(AnswerStage):
 
     def _tell_choice(self) -> None:
         """Why the cache is left out, or only this very question looked up; the words that say so are a decision."""
-        ledger, hits = self.draft.ledger, self.draft.identity.hits
-        ledger.cache = self._report(pb.CACHE_VERDICT_BYPASS)
+        hits = self.draft.identity.hits
+        self.draft.ledger.cache = self._report(pb.CACHE_VERDICT_BYPASS)
         if hits.reason:
             act = Act.CACHE_BYPASSED if hits.hits == "off" else Act.CACHE_EXACT
-            ledger.decide(act, self.name, ": ".join(filter(None, (hits.reason, hits.words))))
+            self.draft.ledger.decide(act, self.name, ": ".join(filter(None, (hits.reason, hits.words))))
 
     def _report(self, verdict: pb.CacheVerdict, key: str = "", similarity: float | None = None) -> pb.CacheReport:
         draft, hits = self.draft, self.draft.identity.hits
@@ -265,6 +265,9 @@ class CacheStage(AnswerStage):
         stage.detail = cache_pb2.Verdict.Name(found.verdict).removeprefix("VERDICT_").lower()
         if similarity is not None and verdict != pb.CACHE_VERDICT_EXACT:
             stage.detail += f", nearest {similarity:.3f}{f' refused: {found.refused}' if found.refused else ''}"
+        if found.language:
+            draft.identity.hits = replace(draft.identity.hits, reason=Bypassed.LANGUAGE)
+            ledger.decide(Act.CACHE_EXACT, self.name, f"{Bypassed.LANGUAGE}: {found.language}")
         self._sample = found.sample if found.HasField("sample") else None
         l1.removals.learn(found.epoch)
         known = draft.identity.known

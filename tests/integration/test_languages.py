@@ -1,0 +1,80 @@
+"""Private questions in four languages, by HTTP: a real gateway, a real cache with its embedder, a scripted model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import Start
+from tests.fault.mesh import PATIENT_LOOKUPS
+from tests.integration.http_gateway import HttpGateway, start_http_gateway
+from tests.integration.scripted_llm import ScriptedLlm, end, words
+from tests.keys import digest
+from tests.waiting import until
+
+pytestmark = pytest.mark.mesh
+pytest.importorskip("py3langid")
+
+TENANTS = {
+    "shared": {"keys": [digest("shared")], "hits": {"others": "any", "personal": "any"}},
+    "apart": {"keys": [digest("apart")], "hits": {"others": "any", "personal": "any", "scope": "user"}},
+}
+# Each with the same in nearly the same words, which an embedder of English puts near it in every language.
+PRIVATE = {
+    "en": ("What is the balance of my account?", "What is my account balance?"),
+    "de": ("Wie hoch ist der Stand von meinem Konto?", "Wie hoch ist der Stand von meinem Konto heute?"),
+    "es": ("¿Cuál es el saldo de mi cuenta?", "¿Cuál es el saldo de mi cuenta ahora?"),
+    "ja": ("私の口座の残高はいくらですか？", "私の口座の残高はいくらですか。"),
+}
+Asked = dict[str, Any]
+
+
+@pytest.fixture
+async def gateway(start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path) -> HttpGateway:
+    llm.script = [*words("Twelve euros."), end()]
+    cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
+    settings = {"cache_address": cache.spec.address, "tenants": json.dumps(TENANTS)}
+    return await start_http_gateway(start, llm, stages=json.dumps(PATIENT_LOOKUPS), **settings)
+
+
+async def asked(gateway: HttpGateway, tenant: str, question: str, user: str) -> Asked:
+    """The report's part on the cache."""
+    body = {"model": "m", "messages": [{"role": "user", "content": question}], "user": user}
+    body["hedgerow"] = {"min_similarity": 0.6}
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
+        reply = await http.post("/v1/chat/completions", json=body, headers={"authorization": f"Bearer {tenant}"})
+    assert reply.status_code == 200, reply.text
+    return dict(reply.json()["hedgerow"]["cache"])
+
+
+async def stored(gateway: HttpGateway, tenant: str, question: str, user: str) -> None:
+    assert (await asked(gateway, tenant, question, user))["verdict"] == "miss"
+    await until(lambda: asked(gateway, tenant, question, user), holds=lambda told: told["verdict"] == "exact")
+
+
+@pytest.mark.parametrize("language", PRIVATE)
+async def test_a_question_is_compared_with_others_only_in_the_language_of_the_embedder(
+    gateway: HttpGateway, language: str
+) -> None:
+    first, alike = PRIVATE[language]
+    await stored(gateway, "shared", first, "anna")
+    told = await asked(gateway, "shared", alike, "bert")
+    if language == "en":
+        assert (told["verdict"], told.get("reason")) == ("semantic", None)
+    else:
+        assert (told["verdict"], told["reason"], told.get("similarity")) == ("miss", "language", None)
+    assert (await asked(gateway, "shared", first, "bert"))["verdict"] == "exact"
+
+
+@pytest.mark.parametrize("language", PRIVATE)
+async def test_no_answer_is_given_to_another_end_user_where_each_has_its_own(
+    gateway: HttpGateway, language: str
+) -> None:
+    first, alike = PRIVATE[language]
+    await stored(gateway, "apart", first, "anna")
+    assert (await asked(gateway, "apart", first, "bert"))["verdict"] == "miss"
+    assert (await asked(gateway, "apart", alike, "carl"))["verdict"] == "miss"
