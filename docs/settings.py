@@ -58,7 +58,7 @@ ENTRIES = {
     "tools.sources{}": "A source of tools",
 }
 # Keys of a tenant that the page on mesh files describes, in the same words.
-_OF_MESH_FILES = Tenant.model_fields.keys()
+_OF_MESH_FILES = {f"tenants{{}}.{name}" for name in Tenant.model_fields}
 # Groups of the llm service with the same settings: those are listed once.
 PROVIDERS = ("openai", "anthropic")
 
@@ -161,7 +161,7 @@ def tables() -> Iterator[tuple[str, list[Setting]]]:
 def _tables() -> Iterator[str]:
     for title, rows in tables():
         yield f"{title}\n"
-        shown = [row for row in rows if row.path.removeprefix("tenants{}.") not in _OF_MESH_FILES]
+        shown = [row for row in rows if row.path not in _OF_MESH_FILES]
         if shown != rows:
             yield "The other keys are those of [a tenant in a mesh file](mesh-file.md#tenantsname).\n"
         yield _table(shown)

@@ -156,3 +156,9 @@ def test_an_unknown_variable_is_refused_by_name(
 
 def test_the_page_lists_the_settings_as_they_are() -> None:
     assert page.PAGE.read_text() == page.render(), "run `make docs`"
+
+
+def test_every_setting_has_its_row_on_the_page() -> None:
+    text = page.PAGE.read_text()
+    rows = [row for title, rows in page.tables() for row in rows if title.startswith("## ")]
+    assert [row.variable for row in rows if f"\n| `{row.variable}` |" not in text] == []
