@@ -15,6 +15,7 @@ class Recognizer(Protocol):
     """
 
     name: str
+    translates: bool  # whether it may write English for another language
     device: str
     compute_type: str
 
@@ -22,8 +23,11 @@ class Recognizer(Protocol):
         """The words of one utterance of at most 30 s, with times from its beginning. Silence gives no words."""
         ...
 
-    def transcribe(self, recording: Audio, language: str, batch: Callable[[], int]) -> Iterator[Transcript]:
+    def transcribe(
+        self, recording: Audio, language: str, batch: Callable[[], int], *, translate: bool = False
+    ) -> Iterator[Transcript]:
         """A whole recording, with times from its beginning. Silence is left out. Each step of the iterator is one
         bounded piece of work, with or without words. `batch`, asked before each piece, says how many windows of up to
-        30 s may be decoded in it: more of them are faster together, and make others wait longer."""
+        30 s may be decoded in it: more of them are faster together, and make others wait longer. `translate`: its words
+        are English, and `language` is the one that is spoken."""
         ...

@@ -18,6 +18,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, TooLate
 
 T = TypeVar("T")
+_ENGLISH = "en"
 _PIECE_COST_S = 1.0  # all alike: recordings take turns
 
 
@@ -76,7 +77,8 @@ class Allowed:
 class Transcription:
     """One recording's way through the model, piece of work by piece of work, between what others want of it.
 
-    `language`, `speech_s`: as far as it has come. `batch` says how many windows may be decoded in one piece."""
+    `language`, `speech_s`: as far as it has come. `batch` says how many windows may be decoded in one piece.
+    `translate`: into English."""
 
     def __init__(
         self,
@@ -85,8 +87,11 @@ class Transcription:
         member: Member,
         recording: Recording,
         batch: Callable[[], int] = lambda: 1,
+        *,
+        translate: bool = False,
     ):
         self._recognizer, self._scheduler, self._member = recognizer, scheduler, member
+        self._translate = translate
         self._audio, self._batch = recording.audio, batch
         self.language, self.speech_s = "", 0.0
 
@@ -94,12 +99,13 @@ class Transcription:
         self, language: str, deadline: Deadline, limit: str = "the call's deadline"
     ) -> AsyncGenerator[Segment, None]:
         """Each segment when it is done. Raises TooLate at the deadline, which it calls `limit`."""
-        steps = self._recognizer.transcribe(self._audio, language, self._batch)
+        steps = self._recognizer.transcribe(self._audio, language, self._batch, translate=self._translate)
         self.language = language
-        sentences = Sentences(language)
+        sentences = Sentences(_ENGLISH if self._translate else language)
         while (found := await in_time(self._turn(lambda: next(steps, None)), deadline, limit)) is not None:
             self.speech_s += found.speech_s
-            sentences.language = self.language = found.language or self.language
+            self.language = found.language or self.language
+            sentences.language = _ENGLISH if self._translate else self.language
             for segment in sentences.push(found.words):
                 yield segment
         for segment in sentences.end():

@@ -25,7 +25,7 @@ from services.audio.scheduler import Scheduler
 from services.audio.speech import RATE, Audio, Behind, Heard, Segment, Transcript, Word, text_of
 from services.audio.streams import Reader
 from services.audio.validation import StreamWanted, language_wanted, stream_wanted
-from services.runtime.errors import InvalidInput, Unavailable
+from services.runtime.errors import InvalidInput, NotSupported, Unavailable
 from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
 
@@ -76,6 +76,8 @@ class AudioServicer:
             raise InvalidInput("data", "at least 1 byte", "none")
         options = first.options
         language = language_wanted(options.language, self._settings, self._languages)
+        if options.translate and not self._recognizer.translates:
+            raise NotSupported(f"translate: a model of several languages, got {self._recognizer.name}")
         longest_s = self._allowed.base_s + self._allowed.per_s * self._settings.max_duration_s
         with self._admission.recording() as member, _at_most(longest_s + _LEAVE_S):
             data = await in_time(self._upload(first.data, requests), call.deadline)
@@ -90,7 +92,9 @@ class AudioServicer:
                     duration_s=recording.duration_s,
                 )
             )
-            work = Transcription(self._recognizer, self._scheduler, member, recording, self._batch)
+            work = Transcription(
+                self._recognizer, self._scheduler, member, recording, self._batch, translate=options.translate
+            )
             texts: list[str] = []
             deadline, limit = self._allowed.until(call.deadline, recording.duration_s)
             async with aclosing(work.segments(language, deadline, limit)) as segments:

@@ -93,9 +93,10 @@ class Whisper:
         self.languages = tuple(
             code for code in model.supported_languages if not model.model.is_multilingual or _knows(model, code)
         )
+        self.translates: bool = model.model.is_multilingual
         self._model, self._lengths = model, lengths
         self._decoder = Decoder(model)
-        self._tokenizer = lru_cache(maxsize=8)(self._new_tokenizer)
+        self._tokenizer = lru_cache(maxsize=16)(self._new_tokenizer)
 
     def transcribe_utterance(self, audio: Audio, language: str) -> Transcript:
         """One run of encoder, greedy decoder and alignment; two if the first one looks wrong."""
@@ -104,13 +105,16 @@ class Whisper:
             return Transcript()
         window = self._decoder.encode(features, self._window_frames(features.shape[-1]))
         language, certainty = self._language(window, language)
-        (decoded,) = self._decoder.decode([window], self._tokenizer(language))
+        tokenizer = self._tokenizer(language)
+        (decoded,) = self._decoder.decode([window], tokenizer)
         if decoded.suspect:
-            window, decoded = self._again(window, language)
-        (words,) = self._words([window], [decoded], language)
+            window, decoded = self._again(window, tokenizer)
+        (words,) = self._words([window], [decoded], tokenizer)
         return Transcript(words, language if words else "", certainty)
 
-    def transcribe(self, recording: Audio, language: str, batch: Callable[[], int]) -> Iterator[Transcript]:
+    def transcribe(
+        self, recording: Audio, language: str, batch: Callable[[], int], *, translate: bool = False
+    ) -> Iterator[Transcript]:
         """Voice activity, block by block; then window after window through the encoder; then windows of one length
         through the decoder, up to `batch()` at a time."""
         speech, spoken = speech_for(self._lengths.longest_s), 0
@@ -122,16 +126,16 @@ class Whisper:
                 continue
             encoded = self._encoded(window, recording)
             if waiting and waiting[0][1].features.shape != encoded.features.shape:
-                yield self._transcript(waiting, language)
+                yield self._transcript(waiting, language, translate=translate)
                 waiting = []
             language, _ = self._language(encoded, language)
             waiting.append((window, encoded))
             yield Transcript(language=language)
             if len(waiting) >= batch():
-                yield self._transcript(waiting, language)
+                yield self._transcript(waiting, language, translate=translate)
                 waiting = []
         if waiting:
-            yield self._transcript(waiting, language)
+            yield self._transcript(waiting, language, translate=translate)
 
     def cost_s(self, seconds: float) -> float:
         """How long an utterance of speech takes, in seconds of one worker."""
@@ -147,26 +151,28 @@ class Whisper:
         features = self._decoder.features(window.audio(recording))
         return self._decoder.encode(features, self._window_frames(features.shape[-1]))
 
-    def _transcript(self, waiting: Sequence[tuple[Window, Encoded]], language: str) -> Transcript:
+    def _transcript(self, waiting: Sequence[tuple[Window, Encoded]], language: str, *, translate: bool) -> Transcript:
         """What windows of one length say."""
-        encoded = [each for _, each in waiting]
-        decoded = self._decoder.decode(encoded, self._tokenizer(language))
+        encoded, tokenizer = [each for _, each in waiting], self._tokenizer(language, translate=translate)
+        decoded = self._decoder.decode(encoded, tokenizer)
         for at, each in enumerate(decoded):
             if each.suspect:
-                encoded[at], decoded[at] = self._again(encoded[at], language)
-        words = self._words(encoded, decoded, language)
+                encoded[at], decoded[at] = self._again(encoded[at], tokenizer)
+        words = self._words(encoded, decoded, tokenizer)
         found = [_recorded(word, window) for (window, _), each in zip(waiting, words, strict=True) for word in each]
         return Transcript(tuple(found), language)
 
-    def _again(self, window: Encoded, language: str) -> tuple[Encoded, Decoded]:
+    def _again(self, window: Encoded, tokenizer: Tokenizer) -> tuple[Encoded, Decoded]:
         """A window that came out wrong, in full length and with a beam."""
         if window.features.shape[-1] < FULL:
             window = self._decoder.encode(window.features[..., : window.frames], FULL)
-        (decoded,) = self._decoder.decode([window], self._tokenizer(language), _BEAM)
+        (decoded,) = self._decoder.decode([window], tokenizer, _BEAM)
         return window, decoded
 
-    def _words(self, encoded: Sequence[Encoded], decoded: Sequence[Decoded], language: str) -> list[tuple[Word, ...]]:
-        found = self._decoder.words(encoded, decoded, self._tokenizer(language))
+    def _words(
+        self, encoded: Sequence[Encoded], decoded: Sequence[Decoded], tokenizer: Tokenizer
+    ) -> list[tuple[Word, ...]]:
+        found = self._decoder.words(encoded, decoded, tokenizer)
         return [() if each.silent else without_loops(words) for words, each in zip(found, decoded, strict=True)]
 
     def _language(self, window: Encoded, language: str) -> tuple[str, float]:
@@ -183,10 +189,12 @@ class Whisper:
         window_s = max(self._lengths.shortest_s, math.ceil(needed_s / _STEP_S) * _STEP_S)
         return min(FULL, round(window_s * FRAMES_PER_S))
 
-    def _new_tokenizer(self, language: str) -> Tokenizer:
-        return Tokenizer(
-            self._model.hf_tokenizer, self._model.model.is_multilingual, task="transcribe", language=language
-        )
+    def _new_tokenizer(self, language: str, *, translate: bool = False) -> Tokenizer:
+        task = "translate" if translate else "transcribe"
+        made = Tokenizer(self._model.hf_tokenizer, self._model.model.is_multilingual, task=task, language=language)
+        if translate:
+            made.language_code = "en"  # by which words are found in what it writes; what it hears is in its prompt
+        return made
 
 
 def _knows(model: WhisperModel, language: str) -> bool:

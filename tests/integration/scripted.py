@@ -18,18 +18,21 @@ from services.runtime.process.server import server_options
 
 @dataclass
 class Refusal:
-    """A status with details, as the services' error boundary sends it."""
+    """A status with details, as the services' error boundary sends it; of our own services with a `domain`."""
 
     code: str
     message: str
     reason: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
     retry_delay_ms: int = 0
+    domain: str = ""
 
     async def send(self, context: Any) -> None:
         number = code_pb2.Code.Value(self.code)
         status = status_pb2.Status(code=number, message=self.message)
-        details: list[Any] = [error_details_pb2.ErrorInfo(reason=self.reason, metadata=self.metadata)]
+        details: list[Any] = [
+            error_details_pb2.ErrorInfo(reason=self.reason, domain=self.domain, metadata=self.metadata)
+        ]
         if self.retry_delay_ms:
             delay = duration_pb2.Duration()
             delay.FromMilliseconds(self.retry_delay_ms)

@@ -12,9 +12,10 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from services.runtime.rpc.boundary import DOMAIN
 from tests.conftest import Start
 from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
-from tests.integration.scripted import Heard, Hold
+from tests.integration.scripted import Heard, Hold, Refusal
 from tests.integration.scripted_audio import ScriptedAudio, recording, segment, serve_audio, word
 from tests.integration.scripted_llm import ScriptedLlm
 from tests.keys import digest
@@ -65,6 +66,26 @@ async def test_a_transcript_streams(openai_: AsyncOpenAI) -> None:
     assert (done.type, done.text) == ("transcript.text.done", "Hello there. Goodbye.")
 
 
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # OpenAI advises its users to ask other models
+async def test_a_translation_is_asked_of_the_audio_service(openai_: AsyncOpenAI, audio: ScriptedAudio) -> None:
+    heard = await openai_.audio.translations.create(model="whisper-1", file=SPOKEN)
+    assert heard.text == "Hello there. Goodbye."
+    assert audio.requests[0].options.translate
+    told = await openai_.audio.translations.create(model="whisper-1", file=SPOKEN, response_format="verbose_json")
+    assert (told.language, told.duration) == ("english", 4)
+    assert [each.text for each in told.segments or []] == ["Hello there.", "Goodbye."]
+    with pytest.raises(openai.BadRequestError, match="prompt"):
+        await openai_.audio.translations.create(model="whisper-1", file=SPOKEN, prompt="x")
+
+
+async def test_a_model_that_does_not_translate_is_501(http: httpx.AsyncClient, audio: ScriptedAudio) -> None:
+    audio.script = [Heard(), Refusal("UNIMPLEMENTED", "translate: several languages, got tiny.en", domain=DOMAIN)]
+    for _ in range(10):  # which is no failure of the service: no breaker opens
+        answer = await http.post("/v1/audio/translations", files={"file": SPOKEN})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (501, "not_supported")
+        assert "tiny.en" in answer.json()["error"]["message"]
+
+
 async def test_a_client_that_leaves_stops_the_transcription(http: httpx.AsyncClient, audio: ScriptedAudio) -> None:
     audio.script = [Heard(), Hold()]
     with pytest.raises(httpx.ReadTimeout):
@@ -100,6 +121,7 @@ async def test_what_needs_a_service_that_is_not_there_says_so(start: Start, llm:
     async with httpx.AsyncClient(base_url=gateway.url) as http:
         for method, path, given in (
             ("POST", PATH, {"files": {"file": SPOKEN}}),
+            ("POST", "/v1/audio/translations", {"files": {"file": SPOKEN}}),
             ("POST", "/v1/embeddings", {"json": {"input": "x"}}),
             ("GET", "/v1/cache/stats", {}),
             ("DELETE", "/v1/cache", {}),

@@ -36,12 +36,14 @@ class TranscribeRequest(_message.Message):
     def __init__(self, options: _Optional[_Union[TranscribeOptions, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class TranscribeOptions(_message.Message):
-    __slots__ = ("language", "words")
+    __slots__ = ("language", "words", "translate")
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     WORDS_FIELD_NUMBER: _ClassVar[int]
+    TRANSLATE_FIELD_NUMBER: _ClassVar[int]
     language: str
     words: bool
-    def __init__(self, language: _Optional[str] = ..., words: _Optional[bool] = ...) -> None: ...
+    translate: bool
+    def __init__(self, language: _Optional[str] = ..., words: _Optional[bool] = ..., translate: _Optional[bool] = ...) -> None: ...
 
 class TranscribeResponse(_message.Message):
     __slots__ = ("recording", "segment", "summary")

@@ -116,6 +116,8 @@ class _App:
         caching = Caching(aside, parts.cache)
         yield self._route("POST", "/v1/messages/count_tokens", Counting(aside, parts.fleet), ANTHROPIC)
         yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(aside, parts.hearing))
+        translations = Transcriptions(aside, parts.hearing, translate=True)
+        yield self._route("POST", "/v1/audio/translations", translations)
         yield self._route("POST", "/v1/embeddings", caching.embed)
         yield self._route("POST", "/v1/moderations", Moderations(aside))
         yield self._route("GET", "/v1/cache/stats", caching.stats)

@@ -18,7 +18,7 @@ from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.watch import Watch
 from services.gateway.upstream.stubs import whose
 from services.runtime import telemetry
-from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
+from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Unavailable
 from services.runtime.telemetry import Metadata
 
 Beat = Callable[[], Coroutine[Any, Any, None]]
@@ -35,7 +35,7 @@ class Admitted:
 
     def failed(self, error: ServiceError) -> None:
         """The service that is asked has refused, or is not there: that costs nothing. To have no time left does."""
-        if isinstance(error, (Unavailable, Exhausted, InvalidInput)):
+        if isinstance(error, (Unavailable, Exhausted, InvalidInput, NotSupported)):
             self.tokens = 0
 
 

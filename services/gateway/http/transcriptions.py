@@ -1,4 +1,5 @@
-"""Recordings, written down: OpenAI's audio transcriptions, by the audio service."""
+"""Recordings, written down as they are spoken or in English: OpenAI's audio transcriptions and translations, by the
+audio service."""
 
 from __future__ import annotations
 
@@ -23,16 +24,19 @@ Heard = AsyncGenerator[audio_pb2.TranscribeResponse, None]
 
 
 class Transcriptions:
-    """Serves `/v1/audio/transcriptions`. There is one model, whatever name it is asked for by."""
+    """Serves `/v1/audio/transcriptions`, or with `translate` `/v1/audio/translations`. There is one model, whatever
+    name it is asked for by."""
 
-    def __init__(self, aside: Aside, hearing: Hearing | None):
-        self._aside, self._hearing = aside, hearing
+    def __init__(self, aside: Aside, hearing: Hearing | None, *, translate: bool = False):
+        self._aside, self._hearing, self._translate = aside, hearing, translate
 
     async def __call__(self, exchange: Exchange) -> None:
         if self._hearing is None:
-            raise NotOffered("transcriptions: need an audio service (HEDGEROW_GATEWAY_AUDIO_ADDRESS)")
+            what = "translations" if self._translate else "transcriptions"
+            raise NotOffered(f"{what}: need an audio service (HEDGEROW_GATEWAY_AUDIO_ADDRESS)")
         form = await read_form(exchange)
         streamed, how, options = _wanted(form.fields)
+        options.translate = self._translate
         reply = exchange.reply
 
         async def beat() -> None:
@@ -126,7 +130,9 @@ async def _whole(exchange: Exchange, heard: Heard, how: str, options: audio_pb2.
         return
     told: dict[str, Any] = {"text": summary.text, "usage": {"type": "duration", "seconds": summary.audio_s}}
     if how == "verbose_json":
-        told |= {"task": "transcribe", "language": summary.language or options.language, "duration": summary.audio_s}
+        spoken = summary.language or options.language
+        told["task"], told["language"] = ("translate", "english") if options.translate else ("transcribe", spoken)
+        told["duration"] = summary.audio_s
         told["segments"] = [_segment(segment) for segment in segments]
         if options.words:
             told["words"] = [

@@ -20,7 +20,7 @@ from prometheus_client import Counter
 
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.breaker import Breaker, BreakerOpen, Permit, State
-from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Starting, TooLate
+from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Starting, TooLate
 
 _MOST_OWN = 1_000  # breakers of single tenants; beyond it those that are closed are forgotten, then the oldest
 _OPENED = Counter(
@@ -70,7 +70,7 @@ class SharedPermit:
         match problem:
             case TooLate():
                 return self.abandoned()
-            case InvalidInput() | Exhausted() | Starting():
+            case InvalidInput() | NotSupported() | Exhausted() | Starting():
                 self.withdrawn()
                 return Blame.NOBODY
         return self.failed()

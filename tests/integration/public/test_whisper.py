@@ -82,6 +82,13 @@ def test_german_is_detected_and_transcribed_as_german(whisper: Whisper) -> None:
     assert "Guten Tag" in said(found.words)
 
 
+def test_german_is_translated_into_english(whisper: Whisper) -> None:
+    steps = whisper.transcribe(read_aloud(GERMAN, "de"), "", lambda: 4, translate=True)
+    words = [word for step in steps for word in step.words]
+    assert {"Good", "day", "Berlin"} <= {word.text.strip(".,") for word in words}
+    assert all(one.start_s <= other.start_s for one, other in pairwise(words))
+
+
 def test_a_language_that_is_named_is_not_detected(whisper: Whisper) -> None:
     assert whisper.transcribe_utterance(read_aloud(GERMAN, "de"), "en").language == "en"
 

@@ -25,7 +25,7 @@ from services.runtime.rpc.boundary import Call
 class ScriptedRecognizer:
     """Hears one word in each second of audio: `w0`, `w1`, … A held one waits in the middle of its work."""
 
-    name, device, compute_type = "scripted", "cpu", "int8"
+    name, device, compute_type, translates = "scripted", "cpu", "int8", True
 
     def __init__(self) -> None:
         self.steps = 0
@@ -39,11 +39,14 @@ class ScriptedRecognizer:
         words = (Word(f"w{second}", float(second), second + 0.5) for second in range(round(len(audio) / RATE)))
         return Transcript(tuple(words), language or "de", 0.9)
 
-    def transcribe(self, recording: Audio, language: str, batch: Callable[[], int]) -> Iterator[Transcript]:
+    def transcribe(
+        self, recording: Audio, language: str, batch: Callable[[], int], *, translate: bool = False
+    ) -> Iterator[Transcript]:
+        said = "english" if translate else "w"
         for second in range(round(len(recording) / RATE)):
             self._step()
             self.batches.append(batch())
-            words = (Word(f"w{second}.", float(second), second + 0.5, 0.9),)
+            words = (Word(f"{said}{second}.", float(second), second + 0.5, 0.9),)
             yield Transcript(words, language or "de", speech_s=0.5)
 
     def _step(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.errors import GaveWay, Idle, RecordingsFull, StreamsFull
-from services.runtime.errors import InvalidInput, TooLate, Unavailable
+from services.runtime.errors import InvalidInput, NotSupported, TooLate, Unavailable
 from services.runtime.rpc.boundary import Call
 from tests.unit.audio.scripted import Service, call, sent
 from tests.unit.audio.sounds import encoded, tone
@@ -182,6 +182,15 @@ async def test_a_stream_says_in_which_language_it_was_heard(service: START, aske
     replies = await listen(await service(), live(1, language=asked))
     assert [reply.segment.language for reply in replies if reply.HasField("segment")] == [heard]
     assert replies[-1].summary.language == heard
+
+
+async def test_a_translation_is_english_and_says_what_was_spoken(service: START):
+    running = await service()
+    _, segment, last = await running.transcribe(file(encoded(1), translate=True))
+    assert (segment.segment.text, segment.segment.language, last.summary.language) == ("english0.", "en", "de")
+    running.recognizer.translates = False
+    with pytest.raises(NotSupported, match="translate: a model of several languages, got scripted"):
+        await running.transcribe(file(encoded(1), translate=True))
 
 
 @pytest.mark.parametrize(("asked", "heard"), [("", "de"), ("en", "en")])
