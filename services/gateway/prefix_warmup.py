@@ -1,7 +1,7 @@
-"""Keeps replicas warm, and warms them all when somebody asks.
+"""Prefix warm-up: keeps replicas warm, and warms all of them on request.
 
-A prompt is read on every replica, since each engine has a prefix cache of its own, and for every salt, since no engine
-reuses what it has read for another (docs/adr/0023). A replica whose connection was lost may have forgotten everything.
+A prompt is read on every replica, because each engine has a prefix cache of its own, and for every salt, because an
+engine reuses nothing across salts (docs/adr/0023). A replica whose connection was lost may have forgotten everything.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _QUESTION = "Hello."
 _NOBODY, _WEIGHT = "", 0.01  # whose it is at a limiter: a hundred items of any batch have their turn before it
 _RANK = score(premium=False, realtime=False, attempt=0, batch=True)
 _log = logging.getLogger(__name__)
-_LOOK_S = 1.0  # between two looks at who has come and what is due
+_LOOK_S = 1.0  # seconds between two checks for new replicas and prompts that are due
 _AGAIN_S = 10.0  # after a failure
 _WITHIN_S = 10.0  # of one call, the wait for a place included
 _CONNECT_S = 2.0
-_WARMED = Counter("hedgerow_warmed", "Prompts that a replica has read before anybody asked.", ["model", "outcome"])
+_WARMED = Counter("hedgerow_warmed", "Prompts that a replica has read in advance.", ["model", "outcome"])
 _warmed = cache(_WARMED.labels)
 
 
@@ -70,14 +70,15 @@ def _variants(name: str, kept: SystemPromptSettings, settings: PromptSettings) -
 
 
 def _as_read(text: str, settings: PromptSettings) -> str:
-    """What stands before a question that does not say how its prompt is to be put on a diet."""
+    """The prompt as requests without prompt settings of their own have it."""
     if settings.diet == "off":
         return text
     return dieted(text, settings.diet_to_bytes, settings.max_examples).text
 
 
 def probe(text: str, salt: str) -> llm_pb2.GenerateRequest:
-    """What has a model read `text`, a system prompt, for the tenants with `salt`; without a text, a question alone."""
+    """A request that has a model read `text`, a system prompt, for the tenants with `salt`; without a text, only a
+    question."""
     question = chat_pb2.Message(role=chat_pb2.ROLE_USER, content=_QUESTION)
     system = [chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=text)] if text else []
     sampling = chat_pb2.Sampling(max_tokens=1, temperature=0)
@@ -87,9 +88,9 @@ def probe(text: str, salt: str) -> llm_pb2.GenerateRequest:
 async def touch(
     pool: Pool, replica: Replica, asked: llm_pb2.GenerateRequest, within_s: float, clock: Clock, model: Model | None
 ) -> float:
-    """Have `replica` answer `asked` within so many seconds, the wait for a place included; what that costs at the
-    prices of `model` is counted. Returns the seconds to its first message. Raises `ServiceError`; `Shed` where there
-    was no place to spare."""
+    """Have `replica` answer `asked` within so many seconds, the wait for a place included, and count the cost at the
+    prices of `model`. Returns the seconds to its first message. Raises `ServiceError`; `Shed` where there was no place
+    to spare."""
     if not replica.breaker.would_admit():
         raise replica.breaker.refusal()
     deadline = Deadline.after(within_s, clock)
@@ -123,8 +124,8 @@ async def _rest(completion: Completion) -> llm_pb2.Finish:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What was done for one replica. Times in seconds; `before_s` and `after_s`: to the first text, of a first and a
-    second call. `problem`: why it is not warm."""
+    """The warm-up of one replica. `before_s` and `after_s`: seconds to the first text of a first and a second call.
+    `problem`: why it is not warm."""
 
     kind: Literal["connection", "engine", "prompt"]
     replica: str
@@ -155,7 +156,7 @@ class PrefixWarmup:
         self._prompts = self._named(settings.warm.prompts)
 
     async def run(self) -> None:
-        """Until cancelled. Each model by itself: a busy one keeps no other from being warm."""
+        """Run until cancelled. Each model has its own task, so that a busy one does not delay the others."""
         if not self._prompts:
             return
         async with asyncio.TaskGroup() as group:
@@ -164,7 +165,7 @@ class PrefixWarmup:
 
     async def now(self, tenant: Tenant, names: Sequence[str]) -> AsyncGenerator[Step, None]:
         """Warm everything for a tenant, one step after the other. Raises `InvalidInput` for a prompt that is not kept,
-        and `Exhausted` while somebody else has it done."""
+        and `Exhausted` while another warm-up runs."""
         kept = self._settings.system_prompts
         if unknown := next((name for name in names if name != ALL and name not in kept), ""):
             raise InvalidInput("system_prompts", f"one of {', '.join(kept) or 'none'}", unknown)
@@ -186,7 +187,7 @@ class PrefixWarmup:
     async def _steps(
         self, pool: Pool, replica: Replica, tenant: Tenant, prompts: Sequence[HotPrompt]
     ) -> AsyncGenerator[Step, None]:
-        """Of one replica, until one says that it is of no use to go on."""
+        """The steps of one replica, until one of them fails."""
         began, problem = self._clock(), ""
         try:
             await replica.llm.connect(_CONNECT_S)
@@ -206,7 +207,7 @@ class PrefixWarmup:
             yield step
 
     async def _twice(self, step: Step, pool: Pool, replica: Replica, tenant: Tenant, text: str) -> Step:
-        """What the first call finds, and what the next one will."""
+        """The step with the times of a first call and of a second one."""
         asked, began, before_s = probe(text, tenant.prefix_salt), self._clock(), None
         try:
             before_s = await self._touch(pool, replica, asked)
@@ -256,16 +257,15 @@ class PrefixWarmup:
         return self._clock() + (self._settings.warm.every_ms / 1000 or float("inf"))
 
     def _due(self, pool: Pool, replica: Replica) -> dict[tuple[str, str], float]:
-        """When it is to read each prompt again; empty where it may have read none. A call is noted in what was here
-        when it began: by its end, who answered it may be gone and another in its place."""
+        """When it is due to read each prompt again; empty where it may have read none. A call is noted in the state
+        from when it began: by its end, the process that answered it may have been replaced."""
         known, connections = self._known[pool.model], replica.breaker.connections
         if replica not in known or known[replica].connections != connections:
             known[replica] = _Known(connections)
         return known[replica].due
 
     def _reads(self, model: str) -> bool:
-        """Whether this model reads prompts beforehand. Who it is, is known once there is a table, where there is a
-        router."""
+        """Whether this model reads prompts beforehand. With a router, its tier is known once there is a table."""
         row = self._routes.model(model)
         return row.tier.name.lower() in self._settings.warm.tiers if row else not self._routes.expected
 

@@ -1,4 +1,4 @@
-"""What a generation has cost: in the metrics, and for the account of whoever settles it."""
+"""Calls to a model beside an answer: the prompt and reply of a judge, and the cost of a generation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def book(report: Report, request: llm_pb2.GenerateRequest, routes: Routes) -> Bi
 
 
 def to_judge(conversation: Iterable[chat_pb2.Message], answer: str) -> Iterator[chat_pb2.Message]:
-    """What a judge reads: as far as it is the conversation, the engine need not read it again to answer by itself."""
+    """The conversation for a judge. It begins like the answered one, so an engine can reuse its cached prefix."""
     yield from conversation
     yield chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=answer)
     yield chat_pb2.Message(role=chat_pb2.ROLE_USER, content=_JUDGE)

@@ -1,9 +1,9 @@
 """The events of one answer, on their way from the stages that write them to the client.
 
-A stage writes and goes on; what it has written leaves by itself as soon as the stage waits. A message costs gateway and
-client about 0.1 ms, as much as all of the code here. So ended stages wait up to 2 ms for a text to travel with, and
-text that comes within 2 ms of a message with text leaves together in the next: no model writes as fast for long, and
-one that does, or replays what it had, does not take the gateway from other callers.
+A stage writes events and continues; they are sent when the stage next waits. One message costs gateway and client about
+0.1 ms, as much as all of the code here. So the reports of ended stages wait up to 2 ms for a text to travel with, and
+text that comes within 2 ms of a message with text is sent in the next one. No model writes that fast for long, and one
+that does, or replays a stored text, does not take the gateway from other callers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _none() -> Sequence[pb.Event]:
 
 
 class EventWriter:
-    """An answer's events, in order. `accepted` makes the first one, which tells the plan."""
+    """The events of an answer, in order. `accepted` makes the first one, which carries the plan."""
 
     __slots__ = (
         *("_accepted", "_held", "_late", "_lock", "_paced_from", "_problem", "_send", "_sending", "_timer", "_written"),
@@ -45,8 +45,8 @@ class EventWriter:
         self._paced_from = -math.inf  # when the last message of that kind left
 
     def open(self, send: Send | None, late: Callable[[], Sequence[pb.Event]]) -> None:
-        """Send messages with `send`; None: nobody reads them. `late` is asked before each for events that came after
-        their time was over."""
+        """Send messages with `send`; None: no client reads them. `late` is called before each message, for events of
+        stages whose time was over."""
         self._send, self._late = send, late
         self._schedule(0)  # the plan leaves while the first stage waits; with the first text, it would delay that
 
@@ -64,7 +64,7 @@ class EventWriter:
 
     @contextmanager
     def together(self) -> Iterator[int]:
-        """What is written inside leaves in one message. Yields the place in `events` where it begins."""
+        """Events written inside leave in one message. Yields the index in `events` of the first of them."""
         self._held = True
         try:
             yield len(self.events)
@@ -73,7 +73,7 @@ class EventWriter:
             self._schedule()
 
     async def flow(self) -> None:
-        """`flush` what has come of a text, where it need not wait for more."""
+        """`flush` the text that has come, unless it has to wait for more."""
         if self._due_s() <= 0:
             await self.flush()
 
@@ -94,7 +94,7 @@ class EventWriter:
                 await self._send(self._take())
 
     async def end(self, *events: pb.Event) -> None:
-        """Send these, the answer's last ones. What is late from now on is too late."""
+        """Send these events, the last ones of the answer. Events of late stages are dropped from now on."""
         self._late = _none
         self.write(*events)
         await self.flush()

@@ -30,8 +30,8 @@ _LEAST_S = 0.001  # less is no time for a call
 
 @dataclass(slots=True)
 class Running:
-    """A stage under way, which `started` that many seconds into the answer. Who runs it sets `outcome` and `detail`;
-    `budget_s` is what it has from its start."""
+    """A stage under way, which `started` that many seconds into the answer and has `budget_s` from then on. The stage
+    sets `outcome` and `detail`."""
 
     name: str
     budget_s: float
@@ -80,7 +80,7 @@ class Ledger:
 
     @property
     def usable_s(self) -> float | None:
-        """Seconds to the first text of use by itself; None where there is none."""
+        """Seconds to the first usable text; None without one."""
         return self._since_opened(self.written.usable_at)
 
     def _since_opened(self, moment: float | None) -> float | None:
@@ -173,7 +173,7 @@ class Ledger:
         self.tell(ended)
 
     def accepted(self) -> pb.Accepted:
-        """The event that tells the plan."""
+        """The first event, which carries the plan."""
         plan = [
             pb.PlannedStage(
                 name=planned.stage.name,
@@ -224,14 +224,14 @@ class Ledger:
         )
 
     def _close_prompt(self, report: pb.PromptReport) -> None:
-        """The engine has counted what it read. What came before is as long, unless somebody has counted that too."""
+        """Set the token count before compression. Where it was not counted, it is the count that the engine reports."""
         report.tokens_after = self.usage.prompt_tokens
         report.estimated = report.estimated or not (report.tokens_before and report.tokens_after)
         report.tokens_before = report.tokens_before or report.tokens_after
         self.changes.add_prompt(report)
 
     def failed(self, error: ServiceError) -> None:
-        """There is no answer: the error tells why."""
+        """End without an answer: the error has the reason."""
         if isinstance(error, Shed):
             self.decide(Act.SHED_REFUSED, error.metadata.get("why", ""), error.outline)
         self.decisions.explain(error, self.opened, telemetry.trace_id(self.span))

@@ -1,4 +1,4 @@
-"""What answers leave in the metrics, and the words of the contract as metrics, traces and accounts write them."""
+"""The metrics of answers, the latency targets of stages, and the names of enum values in metrics and reports."""
 
 from __future__ import annotations
 

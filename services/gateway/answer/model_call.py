@@ -26,7 +26,7 @@ _SAID = ("delta", "reasoning", "tool_call")
 
 
 def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
-    """What a model is asked. `changed`: fields of the caller's own words that will be changed in it."""
+    """The request to a model. `changed`: fields of the original body that the stage will replace."""
     request = draft.question.request
     given, choice = _tools(draft)
     tools = in_tools(given, draft.inputs.hidden)
@@ -52,8 +52,8 @@ def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
 
 
 def _tools(draft: Draft) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice | None]:
-    """What a model that is to answer may call: what is the caller's, and nothing of the mesh. Where the conversation
-    has calls of the mesh's tools it is told of them, as some providers want it, and that there are no more of them."""
+    """The tools for the model that answers: those of the caller, and none of the mesh. Where the conversation holds
+    calls of mesh tools, the mesh tools are listed, because some providers require it, with a `tool_choice` of none."""
     request, equipment = draft.question.request, draft.equipment
     choice = request.tool_choice if request.HasField("tool_choice") else None
     if equipment is None or not equipment.offered:
@@ -87,7 +87,7 @@ def job(
 
 
 def read(draft: Draft, key: bytes, work: Job, stage: Running) -> Reading:
-    """Have it done, or read along with whoever asks the same."""
+    """Start the job, or join a generation of the same key."""
     reading = draft.backends.models.read(key, work, stage.budget_s)
     if reading.joined:
         draft.ledger.decisions += work.report.decisions
@@ -98,8 +98,8 @@ def read(draft: Draft, key: bytes, work: Job, stage: Running) -> Reading:
 
 
 def settle(draft: Draft, reading: Reading) -> None:
-    """Read no more, and put it on the account: what the policies did belongs to everyone who read it. Its cost is known
-    when it is over: whoever reads on where others leave has it."""
+    """Stop reading, and add the generation to the ledger. All readers get the decisions of the policies. The cost is
+    known when the generation is over, and the first reader to settle after that is charged."""
     ledger, generation = draft.ledger, reading.generation
     reading.reader.leave()
     ledger.decisions += generation.report.decisions
@@ -112,18 +112,19 @@ def settle(draft: Draft, reading: Reading) -> None:
 
 
 def _told(draft: Draft, asked: llm_pb2.GenerateRequest, stage: Running) -> telemetry.Metadata:
-    """What the llm service is told beside the request: a constraint is work, which it shares among tenants."""
+    """Metadata for the llm service. With a constraint it names the tenant, because constraints are work that the
+    service shares among tenants."""
     told = telemetry.propagate(stage.span)
     return (*told, whose(draft.tenant.name)) if asked.HasField("response_format") or asked.tools else told
 
 
 @dataclass(slots=True)
 class Tried:
-    """What a model has said by now."""
+    """The answer of a model so far."""
 
     pieces: list[str] = field(default_factory=list)  # of the text
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
-    logprobs: list[float] = field(default_factory=list)  # of its tokens, as far as they are told
+    logprobs: list[float] = field(default_factory=list)  # of its tokens, as far as the model reports them
     usage: chat_pb2.Usage = field(default_factory=chat_pb2.Usage)
     written: int = 0  # tokens
 
@@ -190,5 +191,5 @@ async def _write(draft: Draft, item: llm_pb2.GenerateResponse) -> None:
 def _relay(events: list[pb.Event], relayed: Sequence[bytes], start: int) -> None:
     """Send on what the provider has sent, which says what `events` have from `start` on."""
     for event in events[start:]:
-        event.in_relayed = event.WhichOneof("kind") in _SAID  # another stage may have told of itself meanwhile
+        event.in_relayed = event.WhichOneof("kind") in _SAID  # another stage may have written an event meanwhile
     events.insert(start, pb.Event(relayed=pb.Relayed(events=relayed)))

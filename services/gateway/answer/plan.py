@@ -25,8 +25,8 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What a stage of a planned request is sure of, in milliseconds, and when it starts at the latest. However late it
-    starts, it ends by `ends_ms`."""
+    """The guaranteed budget of a stage in milliseconds, and its latest start. However late the stage starts, it ends by
+    `ends_ms`."""
 
     stage: Stage
     budget_ms: float

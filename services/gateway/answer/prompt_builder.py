@@ -1,7 +1,7 @@
-"""How a model without vision is told what an image shows: a sentence for each image, from its labels.
+"""The question with its context: the transcript, the image labels and the tool results that stages add to it.
 
-The sentences are the same for the same labels, because the cache keys an answer by their digests. Names of classes come
-from the vision model's own file.
+Models without vision receive image labels as text. The sentences are the same for the same labels, because the cache
+keys an answer by their digests. Class names come from the vision model's own file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
 
 LABELS = "{labels}"  # in a template
-_LEAST = 0.05  # probability of a label that is told after the first
+_LEAST = 0.05  # probability of a label after the first, to be listed
 _UNSURE = 0.3  # below it the best label is wrong more often than not (EfficientNet-Lite0)
 _SURE = 0.9
 _HEADER, _QUESTION = "Context:\n", "\n\nQuestion: "
@@ -122,7 +122,7 @@ class Asked:
 
 
 def as_data(name: str, text: str) -> str:
-    """What a tool said, between marks that nothing in it can look like."""
+    """The result of a tool, between tags that no text in it can imitate."""
     return f'<tool_result name="{name}">\n{_TAG.sub("< ", text)}\n</tool_result>'
 
 

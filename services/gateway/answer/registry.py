@@ -49,10 +49,10 @@ def planned(
 def claims(
     budgets: StageBudgets, wanted: Sequence[Planned], known: Mapping[str, type[AnswerStage]] = STAGES
 ) -> tuple[Stage, ...]:
-    """What these stages claim of the budget, and which others of them each waits for.
+    """The budget claims of these stages, and the dependencies between them.
 
-    A recording is the question, which nothing can be done without, or context for one, which an answer can do without.
-    The cache waits for recordings and pictures, because what they hold is a part of its key.
+    A recording is the question, and then required, or context for a written one, and then optional. The cache waits for
+    recordings and pictures, because their content is a part of its key.
     """
     stages = [known[name] for name, _ in wanted]
     return tuple(_claim(known[name], budgets, stages, required=required) for name, required in wanted)

@@ -2,9 +2,10 @@
 
     audio ∥ vision → cache ∥ router ∥ tools → llm → form
 
-A stage starts as soon as those it waits for are done, whichever ends first; those that need not wait for each other
-work side by side. The answer is whole as soon as one of them says so; what is closing looks at it then. Whatever fails,
-it ends with a `final` event by its budget, or, when there was no text to give, with an error that says what is broken.
+A stage starts as soon as the stages that it waits for are done, whichever ends first; independent stages run
+concurrently. The answer is complete as soon as one stage finishes it; closing stages check it after that. Whatever
+fails, the answer ends with a `final` event within its budget, or, where there is no text, with an error that names the
+failed part.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Answer:
 
     def _begin(self, send: Send | None) -> None:
         draft, ledger = self._draft, self._ledger
-        writer = draft.writer  # by itself: a ledger that held the draft would be left to the garbage collector
+        writer = draft.writer  # a local name: a ledger that held the draft would be left to the garbage collector
         writer.open(send, self._late)
         ledger.tell = lambda stage: writer.note(pb.Event(stage=stage))
         none = Bypassed.NO_CACHE if draft.backends.cache is None else ""
@@ -117,7 +118,7 @@ class Answer:
         return stage
 
     def _late(self) -> Sequence[pb.Event]:
-        """What was missed may still come."""
+        """Patches of the stages whose result came too late for the answer."""
         if not (self._draft.inputs.missed and self._ledger.written.text):
             return ()
         patches = [patch for stage in self._started.values() for patch in stage.patches()]

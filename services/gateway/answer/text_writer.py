@@ -22,7 +22,7 @@ from services.runtime.security.private_data import Names
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a client is sent at once."""
+    """The text of one message to a client."""
 
     text: str
     tokens: int = 0
@@ -31,7 +31,7 @@ class Piece:
 
 @dataclass(slots=True)
 class _Waiting:
-    """What came with a text that ends at a character, counted from the first."""
+    """Tokens and log-probabilities of a text that ends at this character, counted from the first."""
 
     end: int
     piece: Piece
@@ -60,7 +60,8 @@ class StreamFilter:
         self._screen = Screen(self.checks.answers, self.checks.denied, self.names)
 
     async def feed(self, text: str, tokens: int = 0, logprobs: Sequence[chat_pb2.TokenLogprob] = ()) -> Piece | None:
-        """What may leave now; None where that is nothing. The event loop runs between the parts of a long text."""
+        """The text that may be sent now; None where there is none. The event loop runs between the parts of a long
+        text."""
         piece = Piece(text, tokens, logprobs)
         if self._unseen:
             return piece
@@ -170,7 +171,7 @@ class TextWriter:
         return self._text is not None
 
     async def say(self, text: str, tokens: int = 0, logprobs: Sequence[chat_pb2.TokenLogprob] = ()) -> None:
-        """More of the answer. What is held back leaves with more of it, or with its end."""
+        """Add text to the answer. Text that the guard holds back is sent with later text, or at the end."""
         if self._text is None or self._thought is None:
             await self._write(Piece(text, tokens, logprobs))
         elif not self._ledger.finish_reason:
@@ -188,12 +189,12 @@ class TextWriter:
             self._end_where_cut()
 
     def replace(self, stage: str) -> None:
-        """What is said next stands in the place of all text so far, held back or not. Until then that stays."""
+        """Have the next text replace all text so far, sent or held back. Until then that stays."""
         self.replacing = stage if self._ledger.written.text else ""
         self._next = self._screened() if self._screened else None
 
     def keep(self) -> None:
-        """What has been said stays after all."""
+        """Keep the text so far: nothing replaces it."""
         self.replacing, self._next = "", None
 
     async def release(self) -> None:
@@ -243,7 +244,7 @@ class TextWriter:
             await asyncio.sleep(0)
 
     def _find_sentences(self, text: str) -> None:
-        """The first one, which is of use by itself, and where a client wants to know them, all."""
+        """The first sentence end, for the time to usable text, and all of them where a client asks for them."""
         if self._sentences is None:
             return
         written = self._ledger.written

@@ -1,7 +1,8 @@
-"""What kind of question it is, by its words: bound to the time, about the person who asks, or neither.
+"""The kind of a question, by its words (bound to the time, about the user's own records, or neither), and what the
+cache may do for it.
 
-The words are in `kinds.toml`. Of a long text its beginning and its end are read: what somebody wants of a document
-stands before or behind it, and a date within it is not what is asked.
+The words are in `kinds.toml`. Of a long text only the beginning and the end are read: the question about a document
+stands before or after it, and a date within it is not the question.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ALLOWED: Mapping[int, Bypassed] = {
 
 @cache
 def wordings() -> Mapping[str, Wording]:
-    """What each kind is known by."""
+    """The words of each kind."""
     read = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text())
     return {kind: Wording(**read[kind], lists=read["lists"]) for kind in KINDS}
 
@@ -49,7 +50,7 @@ def kinds(texts: Iterable[str]) -> Mapping[str, str]:
 
 
 def looked_at(texts: Iterable[str]) -> list[str]:
-    """What is read of the texts that somebody said, the latest first: 8,192 characters at most."""
+    """The parts of the user's messages that are read, the latest first: 8,192 characters at most."""
     read, left = list[str](), _MOST_READ
     for text in texts:
         if left <= 0:
@@ -61,10 +62,10 @@ def looked_at(texts: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`reason`, where it is not `any`: the kind that says so; `words`: those of the question that make it one.
-    `ttl_ms`: how long its answer is kept; `max_wrong`: wrong hits allowed, as a share of its category's lookups; None
-    for the cache's own. `drawn`: it is to be another answer each time, also for who asks the same at the same
-    moment. `of_user`: it is shared with its own end user alone."""
+    """`reason`, where hits are not `any`: the kind that restricts them; `words`: the words of the question that make it
+    of this kind. `ttl_ms`: how long its answer is kept; `max_wrong`: wrong hits allowed, as a share of its category's
+    lookups; None for the cache's own value. `drawn`: each request gets an answer of its own, also two equal ones at the
+    same moment. `of_user`: the answer is shared with the same end user only."""
 
     hits: Hits = "any"
     reason: Bypassed | None = None
@@ -95,8 +96,8 @@ def choose(
     *,
     names_user: bool = False,
 ) -> Choice:
-    """What is right for a question. `said`: what the user said, the latest first; `names_user`: whether the request
-    says which end user asks."""
+    """The choice for a question. `said`: the user's messages, the latest first; `names_user`: whether the request names
+    its end user."""
     of_user = settings.scope == "user" or policy.scope == pb.CACHE_SCOPE_USER
     choice = _choose(policy, sampling, said, settings)
     if of_user and not names_user and choice.hits != "off":

@@ -35,7 +35,7 @@ class Bypassed(Label):
 
 
 class CategorySettings(BaseModel):
-    """Questions whose answers are kept for a time of their own, and have wrong hits counted by themselves."""
+    """Questions whose answers have a TTL and a count of wrong hits of their own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,5 +1,5 @@
-"""The text of an answer: a stack of policies between whoever reads it and a model. `stack.py` has their order.
+"""The text of an answer: a stack of policies between the readers of an answer and a model. `stack.py` has their order.
 
-A policy is one file here, in the shape of `stream.Generate`, and one line there. What a policy counts and decides by,
-without knowing of models or requests, is in `policies`.
+A policy is a class here, in the shape of `job.Generate`, and a line in `stack.py`. Algorithms that know no requests and
+no models are in `policies`.
 """

@@ -38,7 +38,7 @@ class Availability:
 
 
 class Limiting:
-    """Waits for the place, or sheds. A call that was sent gives its place back by itself, and says how it went."""
+    """Waits for the place, or sheds. A call that was sent releases its place when it ends."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Placed]):
         self._fleet, self._inner = fleet, inner
@@ -56,7 +56,7 @@ class Limiting:
 
 
 def _after(job: Job, waited_s: float) -> Job:
-    """The job after its wait. Nobody waits for the first text of a batch's item before it is asked for."""
+    """The job after its wait. For an item of a batch, the time to first text starts only now."""
     job.report.decisions.add(Act.LIMIT_WAITED, job.model, f"{waited_s * 1000:.0f} ms for a place")
     if not job.ticket.placed:
         return job
@@ -86,8 +86,8 @@ class LoadBalancing:
 
 
 class Send:
-    """Calls the replica, and returns when its first text is there. `observe` hears how the call went. In mid-answer
-    nobody may be silent for longer than `stall_s`."""
+    """Calls the replica, and returns when its first text is there. `observe` gets the outcome of the call. In
+    mid-answer a replica may be silent for `stall_s` seconds at most."""
 
     def __init__(self, observe: Observe, stall_s: float):
         self._observe, self._stall_s = observe, stall_s

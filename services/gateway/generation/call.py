@@ -1,5 +1,5 @@
-"""One call to one replica. What it holds, a place at the limiter and the breaker's permit, is given back exactly once,
-with what the call has told of the backend."""
+"""One call to one replica. It holds a place at the limiter and a permit of the breaker, and releases each exactly once,
+with what the call has shown of the backend."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _RETRY_AFTER_S = 1.0  # for a throttled backend that does not say
 
 
 class Call:
-    """Begun once its first text is here; then its messages are poured to whoever reads them."""
+    """A call begins with its first text; then its messages are poured to the readers."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Call:
         self._tokens = 0  # handed on, or here with the first message
         self._flowed = 0, 0.0  # tokens between the first message and the last, in how many seconds
         self._watching: asyncio.TimerHandle | None = None
-        self.outcome: Outcome | None = None  # why it ended: what it held is given back, and its end is told
+        self.outcome: Outcome | None = None  # why it ended; set once it has released and reported everything
         self._completion = replica.llm.generate(request, deadline.remaining(), metadata)
 
     async def begin(self, fault: Fault | None = None) -> None:
@@ -113,7 +113,7 @@ class Call:
             self._stop_watching()
 
     async def finished(self) -> None:
-        """The text is whole. Readers have it before anything is booked, and nobody waits for the status."""
+        """The text is complete. Readers get it before the call is recorded, and do not wait for the status."""
         await asyncio.sleep(0)
         self._book()
         await self._completion.ended()
@@ -124,13 +124,14 @@ class Call:
         return self.problem is None or isinstance(self.problem, TooLate)
 
     def asked_tokens(self) -> int:
-        """The prompt of the job as the backend has counted it, without the text of calls before; 0 until it is told."""
+        """The prompt tokens of the job by the count of the backend, without the text of earlier calls; 0 until it is
+        known."""
         finish = self._completion.told
         return max(0, finish.usage.prompt_tokens - self.carried_tokens) if finish else 0
 
     def used(self, asked_tokens: int) -> llm_pb2.Finish:
-        """What the backend says that it has used. Where it has not said: a prompt of `asked_tokens` and the text that
-        was carried on, and the tokens that have come."""
+        """The usage that the backend reports. Without a report: a prompt of `asked_tokens` plus the carried text, and
+        the tokens that have come."""
         told = llm_pb2.Finish()
         if self._completion.told:
             told.CopyFrom(self._completion.told)
@@ -158,7 +159,7 @@ class Call:
             case Exhausted():
                 told_s = problem.retry_delay_s or _RETRY_AFTER_S
                 blame = self._permit.throttled(told_s)
-                # The breaker waits a little longer, and would refuse who comes back just then.
+                # The breaker waits a little longer, and would refuse a caller that comes back just then.
                 problem.retry_delay_s = max(told_s, self._permit.retry_after_s())
                 self._fell(blame, Sample(self.age_s(), None, self._slot.in_flight, failed=True))
             case _:
@@ -172,8 +173,9 @@ class Call:
             self._completion.cancel()
 
     def leave(self) -> None:
-        """Nobody reads it any more; a finished one is not disturbed. Who leaves before the first text says nothing: a
-        flood of cancelled calls would else look like a silent backend, on a machine that it keeps busy."""
+        """The last reader has left; a finished call is not disturbed. A call that is left before its first text gives
+        no sample: otherwise a flood of cancelled calls would look like a silent backend, on a machine that the flood
+        keeps busy."""
         if self._completion.finish:
             self._book()
         elif not (self.outcome or self._first_s is not None or self._deadline.is_over()):
@@ -214,8 +216,8 @@ class Call:
         self._tell(router_pb2.OBSERVED_OUTCOME_OK, finish.usage.completion_tokens)
 
     def _gave_up(self, outcome: Literal["late", "lost"]) -> None:
-        """The time was over, or another was faster. Silence tells where it was long: of a call that had as much time as
-        others need, every policy learns."""
+        """The time was over, or another call was faster. A silence counts where it was long: if the call had as much
+        time as others need, every policy learns from it."""
         age_s = self.age_s()
         if self._first_s is not None:
             self._permit.succeeded(self._first_s)
@@ -236,7 +238,7 @@ class Call:
                     self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET)  # it would have taken longer
 
     def _fell(self, blame: Blame, sample: Sample | None) -> None:
-        """It failed. What is its tenant's own doing moves nothing for others."""
+        """The call failed. A failure that its tenant caused gives no sample for others."""
         own = blame is Blame.TENANT
         self._settle("failed", None if own else sample)
         if not own:

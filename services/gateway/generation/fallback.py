@@ -78,7 +78,7 @@ class StartWait:
 
 
 class Fallback:
-    """Asks one model after the other. Whoever was shed is: another model must not be burdened with it."""
+    """Asks one model after the other. A request that was shed is not passed on: another model must not get its load."""
 
     def __init__(self, inner: Generate[Job]):
         self._inner = inner
@@ -108,7 +108,7 @@ class Fallback:
 
 
 def _give_way(job: Job, problem: ServiceError, other: str) -> Job:
-    """What the `other` model has a try at, if there is anything left to try in and it is allowed."""
+    """The job for the `other` model. Raises `problem` where no time is left or another model is not allowed."""
     if isinstance(problem, TooLate) and (job.deadline.is_over() or not job.others_when_late):
         raise problem
     if job.once and not isinstance(problem, _NOT_SENT):
@@ -118,9 +118,9 @@ def _give_way(job: Job, problem: ServiceError, other: str) -> Job:
 
 
 def _summary(problems: Sequence[ServiceError]) -> ServiceError:
-    """One error for all: late where the last was, busy where every model was busy, else broken. What none
-    of them can do callers hear. What another model refuses in a request is not what is wrong with it: the one that was
-    to answer might have taken it, and may be asked again."""
+    """One error for all: late where the last was, busy where every model was busy, else broken. If no model supports
+    the request, the caller gets that. An error that another model finds in a request is not reported: the first model
+    might have accepted it, and may be asked again."""
     problems = [problem for problem in problems if not isinstance(problem, InvalidInput)]
     if isinstance(problems[-1], TooLate) or all(isinstance(problem, NotSupported) for problem in problems):
         return problems[-1]

@@ -23,7 +23,7 @@ class FirstTokenTimeout:
         self._fleet = fleet
 
     def ends(self, job: Job) -> bool:
-        """Whether it may end before the job's deadline does; where not, nobody need look."""
+        """Whether the first text may be due before the deadline of the job; otherwise no timer is needed."""
         if job.first_text.at < float("inf"):
             return True
         alternatives = len(job.models) > 1 or len(self._fleet.pools[job.model].replicas) > 1
@@ -44,7 +44,7 @@ class FirstTokenTimeout:
         return within_s if in_vain else min(within_s, patience_s)
 
     def _alternative(self, job: Job, pool: Pool, asked: Sequence[Replica]) -> Pool | None:
-        """Who would be called if those `asked` brought nothing: another replica, or the next model."""
+        """The pool to call if those `asked` brought nothing: another replica, or the next model."""
         if job.once or not self._fleet.kept_share:
             return None
         if not pool.is_open(job.ticket.tenant, asked):
@@ -72,7 +72,7 @@ class Hedging:
         return await runners.run(self._inner(placed))
 
     def _other(self, job: Job) -> Pool | None:
-        """Who gets the second call: another replica of the model, else, where that is wanted, the next best model."""
+        """The pool for the second call: another replica of the model, else, if enabled, the next best model."""
         models, pools = job.models, self._fleet.pools
         if len(pools[models[0]].replicas) > 1:
             return pools[models[0]]
@@ -111,7 +111,7 @@ class _Runners:
             return None
         waited = f"no first text after {first.age_s() * 1000:.0f} ms ({first.pool.hedge.basis})"
         if pool.is_open(job.ticket.tenant, (first.replica,)):
-            self._fleet.hedges.leave(self._race)  # others may have somebody to ask
+            self._fleet.hedges.leave(self._race)  # others may have a replica to ask
             self._skip(pool, f"{waited}; no other replica is well")
             return None
         slot = pool.limiter.spare()
@@ -130,13 +130,13 @@ class _Runners:
         return call
 
     def _give_back(self, slot: Slot, call: asyncio.Task[Call]) -> None:
-        """The place and the price of a call that came to nothing before it was sent, also of one that was cancelled
-        before it began. One that was sent has given its place back by itself."""
+        """Return the place and the cost of a call that failed before it was sent, also of one that was cancelled before
+        it began. A call that was sent releases its place when it ends."""
         if (call.cancelled() or call.exception()) and slot.release(unused=True):
             self._fleet.hedges.refund()
 
     def _skip(self, pool: Pool, why: str) -> None:
-        """It may be asked for again: the first refusal is told."""
+        """Record why there is no hedge. Only the first refusal is recorded, because the race asks again."""
         if not self._told:
             self._told = True
             self._first.job.report.decisions.add(Act.HEDGE_SKIPPED, pool.model, why)

@@ -1,12 +1,12 @@
-"""What to generate, and what becomes of it: the data that goes through the stack.
+"""The data that goes through the stack: a request for models, its attempts, and their outcome.
 
-    Job       what is asked of models, and within what
+    Job       the request, the models and the deadlines
     Attempt   one call for a job: made by the layer that wants it, and sent by the last one
     Placed    an attempt that has a place at the limiter of its model
     Sent      an attempt with a place, on its way to a replica
 
-Each layer hands down what it has narrowed. What became of it a layer reads from the attempt that it handed down, and
-from the call that it got back.
+Each layer passes on what it has narrowed. It reads the outcome from the attempt that it passed on, and from the call
+that it got back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ J = TypeVar("J", contravariant=True)
 
 @dataclass(slots=True)
 class Report:
-    """What became of a job. Complete when the last message, or the error, can be read."""
+    """The outcome of a job. Complete when the last message, or the error, can be read."""
 
     decisions: Decisions
     model: str = ""  # of the call that is read now
@@ -41,7 +41,7 @@ class Report:
     waited: str = ""  # for a model to start, and for how long
     calls: list[Call] = field(default_factory=list)  # that were sent, for whatever reason
     booked: bool = False  # whether what its calls have cost is on an account
-    stored: bool = False  # whether one of those who read it has had it stored
+    stored: bool = False  # whether one of its readers has had it stored
 
     @property
     def prompts(self) -> int:

@@ -73,7 +73,7 @@ class Resumable:
 
 
 async def _poured(call: Call, report: Report, text: Text) -> ServiceError | None:
-    """What the call broke with; None when all of it is poured."""
+    """The error that ended the call; None when all of it is poured."""
     pool, report.model = call.pool, call.pool.model
     report.resumed, report.carried_tokens = call.kind == "failover", call.carried_tokens
     if pool.sag.sagging:
@@ -132,7 +132,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One request's view of a generation. `joined`: somebody else has started it."""
+    """One request's view of a generation. `joined`: another request has started it."""
 
     generation: Generation
     reader: Reader[llm_pb2.GenerateResponse]

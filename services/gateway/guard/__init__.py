@@ -1,3 +1,2 @@
-"""What a guard looks for in a text, and how a text is looked through while it is written: pure rules, which know no
-request and no stage. What secrets and personal data are, `services/runtime/security/private_data.py` knows.
-"""
+"""Detection rules for texts, and the filter of a text while it is written: pure rules, which know no request and no
+stage. The patterns of secrets and personal data are in `services/runtime/security/`."""

@@ -50,7 +50,7 @@ NOTHING = Checks(GuardSettings(), hides=(), refuses=frozenset(), answers=(), end
 
 
 def checks_for(settings: GuardSettings, request: pb.GenerateRequest) -> Checks | None:
-    """What is looked for; None where that is nothing."""
+    """The checks of a request; None without any."""
     if not request.HasField("guard"):
         return None if settings.off else _made(settings, _NOTHING_ASKED)
     asked = request.guard

@@ -17,7 +17,8 @@ from services.runtime.security.private_data import Finding, Rule
 
 WIDEST = 200  # characters of a match
 MOST = 100  # phrases, and expressions
-_parser: Any = re._parser  # type: ignore[attr-defined]  # who else says how wide a match may be
+# No public function returns the width of a match.
+_parser: Any = re._parser  # type: ignore[attr-defined]
 _SIMPLE = {"LITERAL", "NOT_LITERAL", "ANY", "IN", "BRANCH", "SUBPATTERN", "MAX_REPEAT", "MIN_REPEAT", "AT"}
 _WITHOUT_BLANKS = "\u2e80"  # from here on words stand without blanks between them
 _BORDERS = {"AT_BOUNDARY", "AT_NON_BOUNDARY"}
@@ -54,7 +55,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def _kinds(parsed: Any) -> Iterable[str]:
-    """What an expression is made of."""
+    """The kinds of elements in an expression."""
     for kind, value in parsed:
         if kind.name == "AT":
             yield value.name
@@ -77,7 +78,7 @@ class Denied:
         )  # and one sign more, for a word's border
 
     def find(self, text: str, start: int) -> list[Finding]:
-        """What begins at `start` or later. Raises `TooSlow`."""
+        """Matches that begin at `start` or later. Raises `TooSlow`."""
         found = list(self._phrases.find(text, start)) if self._phrases else []
         for pattern in self._patterns:
             try:
@@ -90,7 +91,7 @@ class Denied:
 
 @lru_cache(maxsize=256)
 def _phrase_rule(phrases: tuple[str, ...]) -> Rule:
-    """Whole words; what stands between two is any white space, four signs at most."""
+    """Whole words; between two words any white space, four characters at most."""
     spelled = sorted(map(_spelled, phrases), key=len, reverse=True)
     return Rule("denied_phrase", "denied", "withheld", re.compile("|".join(spelled), re.IGNORECASE))
 
@@ -109,6 +110,6 @@ def _width(pattern: str) -> int:
 def _compiled(patterns: tuple[str, ...]) -> tuple[Any, ...]:
     if not patterns:
         return ()
-    import regex  # for whoever has a pattern
+    import regex  # only for tenants with a pattern
 
     return tuple(regex.compile(pattern, regex.IGNORECASE) for pattern in patterns)

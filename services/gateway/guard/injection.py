@@ -1,8 +1,8 @@
-"""Prompt injection: text that wants to be obeyed in the place of who may instruct a model.
+"""Prompt injection: text that gives a model instructions without the right to do so.
 
-Patterns first, for what nobody writes by accident; then a small classifier, for what is said in other words. A text is
-read in pieces of some sentences, because an injection is short and what it hides in may be long. What both are worth on
-texts that they were not made from, `hedgerow bench guard` measures.
+Patterns come first, for phrases that do not occur by accident; then a small classifier, for other wordings. A text is
+read in pieces of some sentences, because an injection is short and the text around it may be long. `hedgerow bench
+guard` measures both on texts that they were not trained on.
 """
 
 from __future__ import annotations

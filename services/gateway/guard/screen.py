@@ -1,12 +1,12 @@
-"""A text that is looked through while it is written: whole sentences leave, with names in the place of findings.
+"""A text that is filtered while it is written: whole sentences leave, with names in the place of findings.
 
-What is released is what would be, had all of the text been there at once, wherever it was cut into chunks. No rule but
-two reaches over a sentence's end: of a private key the text is held until its end, and of what a tenant denies as much
-is held behind a sentence as such a thing may reach. Where no sentence ends for long, text leaves at a blank.
+The released text is the same as for the complete text, wherever it was cut into chunks. Only two rules reach beyond the
+end of a sentence: the text of a private key is held until its end, and after a sentence as much is held as a denied
+phrase or pattern may span. Where no sentence ends for long, text leaves at a blank.
 
-A long text that is held is looked through again only once an eighth more of it is there, so that all looks together
-take time in proportion to its length, whatever pieces it comes in. Where neither a sentence ends nor a blank comes,
-rules go on where they were, so that the last look is no longer than the others.
+A long text that is held is searched again only once an eighth more of it is there, so that all searches together take
+time in proportion to its length, whatever its chunks. Where neither a sentence ends nor a blank comes, rules continue
+where they stopped, so that the last search is no longer than the others.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ AT_ONCE = 256  # characters that are looked through before other work of the eve
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Text that may leave, what was found in it, and how many characters it had. `before`: the text before the first
-    finding, for whom a finding ends it all."""
+    """Text that may leave, the findings in it, and its length in characters. `before`: the text before the first
+    finding, for answers that end at a finding."""
 
     text: str = ""
     findings: tuple[Finding, ...] = ()
@@ -66,7 +66,7 @@ class Screen:
     _settled: int = 0  # the last of those that are not
 
     def feed(self, text: str) -> Released:
-        """What may leave once `text` is there too."""
+        """The text that may leave once `text` is added."""
         self._pieces.append(text)
         self._length += len(text)
         self._sentences.feed(text)
@@ -123,7 +123,7 @@ class Screen:
         if self.denied:
             denied = self.denied.find(self._text, self._from)
             findings = merged(sorted([*findings, *denied], key=lambda each: (each.start, -each.end)))
-        for each in reversed(findings):  # what is not over, and what tells of it, is held
+        for each in reversed(findings):  # unfinished findings and their signs are held
             open_end = each.end == len(self._text) and not last
             if each.told_from < limit and (each.end > limit or open_end):
                 limit = max(each.told_from, self._from)
@@ -177,7 +177,7 @@ class ContentScanner:
         return "".join((*shown, released.text))
 
     def for_injections(self, texts: Iterable[str]) -> Generator[None, None, tuple[str, float]]:
-        """Whether anybody wants to be obeyed: the rule, empty where there is none, and the classifier's word."""
+        """The rule that detects an injection, empty without one, and the score of the classifier."""
         least = self._checks.settings.injection_score
         for piece in (piece for text in texts for piece in injection.pieces(text)):
             self._in_time()

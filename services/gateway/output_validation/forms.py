@@ -1,5 +1,5 @@
-"""Whether a text is what a response format asks for. Of each kind a function, but for a grammar: what a stranger's
-takes cannot be told beforehand nor ended in a thread, so its engine alone holds an answer to it (ADR 24)."""
+"""Whether a text matches a response format: one function for each kind, except grammars. The cost of a caller's grammar
+is not known beforehand, and a thread cannot be stopped, so only the engine enforces a grammar (ADR 24)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _by_schema(schema: str, text: str, most_s: float) -> Mismatch | None:
     parsed = _parsed(text)
     if isinstance(parsed, Mismatch):
         return parsed
-    from services.gateway.output_validation import schema as json_schema  # for whoever has one: it takes long to load
+    from services.gateway.output_validation import schema as json_schema  # its packages take long to load
 
     return json_schema.mismatch(strict_json.loads(schema), parsed, most_s)
 
@@ -74,7 +74,7 @@ def _parsed(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check has found, and the processor time that it took."""
+    """The outcome of a check, and the processor time that it took."""
 
     found: Mismatch | BaseException | None
     spent_s: float
@@ -129,7 +129,8 @@ class Forms:
     async def mismatch(
         self, tenant: str, weight: float, wanted: chat_pb2.ResponseFormat, text: str, within_s: float
     ) -> Mismatch | None:
-        """Why `text` does not match; None where it does. Raises `Unchecked`. What runs goes on without its caller."""
+        """Why `text` does not match; None where it does. Raises `Unchecked`. A running check continues without its
+        caller."""
         outcome: asyncio.Future[Mismatch | None] = asyncio.get_running_loop().create_future()
         check = _Check(tenant, weight, self._places.rank(), wanted, text, outcome)
         self._make_room(check)
@@ -143,7 +144,8 @@ class Forms:
             self._places.waiting.remove(check)
 
     def _make_room(self, check: _Check) -> None:
-        """Whoever has the most waiting for its weight gives way. Raises `Unchecked` where that is `check`'s tenant."""
+        """Drop a check of the tenant with the most waiting for its weight. Raises `Unchecked` where that is the tenant
+        of `check`."""
         waiting = self._places.waiting
         of_tenant = round(waiting.crowd(check.tenant, 1))
         if of_tenant >= _MOST_OF_A_TENANT:

@@ -1,4 +1,4 @@
-"""What is found out about an answer's form."""
+"""The outcome of an output validation, and the turns that ask a model for another answer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ class Mismatch:
 
 
 class Unchecked(Exception):
-    """Nobody can say whether it matches: that would take too long, or cannot be told at all. Quotes nothing."""
+    """The text cannot be checked: it would take too long, or no rule exists. Quotes nothing of the text."""
 
 
 def again(said: str, broken: Mismatch, wanted: chat_pb2.ResponseFormat) -> Iterator[chat_pb2.Message]:
-    """The turns that ask for another one. A provider that keeps no constraint has not told its model of it: they do."""
+    """The turns that ask for another answer. They describe the format, because a provider that enforces no constraint
+    has not shown it to its model."""
     yield chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=said[:_MOST_ANSWER])
     told = f"That is not what was asked for: {broken.why}\nAnswer again, with nothing but {_form(wanted)}"
     yield chat_pb2.Message(role=chat_pb2.ROLE_USER, content=told)

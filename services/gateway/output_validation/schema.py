@@ -42,7 +42,7 @@ def mismatch(schema: dict[str, Any], given: Any, most_s: float) -> Mismatch | No
         raise
     except RecursionError:
         raise Unchecked("the schema goes round in circles, or the answer is too deep") from None
-    except Exception as problem:  # a schema that is none, a reference to nowhere: nobody has promised what that means
+    except Exception as problem:  # an invalid schema, a reference to nowhere: the exceptions are not documented
         raise Unchecked(f"the schema cannot be followed ({type(problem).__name__})") from None
     if error is None:
         return None

@@ -22,7 +22,7 @@ _RATIO = Gauge("hedgerow_token_rate_ratio", "Token rate of a model's last answer
 
 
 class LatencyBaseline:
-    """Of one backend, or of all replicas of one model. `expected_s` may be set anew by whoever knows better."""
+    """Of one backend, or of all replicas of one model. `expected_s` may be replaced when a better value is known."""
 
     def __init__(self, expected_s: float, clock: Clock = time.monotonic):
         self.expected_s = expected_s
@@ -33,11 +33,11 @@ class LatencyBaseline:
         self._answers.add(after_s)
 
     def quantile_s(self, quantile: float) -> float | None:
-        """Of the answers of the last ten minutes; None where they are too few to tell."""
+        """A quantile of the answers of the last ten minutes; None where there are too few."""
         return self._answers.quantile(quantile) if self._answers.count >= MIN_ANSWERS else None
 
     def needs_s(self) -> float:
-        """What 95 of 100 recent calls needed at most, else what is expected."""
+        """The time that 95 of 100 recent calls needed at most, else the expected time."""
         return self.quantile_s(_QUANTILE) or self.expected_s
 
     def tells(self, silent_s: float) -> bool:
@@ -67,8 +67,8 @@ class ThroughputDrop:
         self._gauge.set(1)
 
     def saw(self, tokens: int, seconds: float) -> None:
-        """An answer sent `tokens` between its first message and its last, in `seconds`. What is counted at the end
-        alone, as hidden thoughts are, never flowed. Fewer than four tokens say nothing."""
+        """An answer sent `tokens` between its first message and its last, in `seconds`. Tokens that are only counted at
+        the end, such as hidden reasoning, are left out. Fewer than four tokens are ignored."""
         if tokens < _MIN_TOKENS or seconds < _MIN_SECONDS:
             return
         rate = tokens / seconds
@@ -79,12 +79,13 @@ class ThroughputDrop:
         self._follow(rate)
 
     def ratio(self) -> float:
-        """The rate of the last answers over the usual rate: 1 is as usual, and so is having seen too few to tell."""
+        """The rate of the last answers over the usual rate; 1 is as usual, also where there are too few answers."""
         return 1.0 if self._is_old() else self._ratio
 
     @property
     def sagging(self) -> bool:
-        """Nothing seen for a minute: no. Who keeps away from a sagging model would not see it recover."""
+        """Whether the rate has dropped. After a minute without answers: no, because a model that is avoided could not
+        recover."""
         return self._sagging and not self._is_old()
 
     def _follow(self, rate: float) -> None:

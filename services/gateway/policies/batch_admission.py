@@ -1,12 +1,12 @@
-"""How batches go beside those who wait for an answer: they take what a limiter can spare.
+"""Batch admission: batches take the places that a limiter can spare beside interactive requests.
 
-    Portion   how much of a limiter batches may have together.
-    Pace      one batch. Its items wait here, in its own queue; a few at a time are on their way to a place.
-    Backlog   one limiter. Those on their way wait here: tenants by weight, within a tenant by class, then first come,
-              first served, so that two batches of one tenant take turns.
+    Portion          the share of a limiter that batches may have together.
+    BatchAdmission   one batch. Its items wait here, in its own queue; a few at a time are on their way to a place.
+    Backlog          one limiter. Items on their way wait here: tenants by weight, within a tenant by class, then first
+                     come, first served, so that two batches of one tenant take turns.
 
 Nothing here counts as waiting at the limiter: a batch neither fills its queue nor has others shed. Its items wait for
-as long as their own budgets last, where somebody who waits for an answer is told within a moment that there is no room.
+as long as their own budgets last, while an interactive request is refused within a moment when there is no capacity.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from services.runtime.policy.fair import FairQueue, Rank
 
 _ON_THEIR_WAY = 4  # of a batch: so many that short answers follow each other closely, so few that all can take turns
 _QUIET_S = 5.0
-_LOOK_S = 0.05  # what a limiter can spare grows also when the process' pressure falls, of which nobody tells
+_LOOK_S = 0.05  # seconds: spare capacity also grows when the pressure of the process falls, which sends no event
 
 
 class Portion:
-    """Of a limiter's places, for batches: a share of them, and a smaller one `beside` others: while somebody who waits
-    for an answer `asked` a moment ago, for each call at a backend makes it slower for all. One place at least."""
+    """The share of places for batches, and a smaller share `beside` interactive requests: while one has `asked` in the
+    last 5 s, because each call at a backend makes it slower for all. One place at least."""
 
     def __init__(self, share: float = 0.5, beside: float = 0.1):
         self._share, self._beside = share, beside
@@ -124,6 +124,6 @@ class Backlog(Generic[P]):
 
 
 def _seconds(deadline: Deadline) -> float | None:
-    """What is left, as `asyncio.timeout` wants it."""
+    """The time left, in the form for `asyncio.timeout`."""
     remaining = deadline.remaining()
     return remaining if remaining < float("inf") else None

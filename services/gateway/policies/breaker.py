@@ -1,16 +1,16 @@
-"""A circuit breaker for one backend: one that fails, crawls or throttles gets no calls until a probe succeeds.
+"""A circuit breaker for one backend: a backend that fails, is slow or throttles gets no calls until a probe succeeds.
 
-It opens after some failures in a row (the articles ask for 5), which is how a backend that died shows: a window full of
-earlier successes would hide it for seconds. And it opens by the rates of a window of time (Nygard, Release It!;
-resilience4j's circuit breaker has the same terms: https://resilience4j.readme.io/docs/circuitbreaker), because a
+The breaker opens after some failures in a row (the articles ask for 5), which is how a dead backend shows: a window
+full of earlier successes would hide it for seconds. It also opens by the rates of a window of time (Nygard, Release
+It!; resilience4j's circuit breaker has the same terms: https://resilience4j.readme.io/docs/circuitbreaker), because a
 backend that fails every other call never fails five in a row. The articles' 60 s of recovery are long for a process
 that is back after one: it is tried again soon, with one call, which costs little when it fails.
 
-Slow means a late first text. The time to the last one depends on how long an answer the client asked for; the time
-to the first is the backend's own.
+Slow means a late first text. The time to the last one depends on how long an answer the client asked for; the time to
+the first is the backend's own.
 
-A backend that says when to come back (429, RESOURCE_EXHAUSTED with a retry delay) is believed at once. So is a lost
-connection, and one that is there again: whoever watches it says so.
+A backend that says when to come back (429, RESOURCE_EXHAUSTED with a retry delay) is believed at once. A lost
+connection opens the breaker at once, too, and a restored one permits a probe: the owner of the channel reports both.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Breaker:
         self._on_change = on_change
         self._state = State.CLOSED
         self._why = ""
-        self._epoch = 0  # how often it has opened: tells what began before from what began after
+        self._epoch = 0  # how often it has opened: separates calls from before and after
         self._until = 0.0
         self._probing = self._throttled = False
         self._in_metrics = in_metrics
@@ -186,8 +186,8 @@ class Breaker:
             self._become(State.CLOSED)
 
     def forget(self) -> None:
-        """The backend is gone for good: take it out of the metrics, which would else grow with every one that comes.
-        Calls that are still under way tell them nothing any more."""
+        """The backend is gone for good: remove its metrics, which would otherwise grow with every new backend. Calls
+        still under way report nothing to them any more."""
         self._in_metrics, self._on_change = False, None
         for metric, labels in [
             (_OPEN, (self.name,)),
@@ -197,7 +197,7 @@ class Breaker:
                 metric.remove(*labels)
 
     def refusal(self) -> BreakerOpen:
-        """What to tell a caller that gets no leave."""
+        """The error for a caller that gets no permit."""
         return BreakerOpen(f"{self.name}: {self._why}", retry_delay_s=self.retry_after_s(), backend=self.name)
 
     def _judge(self, epoch: int, probe: bool, verdict: _Verdict) -> None:

@@ -39,7 +39,7 @@ _LOOK_EVERY_S = 0.05  # percentiles move more slowly than requests come
 _SOONEST = 0.5  # percentile: hedging the faster half wins nothing
 EVERY_S = 0.1
 _KEY = f"{PREFIX}hedges"
-_FORGOTTEN_MS = 3_600_000  # a pool that nobody uses
+_FORGOTTEN_MS = 3_600_000  # an unused pool
 
 # KEYS: the pool. ARGV: what is put in, what is wanted, the most it holds, when it is forgotten. Returns what is taken.
 _EXCHANGE = """
@@ -54,7 +54,7 @@ _EXCHANGED = Counter(
 
 
 class Waiter(Protocol):
-    """Who waits for a second call to be paid for."""
+    """A race that waits until the budget can pay for a second call."""
 
     def set(self) -> None:
         """It is your turn, or may be."""
@@ -64,11 +64,11 @@ class Waiter(Protocol):
 class HedgeBudget:
     """The second calls of a whole process: `share` of its requests, whether or not they needed a model.
 
-    Who finds nothing to spend gets in line, and who has waited longest is next: most of those that are a little late
-    are helped by waiting, and what is left over belongs to the slowest.
+    A race that finds the budget empty is queued, and the longest wait is served first: most requests that are a little
+    late end while they wait, and the rest of the budget serves the slowest.
 
-    Processes that share one budget `draw` what they do not need and `put` in what others saved. `wanting` is set when
-    somebody gets in line.
+    Processes that share one budget `draw` what they do not need and `put` in what others saved. `wanting` is set when a
+    race is queued.
     """
 
     def __init__(self, share: float, burst: float):

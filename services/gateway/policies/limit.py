@@ -1,8 +1,8 @@
 """How many calls a backend may have at once, learned from how it answers.
 
-Three limits with one face: `Fixed` stays, `Aimd` follows a rule in seconds, `Gradient2` compares now with usual and
-needs no figure for what is fast. They see one `Sample` for each call and judge samples by the window, never one by one:
-with language models the slowest call of ten tells about its prompt, not about congestion.
+Three limits with one interface: `Fixed` stays, `Aimd` follows a rule in seconds, `Gradient2` compares current with
+usual latency and needs no figure for what is fast. They get one `Sample` for each call and judge samples by the window,
+never one by one: with language models the slowest call of ten reflects its prompt, not congestion.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SATURATED_PACE = 1 / 300
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one call tells about its backend."""
+    """The sample of one call about its backend."""
 
     first_s: float  # seconds to the first token
     queue_s: float | None  # how many of them the engine says it queued; None: it does not say

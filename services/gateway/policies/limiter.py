@@ -1,28 +1,29 @@
-"""Who gets a place at a backend, who waits for one, and who is refused.
+"""A limiter: which requests get a place at a backend, which wait for one, and which are refused.
 
 Several tenants share a limiter by weight. A tenant is *within its share* while others ask too and it has, waiting
-requests included, fewer places than its weight is worth. What is within goes first, whatever its class: so a flood of
-one tenant cannot take the places of another, and cannot by calling itself urgent.
+requests included, fewer places than its weight is worth. Requests within a share go first, whatever their class: so a
+flood of one tenant cannot take the places of another, and cannot by a high priority either.
 
-In this order, for each that comes:
+In this order, for each request:
 
-1. From a load of `shed_load` on, and while dear requests are refused, low scores that are not within their tenant's
-   share are refused at once; under pressure of the process, all low scores. It takes microseconds, and the caller has
-   its whole time left.
+1. From a load of `shed_load` on, and while requests of higher priority are refused, low scores that are not within
+   their tenant's share are refused at once; under pressure of the process, all low scores. It takes microseconds, and
+   the caller has its whole time left.
 2. While a place is free it is given at once, without a switch to another task.
-3. Else who comes waits in a line: within their share first, then by class; in a line tenants by fair queueing, within a
+3. Else the request is queued: within their share first, then by class; in a queue tenants by fair queueing, within a
    tenant the newest or the earliest deadline first. Newest first, because in overload the oldest has the least of its
    time left.
-4. The queue is full when those in it are as many as will be served within the longest wait. Then a waiter of a later
-   line gives way, or one of a tenant that crowds out others of the same line. Otherwise the newcomer is refused, which
-   tells it at once what the oldest would learn too late.
+4. The queue is full at as many requests as will be served within the longest wait. Then a request of a later queue is
+   displaced, or one of a tenant with more than others in the same queue. Otherwise the new request is refused at once,
+   instead of after a wait in vain.
 
-Nobody waits longer than `queue_s` or past its deadline, so expired work never runs. In a line that is overloaded, who
-is beyond its share waits 5 ms (`codel.py`). When the limit grows, waiters are let in; when it shrinks, nobody is thrown
-out.
+No request waits longer than `queue_s` or past its deadline, so expired work never runs. In a queue that is overloaded,
+requests beyond their share wait 5 ms (`wait_queue.py`). When the limit grows, waiters are let in; when it shrinks,
+calls in flight keep their places.
 
-Batches stand outside of all this (`pace.py`): while nobody waits and the limiter is calm they take some of its places,
-more of them when nobody else has asked for some time, for each of them makes the backend slower for all.
+Batches are separate (`batch_admission.py`): while no request waits and the limiter is calm they take some of its
+places, more of them when no other request has come for some time, because each of them makes the backend slower for
+all.
 """
 
 from __future__ import annotations
@@ -143,8 +144,8 @@ class Limiter:
         return slot
 
     def _spare_for_batch(self) -> Slot | None:
-        """A place for an item of a batch: never one of the last, nor more than the batches' share, nor before anybody
-        who waits. Where there is one place, it may have it."""
+        """A place for an item of a batch: never one of the last, nor more than the batches' share, nor before waiting
+        requests. Where there is only one place, a batch may have it."""
         limit, now = self._limit.value, self._clock()
         room = self._in_batches < self._batches.of(limit, now) and self._in_flight < limit * self._shed_load
         if not room or self._waiting or self._pressure() >= self._shed_load:
@@ -205,7 +206,7 @@ class Limiter:
         return (-ticket.deadline.at, -self._arrivals)
 
     def _make_room(self, newcomer: Waiter[Slot]) -> None:
-        """Have somebody give way in the full queue, or refuse the newcomer."""
+        """Displace a request in the full queue, or refuse the newcomer."""
         line = next((line for line in reversed(self._lines) if line.queue), None)
         if line is not None and self._gives_way(worst := line.queue.worst(), newcomer):
             self._shed(worst, "displaced", "gave way to another")
@@ -235,7 +236,7 @@ class Limiter:
             self._backlog.let_in()
 
     def _let_in(self) -> None:
-        """Give the free places to those who wait."""
+        """Give the free places to waiting requests."""
         for line in self._lines:
             while self._in_flight < self._limit.value and (waiter := line.queue.best()):
                 if waiter.outcome.done():  # cancelled, and has not run since
@@ -278,7 +279,8 @@ class Limiter:
             self._waiting -= 1
 
     def _refusal(self, line: Line[Slot], why: str, what: str) -> Shed:
-        """What a refused caller is told; it comes back the later the fuller it is, and not together with the others."""
+        """The error of a refused caller. The retry delay grows with the load, and is random, so that callers do not
+        come back together."""
         line.patience.lost += why != "pressure"  # which is not the backend's
         _shed(self.name, line.kind, why).inc()
         places = f"{self._in_flight} of {self._limit.value} places taken"

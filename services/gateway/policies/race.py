@@ -22,7 +22,7 @@ class Runner(Protocol):
         ...
 
     def leave(self) -> None:
-        """End it: nobody waits for it any more, which says nothing of it."""
+        """Cancel the call: the race is over, and its end is no sample."""
         ...
 
 
@@ -30,13 +30,13 @@ R = TypeVar("R", bound=Runner)
 
 
 class Race(Generic[R]):
-    """At most two calls for the same text; what begins first wins, and the other loses and is cancelled.
+    """At most two calls for the same text; the call that begins first wins, and the other is cancelled.
 
-    The first call runs in the task of whoever waits, so that a race without a second call costs two timers. The second
-    has a task of its own, and interrupts the first when it begins. `second` is asked for it after `after_s`. While it
-    has none it is asked again, whenever `set` is called and every now and then. `patience_s`: how long to wait for
-    those who run, also told after the second has begun: it has patience of its own. `running`: the calls by now; a race
-    ends all of them but its winner.
+    The first call runs in the task of its caller, so that a race without a second call costs two timers. The second has
+    a task of its own, and interrupts the first when it begins. `second` is asked for it after `after_s`. While it
+    returns none it is asked again, whenever `set` is called and at intervals. `patience_s`: how long to wait for the
+    calls under way, asked again after the second has begun, which has a timeout of its own. `running`: the calls by
+    now; a race ends all of them but its winner.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Race(Generic[R]):
     ):
         self._loop, self._began, self._running = asyncio.get_running_loop(), 0.0, running
         self._after_s, self._ask, self._patience_s = after_s, second, patience_s
-        self._waiting: asyncio.Task[Any] | None = None  # who runs the first call
+        self._waiting: asyncio.Task[Any] | None = None  # the task that runs the first call
         self._second: asyncio.Task[R] | None = None
         self._asking: asyncio.TimerHandle | None = None
         self._ending: asyncio.TimerHandle | None = None
@@ -148,7 +148,7 @@ class Race(Generic[R]):
         for timer in filter(None, (self._asking, self._ending)):
             timer.cancel()
         self._asking = self._ending = None
-        self._ask = _nobody  # who asked may hold this, and neither would be let go
+        self._ask = _nobody  # the callable may hold this race, which would keep both from being freed
         if self._second:
             self._second.cancel()
         self._end_all_but(winner)

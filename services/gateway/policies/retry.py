@@ -1,10 +1,10 @@
 """Retry: another call where one failed before it had any effect, within a budget.
 
-Only UNAVAILABLE (and what says of itself that it is `retryable`), only one layer above the failure, never past the
-deadline. The budget is a share of the requests, as in Finagle's `RetryBudget` and Envoy's `retry_budget` (both 20%):
-when everything fails, retries add a fifth to the load and not a multiple. The pause before a retry is random ("full
-jitter", https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/), so that callers who failed
-together do not come back together.
+Only UNAVAILABLE (and errors that are `retryable`), only one layer above the failure, never past the deadline. The
+budget is a share of the requests, as in Finagle's `RetryBudget` and Envoy's `retry_budget` (both 20%): when everything
+fails, retries add a fifth to the load and not a multiple. The pause before a retry is random ("full jitter",
+https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/), so that callers that failed together
+do not come back together.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""A breaker before a backend that several tenants use: one tenant's failures do not keep the others away.
+"""A breaker for a backend that several tenants use: one tenant's failures do not keep the others away.
 
-What fails for everyone is the backend's fault, and what fails for one tenant alone, while others are answered, is that
-tenant's: its prompts may be such that the engine breaks on them. So each failure is charged to one of two breakers:
+If calls of all tenants fail, the backend is at fault. If the calls of one tenant fail while others are answered, that
+tenant is: its prompts may break the engine. So each failure is charged to one of two breakers:
 
-- to everybody's, when another tenant has failed too since the last success, or when nobody else was answered lately:
-  where one tenant is all there is, its failures tell all there is to know;
-- else to one of the tenant's own, which keeps only this tenant away.
+- the common one, when another tenant has failed too since the last success, or when no other tenant was answered
+  lately: the failures of a single tenant are then the only evidence;
+- else the tenant's own one, which keeps only this tenant away.
 
-Successes count for both. A call needs leave from both.
+Successes count for both. A call needs a permit of both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Blame(Enum):
 
 
 class SharedPermit:
-    """Leave for one call of one tenant. It reports once how it ended; later reports are ignored, and nobody's."""
+    """The permit for one call of one tenant. It reports once how it ended; later reports are ignored, and blame neither
+    tenant nor backend."""
 
     __slots__ = ("_breaker", "_common", "_own", "_reported", "_started", "_tenant")
 
@@ -65,8 +66,8 @@ class SharedPermit:
         self.succeeded(None)
 
     def ended(self, problem: ServiceError) -> Blame:
-        """There is no reply. What is wrong with the request, or too much at once, is no failure of the backend; nor is
-        it one that a backend is still starting."""
+        """The call brought no reply. An invalid request or an overload is no failure of the backend; nor is a backend
+        that is still starting."""
         match problem:
             case TooLate():
                 return self.abandoned()
@@ -87,8 +88,8 @@ class SharedPermit:
         return self._breaker.retry_after_s(self._tenant)
 
     def abandoned(self) -> Blame:
-        """Nobody waits any more, and nothing has come: a failure, where it had at least the time that the backend
-        usually needs; else slow, where that is longer than it should be."""
+        """The caller has left, and nothing has come: a failure, where the call had at least the time that the backend
+        usually needs; else slow, where it took longer than `slow_s`."""
         had_s = self._breaker.clock() - self._started
         if self._breaker.usual.tells(had_s):
             return self.failed()
@@ -99,7 +100,8 @@ class SharedPermit:
         return Blame.NOBODY
 
     def withdrawn(self) -> None:
-        """It was not made, or its end says nothing: what is wrong with a request says nothing of who refuses it."""
+        """The call was not made, or its end is no sample: an invalid request is no failure of the backend that refuses
+        it."""
         if self._once():
             for permit in filter(None, (self._common, self._own)):
                 permit.withdrawn()
@@ -131,11 +133,11 @@ class SharedBreaker:
     def __init__(self, make: Callable[..., Breaker], usual: LatencyBaseline, window_s: float, shown: str):
         self._shown = shown
         self._make, self._common, self.usual, self._window_s = make, make(), usual, window_s
-        self.connections = 0  # how often its connection has come: who comes again may be another process
+        self.connections = 0  # how often its connection has come: the next one may be another process
         self._own: dict[str, Breaker] = {}
         self._gone = False
-        self._failing: set[str] = set()  # tenants, since anyone's last success
-        # Who was answered last, and of the others the last, with when.
+        self._failing: set[str] = set()  # tenants that failed since the last success
+        # The tenant that was answered last, and the last one before it, each with the time.
         self._answered, self._other = ("", float("-inf")), ("", float("-inf"))
         self.clock, self.slow_s = self._common.clock, self._common.slow_s
 
@@ -167,7 +169,7 @@ class SharedBreaker:
         return max(self._common.retry_after_s(), own.retry_after_s() if own else 0.0)
 
     def refusal(self, tenant: str = "") -> BreakerOpen:
-        """What to tell a caller that gets no leave."""
+        """The error for a caller that gets no permit."""
         told = f"{self._shown}: {self.why(tenant)}"
         return BreakerOpen(told, retry_delay_s=self.retry_after_s(tenant), backend=self._shown)
 
@@ -196,7 +198,7 @@ class SharedBreaker:
 
     @property
     def state(self) -> State:
-        """Of everybody's breaker."""
+        """The state of the common breaker."""
         return self._common.state
 
     def answered(self, tenant: str) -> None:

@@ -1,8 +1,8 @@
-"""Single-flight: requests that ask for the same at the same time share one execution, and each gets all of its items.
+"""Single-flight: equal requests at the same time share one execution, and each gets all of its items.
 
-An execution is a task of its own. Whoever asked first has no part in it that others have not: who leaves only stops
-reading, and when the last has left, the execution is cancelled. Items stay until the end, so that who comes late reads
-them from the beginning. As Go's `golang.org/x/sync/singleflight`, for streams.
+An execution is a task of its own. The first caller has no special part: a caller that leaves only stops reading, and
+when the last one has left, the execution is cancelled. Items stay until the end, so that a late reader gets them from
+the beginning. As Go's `golang.org/x/sync/singleflight`, for streams.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Flight(Generic[T]):
         if reader in self._readers:
             self._readers.remove(reader)
             if not self._readers and self._task and not self.over:
-                # At once, and not when the task has heard of it: who comes in between must not read an empty end.
-                self.over, self.error = True, Unavailable("cancelled: nobody was reading any more")
+                # At once, and not when the task runs next: a reader that comes in between must not get an empty end.
+                self.over, self.error = True, Unavailable("cancelled: the last reader has left")
                 # After its first step: a task that is cancelled before that does none of its last ones.
                 self._task.get_loop().call_soon(self._task.cancel)
 
@@ -68,7 +68,7 @@ class Flight(Generic[T]):
         except asyncio.CancelledError:
             self.error = self.error or Unavailable("cancelled")
             raise
-        except Exception as error:  # it belongs to whoever reads
+        except Exception as error:  # for the readers
             self.error = error
         finally:
             self.end()
@@ -112,7 +112,7 @@ class Reader(Generic[T]):
 
 
 class Flying(Protocol):
-    """What is under way."""
+    """An execution under way."""
 
     @property
     def over(self) -> bool: ...
@@ -131,7 +131,7 @@ class SingleFlight(Generic[K, V]):
         return len(self._flying)
 
     def get(self, key: K) -> V | None:
-        """One that is under way, to be joined: not one that has ended, or is about to, because nobody reads it."""
+        """An execution under way, to join: not one that has ended, or is about to, because its last reader has left."""
         found = self._flying.get(key)
         return None if found is None or found.over else found
 

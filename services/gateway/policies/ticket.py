@@ -11,8 +11,8 @@ from services.runtime.errors import Exhausted
 
 CLASSES = ("critical", "high", "normal", "low")
 _MAX_REPEATS = 10
-_BATCH = 1_000  # below whatever somebody waits for
-# Of a place: the tenant whose share it counts to, when it was given, whether to a batch, and what its call told.
+_BATCH = 1_000  # below every interactive request
+# Of a place: the tenant whose share it counts to, when it was given, whether to a batch, and its call's sample.
 Release = Callable[[str | None, float | None, bool, Sample | None], None]
 
 
@@ -28,8 +28,8 @@ def class_of(score: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Who asks for a place. `weight` is the tenant's share against others of its class. An item of a batch takes only
-    what others can spare (`pace.py`), and its `placed` is called when it has a place."""
+    """A request for a place. `weight` is the share of the tenant against others of its class. An item of a batch takes
+    only spare places (`batch_admission.py`), and its `placed` is called when it has one."""
 
     score: int
     tenant: str
@@ -50,8 +50,8 @@ class Slot:
         self.waited_s = 0.0
 
     def release(self, sample: Sample | None = None, *, unused: bool = False) -> bool:
-        """Give the place back, once, with what the call told about the backend. `unused`: no call has held it. Returns
-        whether it was still held."""
+        """Give the place back, once, with the sample of its call. `unused`: no call has held it. Returns whether it was
+        still held."""
         release, self._release = self._release, None
         if release is not None:
             release(self._tenant, None if unused else self._began, self._batch, sample)

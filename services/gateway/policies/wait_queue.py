@@ -22,13 +22,14 @@ from services.runtime.policy.fair import FairQueue, Rank
 _OVERLOAD_S = 0.005
 _OVERLOAD_SHARE = 0.2  # at a load of 0.95, ten places or more lose fewer even without any wait (Erlang's formula B)
 _MIN_ARRIVALS = 10  # fewer have no share to speak of
-_FORGET = 5  # full waits after which an overload that nobody meets is forgotten
+_FORGET = 5  # full waits after which an overload without new requests is over
 _STANDS = 0.5  # of a full wait
 P = TypeVar("P")
 
 
 class Patience:
-    """`full_s`, or `overload_s` in overload. Judged every `full_s` by those who `came` and were `lost` since."""
+    """The wait: `full_s`, or `overload_s` in overload. Judged every `full_s` by the requests that `came` and were
+    `lost` since."""
 
     def __init__(self, full_s: float, overload_s: float = _OVERLOAD_S):
         self._full_s, self._now_s, self._overload_s = full_s, full_s, min(full_s, overload_s)
@@ -42,15 +43,15 @@ class Patience:
         return self._now_s / self._full_s if self._full_s else 0.0
 
     def overloaded(self, now: float) -> bool:
-        """Whether waits are cut short; no where nobody has come for some time to find out."""
+        """Whether waits are cut short; no where no request has come for some time."""
         return self._now_s < self._full_s and now - self._judged < _FORGET * self._full_s
 
     def stands(self, waiting: bool, now: float) -> None:
-        """Somebody is waiting, or nobody any more."""
+        """Note whether requests are waiting."""
         self._stands_since = min(self._stands_since, now) if waiting else float("inf")
 
     def seconds(self, now: float) -> float:
-        """How long somebody who comes at `now`, in seconds on any clock, may wait; counts as having come."""
+        """How long a request that comes at `now`, in seconds on any clock, may wait; it counts as having come."""
         if now - self._stands_since >= self._full_s * _STANDS and self._now_s > self._overload_s:
             self._judge(now, overload=True)
         elif now - self._judged >= self._full_s and self.came >= _MIN_ARRIVALS:
@@ -72,12 +73,13 @@ class Waiter(Generic[P]):
     rank: Rank
     line: Line[P]
     until: float  # on the limiter's clock: the end of its patience or its budget
-    outcome: asyncio.Future[P | Shed]  # a refusal is a result: an exception that nobody fetches would be logged
+    outcome: asyncio.Future[P | Shed]  # a refusal is a result: an exception that is not fetched would be logged
 
 
 class Line(Generic[P]):
-    """`place` is its turn: 0 is served first. Those within their share wait for their full time also in overload: it is
-    the others' doing, places of theirs will become free, and they are never more than there are places."""
+    """`place` is its turn: 0 is served first. Requests within their tenant's share wait for the full time also in
+    overload: other tenants cause it, their places will become free, and there are never more such requests than places.
+    """
 
     def __init__(self, place: int, queue_s: float):
         self.place, self.kind = place, CLASSES[place % len(CLASSES)]

@@ -26,7 +26,7 @@ class Window:
         self._slices: deque[Counts] = deque(maxlen=_SLICES)
 
     def current(self, now: float) -> Counts:
-        """What to count in now."""
+        """The counts of the current slice."""
         number = int(now / self._slice_s)
         if not self._slices or self._slices[-1].slice != number:
             self._slices.append(Counts(number))

@@ -103,14 +103,14 @@ _ANSWERED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Dieted:
-    """What is left of a text, and which rules found something."""
+    """The compressed text, and the rules that found something."""
 
     text: str
     rules: tuple[str, ...] = ()
 
 
 def diet(text: str, *, most_examples: int = 4) -> Dieted:
-    """Put a text on a diet. `most_examples` of 0 leaves examples as they are."""
+    """Compress a prompt. `most_examples` of 0 leaves examples as they are."""
     if _MARK in text or _CAPITAL in text:
         return Dieted(text)
     kept: list[str] = []
@@ -201,7 +201,7 @@ def _with_few_examples(prose: str, most: int, kept: list[str]) -> tuple[str, boo
     ends = [*starts[1:], _end_of_last(prose, starts[-1])]
     examples = [prose[begin:end] for begin, end in zip(starts, ends, strict=True)]
     if not all(_ANSWERED.search(example) for example in examples):
-        return prose, False  # questions that nobody has answered are no examples
+        return prose, False  # questions without answers are no examples
     staying = _staying(examples, most) if most else set(range(len(examples)))
     left = "".join(example for index, example in enumerate(examples) if index in staying)
     kept.append(_unmasked(left.rstrip(), kept))

@@ -20,7 +20,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 Messages = tuple[chat_pb2.Message, ...]
 _STEPS = 4  # of a context
 _STEP_BYTES_PER_TOKEN = 4  # as English has
-_BYTES_PER_TOKEN = 3  # where nobody counts: other languages have fewer
+_BYTES_PER_TOKEN = 3  # where the model does not count: other languages have fewer
 _TEMPLATE_TOKENS = 5  # what ChatML adds to a message; with fewer, a conversation of many short ones would not fit
 _TEMPLATE_BYTES = 16  # the most tokens that a template adds to a message
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n")
@@ -61,7 +61,7 @@ def bound(written: int, messages: int, reserved: int) -> int:
 
 
 def estimated_tokens(messages: Sequence[chat_pb2.Message], more_bytes: int = 0) -> int:
-    """Where nobody counts."""
+    """An estimate, where the model does not count."""
     return -(-(size(messages) + more_bytes) // _BYTES_PER_TOKEN) + _TEMPLATE_TOKENS * len(messages)
 
 

@@ -338,7 +338,7 @@ WANTS_SUM = pb.GenerateRequest(
         (Tried(["I'm not sure."], STOP), pb.GenerateRequest(), [RULES], 'it says "I\'m not sure"'),
         (Tried(["I'm not sure."], STOP), pb.GenerateRequest(), [FORM], ""),
         (Tried(['{"sum": 5}'], STOP), WANTS_SUM, [], ""),
-        (Tried(["Paris."], STOP), pb.GenerateRequest(), [LOGPROBS], "its model tells no log-probabilities"),
+        (Tried(["Paris."], STOP), pb.GenerateRequest(), [LOGPROBS], "its model reports no log-probabilities"),
         (
             Tried(["Paris."], STOP, [-1.0]),
             pb.GenerateRequest(),

@@ -205,7 +205,7 @@ def test_as_much_is_reserved_for_a_recording_as_its_bytes_tell():
 
 async def test_silence_is_no_question():
     scene = Scene(senses=senses(audio=ScriptedAudio("")))
-    with pytest.raises(InvalidInput, match="audio: a recording in which somebody speaks, got silence"):
+    with pytest.raises(InvalidInput, match="audio: a recording with speech, got silence"):
         await scene.messages(messages=[], audio=RECORDING)
 
 

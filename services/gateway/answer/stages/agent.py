@@ -141,11 +141,11 @@ class AgentStage(AnswerStage):
             for call in asked.calls
         ]
         for run in self._runs:
-            run.leave()  # what is late is of no use: the model has been told so
+            run.leave()  # a late result is of no use: the model has been notified of the timeout
         draft.inputs.prompt, draft.inputs.called = [*draft.inputs.for_model(), turn, *results], True
 
     def _end_early(self, problem: ServiceError, asked: Step, stage: Running) -> None:
-        """Nobody has said what to call. Words that have gone out stay the answer, as far as they came."""
+        """The model has chosen no call. Text that has been sent stays the answer, as far as it came."""
         ledger, late = self.draft.ledger, isinstance(problem, TooLate)
         if asked.said:
             stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED

@@ -76,7 +76,7 @@ def _by_logprobs(tried: Tried, request: pb.GenerateRequest, settings: CascadeSet
     cascade = request.cascade
     least = cascade.min_mean_logprob if cascade.HasField("min_mean_logprob") else settings.min_mean_logprob
     if not tried.logprobs:
-        return "its model tells no log-probabilities"
+        return "its model reports no log-probabilities"
     mean = math.fsum(tried.logprobs) / len(tried.logprobs)
     return "" if mean >= least else f"a mean log-probability of {mean:.3f}, below {least:g}"
 
@@ -105,7 +105,7 @@ class CascadeStage(AnswerStage):
             if not (draft.fast and draft.choice):
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "there is no smaller model than the one chosen"
                 return
-            # What it takes of the time to the first text is not the better model's.
+            # Its share of the time to first text; the rest is for the better model.
             stage.budget_s = min(stage.budget_s, self.budget.share * ledger.plan.first_text_ms / 1000)
             tried, reading = Tried(), self._ask(draft.fast.model, stage)
             try:
@@ -163,12 +163,12 @@ class CascadeStage(AnswerStage):
         wanted = draft.question.request.response_format
         try:
             found = await draft.backends.forms.mismatch(who.name, who.weight, wanted, answer, stage.budget_s)
-        except Unchecked:  # the better model's would not be told from it
+        except Unchecked:  # the better model's answer could not be checked either
             return ""
         return found.where if found else ""
 
     async def _objection(self, answer: str, stage: Running) -> str:
-        """What the better model has against it."""
+        """The objection of the better model; empty without one."""
         draft = self.draft
         asked = llm_pb2.GenerateRequest(
             messages=to_judge(draft.inputs.for_model(), answer),

@@ -1,8 +1,8 @@
-"""The form of an answer, once that is whole: whether it is what `response_format` asks for.
+"""The output validation of an answer, once it is complete: whether it matches `response_format`.
 
-Engines keep a constraint, and not every provider does. What does not match is never an answer: its model is told so and
-asked once more, where the request has that and the budget has the time; else the call ends with an error. What the
-cache has was checked before it was kept.
+Engines enforce a constraint, and some providers do not. A text that does not match is never an answer: its model is
+asked once more, with the mismatch, if the request allows it and the budget suffices; otherwise the call ends with an
+error. Cached answers were validated before they were stored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from services.runtime.errors import ServiceError
 _FORMS = Counter("hedgerow_forms", "Answers that are to match a response format, by what was found.", ["outcome"])
 _WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
 _WRITERS = ("llm", "cascade")
-_KEY = b"/form"  # after a question's own: who shares an answer shares its repair, too
+_KEY = b"/form"  # after the question's key: requests that share an answer share its repair
 
 
 class FormStage(AnswerStage):
@@ -80,7 +80,7 @@ class FormStage(AnswerStage):
             self._tell(Act.FORM_HELD, "held by the engine", stage)
 
     def _leave(self, why: str, stage: Running) -> None:
-        """Nobody can say."""
+        """The text cannot be checked."""
         stage.outcome = pb.STAGE_OUTCOME_SKIPPED
         self.draft.ledger.degrade(Degraded.FORM_UNCHECKED)
         self._tell(Act.FORM_UNCHECKED, why, stage)
@@ -101,7 +101,7 @@ class FormStage(AnswerStage):
         raise FormBroken(f"response_format: the answer does not match it: {stage.detail}", where=found.where)
 
     def _unwilling(self) -> str:
-        """Why nobody is asked again; empty where somebody is."""
+        """Why the model is not asked again; empty where it is."""
         draft, request = self.draft, self.draft.question.request
         left_s, took_s = draft.ledger.remaining(), self._took_s()
         if not (request.repair if request.HasField("repair") else draft.placed is not None):
@@ -113,7 +113,7 @@ class FormStage(AnswerStage):
         return ""
 
     def _took_s(self) -> float:
-        """What the answer took, and another one will."""
+        """Seconds that the answer took, and another one is expected to take."""
         return sum(stage.spent_ms for stage in self.draft.ledger.stages if stage.name in _WRITERS) / 1000
 
     async def _repair(self, broken: Mismatch, stage: Running) -> str:

@@ -1,8 +1,9 @@
-"""The guard: what a request holds that a model shall not read, or not at all.
+"""The guard of a request: refuses it, or masks texts that a model shall not read.
 
-Secrets and personal data first, at once where the request is short: what holds any is for nobody else, so the cache is
-not asked. Then prompt injections, piece by piece, while the cache's answer is on its way. Nothing leaves and no model
-is asked before it is done. What is not done within the slice is late, and a setting says what then.
+Secrets and personal data are detected first, at once where the request is short. A request that holds any is private,
+so the cache is not asked. Prompt injections follow, piece by piece, while the cache looks up the question. No text is
+sent and no model is asked before the guard is done. Where its slice is too short, the setting `late` passes or refuses
+the request.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from services.runtime.deadline import Deadline
 
 _AT_ONCE = 8_192  # characters that are looked through before anything else is done
 _BARE = re.compile(r"(?<=[:,\[\s])(\[[a-z ]+ \d+\])(?=\s*[,}\]])")  # a name that stands where JSON has a number
-_INSTRUCTING = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)  # who may say what should not be obeyed
+_INSTRUCTING = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)  # roles whose texts may be injections
 
 
 class GuardStage(BesideStage):
@@ -59,7 +60,7 @@ class GuardStage(BesideStage):
         if self._checks.hides and not long and not self._look_at_once(looking, stage):
             return
         if self._checks.hides and long:
-            looking.keep_private(f"more than {_AT_ONCE} characters: nobody knows yet what it holds")
+            looking.keep_private(f"more than {_AT_ONCE} characters: not known yet whether it holds any")
         if not long and self._checks.settings.injection == "off":
             ledger.end(stage)
             return
@@ -132,7 +133,7 @@ class _Request:
             self._refuse(refused.rule, f"{where} hold {refused.what}")
 
     def for_injections(self) -> Iterator[None]:
-        """Whether anybody wants to be obeyed; the latest first."""
+        """Detect prompt injections, in the latest text first."""
         if self._checks.settings.injection == "off":
             return
         rule, score = yield from self._looking.for_injections(reversed(list(_said(self._draft))))
@@ -142,7 +143,7 @@ class _Request:
             self._refuse(rule, f"the request looks like a prompt injection ({rule})")
 
     def keep_private(self, why: str) -> None:
-        """Have it shared with nobody."""
+        """Keep the answer out of the cache and away from other callers."""
         draft = self._draft
         if not draft.privacy.private and draft.question.shareable:
             draft.ledger.decide(Act.GUARD_BYPASSED, "cache", f"{why}: neither looked up nor stored")
@@ -163,8 +164,8 @@ _OF_JSON = (_ARGUMENTS, _PARAMETERS)
 
 
 def _texts(draft: Draft) -> Iterator[tuple[str, str]]:
-    """What may hold what is private, and what that is. System messages, a prefix and tools are the application's own
-    words where no setting says otherwise."""
+    """The texts that may hold private data, each with its kind. System messages, a prefix and tools are the
+    application's own texts and are left out, unless the setting `also` names them."""
     also = draft.privacy.looked_at_also
     for message in draft.inputs.asked.messages:
         if message.role == chat_pb2.ROLE_SYSTEM and "system" not in also:
@@ -182,8 +183,8 @@ def _texts(draft: Draft) -> Iterator[tuple[str, str]]:
 
 
 def _said(draft: Draft) -> Iterator[str]:
-    """What might want to be obeyed. Of other fields, of parts that are left for a provider and of a tool's parameters,
-    texts of several words: documents for the model, for example."""
+    """The texts that may hold injections. Of other fields, of parts that are left for a provider and of the parameters
+    of a tool, only texts of several words: documents for the model, for example."""
     original, also = draft.question.request.original, draft.privacy.looked_at_also
     for tool in _tools(draft):
         yield from (text for text in _texts_in(tool.parameters) if " " in text)

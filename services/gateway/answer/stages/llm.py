@@ -87,9 +87,9 @@ class LlmStage(AnswerStage):
         return True
 
     async def _stands_in(self, problem: ServiceError, stage: Running) -> bool:
-        """Whether something takes the place of a text that did not come. A refusal of load stays one: callers must
-        hear of it; and what is wrong with a request nothing mends. The fixed text is for what is late: of what is
-        broken callers must hear, too, and who asked for an answer of a certain form can do nothing with a text."""
+        """Whether something takes the place of a missing text. An overload error is passed on, because callers must
+        slow down; no substitute fixes an invalid request. The fixed text is for a late answer only: callers must see
+        errors of broken backends, and a caller that asked for a format cannot use a plain text."""
         draft = self.draft
         if isinstance(problem, InvalidInput):
             return False

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class _MediaStage(BesideStage):
-    """What it brings is a convenience, unless it is the question itself."""
+    """An optional stage, unless its input is the question itself."""
 
     late: Degraded
     gone: Degraded
@@ -116,15 +116,15 @@ class AudioStage(_MediaStage):
         if problem:
             self.fallback(problem)
         elif required and not heard:
-            raise InvalidInput("audio", "a recording in which somebody speaks", "silence")
+            raise InvalidInput("audio", "a recording with speech", "silence")
         else:
             self.draft.ledger.transcript = heard or ""
             self.draft.inputs.hear(heard or "")
 
     @contextmanager
     def _charged(self, recording: bytes) -> Iterator[Callable[[int], None]]:
-        """A recording costs its tenant what its bytes tell until its length is known, also where the client leaves. A
-        service that refuses it, or is not there, costs nothing; to have no time left does."""
+        """Charge the tenant for the recording: an estimate from its bytes until its length is known, also where the
+        client leaves. A service that refuses it or is unavailable costs nothing; a timeout does."""
         charged = 0
 
         def charge(tokens: int) -> None:

@@ -54,8 +54,8 @@ class OwnStage(BesideStage):
         certificate, which is closed with the gateway; `identity` is that in the certificate of the other side."""
 
     async def look(self, request: pb.GenerateRequest, budget_s: float) -> Sequence[str]:
-        """Lines for the context of the question. It is cancelled after `budget_s`. Whatever it raises is logged, and
-        the answer goes on without."""
+        """Lines for the context of the question. Cancelled after `budget_s`. An exception is logged, and the answer
+        continues without the lines."""
         raise NotImplementedError
 
     def start(self) -> None:

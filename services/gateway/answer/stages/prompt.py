@@ -1,8 +1,8 @@
-"""The prompt, before a model reads it: the gateway's own system prompt, a diet, a conversation that fits the context.
+"""The prompt, before a model reads it: the gateway's own system prompt, prompt compression, and the fit to the context.
 
-It works beside the cache's lookup, and only where there is something to do: a short prompt has no such stage. Where the
-context may be too small the model's own tokens are counted; a prompt that is only put on a diet waits for no count, and
-its account has the one that comes meanwhile.
+The stage works beside the cache lookup, and a short prompt without settings does not have it. Where the context may be
+too small, the model counts the tokens; a prompt that is only compressed does not wait for a count, and its report has
+the count if it comes in time.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _BYTES_PER_PICTURE = 100  # of its labels
 
 
 def _is_needed(question: Question, tenant: Tenant, settings: PromptSettings, least_context: int) -> bool:
-    """Whether there may be something to do for a prompt: little work for what is short. `settings`: the gateway's;
-    `least_context`: of any model, in tokens; 0 where nobody knows."""
+    """Whether there may be work for a prompt; decided cheaply for short ones. `settings`: those of the gateway;
+    `least_context`: the smallest context of all models in tokens; 0 where it is unknown."""
     request = question.request
     settings = prompting(request.prompt, tenant, settings)
     if request.prompt.system or _is_wordy(question, settings):
         return True
-    if least_context and request.mesh_tools:  # nobody knows how much they will say
+    if least_context and request.mesh_tools:  # the length of the results is unknown
         return True
     if not least_context:
         return False
-    if len(request.audio.data) > _LONG_RECORDING_BYTES:  # nobody knows how much will be said
+    if len(request.audio.data) > _LONG_RECORDING_BYTES:  # the length of the transcript is unknown
         return True
     reserved = request.sampling.max_tokens or settings.reserved_tokens
     seen = _BYTES_PER_PICTURE * len(request.images)
@@ -59,7 +59,7 @@ def _is_needed(question: Question, tenant: Tenant, settings: PromptSettings, lea
 
 
 def _is_wordy(question: Question, settings: PromptSettings) -> bool:
-    """Whether a diet may find something."""
+    """Whether prompt compression may find something."""
     if question.most_bytes < settings.diet_from_bytes:
         return False
     roles = _DIETED[settings.diet]
@@ -134,7 +134,8 @@ class PromptStage(BesideStage):
         return (chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=getattr(kept, variant)), *messages)
 
     def _dieted(self, messages: Sequence[chat_pb2.Message], report: pb.PromptReport) -> Sequence[chat_pb2.Message]:
-        """The messages that shall be, on a diet. The first ones of a long prompt alone: it is work for this process."""
+        """The messages, compressed where settings say so. Of a long prompt only the first ones: compression runs in
+        this process."""
         settings = self._settings
         roles, left = _DIETED[settings.diet], settings.diet_to_bytes
         found: dict[str, None] = {}
@@ -151,7 +152,7 @@ class PromptStage(BesideStage):
         return thinner
 
     def _limit(self) -> int:
-        """The most tokens the prompt may have; 0 where nobody knows or nothing may be left out."""
+        """The most tokens that the prompt may have; 0 where the context is unknown or nothing may be left out."""
         draft, request = self.draft, self.draft.question.request
         model = draft.backends.routes.model(draft.choice.model) if draft.choice else None
         settings = self._settings
@@ -190,7 +191,7 @@ class PromptStage(BesideStage):
         return prompt
 
     def _note(self, turns: Sequence[window.Messages], report: pb.PromptReport) -> window.Messages:
-        """What stands for turns that are left out."""
+        """The message in the place of turns that are left out."""
         summaries = self.draft.backends.prompts.summaries if self._settings.summary_model else None
         found = summaries.find(self.draft.tenant, turns) if summaries else ""
         report.summary = "kept" if found else "ordered" if summaries else "none"

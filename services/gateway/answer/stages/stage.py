@@ -48,22 +48,22 @@ class AnswerStage:
         return False
 
     def is_ready(self) -> bool:
-        """Whether `run` would come to its end without waiting for others; asked where other stages are under way. Who
-        is not ready sets `draft.beside.stirred` when it may be."""
+        """Whether `run` would end without waiting for other stages; asked while others are under way. A stage that is
+        not ready sets `draft.beside.stirred` when it may be."""
         return True
 
     async def run(self) -> None:
         """Wait for it. Raises what ends the answer."""
 
     def patches(self) -> Sequence[pb.Patch]:
-        """What it has brought after its time was over; each once."""
+        """Results that came after the time of the stage was over; each once."""
         return ()
 
     def after_final(self, final: pb.Final) -> None:
         """Done once the client has everything."""
 
     def leave(self) -> None:
-        """Nobody waits any more."""
+        """Release everything: the answer is over."""
 
 
 class BesideStage(AnswerStage):
@@ -93,6 +93,6 @@ class BesideStage(AnswerStage):
 
 
 def retrieve(task: asyncio.Task[Any]) -> None:
-    """It may fail when nobody waits for it any more."""
+    """Fetch its exception, so that a failure without a waiter is not logged."""
     with suppress(asyncio.CancelledError):
         task.exception()

@@ -63,7 +63,7 @@ class Summaries:
         return found.text if found else ""
 
     def order(self, tenant: Tenant, turns: Sequence[window.Messages]) -> int:
-        """Have them summed up. Returns the most tokens that will cost; 0 where nobody has the time."""
+        """Start a summary. Returns the most tokens that it will cost; 0 where none is started."""
         key = _checksum(tenant, turns)
         if key in self._making or len(self._making) >= _AT_ONCE:
             return 0

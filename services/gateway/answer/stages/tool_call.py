@@ -1,8 +1,8 @@
-"""What a tool says, looked through before a model or a client reads it: it is text of strangers.
+"""The call of a tool, and the guard of its result before a model or a client reads it: its text is not trusted.
 
-By the guard of the request's tenant, as what is asked: names stand for secrets and personal data, the same as in the
-prompt; a result that holds what is refused is withheld as a whole, and the model is told that there is none. The slice
-of the guard is the time for each result, beside that of its tool.
+The guard is that of the tenant, as for the question: names take the place of secrets and personal data, the same as in
+the prompt. A result with a refused finding is withheld as a whole, and the model gets a note that there is none. Each
+result has the slice of the guard, beside that of its tool.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ACTS = {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What may be read of a result. `withheld`: why it is nothing, for people."""
+    """The readable part of a result. `withheld`: why it is empty, for people."""
 
     content: str = ""
     citations: Sequence[tool_pb2.Citation] = ()
@@ -163,7 +163,7 @@ class ToolRun:
             self.draft.miss(Degraded.TOOLS_UNAVAILABLE)
 
     def patch(self) -> pb.Patch | None:
-        """What a late one has brought after all; once."""
+        """The result that came too late for the answer; once."""
         if self.outcome is not ToolOutcome.LATE or not self.task.done() or self.task.cancelled():
             return None
         self.outcome = ToolOutcome.FAILED
@@ -177,7 +177,7 @@ class ToolRun:
         return pb.Patch(stage=self.running.name, text=seen.content)
 
     def leave(self) -> None:
-        """Nobody waits for it any more."""
+        """Cancel the call: the answer is over."""
         self.task.cancel()
 
     def _take(self, told: Told, seen: Seen) -> None:
@@ -245,7 +245,7 @@ def _within(draft: Draft, equipment: Equipment, name: str, content: str) -> str:
 
 
 def _bounded(citations: Sequence[tool_pb2.Citation]) -> list[tool_pb2.Citation]:
-    """What a client is sent of them."""
+    """The citations as events for a client."""
     return [
         tool_pb2.Citation(
             source=cut(each.source, _CITATION_BYTES),

@@ -1,7 +1,7 @@
-"""Tools that are called before any model has spoken: all at once, beside the choice of a model.
+"""Tools that are called before any model: all at once, beside the choice of a model.
 
-Each has its own time. What comes within it stands before the question, as data; for one that is late, or fails, a line
-says so. A late one goes on meanwhile: when it ends before the answer does, its result comes as a patch.
+Each tool has its own time. A result within it is put before the question, as data; a late or failed tool is named in a
+line instead. A late call continues: when it ends before the answer does, its result comes as a patch.
 """
 
 from __future__ import annotations

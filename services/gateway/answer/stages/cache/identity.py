@@ -19,7 +19,7 @@ from services.gateway.upstream.invalidations import Known
 from services.gateway.upstream.routes import Routes
 from services.runtime import question_key
 
-# What a caller may say of a request that no answer depends on.
+# Fields of a request that no answer depends on.
 _OMITS = "untranslated: omit"
 _OF_NO_EFFECT = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "store", "user"})
 

@@ -107,7 +107,7 @@ class L1Cache:
                 self.watch_began()
 
     async def run(self) -> None:
-        """Let go of what is not good any more, though nobody asks for it. Until cancelled."""
+        """Drop expired answers, also those that no caller asks for. Runs until cancelled."""
         while True:
             await asyncio.sleep(_SWEEP_S)
             self.sweep()

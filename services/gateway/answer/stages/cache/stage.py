@@ -130,7 +130,8 @@ class CacheStage(AnswerStage):
 
     @property
     def _pace(self) -> float:
-        """Of a hit, in characters a second; 0 for at once. Nobody reads along with an item of a batch."""
+        """The pace of a hit in characters a second; 0 for all at once, as for items of a batch, which no client reads
+        along."""
         policy = self.draft.question.request.cache
         if self.draft.placed:
             return 0
@@ -151,7 +152,7 @@ class CacheStage(AnswerStage):
         ledger.decide(Act.BUDGET_SKIPPED if late else Act.FALLBACK_SKIPPED, self.name, problem.outline)
 
     def after_final(self, final: pb.Final) -> None:
-        """Have it stored, by the first of those who share it, and what the cache has drawn judged."""
+        """Have the answer stored by the first of its readers, and the sample of the cache judged."""
         self._have_judged()
         draft, generation, identity = self.draft, self.draft.generation, self.draft.identity
         if identity.question is None or generation is None or generation.report.stored:

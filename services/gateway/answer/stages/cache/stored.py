@@ -12,7 +12,7 @@ from services.gateway.guard.screen import holds
 from services.gateway.labels import LOCAL, Act
 from services.runtime.security.private_data import Rule
 
-_EVERY_S = 0.05  # more often nobody sees a difference, and each message costs
+_EVERY_S = 0.05  # seconds between pieces: shorter pauses are not visible, and each message costs
 
 
 def is_of_another(name: str, generation: Generation, identities: str) -> bool:

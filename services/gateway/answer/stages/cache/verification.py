@@ -1,9 +1,9 @@
-"""Whether stored answers that came near a question would be right for it: judged by a model, after the question has its
-own answer, and told to the cache, which drew them.
+"""Whether stored answers close to a question would be right for it. The cache draws the samples; a model judges each
+one after the question has its own answer, and the cache is notified of the verdict.
 
-Nobody waits for a verdict. It has a batch's right alone, last in line, one attempt, a bounded time, a few at once. No
-tenant pays for it, the metrics count it, and nothing of it is kept. What finds no place is dropped: the cache draws
-another. Only a clear yes or no is told.
+No caller waits for a verdict. A judgement runs with the priority of a batch, in one attempt, within a bounded time and
+number. No tenant pays for it, the metrics count it, and its text is not kept. A sample without a free slot is dropped:
+the cache draws another. Only a clear yes or no is reported.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class CacheVerification:
             await asyncio.wait(judging)
 
     def _model(self, messages: Sequence[chat_pb2.Message]) -> str:
-        """Who judges; empty where there is nobody better than who may have given the answer."""
+        """The model that judges; empty where no model is better than those that may have written the answer."""
         if self._settings.model:
             return self._settings.model
         choice = self._routes.choose(Demand(Tier.QUALITY, "", self._settings.ms, prompt_tokens(messages)))
@@ -103,7 +103,7 @@ class CacheVerification:
             _JUDGED.labels(outcome).inc()
 
     async def _ask(self, messages: Sequence[chat_pb2.Message], model: str, tenant: Tenant, span: Span) -> str:
-        """What the model says. Raises `ServiceError` where it does not come to its end."""
+        """The text of the model. Raises `ServiceError` where the model does not end it."""
         deadline = Deadline.after(self._settings.ms / 1000)
         request = llm_pb2.GenerateRequest(
             messages=messages,

@@ -78,7 +78,8 @@ class WriteBehind:
             self._work.set()
 
     def pending(self, tenant: str, question: bytes) -> cache_pb2.Answer | None:
-        """The answer that is on its way to the cache: who asks again at once finds it too, unless it was removed."""
+        """The answer that is on its way to the cache, so that an equal question right after it is a hit. None once it
+        is removed."""
         place = tenant, question
         waiting = self._waiting.get(place) or self._stored_now.get(place)
         if waiting is None or waiting.look or self._l1.removals.overtook(waiting.known, tenant):
@@ -86,7 +87,7 @@ class WriteBehind:
         return waiting.request.answer
 
     def observe(self, observation: router_pb2.Observation) -> None:
-        """Tell the router how a generation went."""
+        """Report the outcome of a generation to the router."""
         if self._router is None:
             return
         if len(self._observations) >= _OBSERVATIONS:
