@@ -28,57 +28,54 @@ class MeshOptions(TypedDict, total=False):
     tier: Tier | None
     """The class of model. Without it, the router chooses."""
     budget_ms: int | None
-    """The whole time the answer may take, in milliseconds. Default: the client's `default_budget_ms`."""
+    """The time for the whole answer, in milliseconds. Default: the client's `default_budget_ms`."""
     first_token_ms: int | None
-    """The most time to the first text, thought or tool call, in milliseconds."""
+    """The longest time to the first text, thought or tool call, in milliseconds."""
     priority: Priority | None
     """`realtime`: a person waits, so the request is among the last to be shed. Default: `normal`."""
     max_cost_usd: float | None
-    """The most that one call to a model may cost, in US dollars; models that may cost more are not asked."""
+    """The largest cost of one call to a model, in US dollars; models that may cost more are not asked."""
     single_attempt: bool | None
     """Reach a model once at most: no hedge, no retry."""
     attempt: int | None
-    """How often this request was sent before and refused or failed; repeats are shed first. Default: 0."""
+    """How often this request failed before; repeats are shed first. Default: 0."""
     idempotency_key: str | None
-    """Requests with this key are one and the same: a repeat, or a client that lost its connection, gets the one answer,
-    as long as its gateway keeps it."""
+    """A repeat with this key, also after a lost connection, gets the same answer while its gateway keeps it."""
     repair: bool | None
-    """Ask the model once more where its answer does not match the form that was asked for. A `Patch` replaces the text.
-    Without it, such an answer is an error, except in a batch."""
+    """Ask the model once more when its answer does not match the form. A `Patch` replaces the text. Without it, such an
+    answer is an error, except in a batch."""
     cache: CacheUse | None
-    """Which stored answers are wanted: `use` also those to other wordings, `exact` this question's alone, `bypass`
-    none. Without it, as the tenant's settings say."""
+    """Stored answers that may be given: `use` also those to other wordings, `exact` this question's alone, `bypass`
+    none. Default: the tenant's settings."""
     min_similarity: float | None
     """The least cosine similarity for a semantic hit, 0.5 to 1; 1 turns semantic hits off."""
     cache_allow: Sequence[QuestionKind] | None
-    """Kinds of question that are looked up and stored all the same."""
+    """Kinds of question that may be cached all the same."""
     cache_category: str | None
-    """The question's category, of those in the gateway's settings."""
+    """A category of the gateway's settings."""
     cache_scope: CacheScope | None
     """Which callers share stored answers. `user`: each end user has its own."""
     end_user: str | Sequence[str] | None
-    """The end user that the answer is for, by the caller's own name of that user. At most 8 names."""
+    """The caller's name of the end user. At most 8 names."""
     hit_chars_per_s: float | None
-    """The pace of a stored text in a stream, in characters a second; 0: all of it at once."""
+    """The speed of a stored answer in a stream, in characters a second; 0: at once."""
     mesh_tools: Sequence[MeshTool | str] | None
     """Tools that the gateway calls for this answer. A name alone is called with the question."""
     tool_steps: int | None
-    """The most times that a model is asked which tools of the mesh to call, at least 1."""
+    """The most times that a model may choose tools of the mesh, at least 1."""
     tool_calls: int | None
-    """The most calls of the mesh's tools that a model may have made, at least 1."""
+    """The most calls of the mesh's tools by a model, at least 1."""
     cascade: Sequence[Verifier] | None
-    """Ask a fast model first, and a better one where its answer fails one of these checks. Empty: the gateway's own."""
+    """Ask a fast model first, and a better one if its answer fails one of these checks. Empty: the gateway's own."""
     cascade_at_once: bool | None
     """With `cascade`: stream the fast model's text before it has passed. Where it fails, a `Patch` replaces it."""
     guard: Mapping[GuardedThing, GuardAction] | None
-    """Things that the guard looks for in addition to the tenant's settings, and the action for each."""
+    """Further checks of the guard, beside the tenant's settings, and the action for each."""
     diet: Diet | None
     """Which messages are compressed: `off` none, `system` instructions, `all` the user's as well."""
     truncation: Truncation | None
-    """How a conversation longer than the model's context is treated: `auto` leaves out its oldest turns, `disabled` is
-    an error."""
+    """A conversation longer than the model's context: `auto` leaves out its oldest turns, `disabled` is an error."""
     untranslated: Untranslated | None
-    """How a field that the model's API does not have is treated: `refuse` is an error; `omit` leaves it out where it
-    only tunes the answer."""
+    """A field that the model's API lacks: `refuse` is an error; `omit` leaves it out if it only tunes the answer."""
     system_prompt: str | None
-    """The name of a system prompt that the gateway keeps; it comes first."""
+    """The name of a system prompt of the gateway; it comes first."""

@@ -19,14 +19,14 @@ OPTIONS = (
     RequestOption(
         "budget_ms",
         Kind.WHOLE,
-        "The whole time the answer may take, in milliseconds.",
+        "The time for the whole answer, in milliseconds.",
         least=1,
         sdk_note="Default: the client's `default_budget_ms`.",
     ),
     RequestOption(
         "first_token_ms",
         Kind.WHOLE,
-        "The most time to the first text, thought or tool call, in milliseconds.",
+        "The longest time to the first text, thought or tool call, in milliseconds.",
         field="first_token_budget_ms",
         least=1,
     ),
@@ -50,39 +50,37 @@ OPTIONS = (
     RequestOption(
         "max_cost_usd",
         Kind.NUMBER,
-        "The most that one call to a model may cost, in US dollars; models that may cost more are not asked.",
+        "The largest cost of one call to a model, in US dollars; models that may cost more are not asked.",
         above=0,
         metavar="USD",
-        http_note="The cost is estimated from the prompt and `max_tokens`. Further calls (a hedge, a fallback, a "
-        "cascade, an agent's step, a repair) each may cost as much.",
+        http_note="Estimated from the prompt and `max_tokens`, for each call alone.",
     ),
     RequestOption("single_attempt", Kind.FLAG, "Reach a model once at most: no hedge, no retry."),
     RequestOption(
         "attempt",
         Kind.WHOLE,
-        "How often this request was sent before and refused or failed; repeats are shed first. Default: 0.",
+        "How often this request failed before; repeats are shed first. Default: 0.",
         least=0,
         on=_SDK_ALONE,
     ),
     RequestOption(
         "idempotency_key",
         Kind.TEXT,
-        "Requests with this key are one and the same: a repeat, or a client that lost its connection, gets the one "
-        "answer, as long as its gateway keeps it.",
+        "A repeat with this key, also after a lost connection, gets the same answer while its gateway keeps it.",
         on=_SDK_ALONE,
     ),
     RequestOption(
         "repair",
         Kind.FLAG,
-        "Ask the model once more where its answer does not match the form that was asked for.",
+        "Ask the model once more when its answer does not match the form.",
         sdk_note="A `Patch` replaces the text. Without it, such an answer is an error, except in a batch.",
         http_note="`false`: such an answer is an error ([forms](forms.md#repair)). `true` is refused with `stream`.",
     ),
     RequestOption(
         "cache",
         Kind.WORD,
-        "Which stored answers are wanted: `use` also those to other wordings, `exact` this question's alone, `bypass` "
-        "none. Without it, as the tenant's settings say.",
+        "Stored answers that may be given: `use` also those to other wordings, `exact` this question's alone, `bypass` "
+        "none. Default: the tenant's settings.",
         words=("auto", "use", "exact", "bypass"),
         http_words=("bypass", "exact", "use"),
         alias="CacheUse",
@@ -99,7 +97,7 @@ OPTIONS = (
     RequestOption(
         "cache_allow",
         Kind.WORDS,
-        "Kinds of question that are looked up and stored all the same.",
+        "Kinds of question that may be cached all the same.",
         field="cache.allow",
         words=("sampled", "time_bound", "personal"),
         alias="QuestionKind",
@@ -108,7 +106,7 @@ OPTIONS = (
     RequestOption(
         "cache_category",
         Kind.TEXT,
-        "The question's category, of those in the gateway's settings.",
+        "A category of the gateway's settings.",
         field="cache.category",
         metavar="NAME",
     ),
@@ -125,15 +123,15 @@ OPTIONS = (
     RequestOption(
         "end_user",
         Kind.TEXTS,
-        "The end user that the answer is for, by the caller's own name of that user.",
+        "The caller's name of the end user.",
         metavar="NAME",
         sdk_note="At most 8 names.",
-        http_note="Without it, `safety_identifier`, `user` and `metadata.user_id` of the body are its names.",
+        http_note="Default: `safety_identifier`, `user` and `metadata.user_id` of the body.",
     ),
     RequestOption(
         "hit_chars_per_s",
         Kind.NUMBER,
-        "The pace of a stored text in a stream, in characters a second; 0: all of it at once.",
+        "The speed of a stored answer in a stream, in characters a second; 0: at once.",
         field="cache.hit_chars_per_s",
         least=0,
         most=1_000_000,
@@ -151,7 +149,7 @@ OPTIONS = (
     RequestOption(
         "tool_steps",
         Kind.WHOLE,
-        "The most times that a model is asked which tools of the mesh to call, at least 1.",
+        "The most times that a model may choose tools of the mesh, at least 1.",
         field="tool_limits.steps",
         least=1,
         http_note="The gateway's settings limit it further.",
@@ -159,7 +157,7 @@ OPTIONS = (
     RequestOption(
         "tool_calls",
         Kind.WHOLE,
-        "The most calls of the mesh's tools that a model may have made, at least 1.",
+        "The most calls of the mesh's tools by a model, at least 1.",
         field="tool_limits.calls",
         least=1,
         http_note="The gateway's settings limit it further.",
@@ -167,7 +165,7 @@ OPTIONS = (
     RequestOption(
         "findings",
         Kind.FLAG,
-        "A stream reports citations and late results as they come. Of no effect without a stream.",
+        "A stream reports citations and late results as they come.",
         field="",
         on=_HTTP_ALONE,
         http_note="See [below](#what-is-found-meanwhile).",
@@ -175,7 +173,7 @@ OPTIONS = (
     RequestOption(
         "cascade",
         Kind.OWN,
-        "Ask a fast model first, and a better one where its answer fails one of these checks.",
+        "Ask a fast model first, and a better one if its answer fails one of these checks.",
         words=("rules", "form", "logprobs", "judge"),
         alias="Verifier",
         schema="CascadeChecks",
@@ -194,7 +192,7 @@ OPTIONS = (
     RequestOption(
         "guard",
         Kind.OWN,
-        "Things that the guard looks for in addition to the tenant's settings, and the action for each.",
+        "Further checks of the guard, beside the tenant's settings, and the action for each.",
         metavar="THING=ACTION",
         sdk_type="Mapping[GuardedThing, GuardAction]",
         schema="GuardActions",
@@ -212,13 +210,11 @@ OPTIONS = (
     RequestOption(
         "truncation",
         Kind.WORD,
-        "How a conversation longer than the model's context is treated: `auto` leaves out its oldest turns, "
-        "`disabled` is an error.",
+        "A conversation longer than the model's context: `auto` leaves out its oldest turns, `disabled` is an error.",
         field="prompt.truncation",
         words=("auto", "disabled"),
         alias="Truncation",
-        http_note="Turns that are left out may be summed up ([prompts](prompts.md#what-fits-the-context)). Responses "
-        "have a field of that name.",
+        http_note="See [prompts](prompts.md#what-fits-the-context).",
     ),
     RequestOption(
         "whole", Kind.FLAG, "`true`: the same as a truncation of `disabled`.", field="prompt.whole", on=_HTTP_ALONE
@@ -226,16 +222,15 @@ OPTIONS = (
     RequestOption(
         "untranslated",
         Kind.WORD,
-        "How a field that the model's API does not have is treated: `refuse` is an error; `omit` leaves it out where "
-        "it only tunes the answer.",
+        "A field that the model's API lacks: `refuse` is an error; `omit` leaves it out if it only tunes the answer.",
         words=("refuse", "omit"),
         alias="Untranslated",
-        http_note="The report names [the fields left out](#fields-left-out).",
+        http_note="See [fields left out](#fields-left-out).",
     ),
     RequestOption(
         "system_prompt",
         Kind.TEXT,
-        "The name of a system prompt that the gateway keeps; it comes first.",
+        "The name of a system prompt of the gateway; it comes first.",
         field="prompt.system",
         metavar="NAME",
     ),
