@@ -161,9 +161,9 @@ def page(text: str) -> str:
 
 def _sentences(option: RequestOption) -> Iterator[str]:
     yield option.help
-    if option.kind in (Kind.WORD, Kind.WORDS):
-        some = "One" if option.kind is Kind.WORD else "Some"
-        yield f"{some} of {', '.join(f'`{word}`' for word in option.http_words or option.words)}."
+    words = [f"`{word}`" for word in option.http_words or option.words]
+    if option.kind in (Kind.WORD, Kind.WORDS) and any(word not in option.help for word in words):
+        yield f"{'One' if option.kind is Kind.WORD else 'Some'} of {', '.join(words)}."
     if option.http_note:
         yield option.http_note
 
