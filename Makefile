@@ -17,9 +17,8 @@ LOCKED_TORCH := $(if $(LINKS),$(TORCH),--torch-backend cpu)
 UV := $(BIN)/uv
 # The lines of requirements.lock for some packages, with their hashes: $(call locked,one|another).
 locked = sed -nE '/^($(1))==/,/[^\\]$$/p' requirements.lock
-# Workers of the test run; tests/marks.py says what stays together. The fault tests that measure are run last, in lanes.
-WORKERS ?= 3
-PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A file's tests run in one worker; files start in the order of their names, so the long folders come before tests/unit.
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo up unit test faults images mutants lint check format proto sync docs lock pin sbom clean
 
@@ -48,8 +47,9 @@ up: setup  ## Start the mesh and keep it running
 unit: setup  ## Run the unit tests; the inner loop
 	@$(BIN)/python -m pytest -q tests/unit $(PARALLEL)
 
-test: setup  ## Run every test
-	@$(BIN)/python -m pytest $(PARALLEL)
+test: setup  ## Run every test: those that measure come last and alone
+	$(BIN)/python -m pytest -m "not measures" $(PARALLEL); passed=$$?; \
+	  $(BIN)/python -m pytest -m measures tests/fault && exit $$passed
 
 faults: setup  ## Run the fault tests at full size and write docs/faults.md
 	@$(BIN)/python -m pytest tests/fault --faults-report

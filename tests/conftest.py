@@ -8,7 +8,6 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import grpc
@@ -19,10 +18,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from hedgerow.channel import PING_TIMEOUT_VARIABLE
 from launcher.processes import ServiceSpec, free_port
-from tests import marks
 from tests.forked import ServiceProcess
 from tests.models import MODELS
-from tests.quiet import Turn
 
 # Who starts the tests in the background may have Ctrl-C ignored, which every process they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,39 +33,13 @@ settings.load_profile("untimed")
 _PING_TIMEOUT_MS = "5000"
 REPOSITORY = Path(__file__).parents[1]
 Start = Callable[..., Awaitable[ServiceProcess]]
-_TURN = pytest.StashKey[Turn]()
-_MEASURED = pytest.StashKey[bool]()  # whether any of the run's tests measures
+# The files of each of these folders ask one mesh, which takes half a minute to start.
+_SHARE_A_MESH = ("tests/integration/public/", "tests/integration/real_mesh/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for name, meaning in marks.MARKS.items():
-        config.addinivalue_line("markers", f"{name}: {meaning}")
     if not config.getoption("--faults-report", default=False):  # that measures how soon a silent peer is found
         os.environ.setdefault(PING_TIMEOUT_VARIABLE, _PING_TIMEOUT_MS)
-    if worker := getattr(config, "workerinput", None):
-        config.stash[_TURN] = Turn(Path(gettempdir()) / f"hedgerow-turns-{worker['testrunuid']}")
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if turn := config.stash.get(_TURN, None):
-        turn.end()
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # around the timeout, which is of a test and not of its turn
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    if turn := item.config.stash.get(_TURN, None):
-        if marks.measures(item.nodeid):
-            turn.wait()
-        elif marks.computes(item.nodeid) and item.config.stash[_MEASURED]:
-            turn.give_way()
-    return (yield)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    marks.mark(items)
-    config.stash[_MEASURED] = any(marks.measures(item.nodeid) for item in items)
-    if hasattr(config, "workerinput"):
-        marks.order(items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -82,22 +53,15 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Of `--dist loadfile`; some files belong together."""
-    scheduler = LoadFileScheduling(config, log)
-    scheduler._split_scope = marks.together  # type: ignore[method-assign]
-    return scheduler
+class _LoadFileScheduling(LoadFileScheduling):
+    """`--dist loadfile`, where the files that share a mesh count as one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next(filter(nodeid.startswith, _SHARE_A_MESH), super()._split_scope(nodeid))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    marks.begin()
-
-
-@pytest.fixture(autouse=True)
-def _marked_with_what_it_starts(request: pytest.FixtureRequest) -> Iterator[None]:
-    yield
-    assert not (lacks := marks.unmarked(request.node)), f"mark it with what it starts (tests/marks.py): {lacks}"
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    return _LoadFileScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture

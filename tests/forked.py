@@ -31,7 +31,6 @@ from launcher import processes
 from launcher.parent_death_signal import die_with_parent
 from services.runtime.process import fixed
 from services.runtime.process.quiet import silence
-from tests import marks
 
 _SERVICES = tuple(f"services.{name}" for name in SERVICES)
 _PLAIN = ("bench.simulated_llm", "tests.fault.faulty_llm")
@@ -73,12 +72,15 @@ class ServiceProcess(processes.ServiceProcess):
 
     def _start(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
         spec, environment = self.spec, {**os.environ, **self.spec.environment}
-        if spec.module not in (*_SERVICES, *_PLAIN) or marks.is_vllm(spec.module, environment):
+        if spec.module not in (*_SERVICES, *_PLAIN) or _loads_vllm(spec.module, environment):
             return super()._start(output)
-        marks.note(spec.module, environment)
         standard = Standard(Path(os.devnull), self.log, self.log)
         start = Start(spec.module, (), environment, Path.cwd() / (spec.folder or ""), standard, UMASK)
         return cast("subprocess.Popen[bytes]", _Forked(_fork(start)))
+
+
+def _loads_vllm(module: str, environment: Mapping[str, str]) -> bool:
+    return module == "services.llm" and environment.get("HEDGEROW_LLM_ENGINE") not in ("openai", "anthropic")
 
 
 class _Forked:

@@ -13,7 +13,6 @@ import pytest
 import hedgerow
 from tests.containers.composed import Composed, composed
 from tests.containers.docker import REPOSITORY
-from tests.marks import starts
 
 pytestmark = pytest.mark.timeout(3600)  # the first of them builds the images
 SAMPLES = REPOSITORY / "samples"
@@ -26,7 +25,6 @@ models:
 
 
 @pytest.fixture(scope="module")
-@starts("mesh", "engine")
 def demo(images: dict[str, str]) -> Iterator[Composed]:
     """What `docker compose up` starts."""
     with composed(REPOSITORY / "docker-compose.yml", "hedgerow-test") as running:

@@ -16,7 +16,6 @@ from tests.fault.bare_calls import bare_calls
 from tests.fault.faulty_llm import FaultyLlm, faulty_llm
 from tests.fault.mesh import Mesh, Processes, processes, shared_mesh
 from tests.fault.report import Report
-from tests.marks import starts
 from tests.waiting import until
 
 _PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
@@ -75,7 +74,6 @@ def _no_process_is_left() -> Iterator[None]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-@starts("mesh")
 async def started_mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
     async with shared_mesh(tmp_path_factory.mktemp("mesh")) as mesh:
         yield mesh
@@ -98,7 +96,6 @@ async def _well(mesh: Mesh) -> None:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-@starts("mesh")
 async def starter(tmp_path: Path) -> AsyncIterator[Processes]:
     """Starts processes for one test."""
     async with processes(tmp_path) as running:

@@ -90,7 +90,6 @@ async def _ended(call: Any) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
-@pytest.mark.engine
 @pytest.mark.timeout(400)
 async def test_malformed_messages_are_invalid_arguments(
     mesh: Mesh, starter: Processes, report: Report, full_size: bool

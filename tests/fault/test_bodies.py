@@ -22,7 +22,6 @@ from tests.fault.mesh import UNLIMITED, processes
 from tests.fault.report import Report
 from tests.forked import ServiceProcess
 from tests.keys import tenants
-from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 _MIB = 1 << 20
@@ -41,7 +40,6 @@ class Scene:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-@starts("mesh")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     names = ["b", *(f"a{number}" for number in range(_HOSTILE))]
     async with AsyncExitStack() as stack:

@@ -16,7 +16,7 @@ from tests.fault.faulty_llm import Attempt, Behaviour, FaultyLlm
 from tests.fault.mesh import UNLIMITED, Processes
 from tests.fault.report import Report
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _OPEN_S = 1.0  # how long a breaker stays open, by default; a fifth more or less
 _ON_TIME_MS = 20  # how late an end may be, and how long a call may be on its way
 # The breaker would end the failures before retries are worth counting.

@@ -34,9 +34,8 @@ from tests.fault.mesh import processes
 from tests.fault.report import Report
 from tests.forked import ServiceProcess
 from tests.keys import tenants
-from tests.marks import starts
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 _EVERY_S = 0.02  # 50 a second
 _AT_ONCE = 64
 _MARK = "000000000000"  # stands for what makes each request another
@@ -143,7 +142,6 @@ class Scene:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-@starts("mesh")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     """A gateway with everything behind it, for two tenants; it comes through all of this."""
     async with AsyncExitStack() as stack:

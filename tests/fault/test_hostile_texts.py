@@ -26,7 +26,6 @@ from tests.fault.mesh import processes
 from tests.fault.report import Report, Row
 from tests.forked import ServiceProcess
 from tests.keys import tenants
-from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 _GUARD = {
@@ -66,7 +65,6 @@ def _page(address: str) -> str:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-@starts("mesh")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     """A gateway that does all it can with tenant A's texts, a cache, a model, and one that repeats what A asks for."""
     async with AsyncExitStack() as stack:

@@ -26,7 +26,7 @@ from tests.fault.report import Report
 from tests.forked import ServiceProcess
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _LONG = Behaviour(tokens=2_000, each_ms=20)
 _GRACE_S = 2.0
 _ORDER_S = 0.01  # what came on two connections cannot be ordered closer

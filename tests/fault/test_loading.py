@@ -17,7 +17,7 @@ from tests.fault.report import Report
 from tests.forked import ServiceProcess
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 _BREAKS_AFTER = 5  # failures in a row, which open a breaker
 
 

@@ -33,7 +33,7 @@ from tests.fault.report import Report, Row
 from tests.models import SAMPLES
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300), pytest.mark.engine]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 _PICTURE = (SAMPLES / "red-circle.png").read_bytes()
 _RECORDING = (SAMPLES / "capital-of-france.wav").read_bytes()
 _SHOWN, _SAID = "red circle", "capital of france"

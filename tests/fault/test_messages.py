@@ -26,7 +26,6 @@ from tests.fault.report import Report
 from tests.fault.short_messages import HEALTH, short_messages
 from tests.forked import ServiceProcess
 from tests.keys import tenants
-from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 _MIB = 1 << 20
@@ -36,7 +35,6 @@ _Scene = tuple[ServiceProcess, Asker, Asker]  # the gateway, a hostile tenant, a
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-@starts("mesh")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[_Scene]:
     names = ["b", *(f"a{number}" for number in range(_HOSTILE))]
     async with AsyncExitStack() as stack:

@@ -21,7 +21,7 @@ from tests.forked import ServiceProcess
 from tests.models import MODELS, SAMPLES
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.engine]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 _DEMO = MODELS / "demo-vision"
 _CIRCLE = (SAMPLES / "red-circle.png").read_bytes()
 _GOOD = "good"

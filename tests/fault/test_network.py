@@ -18,7 +18,7 @@ from tests.fault.proxy import FaultProxy, Latency, LimitData, Slicer, Timeout
 from tests.fault.report import Report, Row
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _ON_TIME_MS = 20  # how late an end may be
 
 

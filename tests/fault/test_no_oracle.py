@@ -31,7 +31,7 @@ from tests.fault.report import Report
 from tests.keys import digest
 from tests.models import MODELS
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 _GROUP = ("c", "d")  # tenants that the operator lets share
 
 
@@ -159,7 +159,6 @@ async def _llms(starter: Processes, real: bool) -> AsyncIterator[list[str]]:
         yield [process.spec.address for process in processes]
 
 
-@pytest.mark.engine
 async def test_nothing_a_tenant_gets_depends_on_what_another_asked(starter: Processes, report: Report, full_size: bool):
     prompts = 60 if full_size else 12
     async with _llms(starter, real=full_size) as llms:

@@ -28,7 +28,6 @@ from tests.fault.report import Report
 from tests.integration.scripted import serving
 from tests.integration.scripted_tool_service import ScriptedToolService
 from tests.keys import tenants
-from tests.marks import starts
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -71,7 +70,6 @@ class Scene:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-@starts("mesh")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context

@@ -23,7 +23,7 @@ from tests.fault.mesh import Mesh, Processes
 from tests.fault.replicated import start_edge
 from tests.fault.report import Report, Row
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 _CROWD = 50  # calls on a connection
 
 

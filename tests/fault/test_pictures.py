@@ -24,7 +24,7 @@ from tests.fault.report import Report
 from tests.forked import ServiceProcess
 from tests.unit.vision.files import chunk, encoded, gradient, png, size_of_jpeg, with_segment
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.engine]
+pytestmark = pytest.mark.timeout(120)
 _KINDS = ("PNG", "JPEG", "WEBP")
 _GOOD = [encoded(gradient(), kind) for kind in _KINDS]
 _MIB = 1024 * 1024

@@ -25,7 +25,7 @@ from tests.forked import ServiceProcess
 from tests.unit.audio.sounds import encoded, hours_of_silence, wav_claiming, written
 from tests.waiting import until
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.engine]
+pytestmark = pytest.mark.timeout(180)
 _CODES = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 _MAX_STREAM_S, _MAX_AHEAD_S, _PCM_MIB = 6.0, 2.0, 64
 _SECOND = bytes(32_000)  # of 16-bit silence

@@ -16,7 +16,7 @@ from tests.fault.faulty_llm import Behaviour, FaultyLlm, faulty_llm
 from tests.fault.mesh import UNLIMITED, Processes
 from tests.fault.report import Report, Row
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 _PER_S, _BUDGET_MS = 20, 1_000
 _USUAL = Behaviour(first_ms=50, jitter_ms=10)
 _WELL = Behaviour(first_ms=100)

@@ -27,7 +27,7 @@ from tests.forked import ServiceProcess
 from tests.models import SAMPLES
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.engine]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 _FORMAT = audio_pb2.AudioFormat(encoding=audio_pb2.ENCODING_PCM_S16LE)
 _BLOCK_S = 0.1
 _SILENCE = bytes(3_200)  # of a block

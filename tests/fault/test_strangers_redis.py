@@ -20,7 +20,6 @@ from tests.fault.faulty_llm import HEALTHY, FaultyLlm, faulty_llm
 from tests.fault.mesh import PATIENT_LOOKUPS, UNLIMITED, Processes, stats
 from tests.fault.report import Report
 from tests.fault.shipped_redis import ShippedRedis, make_secrets, shipped_redis
-from tests.marks import starts
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
@@ -35,7 +34,6 @@ _REFUSED = {
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-@starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[ShippedRedis]:
     async with shipped_redis(tmp_path) as running:
         yield running

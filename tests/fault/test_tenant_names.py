@@ -109,7 +109,6 @@ async def test_names_that_cannot_be_told_apart_are_refused_at_the_start(starter:
             assert "tenants: a name of" in said, said
 
 
-@pytest.mark.mesh
 async def test_no_name_in_a_token_is_a_right(report: Report, tmp_path: Path):
     certificates, issuer = Certificates(tmp_path / "certs"), Issuer()
     issued = certificates.authority.issue("llm", days=1)

@@ -27,7 +27,7 @@ from tests.fault.report import Report
 from tests.keys import tenants
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _HITS = (pb.CACHE_VERDICT_EXACT, pb.CACHE_VERDICT_SEMANTIC)
 _ASKED = {
     "What is the capital of France?": "Tell me the capital of France.",

@@ -26,16 +26,14 @@ from tests.fault.mesh import killed
 from tests.fault.proxy import Timeout
 from tests.fault.replicated import GRACE_MS, Replicated, replicated
 from tests.fault.report import Report
-from tests.marks import starts
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 _RATE = 50  # calls a second
 _NOTICED_S = 2.0
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-@starts("mesh", "redis")
 async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Replicated]:
     async with replicated(tmp_path_factory.mktemp("replicated"), proxied=("gateway", "llm")) as mesh:
         yield mesh

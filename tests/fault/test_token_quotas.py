@@ -57,7 +57,7 @@ async def callers(
 
 
 @pytest.mark.parametrize("ask", [_cut, _cancelled], ids=["cut", "cancelled"])
-@pytest.mark.parametrize("callers", ["one process", pytest.param("Redis", marks=pytest.mark.redis)], indirect=True)
+@pytest.mark.parametrize("callers", ["one process", "Redis"], indirect=True)
 async def test_answers_that_end_early_have_read_their_prompts(
     callers: list[Asker], llm: FaultyLlm, report: Report, ask: Asking, request: pytest.FixtureRequest
 ):

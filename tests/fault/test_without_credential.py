@@ -21,7 +21,6 @@ from tests.fault.report import Report
 from tests.fault.strangers import strangers
 from tests.forked import ServiceProcess
 from tests.keys import digest
-from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _KEY = "sesame"
@@ -45,7 +44,6 @@ class Doors:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-@starts("mesh")
 async def doors(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Doors]:
     folder = tmp_path_factory.mktemp("doors")
     async with processes(folder) as starter, faulty_llm() as llm:

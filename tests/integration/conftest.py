@@ -17,7 +17,6 @@ from tests.conftest import Start
 from tests.integration.cache_process import Running, StartCache
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
-from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 
 
@@ -43,7 +42,6 @@ async def start_cache(start: Start, model_cache: Path) -> AsyncIterator[StartCac
 
 
 @pytest.fixture
-@starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
     """A real Redis of the test's own."""
     async with redis_server(tmp_path) as running:

@@ -30,7 +30,7 @@ from tests.models import MODELS, SAMPLES
 from tests.unit.audio.sounds import opus_packets
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.engine]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 REPOSITORY = Path(__file__).parents[2]
 FRANCE, FRANCE_TEXT = "capital-of-france.wav", "what is the capital of france"

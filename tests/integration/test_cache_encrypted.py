@@ -19,7 +19,6 @@ from tests.integration.test_cache import CAPITAL, REWORDED
 from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import identity
 
-pytestmark = pytest.mark.redis
 KEY, OTHER = b"k" * 32, b"o" * 32
 ASKED, ALIKE = identity("what is the capital of france please"), identity("what is the capital of france really")
 ANSWER = b"a secret of acme"

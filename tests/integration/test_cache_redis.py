@@ -17,11 +17,8 @@ from hedgerow.channel import open_channel
 from tests.conftest import Start
 from tests.forked import ServiceProcess
 from tests.integration.test_cache import CAPITAL, REWORDED, lookup, store
-from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 from tests.waiting import until
-
-pytestmark = pytest.mark.mesh
 
 Running = tuple[ServiceProcess, cache_pb2_grpc.CacheServiceStub]
 StartCache = Callable[..., Awaitable[Running]]
@@ -30,7 +27,6 @@ SPAIN = "What is the capital of Spain?"
 
 
 @pytest.fixture
-@starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
     async with redis_server(tmp_path, appendonly=True) as server:
         yield server

@@ -15,7 +15,6 @@ from services.cache.redis_entries import Put, RedisEntries
 from services.cache.redis_scripts import ENTRY, USED
 from services.cache.tombstones import Removal
 from tests.integration.replicas import replica
-from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import identity
 from tests.waiting import until
@@ -26,7 +25,6 @@ _HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-@starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
     async with redis_server(tmp_path) as server:
         yield server

@@ -22,8 +22,6 @@ from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import identity
 from tests.waiting import until
 
-pytestmark = pytest.mark.redis
-
 _REPLICAS = 2
 _QUESTIONS = [identity(f"what is {number}", tenant=tenant) for number in range(2) for tenant in ("acme", "globex")]
 _STEPS = (

@@ -23,7 +23,6 @@ from services.cache.redis_entries import RedisEntries
 from services.cache.redis_scripts import BYTES, CHANGES, ENTRY, HELD, SEQUENCE, SIZES, TENANT, USED
 from services.cache.tombstones import Removal
 from tests.integration.replicas import Replica, agreed, kept, replica, up_to_date
-from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import DIMENSION, identity
 from tests.waiting import until
@@ -35,7 +34,6 @@ THEIRS = identity(CAPITAL.asked, tenant="globex")
 
 
 @pytest.fixture
-@starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
     async with redis_server(tmp_path, appendonly=True) as server:
         yield server

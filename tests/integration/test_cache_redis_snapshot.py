@@ -24,7 +24,6 @@ from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
 from tests.integration.replicas import replica, up_to_date
-from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import DIMENSION, BagOfWords, identity
 
@@ -33,7 +32,6 @@ QUESTIONS = [identity(f"question {number}") for number in range(_MANY)]
 
 
 @pytest.fixture
-@starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
     async with redis_server(tmp_path) as server:
         yield server

@@ -11,7 +11,6 @@ import pytest
 from services.cache.answers import Verdict
 from services.runtime.deadline import Deadline
 from tests.integration.replicas import Replica, replica, up_to_date
-from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import identity
 
@@ -20,7 +19,6 @@ _QUESTION = identity("what is the capital of france")
 
 
 @pytest.fixture
-@starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
     async with redis_server(tmp_path) as server:
         yield server

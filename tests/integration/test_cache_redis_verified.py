@@ -19,7 +19,6 @@ from tests.integration.replicas import Replica, replica, up_to_date
 from tests.redis import RedisProcess, redis_server
 from tests.waiting import until
 
-pytestmark = pytest.mark.redis
 DEFAULT, MOST = 0.95, 50
 ACME, GLOBEX = Traffic("acme"), Traffic("globex")
 CHAT, DOSAGES, THEIRS = Traffic("acme", "chat"), Traffic("acme", "dosages"), Traffic("globex", "dosages")

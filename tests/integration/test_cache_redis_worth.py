@@ -19,7 +19,6 @@ from tests.unit.cache.conftest import identity
 from tests.unit.cache.test_greedy_dual import answer
 from tests.waiting import until
 
-pytestmark = pytest.mark.redis
 ROOM = 5  # entries
 
 

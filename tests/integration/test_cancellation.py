@@ -33,7 +33,7 @@ from tests.integration.wires import Asked, http1, http2
 from tests.keys import digest
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.mesh]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 WAIT_S = 20
 PER_MINUTE = 1_000  # tokens that a tenant has

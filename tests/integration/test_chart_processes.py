@@ -19,7 +19,6 @@ from typing import Any
 
 import grpc
 import httpx
-import pytest
 import redis.asyncio
 import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -43,7 +42,7 @@ SECRETS = {  # by their entries
     "url": "redis://:a-password@redis.hedgerow:6379/0",
 }
 WAIT_S = 60
-pytestmark = [needs_helm, pytest.mark.mesh]
+pytestmark = needs_helm
 
 
 def values(provider: CarelessProvider) -> dict[str, Any]:
@@ -251,7 +250,6 @@ async def test_pods_with_certificates_answer_through_envoy_by_http_and_grpc(tmp_
         assert provider.asked[0]["model"] == "careless"
 
 
-@pytest.mark.redis
 async def test_pods_in_plain_text_answer_callers_in_the_cluster_and_share_a_redis(tmp_path: Path) -> None:
     more = {"tls": {"mode": "none"}, "edge": {"enabled": False}, "redis": {"mode": "bundled"}}
     async with running(more, tmp_path) as (node, _):

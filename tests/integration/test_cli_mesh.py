@@ -18,10 +18,9 @@ from tests.integration.command import cli, launch, run
 from tests.integration.running_up import Up, ports_in_a_row, running_up
 from tests.integration.test_up_mesh_file import provider
 from tests.keys import digest
-from tests.marks import starts
 from tests.waiting import until
 
-pytestmark = [pytest.mark.mesh, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 FIRST = "the-first-key"
 
 
@@ -45,7 +44,6 @@ class Mesh:
 
 
 @pytest.fixture(scope="module")
-@starts("mesh")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     folder, port = tmp_path_factory.mktemp("mesh"), ports_in_a_row(14)
     file = folder / "mesh.yaml"

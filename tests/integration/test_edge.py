@@ -609,7 +609,6 @@ def mutual_tls(certificates: Certificates) -> dict[str, Path]:
     return {"control_tls_dir": certificates.folder / "control", "tls_dir": certificates.folder / "edge"}
 
 
-@pytest.mark.mesh
 async def test_the_real_gateway_knows_the_tenant_of_a_token(
     issuer: Issuer, certificates: Certificates, tmp_path: Path
 ) -> None:
@@ -626,8 +625,6 @@ async def test_the_real_gateway_knows_the_tenant_of_a_token(
     assert reasons == ["MODEL_UNAVAILABLE", "QUOTA_EXCEEDED", "MODEL_UNAVAILABLE", "MODEL_UNAVAILABLE"]
 
 
-@pytest.mark.engine
-@pytest.mark.mesh
 async def test_a_conversation_ends_with_its_token(
     issuer: Issuer, certificates: Certificates, models: Path, tmp_path: Path
 ) -> None:

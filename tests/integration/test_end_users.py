@@ -17,8 +17,6 @@ from tests.integration.scripted_llm import ScriptedLlm, end, words
 from tests.keys import digest
 from tests.waiting import until
 
-pytestmark = pytest.mark.mesh
-
 CAPITAL, ALIKE = "What is the capital of France?", "Tell me the capital of France."
 TENANTS = {
     "acme": {"keys": [digest("secret")], "hits": {"scope": "user", "others": "any"}},

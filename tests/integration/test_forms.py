@@ -22,8 +22,6 @@ from tests.integration.scripted import Hold
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
 from tests.waiting import until
 
-pytestmark = pytest.mark.mesh
-
 SCHEMA = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
 PROSE, WRONG, FIVE = ("It is five.", "stop"), ('{"sum": "5"}', "stop"), ('{"sum": 5}', "stop")
 CUT = ('{"sum": ', "length")

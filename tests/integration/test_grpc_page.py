@@ -30,7 +30,6 @@ def run(gateway: HttpGateway, folder: Path) -> str:
     return subprocess.run([sys.executable, file], capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-@pytest.mark.mesh
 @pytest.mark.parametrize(
     ("tenant", "told"),
     [

@@ -17,7 +17,7 @@ from tests.integration.transparent import OPERATORS, Transparent, transparent_ga
 from tests.recording_provider import Asked
 
 # The first run fetches packages.
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900), pytest.mark.mesh]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 _OURS = {"model", "stream", "stream_options"}
 
 

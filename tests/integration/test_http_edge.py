@@ -20,8 +20,6 @@ from tests.waiting import until
 
 PATH = "/v1/chat/completions"
 
-pytestmark = pytest.mark.mesh
-
 
 @pytest.fixture
 def certificates(tmp_path: Path) -> Certificates:

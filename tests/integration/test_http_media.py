@@ -152,7 +152,6 @@ async def remembering(start: Start, llm: ScriptedLlm, model_cache: Path, tmp_pat
     return await start_http_gateway(start, llm, cache_address=cache.spec.address)
 
 
-@pytest.mark.mesh
 async def test_the_cache_embeds_counts_and_forgets(remembering: HttpGateway, llm: ScriptedLlm) -> None:
     async with AsyncOpenAI(base_url=f"{remembering.url}/v1", api_key="any", max_retries=0) as client:
         for form in ({}, {"encoding_format": "float"}):  # base64, where it is left to the client
@@ -180,7 +179,6 @@ async def _stores(http: httpx.AsyncClient) -> int:
     return (await http.get("/v1/cache/stats")).json()["stores"]
 
 
-@pytest.mark.mesh
 async def test_a_tenant_removes_no_entry_but_its_own(
     start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from services.gateway.permissions import PERMISSIONS
 from tests.conftest import starting
 from tests.recording_provider import CHAT, RecordingProvider, recording_provider
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.mesh]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 _POOR, _RICH = "key of the poor", "key of the rich"
 _PER_MINUTE = 6_000
 _SAME = {name: CHAT[0][name] for name in ("id", "object", "created", "model")}

@@ -14,7 +14,7 @@ import pytest_asyncio
 from tests.integration.transparent import Transparent, transparent_gateway
 from tests.published import Published, fields
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300), pytest.mark.mesh]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 _MEDIA = ("image", "image_url", "input_audio")
 _OURS = {"model", "stream", "stream_options"}
 _AT_ONCE = 8

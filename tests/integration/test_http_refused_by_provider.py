@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 
 from tests.integration.transparent import Transparent, transparent_gateway
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.mesh]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 ASKED = [{"role": "user", "content": "?"}]
 MESSAGE = "field_of_tomorrow: Extra inputs are not permitted"
 # By status, errors as both APIs have them.

@@ -18,7 +18,7 @@ from tests.recorded_turns import CHATS, MESSAGES, SIGNATURE
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.mesh]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 RESULT = "21 °C,  晴れ\n"
 QUESTION = "  Weather in Tokyo?\t"

@@ -15,7 +15,7 @@ from tests.integration.shapes import CHATS, MESSAGES
 from tests.integration.transparent import Transparent, transparent_gateway
 from tests.recording_provider import CHAT, CONTEXT, MESSAGE, RecordingProvider
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.mesh]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 _OURS = {"model", "stream", "stream_options"}
 
 

@@ -305,7 +305,6 @@ async def calling(certificates: Certificates, control: str, target: str) -> Asyn
         await process.communicate(b"")
 
 
-@pytest.mark.mesh
 async def test_over_xds_services_prove_who_they_are_too(
     certificates: Certificates, router: ServiceProcess, stack: AsyncExitStack, tmp_path: Path
 ) -> None:

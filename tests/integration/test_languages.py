@@ -16,7 +16,6 @@ from tests.integration.scripted_llm import ScriptedLlm, end, words
 from tests.keys import digest
 from tests.waiting import until
 
-pytestmark = pytest.mark.mesh
 pytest.importorskip("py3langid")
 
 TENANTS = {

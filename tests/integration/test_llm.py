@@ -40,7 +40,7 @@ from tests.models import MODELS
 from tests.waiting import until
 
 START_S = 600  # an engine imports torch three times over: a minute, and several where cores are few and busy
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(2 * START_S), pytest.mark.engine]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(2 * START_S)]
 
 REPOSITORY = Path(__file__).parents[2]
 FRANCE = "What is the capital of France?"

@@ -15,7 +15,7 @@ from tests.integration.running_up import Up, ports_in_a_row, running_up
 from tests.recording_provider import CHAT, RecordingProvider, recording_provider
 from tests.waiting import until
 
-pytestmark = [pytest.mark.mesh, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 def says(provider: RecordingProvider, text: str) -> None:

@@ -21,7 +21,6 @@ from tests.fault.faulty_llm import FaultyLlm, faulty_llm
 from tests.fault.mesh import processes
 from tests.waiting import until
 
-pytestmark = pytest.mark.mesh
 _PAGE = next(page for page in DOCUMENTS if page.name == "own-stage.md")
 
 

@@ -17,8 +17,6 @@ from tests.conftest import Start
 from tests.forked import ServiceProcess
 from tests.integration.collector import Collector, collecting
 
-pytestmark = pytest.mark.mesh
-
 QUESTION = "What is the capital of France?"
 
 

@@ -15,9 +15,8 @@ from openai import AuthenticationError, OpenAI, RateLimitError
 
 from tests.integration.running_up import Up, ports_in_a_row, running
 from tests.integration.test_up_mesh_file import provider
-from tests.marks import starts
 
-pytestmark = [pytest.mark.mesh, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 REPOSITORY = Path(__file__).parents[2]
 MOST_BYTES = 150 * 10**6
 UNWANTED = ("torch", "vllm", "faiss", "numpy", "transformers", "tokenizers", "ctranslate2")
@@ -76,7 +75,6 @@ def said(client: OpenAI, model: str) -> tuple[str | None, str]:
 
 
 @pytest.fixture(scope="module")
-@starts("mesh")
 def url() -> Iterator[str]:
     """A provider, in a process of its own."""
     with provider() as (_, url):

@@ -22,7 +22,6 @@ from tests.fault.asking import MODEL, Asker, Outcome, asking, question
 from tests.fault.mesh import processes
 from tests.fault.replicated import Replicated, address, bootstrap, start_envoy, write_topology
 from tests.forked import ServiceProcess
-from tests.marks import starts
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
@@ -59,7 +58,6 @@ class Regions:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-@starts("mesh")
 async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Regions]:
     async with AsyncExitStack() as stack:
         yield await _start(stack, tmp_path_factory.mktemp("regions"))

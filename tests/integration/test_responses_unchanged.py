@@ -18,7 +18,7 @@ from tests.integration.transparent import Transparent, transparent_gateway
 from tests.recorded_response import RESPONSE, THOUGHT, USAGE
 from tests.recording_provider import RecordingProvider
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.mesh]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

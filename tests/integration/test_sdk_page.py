@@ -11,7 +11,6 @@ import pytest
 from tests.integration.http_gateway import HttpGateway
 from tests.integration.scripted_llm import ScriptedLlm, end, words
 
-pytestmark = pytest.mark.mesh
 _PAGE = Path(__file__).parents[2] / "docs/sdk.md"
 _TARGET = "127.0.0.1:50050"
 

@@ -17,8 +17,6 @@ from tests.integration.scripted import Hold
 from tests.integration.scripted_llm import ScriptedLlm, words
 from tests.keys import digest
 
-pytestmark = pytest.mark.mesh
-
 
 async def limited(start: Start, llm: ScriptedLlm, **limits: float) -> HttpGateway:
     """A gateway with one tenant, whose key is `secret`."""
@@ -53,7 +51,6 @@ async def test_a_model_that_there_is_not_is_not_found_and_a_tiers_name_is_the_ti
         assert (error.reason, error.metadata["field"], error.metadata["value"]) == ("MODEL_UNKNOWN", "model", "n")
 
 
-@pytest.mark.engine
 async def test_a_picture_that_is_none_is_refused_with_its_place_and_the_limit(
     start: Start, llm: ScriptedLlm, models: Path
 ) -> None:

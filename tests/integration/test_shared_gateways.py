@@ -18,8 +18,6 @@ from tests.fault.mesh import Processes, processes
 from tests.redis import RedisProcess
 from tests.waiting import until
 
-pytestmark = pytest.mark.mesh
-
 _WITHIN_S = 20.0
 _SLOW = 0.001  # requests a second: none comes back while a test runs
 

@@ -23,8 +23,6 @@ from tests.forked import ServiceProcess
 from tests.redis import RedisProcess
 from tests.waiting import until
 
-pytestmark = pytest.mark.mesh
-
 _WITHIN_S = 20.0
 _MODELS = [{"name": name, "tier": "fast", "context_tokens": 1_000} for name in ("small", "large")]
 

@@ -20,7 +20,6 @@ from launcher.meshfile.planning import plan
 from launcher.processes import check_health, free_ports
 from tests.integration.collector import Collector, collecting
 from tests.integration.running_up import ports_in_a_row
-from tests.marks import starts
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
@@ -69,7 +68,6 @@ class Scene:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[True, False], ids=["one process", "processes"])
-@starts("mesh")
 async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     folder, port = tmp_path_factory.mktemp("sharing"), ports_in_a_row(40)
     metrics = {name: f"127.0.0.1:{number}" for name, number in zip(SERVICES, free_ports(len(SERVICES)), strict=True)}

@@ -26,8 +26,6 @@ from tests.redis import redis_server
 from tests.stores import at_work
 from tests.unit.cache.conftest import DIMENSION, identity
 
-pytestmark = pytest.mark.redis
-
 CAPITAL, OTHER = identity("what is the capital of france"), identity("an entirely unrelated thing")
 THEIRS = identity(CAPITAL.asked, tenant="globex")
 Open = Callable[..., AbstractAsyncContextManager[tuple[Store, Memory]]]

@@ -127,7 +127,6 @@ async def test_files_are_written_once_the_folder_is_ours_and_before_anything_sta
     assert written.exists()
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("password", [False, True])
 async def test_what_is_not_ours_is_kept_running_too(tmp_path: Path, password: bool) -> None:
     [port] = free_ports(1)

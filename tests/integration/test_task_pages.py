@@ -24,10 +24,9 @@ from tests.integration.running_up import Up, ports_in_a_row, running_up
 from tests.integration.scripted import Heard
 from tests.integration.scripted_gateway import serve_script, turn
 from tests.integration.test_up_mesh_file import provider
-from tests.marks import starts
 from tests.waiting import until
 
-pytestmark = [pytest.mark.mesh, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 DOCS = Path(__file__).parents[2] / "docs"
 KEYS = {"ACME_KEY": "of-acme", "SUPPORT_KEY": "of-support"}
 HTTP = "127.0.0.1:50080"
@@ -59,7 +58,6 @@ def shell(script: str, port: int, environment: Mapping[str, str]) -> str:
 
 
 @pytest.fixture(scope="module")
-@starts("mesh")
 def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Up, int]]:
     """The mesh of docs/tenants.md, and its port."""
     folder, port = tmp_path_factory.mktemp("tenants"), ports_in_a_row(40)

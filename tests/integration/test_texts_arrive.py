@@ -16,7 +16,7 @@ import hedgerow
 from tests.integration.shapes import TEXTS
 from tests.integration.transparent import Transparent, transparent_gateway
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300), pytest.mark.mesh]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 MORE: Mapping[str, str] = {
     **TEXTS,
     "no-break and zero-width": "\u00a0a\u200bb\u200cc\u200dd\ufeff e\u2060f\u00ad\u3000",

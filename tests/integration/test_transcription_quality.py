@@ -16,7 +16,7 @@ from services.audio.whisper import Whisper, open_whisper
 from tests.models import MODELS
 from tests.spoken import recording
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.engine]
+pytestmark = pytest.mark.timeout(300)
 
 SENTENCES = 100
 AT_MOST, WORSE = 0.08, 0.02  # offline; live, on top of it

@@ -16,10 +16,9 @@ from tests import forked
 from tests.integration.command import cli
 from tests.integration.running_up import Up, ports_in_a_row, running_up
 from tests.integration.test_up_mesh_file import provider
-from tests.marks import starts
 from tests.waiting import until
 
-pytestmark = [pytest.mark.mesh, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 QUESTION = "Who are you?"
 
 
@@ -34,7 +33,6 @@ def mesh(folder: Path, name: str, url: str) -> Iterator[Up]:
 
 
 @pytest.fixture(scope="module")
-@starts("mesh")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Up, Up]]:
     folder = tmp_path_factory.mktemp("both")
     with ExitStack() as stack:

@@ -21,10 +21,9 @@ import yaml
 import hedgerow
 from tests.integration.command import cli
 from tests.integration.running_up import Up, ports_in_a_row, running_up
-from tests.marks import starts
 from tests.waiting import until
 
-pytestmark = [pytest.mark.mesh, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 ACME, LATER = "a-key-of-acme", "a-key-of-later"
 FIRST = ("cache", "router", "llm-quick", "llm-good", "gateway")
 
@@ -80,7 +79,6 @@ class Edited:
 
 
 @pytest.fixture(scope="module")
-@starts("mesh")
 def mesh(
     shape: tuple[str, ...],
     tmp_path_factory: pytest.TempPathFactory,

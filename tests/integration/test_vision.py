@@ -30,8 +30,6 @@ from tests.forked import ServiceProcess
 from tests.models import SAMPLES
 from tests.waiting import until
 
-pytestmark = pytest.mark.engine
-
 Stub = Any  # vision_pb2_grpc.VisionServiceStub, whose asynchronous kind has no type
 StartVision = Callable[..., Awaitable[tuple[ServiceProcess, Stub]]]
 NAMES = {"red-circle.png": "red circle", "blue-star.jpg": "blue star", "yellow-triangle.webp": "yellow triangle"}

@@ -18,8 +18,6 @@ from services.vision.errors import BadModel, EngineFailed
 from services.vision.files import Source
 from tests.models import MODELS, SAMPLES
 
-pytestmark = pytest.mark.engine
-
 ROOT = Path(__file__).parents[2]
 DEMO = MODELS / "demo-vision"
 FILES = ("model.onnx", "model.int8.onnx", "model.ts", "model.pt2")

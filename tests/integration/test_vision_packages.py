@@ -20,8 +20,6 @@ from tests import hostile_models
 from tests.hostile_models import Members
 from tests.models import MODELS
 
-pytestmark = pytest.mark.engine
-
 DEMO = MODELS / "demo-vision" / "model.pt2"
 GRAPH = "model/models/model.json"
 

@@ -19,8 +19,6 @@ from hedgerow.channel import open_channel
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
 from tests.conftest import Start
 
-pytestmark = pytest.mark.engine
-
 SIZE, CLASSES, MANY = 8, 4, 21_841
 NAMES = ("crane", "maillot", "crane", "maillot")
 BIAS = (0.0, 1.0, 3.0, 2.0)  # what the small model answers to anything, as logits

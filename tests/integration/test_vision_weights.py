@@ -16,8 +16,6 @@ from services.vision.engines import ArraySpec, open_engine
 from services.vision.errors import BadModel
 from services.vision.files import Trust
 
-pytestmark = pytest.mark.engine
-
 
 def with_weights_beside(folder: Path, weights: np.ndarray) -> Path:
     """A network whose weights are in `weights.bin`."""

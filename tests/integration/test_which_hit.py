@@ -16,8 +16,6 @@ from tests.integration.scripted_llm import ScriptedLlm, end, words
 from tests.keys import digest
 from tests.waiting import until
 
-pytestmark = pytest.mark.mesh
-
 TODAY, ALIKE = "What is the weather in Oslo today?", "Tell me, what is the weather in Oslo today?"
 PRICE = "What is the price of a ticket to Bergen?"
 TENANTS = {

@@ -10,8 +10,6 @@ from services.audio.whisper import Whisper, open_whisper, without_loops
 from tests.models import MODELS
 from tests.unit.audio.voices import question, said, silence, texts
 
-pytestmark = pytest.mark.engine
-
 TEXT = ["What", "is", "the", "capital", "of", "France?"]
 
 

@@ -11,7 +11,7 @@ from services.audio.speech import RATE, Audio
 from services.audio.whisper import WindowLengths, open_whisper, window_lengths
 from tests.random_whisper import LANGUAGES, Shape, write_whisper
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 
 def noise(seconds: float) -> Audio:

@@ -163,7 +163,6 @@ async def test_a_worker_that_does_not_listen_does_not_outlive_its_parent_either(
     assert await asyncio.wait_for(process.wait(), WAIT_S) == 1
 
 
-@pytest.mark.mesh
 @pytest.mark.parametrize("count", ["1", "2"])
 async def test_a_second_service_on_the_port_of_workers_is_refused(gateway: Launch, tmp_path: Path, count: str) -> None:
     mesh = await gateway()

@@ -18,8 +18,6 @@ from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
 from tests.keys import digest
 from tests.waiting import until
 
-pytestmark = pytest.mark.mesh
-
 CAPITAL, REWORDED = "What is the capital of France?", "Tell me the capital of France."
 FARTHER = "Please tell me, what is the capital city of France?"
 PATIENT = json.dumps(PATIENT_LOOKUPS)

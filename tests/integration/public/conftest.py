@@ -17,7 +17,6 @@ from launcher import catalog
 from launcher.demo import PULLED
 from launcher.mesh import HTTP_OFFSET
 from tests.integration.running_up import Up, ports_in_a_row, running_up
-from tests.marks import starts
 
 
 @pytest.fixture(scope="package")
@@ -32,7 +31,6 @@ def pulled() -> None:
 
 
 @pytest.fixture(scope="package")
-@starts("engine", "mesh")
 def up(tmp_path_factory: pytest.TempPathFactory, pulled: None) -> Iterator[Up]:
     """`hedgerow up`, as its users run it."""
     with running_up(tmp_path_factory.mktemp("public"), ports_in_a_row(40), program="hedgerow_cli") as running:

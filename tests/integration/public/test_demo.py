@@ -8,7 +8,7 @@ import sys
 import pytest
 
 # Two engines load, on a machine that may be busy.
-pytestmark = [pytest.mark.timeout(900), pytest.mark.engine, pytest.mark.mesh]
+pytestmark = pytest.mark.timeout(900)
 
 
 async def test_the_demo_gets_the_answers_it_expects(pulled: None) -> None:

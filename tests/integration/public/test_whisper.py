@@ -21,7 +21,7 @@ from services.audio.speech import RATE, Audio, Segment, Word
 from services.audio.whisper import Whisper, open_whisper
 from tests.spoken import read_aloud
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.engine]
+pytestmark = pytest.mark.timeout(300)
 
 SECONDS = 60.0
 WRONG, WRONG_LIVE = 0.06, 0.08  # of the words, at most; 1 to 3% were measured

@@ -10,7 +10,6 @@ import pytest_asyncio
 import hedgerow
 from tests.integration.collector import Collector, collecting
 from tests.integration.running_up import Up, ports_in_a_row, running_up
-from tests.marks import starts
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
@@ -20,7 +19,6 @@ async def collector() -> AsyncIterator[Collector]:
 
 
 @pytest.fixture(scope="package")
-@starts("engine", "mesh", "redis")
 def up(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Up]:
     """`hedgerow up --mesh`, which sends its spans to `collector`. One of each, so that it loads no more models than
     without `--mesh`, which `hedgerow demo` is."""

@@ -33,7 +33,7 @@ from tests.models import FIXTURES
 from tests.waiting import until
 
 # Two engines load, on a machine that may be busy.
-pytestmark = [pytest.mark.timeout(900), pytest.mark.engine, pytest.mark.mesh, pytest.mark.redis]
+pytestmark = pytest.mark.timeout(900)
 WITHIN_S = 30  # a change of the topology, or of a process, has reached everybody
 
 

@@ -124,8 +124,6 @@ async def test_a_replica_that_comes_later_or_again_is_connected_and_warm_before_
             assert await until(lambda: prompts_read(llm)) == [(PROMPT, "")]
 
 
-@pytest.mark.engine
-@pytest.mark.mesh
 async def test_an_engine_has_read_the_prompt_when_its_tenant_asks_for_the_first_time_and_for_no_other(
     start: Start, up: Up
 ) -> None:
