@@ -1,0 +1,131 @@
+"""A sweep writes down what was used, and deletes what memory let go of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from services.cache.database import Database, Statement
+from services.cache.entries import Entries, Entry
+from services.cache.errors import NotKept
+from services.cache.file_store import FileStore
+from services.cache.memory import Memory
+from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.semantic_match.traffic import Traffic
+from services.cache.tombstones import Removal
+from services.cache.vectors import VectorIndex
+from services.cache.watch import Watchers
+from tests.stores import at_work
+from tests.unit.cache.conftest import DIMENSION, Clock
+
+
+class Recording(Database):
+    """Has the statements of each commit, by their first two words."""
+
+    broken = False
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.commits: list[list[str]] = []
+
+    def apply(self, statements: Iterable[Statement]) -> None:
+        run = list(statements)
+        self.commits.append([" ".join(sql.split()[:2]) for sql, _ in run])
+        if self.broken:
+            raise OSError("the disk is full")
+        super().apply(run)
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    memory = Memory(Entries(10, 10**6), VectorIndex(DIMENSION), Watchers(10), Thresholds(0.95, 0.01, "cosine"))
+    yield memory
+    memory.close()
+
+
+def made(memory: Memory, file: Database) -> FileStore:
+    return FileStore(file, memory, "engine", 0, 10**6, Clock())
+
+
+def an_entry(key: str) -> Entry:
+    return Entry(key, "acme", b"", b"why?", b"because", 2_000_000, 1_000_000)
+
+
+def on_disk(file: Database) -> dict[str, tuple[int, int, float]]:
+    return {each.key: (each.used_at_ms, each.uses, each.priority) for each, _ in file.load("engine", 0)}
+
+
+async def test_uses_and_worth_are_written_and_only_what_is_gone_is_deleted(memory: Memory) -> None:
+    file = Recording()
+    store = made(memory, file)
+    used, kept, gone = map(an_entry, ("used", "kept", "gone"))
+    async with at_work(store):
+        for each in (used, kept, gone):
+            await store.insert(each, None, 10**18)
+        untouched = on_disk(file)
+        used.used_at_ms, used.uses, used.priority = 1_000_500, 3, 2.5
+        store.sweep([(used, 2)], [gone])
+        await store.tighten("kept", "acme", 0.5)  # is written after it
+        assert on_disk(file) == {"used": (1_000_500, 3, 2.5), "kept": untouched["kept"]}
+
+
+async def test_a_sweep_without_news_writes_nothing(memory: Memory) -> None:
+    file = Recording()
+    store = made(memory, file)
+    async with at_work(store):
+        before = len(file.commits)
+        store.sweep([], [])
+    assert [commit for commit in file.commits[before:] if commit] == []
+
+
+@pytest.mark.parametrize("broken", [False, True])
+async def test_uses_wait_for_the_disk_once_and_are_written_again_when_it_has_answered(
+    memory: Memory, broken: bool
+) -> None:
+    file = Recording()
+    store = made(memory, file)
+    entry = an_entry("used")
+    await store.load()
+    file.commits.clear()
+    for _ in range(3):
+        store.sweep([(entry, 1)], [])
+    running = asyncio.create_task(store.run())
+    file.broken = broken
+    with suppress(NotKept):
+        await store.remove(Removal(key="none"))
+    assert [commit.count("UPDATE entries") for commit in file.commits] == [1]
+    file.broken = False
+    store.sweep([(entry, 1)], [])
+    await store.remove(Removal(key="none"))
+    assert [commit.count("UPDATE entries") for commit in file.commits] == [1, 1]
+    running.cancel()
+    await asyncio.wait([running])
+    await store.close()
+
+
+async def test_what_was_verified_waits_for_the_disk_once_and_what_came_meanwhile_is_written_next(
+    memory: Memory,
+) -> None:
+    file = Recording()
+    store = made(memory, file)
+    await store.load()
+    file.commits.clear()
+    for tenant in ("acme", "globex"):
+        memory.thresholds.verify(Traffic(tenant, ""), 0.99, True, True)
+        store.sweep([], [])
+    running = asyncio.create_task(store.run())
+    await store.remove(Removal(key="none"))
+    assert tenants(file) == {"", "acme"}
+    store.sweep([], [])
+    await store.remove(Removal(key="none"))
+    assert tenants(file) == {"", "acme", "globex"}
+    running.cancel()
+    await asyncio.wait([running])
+    await store.close()
+
+
+def tenants(file: Database) -> set[str]:
+    return {traffic.name for traffic, _ in file.verified("cosine")}
