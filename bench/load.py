@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from bench import first_text
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
@@ -219,7 +218,7 @@ def read_gateway(message: bytes) -> Seen:
     """What a `hedgerow.gateway.v1.GenerateResponse` says."""
     text, last = False, None
     for event in gateway_pb2.GenerateResponse.FromString(message).events:
-        text = text or first_text.is_in_event(event)
+        text = text or _has_text(event)
         if event.HasField("final"):
             last = _ended(event.final)
     return text, last
@@ -236,4 +235,16 @@ def read_llm(message: bytes) -> Seen:
     """What a `hedgerow.llm.v1.GenerateResponse` says."""
     response = llm_pb2.GenerateResponse.FromString(message)
     ended = response.HasField("finish")
-    return first_text.is_in_message(response), Reply(_ENDED.get(response.finish.reason, Outcome.OK)) if ended else None
+    return _message_has_text(response), Reply(_ENDED.get(response.finish.reason, Outcome.OK)) if ended else None
+
+
+# An answer begins at its first text, thought or call, as a gateway's own `ttft_ms` and metrics have it.
+_BEGINNINGS = ("delta", "reasoning", "tool_call")
+
+
+def _has_text(event: gateway_pb2.Event) -> bool:
+    return event.WhichOneof("kind") in _BEGINNINGS
+
+
+def _message_has_text(message: llm_pb2.GenerateResponse) -> bool:
+    return bool(message.text or message.reasoning or message.tool_calls)

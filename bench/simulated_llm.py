@@ -14,9 +14,8 @@ from prometheus_client import REGISTRY
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from bench.jagged.engine import PROMPT_TOKENS, SimulatedEngine
+from bench.jagged.engine import PROMPT_TOKENS, SimulatedEngine, TallyCollector
 from bench.jagged.latency import Mixture, Profile
-from bench.jagged.tally import TallyCollector
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2 as pb
 from services.runtime.errors import NotSupported

@@ -2,7 +2,7 @@
 
 Joins spoken sentences with pauses of 0.2 to 1.2 s, and transcribes them in turns: by faster-whisper's `transcribe`, its
 `BatchedInferencePipeline`, and the service through gRPC, all with the same model and threads. Then plays them to the
-service in real time, by both policies. The model is whisper-base (`hedgerow models pull whisper-base`).
+service in real time. The model is whisper-base (`hedgerow models pull whisper-base`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from launcher.catalog import store
 LENGTHS = {"11 s": 11.0, "1 min": 60.0, "4 min": 240.0, "10 min": 600.0}
 ROUNDS = 3
 LIVE_S = 120.0
-LIVE = (("LOCAL_AGREEMENT", 1), ("LOCAL_AGREEMENT", 2), ("WINDOWS", 1))  # policies, and how many streams at once
+LIVE = (1, 2)  # streams at once
 THREADS = len(os.sched_getaffinity(0))
 RECORDINGS = Path(__file__).parents[1] / "tests" / "recordings"
 RATE = 16_000  # Hz
@@ -134,11 +134,11 @@ async def run(progress: Progress) -> dict[str, object]:
             found = await in_turns({way: partial(_written, of=spoken, by=write) for way, write in ways.items()}, ROUNDS)
             whole[name] = {way: _summary(spoken, written) for way, written in found.items()}
         live: dict[str, object] = {}
-        for policy, count in LIVE:
-            progress(f"{count} × {LIVE_S:.0f} s in real time, {policy}")
+        for count in LIVE:
+            progress(f"{count} × {LIVE_S:.0f} s in real time")
             streams = [joined(LIVE_S, seed) for seed in range(count)]
             ends = [await asyncio.to_thread(words, each.recording.samples) for each in streams]
-            live[f"{policy.lower()} {count}"] = await _live(stub, process.pid, policy, streams, ends)
+            live[str(count)] = await _live(stub, process.pid, streams, ends)
     return {"model": model.name, "threads": THREADS, "whole": whole, "live": live}
 
 
@@ -252,12 +252,10 @@ def _summary(spoken: Spoken, written: Sequence[Written]) -> dict[str, float]:
     }
 
 
-async def _live(
-    stub: Any, pid: int, policy: str, spoken: Sequence[Spoken], ends: Sequence[Sequence[Said]]
-) -> dict[str, float]:
+async def _live(stub: Any, pid: int, spoken: Sequence[Spoken], ends: Sequence[Sequence[Said]]) -> dict[str, float]:
     """All at once, in real time. A word's end is what faster-whisper found of the whole recording."""
     before = cpu_s(pid)
-    heard = await asyncio.gather(*(_play(stub, policy, each.recording) for each in spoken))
+    heard = await asyncio.gather(*(_play(stub, each.recording) for each in spoken))
     spent_s, seconds = cpu_s(pid) - before, [each.recording.seconds for each in spoken]
     late = percentiles(
         [
@@ -276,12 +274,12 @@ async def _live(
     }
 
 
-async def _play(stub: Any, policy: str, spoken: Recording) -> Heard:
+async def _play(stub: Any, spoken: Recording) -> Heard:
     """Send each packet when its last sample would have been spoken."""
     pcm = (np.clip(spoken.samples, -1, 1) * 32_767).astype("<i2")
     size = round(PACKET_S * RATE)
     form = audio_pb2.AudioFormat(encoding=audio_pb2.ENCODING_PCM_S16LE, sample_rate_hz=RATE, channels=1)
-    options = audio_pb2.StreamOptions(format=form, policy=f"POLICY_{policy}")
+    options = audio_pb2.StreamOptions(format=form, policy="POLICY_LOCAL_AGREEMENT")
     began = time.monotonic()
 
     async def requests() -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:

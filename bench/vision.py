@@ -2,8 +2,7 @@
 
 EfficientNet-Lite0 (`hedgerow models pull efficientnet-lite0`) and one JPEG of 451 x 300 pixels, again and again. The
 loop does the same decoding and preprocessing with Pillow and NumPy, and calls ONNX Runtime on batches as large as the
-service has callers. The service is measured with its batcher and without it. All have a process each and are measured
-in turns; the services' client shares their cores.
+service has callers. Both have a process each and are measured in turns; the service's client shares their cores.
 
 `python -m bench.vision MODEL PICTURE` is the loop: it reads `{"size": …, "seconds": …}` lines and writes the images a
 second for each. Its first line is `{}`, once the model is warm. ONNX Runtime has its default options.
@@ -14,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -22,8 +20,6 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
-
-import yaml
 
 from bench.asking import in_turns
 from bench.cluster import Cluster, Progress, clustered
@@ -43,21 +39,12 @@ Rate = Callable[[int], Awaitable[float]]  # images a second of so many callers
 
 
 async def run(progress: Progress) -> dict[str, Any]:
-    """Start loop and services, measure them in turns, stop them. About three minutes."""
+    """Start loop and service, measure them in turns, stop them. About two minutes."""
     models = catalog.path(MODEL)
     async with clustered(progress) as cluster:
         loop = await cluster.piped("bench.vision", str(models / MODEL / "model.onnx"), str(PHOTOGRAPH))
         await loop.stdout.readline()
-        one_by_one = cluster.folder / "one-by-one"
-        shutil.copytree(models / MODEL, one_by_one / MODEL)
-        manifest = one_by_one / MODEL / "model.yaml"
-        batching = {"batching": {"max_size": 1, "preferred": []}}
-        manifest.write_text(yaml.safe_dump(yaml.safe_load(manifest.read_text()) | batching))
-        rates: dict[str, Rate] = {
-            "loop": partial(_looped, loop),
-            "service": await _service(cluster, "vision", models),
-            "one by one": await _service(cluster, "vision-one-by-one", one_by_one),
-        }
+        rates: dict[str, Rate] = {"loop": partial(_looped, loop), "service": await _service(cluster, models)}
         found = {}
         for callers in CALLERS:
             progress(f"{callers} callers, {TURNS} turns")
@@ -86,9 +73,9 @@ async def _looped(loop: Any, size: int) -> float:
     return float(await loop.stdout.readline())
 
 
-async def _service(cluster: Cluster, name: str, models: Path) -> Rate:
+async def _service(cluster: Cluster, models: Path) -> Rate:
     """A vision service, with its own defaults."""
-    process = await cluster.start(name, "services.vision", models_dir=str(models))
+    process = await cluster.start("vision", "services.vision", models_dir=str(models))
     calls: list[Any] = [(await cluster.channel(process)).unary_unary(_CLASSIFY) for _ in range(CHANNELS)]
     image = vision_pb2.Image(data=PHOTOGRAPH.read_bytes())
     request = vision_pb2.ClassifyRequest(images=[image]).SerializeToString()

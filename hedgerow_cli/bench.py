@@ -89,5 +89,4 @@ def _run(name: str, as_json: bool, given: Mapping[str, object]) -> None:
     if as_json:
         print(json.dumps(result))
     else:
-        shown = getattr(module, "table", None) or import_module("bench.tables").tables
-        Console().print(shown(result))
+        Console().print(import_module("bench.tables").tables(result))

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import IO, NamedTuple
+
+from services.cache.answers import Answers
+from services.cache.keyed_question import KeyedQuestion
+from services.cache.semantic_match.traffic import EVERYONE
+from services.runtime.deadline import Deadline
 
 _LONGEST_LINE = 1_000_000  # characters
 
@@ -86,3 +94,71 @@ def _pair(line: str, number: int) -> Pair:
     if row.get("duplicate") not in (0, 1):  # true and false are 1 and 0
         raise BadPairs(f"line {number}: duplicate: 0 or 1, got {row.get('duplicate')!r:.40}")
     return Pair(row["a"], row["b"], bool(row["duplicate"]))
+
+
+class Judged(Enum):
+    """Whether the answer to one question serves another."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNLABELLED = "unlabelled"
+
+
+class Labels:
+    """A question is a text as the cache compares it. Duplicates of duplicates are duplicates."""
+
+    def __init__(self, pairs: Sequence[Pair]):
+        self._duplicates = Linked()
+        self._labelled = {(pair.a, pair.b): pair.duplicate for pair in pairs}
+        for pair in pairs:
+            if pair.duplicate:
+                self._duplicates.link(pair.a, pair.b)
+
+    def judge(self, stored: str, asked: str) -> Judged:
+        """What is to be said of the answer to `stored` for `asked`: first by their own label, then by their text, then
+        by the duplicates they have."""
+        label = self._labelled.get((stored, asked), self._labelled.get((asked, stored)))
+        if label is not None:
+            return Judged.RIGHT if label else Judged.WRONG
+        same = self._duplicates.root(stored) == self._duplicates.root(asked)
+        return Judged.RIGHT if same else Judged.UNLABELLED
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Pairs whose `b` is looked up, until there are so many verdicts."""
+
+    pairs: Sequence[Pair] = ()
+    verdicts: int = 0
+
+    async def judge(self, answers: Answers, asked: Sequence[KeyedQuestion], labels: Labels) -> dict[str, object]:
+        """Look the questions up and report of each sample what its labels say. One that they say nothing of is not
+        reported. Returns how many verdicts and lookups there were, and what is in force then, for people."""
+        judged = lookups = 0
+        for question in asked:
+            if judged == self.verdicts:
+                break
+            lookups += 1
+            sample = (await answers.lookup(question, None, Deadline.never())).sample
+            label = labels.judge(sample.asked, question.asked) if sample else Judged.UNLABELLED
+            if sample and label is not Judged.UNLABELLED:
+                right = label is Judged.RIGHT
+                await answers.verified(question.traffic, sample.key, sample.score, sample.accepted, right)
+                judged += 1
+        traffic = asked[0].traffic if asked else EVERYONE
+        threshold = answers.verification.thresholds.of(traffic)
+        return {"verdicts": judged, "traffic": lookups, "threshold": threshold}
+
+
+def divided(given: Sequence[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
+    """(traffic, measured), about half each, in an order that is drawn. Pairs that hang together by a question stay
+    together: else what is measured would have been judged."""
+    groups = list(components(given).values())
+    order = random.Random(seed)  # a split is no secret
+    order.shuffle(groups)
+    parts: tuple[list[Pair], list[Pair]] = ([], [])
+    for group in groups:
+        parts[len(parts[0]) > len(parts[1])].extend(group)
+    for part in parts:
+        order.shuffle(part)
+    return parts

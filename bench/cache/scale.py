@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,14 +102,10 @@ class _Scale:
                 meanwhile += (await self._search(memory, self._asked[len(meanwhile) % SEARCHES :][:1]))[0]
                 await asyncio.sleep(_PAUSE_S)
             made_s = time.perf_counter() - started - loaded_s
-            times, _ = await self._search(memory, self._asked)
             return {
                 "restart_s": round(loaded_s, 1),
-                "restart_embedded": 0,
                 "restart_lists_made_after_s": round(made_s, 1),
                 "search_while_lists_are_made_ms": _told(meanwhile) if len(meanwhile) > 1 else None,
-                "search_after_restart_ms": _told(times),
-                "peak_resident_mb": round(_peak() / 1e6),
             }
 
     def _memory(self) -> tuple[VectorIndex, Memory]:
@@ -162,14 +157,12 @@ class _Scale:
         self._progress("cache: inserting under searches, and deleting")
         numbers = range(self._entries, self._entries + CHANGES)
         inserting = asyncio.create_task(_each(memory, (partial(memory.put, *each) for each in self._changes(numbers))))
-        meanwhile: list[float] = []
         while not inserting.done():
-            meanwhile += (await self._search(memory, self._asked[:20]))[0]
+            await self._search(memory, self._asked[:20])
         removals = np.random.default_rng(_SEED).choice(self._entries, CHANGES, replace=False).tolist()
         deleted = await _each(memory, (partial(memory.remove, Removal(key=_key(each))) for each in removals))
         return {
             "insert_under_search_ms": _told(await inserting),
-            "search_under_insert_ms": _told(meanwhile),
             "delete_ms": _told(deleted),
         }
 
@@ -212,7 +205,3 @@ def _told(times: Sequence[float]) -> Mapping[str, float]:
 
 def _resident() -> int:
     return int(psutil.Process().memory_info().rss)
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

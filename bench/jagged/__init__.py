@@ -1,26 +1,138 @@
 """What a jagged provider looks like through the gateway: before and after, on the same arrivals and seed.
 
-The provider is simulated, with the latencies of `bench.jagged.latency.ARTICLES`. The three arms (`bench.jagged.arms`)
+The provider is simulated, with the latencies of `bench.jagged.latency.ARTICLES`. The three arms
 take turns, a block each, so that whatever else the machine does meets all alike; one block's calls have ended before
-the next begins.
+the next begins. Each arm has processes of its own, so nothing that one arm does changes another's state; the replicas
+of all arms draw from the same seeds.
+
+`before` asks the provider's two replicas in turn, as an application without a mesh would. `hedging_only` goes through a
+gateway with the cache left out. `after` goes through a gateway with the real cache and every policy.
+
+No call is left out: one that timed out counts with its time, and one that failed or was refused takes for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from bench.asking import in_turns
-from bench.cluster import Progress, clustered
-from bench.jagged.arms import HEDGE, LIMIT, Arm, open_arms
-from bench.jagged.questions import Question, arrivals, ask_around
-from bench.jagged.summary import Record
-from bench.jagged.tally import Tally, read_tally
-from bench.load import OpenLoop, Sample
-from bench.stats import percentiles
+from bench.cluster import Cluster, Progress, an_address, clustered
+from bench.jagged.engine import Tally, read_tally
+from bench.jagged.latency import ARTICLES, ARTICLES_TIMEOUT_S, ARTICLES_TOKENS
+from bench.jagged.questions import Question, arrivals, ask_around, to_gateway, to_llm
+from bench.load import Ask, OpenLoop, Outcome, Sample, ask_gateway, ask_llm
+from bench.stats import TO_THE_TAIL, percentiles
+
+MODEL = "jagged"
+PROMPT_USD_PER_MTOK, COMPLETION_USD_PER_MTOK = 0.25, 0.50
+REPLICAS = 2
+# Settings that depend on the provider; all others are the gateway's defaults, the cap of 5% on extra calls among them.
+# Blocks of one arm are a minute apart, and what one block taught holds for the next.
+HEDGE = {"window_s": 300}
+LIMIT = {"initial": 100}  # the provider has no limit to find; a start below the load would queue at first
+_CONNECTIONS = 2  # of the generator to a gateway
+_GRACE_S = 0.5  # a gateway ends an answer at its budget; the call's own deadline is only there should it not
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to ask the same provider."""
+
+    name: str
+    ask: Ask
+    request: Callable[[str], bytes]  # from a question's text
+    metrics: Sequence[str]  # where the replicas' own counts are
+
+
+async def open_arms(cluster: Cluster, seed: int) -> list[Arm]:
+    """All arms, serving: `before`, `hedging_only`, `after`."""
+    price: dict[str, Any] = {
+        "prompt_usd_per_mtok": PROMPT_USD_PER_MTOK,
+        "completion_usd_per_mtok": COMPLETION_USD_PER_MTOK,
+    }
+    router, cache = await cluster.router(name=MODEL, **price), await cluster.cache()
+    arms = []
+    for name in ("before", "hedging_only", "after"):
+        metrics = [an_address() for _ in range(REPLICAS)]
+        replicas = [
+            await cluster.llm(
+                f"simulated-{name}-{number}",
+                metrics_address=at,
+                profile=ARTICLES.to_json(),
+                tokens=ARTICLES_TOKENS,
+                seed=seed * REPLICAS + number,
+            )
+            for number, at in enumerate(metrics)
+        ]
+        if name == "before":
+            channels = [await cluster.channel(replica) for replica in replicas]
+            arms.append(Arm(name, ask_llm(channels, ARTICLES_TIMEOUT_S), to_llm, metrics))
+            continue
+        front = await cluster.gateway(
+            f"gateway-{name}",
+            router_address=router.spec.address,
+            cache_address=cache.spec.address,
+            llm_addresses={MODEL: [replica.spec.address for replica in replicas]},
+            hedge=HEDGE,
+            limit=LIMIT,
+        )
+        channels = [await cluster.channel(front) for _ in range(_CONNECTIONS)]
+        request = to_gateway(round(ARTICLES_TIMEOUT_S * 1000), bypass=name == "hedging_only")
+        arms.append(Arm(name, ask_gateway(channels, ARTICLES_TIMEOUT_S + _GRACE_S), request, metrics))
+    return arms
+
+
+@dataclass
+class Record:
+    """All blocks of one arm."""
+
+    samples: list[Sample] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)  # the provider's own counts
+
+    def add(self, samples: Sequence[Sample], tally: Tally) -> None:
+        """One block more."""
+        self.samples += samples
+        self.tally += tally
+
+    def summary(self) -> dict[str, object]:
+        """Times in milliseconds; rates and shares of all requests."""
+        count, outcomes = len(self.samples), Counter(sample.outcome for sample in self.samples)
+        return {
+            "total_ms": self._percentiles([sample.waited_s for sample in self.samples]),
+            "ttft_ms": self._percentiles([sample.waited_first_s for sample in self.samples]),
+            "timeout_rate": round(outcomes[Outcome.TIMEOUT] / count, 5),
+            "success_rate": round(sum(sample.good for sample in self.samples) / count, 5),
+            "outcomes": {outcome.value: outcomes[outcome] for outcome in Outcome},
+            "calls_per_request": round(self.tally.started / count, 4),
+            "extra_calls_share": round(self._extra() / count, 4),
+            "cost_usd_per_1000": round(self._cost_usd() / count * 1000, 6),
+        }
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of requests that the cache answered."""
+        return round(sum(sample.hit for sample in self.samples) / len(self.samples), 4)
+
+    def _extra(self) -> int:
+        """Calls that the provider served beyond one for each request that needed a generation of its own."""
+        needed = sum(not (sample.hit or sample.shared) for sample in self.samples)
+        return max(0, self.tally.started - needed)
+
+    def _cost_usd(self) -> float:
+        """At the provider's prices, for all it generated: lost races and answers that came too late included."""
+        prompt, completion = self.tally.prompt_tokens, self.tally.completion_tokens
+        return (prompt * PROMPT_USD_PER_MTOK + completion * COMPLETION_USD_PER_MTOK) / 1e6
+
+    @staticmethod
+    def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
+        return percentiles([each * 1000 for each in seconds], 1, TO_THE_TAIL)
+
 
 RATE = 80.0  # requests a second
 BLOCKS, BLOCK_S = 3, 18.0  # per arm

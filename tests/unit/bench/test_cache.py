@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 
 from bench import cache
 from bench.cache import synthetic
-from bench.cache.labels import Judged, Labels
-from bench.cache.pairs import Pair
-from bench.cache.quality import Mode, _some
-from bench.cache.rates import Nearest, calibrated
-from bench.cache.traffic import Traffic, divided
+from bench.cache.pairs import Judged, Labels, Pair, Traffic, divided
+from bench.cache.quality import Mode, Nearest, _some, calibrated
 from services.cache.config import CacheSettings
 from services.cache.engines import DIMENSION
 from services.cache.vectors import Vector
@@ -59,6 +56,8 @@ async def test_hits_are_counted_over_all_lookups_and_judged_by_the_labels(apart:
 
 class WideBagOfWords(BagOfWords):
     """Its vectors have as many numbers as the bench's index."""
+
+    languages = frozenset[str]()
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
         rows = super().embed_batch(texts)

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from bench.jagged.engine import SimulatedEngine
+from bench.jagged.engine import SimulatedEngine, Tally, TallyCollector
 from bench.jagged.latency import Mixture, Profile
-from bench.jagged.tally import Tally, TallyCollector
 from bench.simulated_llm import SimulatedLlm, SimulatedLlmSettings
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2

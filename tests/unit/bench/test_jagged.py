@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bench.jagged import Record
+from bench.jagged.engine import Tally
 from bench.jagged.questions import arrivals, ask_around, to_gateway, to_llm
-from bench.jagged.summary import Record
-from bench.jagged.tally import Tally
 from bench.load import Outcome, Sample
 
 
