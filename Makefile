@@ -93,6 +93,7 @@ docs: setup  ## Write the tables of the documents, what follows from the request
 	$(BIN)/python -m docs.pairs
 	$(BIN)/python -m docs.sdk
 	$(BIN)/python -m scripts.helm_files
+	$(BIN)/python -m scripts.images
 
 lock: setup  ## Resolve requirements.lock anew, and the clients of tests/clients/
 	$(UV) pip compile -q pyproject.toml --extra dev --python-version 3.11 $(LOCKED_TORCH) --no-header \

@@ -24,29 +24,35 @@ def server_name_of(identity: str) -> str:
     return f"{identity}.{TRUST_DOMAIN}"
 
 
-class Service(NamedTuple):
-    """A service of the mesh: the folder `services/<name>`, the identity in its certificate, where it listens on a
-    machine of its own, and its callers."""
-
-    name: str
-    port: int
-    callers: frozenset[str]
-
-
 GATEWAY, CONTROL, EDGE, OPERATOR = "gateway", "control", "edge", "operator"  # OPERATOR: people and their tools
 REDIS = "redis"  # it calls no service; its certificate is for those that connect to it
 _INNER = frozenset({GATEWAY, OPERATOR})
+
+
+class Service(NamedTuple):
+    """A service of the mesh: the folder `services/<name>`, the identity in its certificate, where it listens on a
+    machine of its own, and its callers.
+
+    A service that `adds_context` belongs to a stage of the gateway of the same name. Its image, its place in mesh files
+    and that in the chart follow from its line here.
+    """
+
+    name: str
+    port: int
+    callers: frozenset[str] = _INNER
+    adds_context: bool = False
+
+
 # The one list of services: authorization, certificates, settings and commands use it.
-SERVICES: Mapping[str, Service] = {
-    service.name: service
-    for service in (
-        Service(GATEWAY, 50050, frozenset({EDGE, OPERATOR})),
-        Service("cache", 50051, _INNER),
-        Service("router", 50052, _INNER),
-        Service("llm", 50053, _INNER),
-        Service("vision", 50055, _INNER),
-        Service("audio", 50056, _INNER),
-        Service(CONTROL, 50060, frozenset({GATEWAY, "cache", "router", "llm", "vision", "audio", EDGE, OPERATOR})),
-    )
-}
+_SERVICES = (
+    Service(GATEWAY, 50050, frozenset({EDGE, OPERATOR})),
+    Service("cache", 50051),
+    Service("router", 50052),
+    Service("llm", 50053),
+    Service("vision", 50055),
+    Service("audio", 50056),
+)
+_CONTROL = Service(CONTROL, 50060, frozenset({*(service.name for service in _SERVICES), EDGE, OPERATOR}))
+SERVICES: Mapping[str, Service] = {service.name: service for service in (*_SERVICES, _CONTROL)}
+CONTEXT_SERVICES = tuple(name for name, service in SERVICES.items() if service.adds_context)
 IDENTITIES = (*SERVICES, EDGE, OPERATOR, REDIS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from hedgerow.identities import CONTROL, GATEWAY, SERVICES
 from hedgerow_cli import options
 
 if TYPE_CHECKING:
@@ -19,17 +20,8 @@ _UNFOLDED = 1_000  # columns: into a file or a pipe, one setting is one line
 
 config = typer.Typer(help="Look at the services' settings.", no_args_is_help=True, rich_markup_mode=None)
 
-
-class ServiceName(StrEnum):
-    """The kinds of service."""
-
-    GATEWAY = "gateway"
-    CACHE = "cache"
-    ROUTER = "router"
-    LLM = "llm"
-    VISION = "vision"
-    AUDIO = "audio"
-    CONTROL = "control"
+ServiceName = StrEnum("ServiceName", {name.upper(): name for name in SERVICES})  # type: ignore[misc]
+_DEFAULT = ServiceName(GATEWAY)
 
 
 @config.callback()
@@ -39,7 +31,7 @@ def _config() -> None:
 
 @config.command()
 def explain(
-    service: Annotated[ServiceName, typer.Argument(help="Whose settings.")] = ServiceName.GATEWAY,
+    service: Annotated[ServiceName, typer.Argument(help="Whose settings.")] = _DEFAULT,
     budget_ms: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="For the gateway: the budget to split. Without it, its default budget."),
@@ -63,7 +55,7 @@ def explain(
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    if budget_ms is not None and service is not ServiceName.GATEWAY:
+    if budget_ms is not None and service != GATEWAY:
         raise typer.BadParameter("only the gateway splits a budget", param_hint="--budget-ms")
     with TemporaryDirectory(prefix="hedgerow-explain-") as folder:
         environment = _demo_environment(service, Path(folder), as_json)
@@ -94,7 +86,7 @@ def _demo_environment(service: ServiceName, folder: Path, as_json: bool) -> Mapp
 
     if any(name.upper().startswith(f"HEDGEROW_{service.upper()}_") for name in os.environ):
         return {}
-    if service is ServiceName.CONTROL:
+    if service == CONTROL:
         return _control_environment(folder)
     specs = demo_mesh(DEFAULT_BASE_PORT, DEFAULT_STATE_DIR, public_models())
     return next(spec.environment for spec in reversed(specs) if spec.name.partition("-")[0] == service)
@@ -114,7 +106,7 @@ def _as_up_does(row: dict[str, Any], service: ServiceName, folder: str) -> None:
     """Name the command in the place of the environment, and its state folder in the place of ours."""
     from launcher.mesh import DEFAULT_STATE_DIR
 
-    row["source"] = "hedgerow up --mesh" if service is ServiceName.CONTROL else "hedgerow up"
+    row["source"] = "hedgerow up --mesh" if service == CONTROL else "hedgerow up"
     if isinstance(row["value"], str):
         row["value"] = row["value"].replace(folder, str(DEFAULT_STATE_DIR.resolve()))
 
@@ -126,7 +118,7 @@ def _ask(service: ServiceName, budget_ms: int | None, environment: Mapping[str, 
     import subprocess
     import sys
 
-    command = [sys.executable, "-m", "services.runtime.explain", service.value]
+    command = [sys.executable, "-m", "services.runtime.explain", service]
     if budget_ms is not None:
         command += ["--budget-ms", str(budget_ms)]
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)

@@ -24,7 +24,12 @@ def main() -> None:
 def write(folder: Path) -> None:
     """The services, and the bootstrap with and without mutual TLS. A chart's value adds the region to it."""
     services = {
-        service.name: {"port": service.port, "callers": sorted(service.callers)} for service in SERVICES.values()
+        service.name: {
+            "port": service.port,
+            "callers": sorted(service.callers),
+            **({"adds_context": True} if service.adds_context else {}),
+        }
+        for service in SERVICES.values()
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "services.json").write_text(f"{json.dumps(services, indent=2)}\n")

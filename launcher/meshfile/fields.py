@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
+from hedgerow.identities import CONTEXT_SERVICES
 from launcher.catalog import UnknownModel, entries, entry
 
 _CREDENTIAL = re.compile(r"((^|[-_])(key|token|secret|password)|authorization)$", re.IGNORECASE)
@@ -213,6 +214,12 @@ def _one_or_many(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
 
+def _adds_context(name: str) -> str:
+    if name not in CONTEXT_SERVICES:
+        raise ValueError(f"no such service adds context; those that do: {', '.join(CONTEXT_SERVICES) or 'none'}")
+    return name
+
+
 HttpUrl = Annotated[str, AfterValidator(_is_http)]
 HttpUrls = Annotated[list[HttpUrl], BeforeValidator(_one_or_many, json_schema_input_type=str | list[str])]
 RedisUrl = Annotated[str, AfterValidator(_is_redis)]
@@ -229,6 +236,7 @@ ExistingFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_is_fil
 LanguageModel = Annotated[str, _of_kind("llm")]
 SpeechModel = Annotated[str, _of_kind("audio")]
 VisionModel = Annotated[str, _of_kind("vision")]
+ContextService = Annotated[str, AfterValidator(_adds_context)]
 NewFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_can_be_made)]
 KeyFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_holds_a_key)]
 VariableName = Annotated[str, AfterValidator(_is_name), AfterValidator(_is_set_where_needed)]

@@ -70,6 +70,8 @@ def values(file: MeshFile, environment: Mapping[str, str], found: Sequence[Conta
     for name in ("vision", "audio"):
         container = by_name.get(name)
         told[name] = {"enabled": True, **_service(container)} if container else {"enabled": False}
+    if file.services:
+        told["services"] = {name: _service(by_name[name]) for name in file.services}
     if container := by_name.get("audio"):
         told["audio"]["source"] = _source(container.part)
     return told

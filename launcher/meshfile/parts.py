@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from hedgerow.identities import CONTEXT_SERVICES
 from launcher.demo import LIMITS
 from launcher.mesh import collections_at
 from launcher.meshfile import provider_models
@@ -67,6 +68,10 @@ def parts(file: MeshFile) -> list[Part]:
     found += [_router(file), *(part for name in file.models for part in _model(name, file))]
     found += [_vision(file.vision)] if file.vision else []
     found += [_audio(file.audio)] if file.audio else []
+    found += [
+        _with_more(Part(name, name, ("services", name), memory_gib=0.25), given.settings)
+        for name, given in file.services.items()
+    ]
     everywhere: dict[str, Any] = {}
     if file.tracing:
         everywhere = {"OTLP_ENDPOINT": file.tracing.otlp_endpoint, "TRACE_RATIO": file.tracing.ratio}
@@ -82,6 +87,8 @@ def gateway_finds(found: Sequence[Part], addresses: Callable[[Part], Sequence[st
         if part.service == "llm":
             models.setdefault(part.settings["MODEL_NAME"], []).extend(addresses(part))
     told = {**{f"{name.upper()}_ADDRESS": alone.get(name, "") for name in names}, "LLM_ADDRESSES": models}
+    if adding := {name: alone[name] for name in CONTEXT_SERVICES if name in alone}:
+        told["STAGE_ADDRESSES"] = adding
     if cache := alone.get("cache"):
         gateway = next(part for part in found if part.service == "gateway")
         told["TOOLS"] = _with_collections(gateway.settings.get("TOOLS", {}), cache)

@@ -21,6 +21,7 @@ from launcher.meshfile.fields import (
     OFF,
     Address,
     AddressOrOff,
+    ContextService,
     ExistingFile,
     ExistingFolder,
     HttpUrl,
@@ -45,6 +46,7 @@ class Gateway(WithSettings):
         "http_address": "http",
         **{name: name for name in ("workers", "allow_anonymous", "plaintext")},
         **{f"{name}_address": name for name in ("cache", "router", "vision", "audio")},
+        "stage_addresses": "services",
         "llm_addresses": "models",
         "redis_url": "cache.redis_url",
         "tenants": "the file's own tenants",
@@ -206,6 +208,12 @@ class Audio(WithSettings):
         return home(self.catalog) if self.catalog else self.folder
 
 
+class Adding(WithSettings):
+    """A service that adds context to questions."""
+
+    settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `log_level`.")
+
+
 class Tracing(Section):
     """Destination of traces. In short, the endpoint alone."""
 
@@ -245,6 +253,7 @@ class MeshFile(Section):
     router: Router = Field(Router(), description="Settings of the router.")
     vision: Vision | None = Field(None, description="Pictures. Without it: none.")
     audio: Audio | None = Field(None, description="Recordings and conversations. Without it: none.")
+    services: dict[ContextService, Adding] = Field({}, description="Services that add context to questions, by name.")
     tracing: Annotated[Tracing, _alone("otlp_endpoint", str, of=Tracing)] | None = Field(
         None, description="Destination of traces."
     )

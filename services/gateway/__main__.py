@@ -21,7 +21,7 @@ from services.gateway.admission.identity import BadTenants, Identity
 from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.pressure import Pressure
 from services.gateway.answer.backends import Backends, Fallbacks, Prompts
-from services.gateway.answer.stages import own
+from services.gateway.answer.stages import opening
 from services.gateway.answer.stages.cache.l1 import L1Cache
 from services.gateway.answer.stages.cache.verification import CacheVerification
 from services.gateway.answer.stages.cache.write_behind import WriteBehind
@@ -110,8 +110,9 @@ async def assemble(
             Forms(settings.response_format.check_ms, by_default=settings.response_format.check),
             omits=settings.untranslated == "omit",
         )
-        with _refusing(own.BadStage):
-            stages = await own.opened(settings.own_stages, dial, stack)
+        with _refusing(opening.BadStage):
+            at = {name: channels[address] for name, address in settings.stage_addresses.items()}
+            stages = await opening.opened(settings.own_stages, at, dial, stack)
         wordings()  # 6 ms that no request should wait for
         identity = _identity(settings)
         admission = AdmissionControl(
@@ -200,6 +201,7 @@ def _targets(settings: GatewaySettings) -> dict[str, str]:
         (settings.router_address, "router"),
         (settings.vision_address, "vision"),
         (settings.audio_address, "audio"),
+        *((address, name) for name, address in settings.stage_addresses.items()),
     ]
     llms = chain(*(addresses for addresses in settings.llm_addresses.values() if not _is_listed(addresses)))
     tools = [(source.address, source.identity) for source in settings.tools.sources.values()]

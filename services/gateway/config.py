@@ -24,7 +24,7 @@ from services.gateway.settings.generation import (
 from services.gateway.settings.guard import UNGUARDED, GuardSettings
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings, WarmSettings
 from services.gateway.settings.response_format import ConstraintSettings
-from services.gateway.settings.serving import Addresses
+from services.gateway.settings.serving import Address, Addresses
 from services.gateway.settings.tenants import TenantSettings
 from services.gateway.settings.tools import ToolSettings
 from services.runtime import limits
@@ -62,6 +62,10 @@ class GatewaySettings(Timed):
     vision_address: str = Field("", description="The vision service, likewise. Empty: pictures are refused.")
     audio_address: str = Field(
         "", description="The audio service, likewise. Empty: recordings and conversations are refused."
+    )
+    stage_addresses: dict[str, Address] = Field(
+        {},
+        description="Services of stages that add context, as JSON: {stage: host:port}, also xds:///name.",
     )
     llm_addresses: dict[str, Addresses] = Field(
         description="Addresses of each model's llm services, as JSON: {name: host:port, name: [host:port, …]}, or "

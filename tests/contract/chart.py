@@ -62,9 +62,9 @@ class Answer:
         return {name: each for name, each in self.workloads.items() if identity(each) not in ("edge", "redis")}
 
 
-def ask(values: Iterable[Mapping[str, Any]], namespace: str = NAMESPACE) -> list[Answer]:
-    """What Helm says of each of these values."""
-    command = [sys.executable, str(Path(__file__).with_name("run_helm.py")), str(CHART), namespace]
+def ask(values: Iterable[Mapping[str, Any]], namespace: str = NAMESPACE, chart: Path = CHART) -> list[Answer]:
+    """What Helm says of a chart with each of these values."""
+    command = [sys.executable, str(Path(__file__).with_name("run_helm.py")), str(chart), namespace]
     done = subprocess.run(command, input=json.dumps(list(values)), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return [_answer(**each) for each in json.loads(done.stdout)]

@@ -3,21 +3,14 @@ command, and every surface has the option."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.conftest import REPOSITORY
+from tests.contract.checklists import checklist, passing
 
 MOST_FILES = 5
 OPTION = "most_messages"
-CHECKLIST = re.compile(r"\*\*Add a request option\.\*\*.*?(?=\n\n\*\*)", re.DOTALL)
 PROTO, TABLE = "protos/hedgerow/gateway/v1/gateway.proto", "hedgerow/request_options/table.py"
 VALIDATION, TEST = "services/gateway/admission/validation.py", f"tests/unit/gateway/test_{OPTION}.py"
 FIELD = f"""
@@ -62,37 +55,15 @@ SURFACES = [
 ]
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A copy of what git knows of, as it is in the work tree."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
-    for name in filter(lambda name: (REPOSITORY / name).is_file(), listed.stdout.splitlines()):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(REPOSITORY / name, tmp_path / name)
-    return tmp_path
-
-
 def test_an_option_is_added_by_the_checklist_in_at_most_five_files(tree: Path) -> None:
-    found = CHECKLIST.search((tree / "CONTRIBUTING.md").read_text())
-    assert found, "CONTRIBUTING.md has no such checklist"
-    steps = found[0]
-
     by_hand = dict(written(tree))
-    for path, text in by_hand.items():
-        (tree / path).write_text(text)
     assert len(by_hand) <= MOST_FILES
-    assert {path for path in by_hand if f"`{path}`" in steps} == {PROTO, TABLE}
-
-    (targets,) = re.findall(r"^\d\. `make ([a-z ]+)`", steps, re.MULTILINE)
-    run(tree, "make", "-o", "setup", f"BIN={Path(sys.executable).parent}", *targets.split())
-    assert {path: (tree / path).read_text() for path in by_hand} == by_hand, "no command changes what is by hand"
+    followed = checklist(tree, "Add a request option", by_hand)
+    assert {path for path in by_hand if f"`{path}`" in followed} == {PROTO, TABLE}
 
     tests = ("test_request_options", "test_openapi", "test_sdk_page", "test_stubs")
-    paths = [*(f"tests/contract/{name}.py" for name in tests), TEST]
-    told = run(tree, sys.executable, "-m", "pytest", "-v", "-n0", "-p", "no:cacheprovider", *paths)
-    assert [name for name in SURFACES if f"::{name} PASSED" not in told] == []
+    passed = passing(tree, *(f"tests/contract/{name}.py" for name in tests), TEST)
+    assert [name for name in SURFACES if name not in passed] == []
 
 
 def written(tree: Path) -> Iterator[tuple[str, str]]:
@@ -109,13 +80,3 @@ def written(tree: Path) -> Iterator[tuple[str, str]]:
     validation = (tree / VALIDATION).read_text()
     yield VALIDATION, validation.replace("    check_options(request)\n", f"    check_options(request)\n{USE}", 1)
     yield TEST, ITS_TEST
-
-
-def run(tree: Path, *command: str) -> str:
-    """The output of a command, which must succeed within two minutes."""
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stdout[-4_000:]
-    return done.stdout

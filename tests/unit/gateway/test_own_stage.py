@@ -9,7 +9,8 @@ from services.gateway.admission.question import Question
 from services.gateway.answer.inputs import Inputs, Privacy
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.registry import STAGES, claims
-from services.gateway.answer.stages.own import BadStage, OwnStage, load
+from services.gateway.answer.stages.opening import BadStage, load
+from services.gateway.answer.stages.own import OwnStage
 from services.gateway.settings.budgets import StageBudgets
 
 

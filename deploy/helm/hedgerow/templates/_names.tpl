@@ -17,7 +17,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- range list "cache" "vision" "audio" -}}
 {{- if (index $.Values .).enabled }}{{ $found = append $found . }}{{ end -}}
 {{- end -}}
-{{ $found | toJson }}
+{{ concat $found (keys .Values.services | sortAlpha) | toJson }}
 {{- end }}
 
 {{/* Services of the topology, as JSON: {"llm-fast": {"identity": "llm", "hosts": ["llm-fast"]}, …}. Deployments that serve

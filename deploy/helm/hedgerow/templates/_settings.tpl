@@ -29,7 +29,8 @@ The variables of a service, as a YAML list:
       "WORKERS" "gateway.replicas" "HTTP_ADDRESS" "gateway.http" "TENANTS_FILE" "tenants" "LLM_ADDRESSES" "models"
       "MODELS" "models" "MODEL_NAME" "models" "ENCRYPTION_KEY" "cache.encryptionKey" "DATABASE" "cache.persistence"
       "COLLECTIONS_DATABASE" "cache.persistence" "TOPOLOGY" "control.topology" "CACHE_ADDRESS" "cache.enabled"
-      "ROUTER_ADDRESS" "router" "VISION_ADDRESS" "vision.enabled" "AUDIO_ADDRESS" "audio.enabled" -}}
+      "ROUTER_ADDRESS" "router" "VISION_ADDRESS" "vision.enabled" "AUDIO_ADDRESS" "audio.enabled"
+      "STAGE_ADDRESSES" "services" -}}
 {{- range $name, $_ := merge (dict) (.values.settings | default dict) (.values.secrets | default dict) -}}
 {{- with index $decided $name }}{{ fail (printf "%s.settings: %s is decided by %s" $.name $name .) }}{{ end -}}
 {{- end -}}

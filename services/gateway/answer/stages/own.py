@@ -14,28 +14,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from importlib import import_module
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
 import grpc
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
+from services.gateway.answer.backends import Backends
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.registry import STAGES
-from services.gateway.answer.stages.stage import AnswerStage, BesideStage
+from services.gateway.answer.stages.stage import BesideStage
 from services.gateway.labels import Act
 from services.gateway.settings.budgets import StageBudget
-from services.runtime.security.tls import Dial
 
 Connect = Callable[[str, str], Awaitable[grpc.aio.Channel]]
-_LONGEST_NAME = 32
 _log = logging.getLogger("services.gateway")
-
-
-class BadStage(Exception):
-    """A stage that cannot be loaded. The text names it."""
 
 
 class OwnStage(BesideStage):
@@ -90,48 +84,12 @@ class OwnStage(BesideStage):
         self.draft.miss(f"{self.name}:{'budget' if late else 'unavailable'}")
 
 
-async def opened(places: Sequence[str], dial: Dial, stack: AsyncExitStack) -> Mapping[str, type[AnswerStage]]:
-    """The stages of answers, with those at `places`, whose channels are open until `stack` is left. Raises
-    `BadStage`."""
+class ServiceStage(OwnStage):
+    """A stage that asks a service of the mesh, whose identity is the stage's name, over `channel`. Requests have it
+    where the setting `stage_addresses` has that name."""
 
-    async def connect(address: str, identity: str) -> grpc.aio.Channel:
-        return await stack.enter_async_context(dial(address, identity))
+    channel: ClassVar[grpc.aio.Channel | None] = None
 
-    stages = load(places)
-    for stage in stages.values():
-        if issubclass(stage, OwnStage):
-            await stage.open(connect)
-    return stages
-
-
-def load(places: Sequence[str], known: Mapping[str, type[AnswerStage]] = STAGES) -> Mapping[str, type[AnswerStage]]:
-    """The stages of an answer, with those at `places` (`package.module:Class`). Raises `BadStage`."""
-    stages = dict(known)
-    for place in places:
-        stages = _placed(_found(place), place, stages)
-    return stages
-
-
-def _found(place: str) -> type[AnswerStage]:
-    module, _, name = place.partition(":")
-    try:
-        found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BadStage(f"own_stages: package.module:Class, got {place}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, AnswerStage)):
-        raise BadStage(f"own_stages: a subclass of OwnStage, got {place}")
-    return found
-
-
-def _placed(stage: type[AnswerStage], place: str, stages: dict[str, type[AnswerStage]]) -> dict[str, type[AnswerStage]]:
-    """`stages`, with this one in front of the first of those that wait for it."""
-    name = getattr(stage, "name", "")
-    if not (name.isidentifier() and name.islower() and len(name) <= _LONGEST_NAME) or name in stages:
-        raise BadStage(f"own_stages: {place}: a name of its own, of lower case, at most {_LONGEST_NAME}, got {name!r}")
-    if unknown := {*stage.after, *stage.before} - stages.keys():
-        raise BadStage(f"own_stages: {place}: stages out of {', '.join(stages)}, got {', '.join(sorted(unknown))}")
-    order = list(stages)
-    at = min((order.index(each) for each in stage.before), default=len(order))
-    if late := [each for each in stage.after if order.index(each) >= at]:
-        raise BadStage(f"own_stages: {place}: it cannot be after {late[0]} and before {order[at]}")
-    return {each: stages.get(each, stage) for each in (*order[:at], name, *order[at:])}
+    @classmethod
+    def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
+        return cls.channel is not None
