@@ -11,9 +11,9 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from services.runtime.errors import ServiceError
 from tests.fault.report import Report
+from tests.unit.gateway.answer.scene import Scene
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedLlm, finish, text
-from tests.unit.gateway.test_answer import Scene
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 

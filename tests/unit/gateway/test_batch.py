@@ -11,7 +11,7 @@ from services.gateway.policies.batch_admission import Turn
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, Unavailable
 from tests.clock import loop_clock, on_paused_loop
-from tests.unit.gateway.test_answer import ACME
+from tests.unit.gateway.answer.scene import ACME
 
 
 def tell(error: Exception) -> pb.BatchError:

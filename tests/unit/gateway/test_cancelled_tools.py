@@ -18,8 +18,8 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock, on_paused_loop
+from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.scripted_tools import Said, ScriptedTools, toolbox
-from tests.unit.gateway.test_answer import EVERYTHING
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]
 GONE = Unavailable("gone")

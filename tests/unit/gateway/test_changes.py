@@ -21,9 +21,9 @@ from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.tenants import TenantSettings
 from services.runtime.deadline import Deadline
 from tests.keys import digest
+from tests.unit.gateway.answer.scene import ACME, EXACT, MISS, Scene
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
-from tests.unit.gateway.test_answer import ACME, EXACT, MISS, Scene
 
 pytestmark = pytest.mark.paused
 SEMANTIC = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_SEMANTIC, answer=EXACT.answer, key=EXACT.key)

@@ -13,8 +13,8 @@ from services.gateway.generation.stack import make_stack
 from services.gateway.upstream.completion import Completion, Llm
 from services.runtime.errors import Exhausted, ServiceError, Unavailable
 from tests.clock import loop_clock, on_paused_loop
+from tests.unit.gateway.generation.scene import GONE, Scene
 from tests.unit.gateway.scripted import Step, finish, fleet, text
-from tests.unit.gateway.test_generation import GONE, Scene
 from tests.unit.gateway.test_translate import failed
 
 

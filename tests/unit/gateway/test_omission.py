@@ -12,9 +12,9 @@ from services.gateway.changes import told
 from services.gateway.config import GatewaySettings
 from services.gateway.http.account import account, short
 from services.runtime import question_key
+from tests.unit.gateway.answer.scene import MISS, Scene
+from tests.unit.gateway.answer.test_three_levels import tenant
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish
-from tests.unit.gateway.test_answer import MISS, Scene
-from tests.unit.gateway.test_three_levels import tenant
 
 pytestmark = pytest.mark.paused
 SETTINGS = GatewaySettings(llm_addresses={"m": ["127.0.0.1:1"]})

@@ -19,9 +19,9 @@ from services.gateway.admission.question import Question
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.cache_eligibility.settings import HitSettings
 from services.runtime.errors import Exhausted
+from tests.unit.gateway.answer.scene import ACME, STORED, Scene
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache
-from tests.unit.gateway.test_answer import ACME, STORED, Scene
 
 pytestmark = pytest.mark.paused
 

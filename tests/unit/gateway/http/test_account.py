@@ -6,8 +6,8 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.http.account import account, short
+from tests.unit.gateway.answer.scene import MISS, Scene
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish
-from tests.unit.gateway.test_answer import MISS, Scene
 
 pytestmark = pytest.mark.paused
 

@@ -29,8 +29,8 @@ from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Hearing
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from tests.clock import loop_clock
+from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.http.wire import Wire
-from tests.unit.gateway.test_answer import EVERYTHING
 from tests.waiting import until
 
 pytestmark = pytest.mark.paused

@@ -21,9 +21,9 @@ from services.gateway.settings.guard import GuardSettings
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 from tests.cancelling import cancelled_at_every_await
+from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.http.test_aside import SETTINGS, aside, asked
 from tests.unit.gateway.http.wire import Wire
-from tests.unit.gateway.test_answer import EVERYTHING
 
 pytestmark = pytest.mark.paused
 

@@ -1,0 +1,202 @@
+"""Whoever leaves an answer, at whichever await, is billed once and leaves nothing running."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+from opentelemetry.trace import Span
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.quota import Claim, Reservation
+from services.gateway.answer.event_writer import Send
+from services.gateway.answer.runner import Answer
+from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
+from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.settings.admission import KeptSettings
+from services.runtime.errors import Unavailable
+from tests.cancelling import cancelled_at_every_await
+from tests.clock import loop_clock
+from tests.unit.gateway.answer.scene import EVERYTHING, MISS, Scene
+from tests.unit.gateway.reading import sent_by
+from tests.unit.gateway.scripted import (
+    ScriptedAudio,
+    ScriptedCache,
+    ScriptedLlm,
+    ScriptedLookup,
+    ScriptedVision,
+    finish,
+    senses,
+    text,
+)
+from tests.unit.gateway.scripted_tools import ScriptedTools, calls, toolbox
+
+Work = AsyncIterator[Coroutine[Any, Any, object]]
+OFFERED = [pb.MeshTool(name="weather", offered=True)]
+
+
+def plain() -> Scene:
+    return Scene(small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")), large=ScriptedLlm())
+
+
+class SlowLookup(ScriptedLookup):
+    async def reply(self) -> cache_pb2.LookupResponse:
+        await asyncio.sleep(0.01)
+        return await super().reply()
+
+
+class SlowCache(ScriptedCache):
+    def lookup(self, request, timeout_s, metadata) -> ScriptedLookup:
+        super().lookup(request, timeout_s, metadata)
+        return SlowLookup(self.outcome)
+
+
+def after_a_miss() -> Scene:
+    return Scene(SlowCache(MISS), small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")), large=ScriptedLlm())
+
+
+def with_all_senses() -> Scene:
+    seen, heard = ScriptedVision([("cat", 0.9)], pause_s=0.02), ScriptedAudio("a cat?", pause_s=0.02)
+    return Scene(senses=senses(seen, heard), small=ScriptedLlm(0.01, text("Pa"), finish("ris.")), large=ScriptedLlm())
+
+
+def by_another_model() -> Scene:
+    return Scene(small=ScriptedLlm(0.01, Unavailable("gone")), large=ScriptedLlm(0.01, text("Pa"), finish("ris.")))
+
+
+def with_tools() -> Scene:
+    source = ScriptedTools(weather=(0.02, "rain"))
+    asks = [0.01, calls(("weather", {"city": "Oslo"}))]
+    scripts = [asks, [0.01, text("It "), finish("rains.")]]
+    return Scene(tools=toolbox(source), small=ScriptedLlm(scripts=scripts), large=ScriptedLlm())
+
+
+SCENES: dict[str, tuple[Callable[[], Scene], dict[str, Any]]] = {
+    "plain": (plain, {}),
+    "after a miss": (after_a_miss, {}),
+    "by another model": (by_another_model, {}),
+    "with a picture and a recording": (
+        with_all_senses,
+        {"images": [pb.Image(data=b"1")], "audio": pb.Audio(data=b"2")},
+    ),
+    "with tools": (with_tools, {"mesh_tools": OFFERED}),
+}
+
+
+async def begun(scene: Scene, fields: dict[str, Any]) -> Answer:
+    """As the servicer begins it."""
+    answer = scene.answer(**fields)
+    if tools := scene.backends.tools:
+        try:
+            answer._draft.equipment = await tools.equip(answer._draft.question.request, EVERYTHING, 1.0)
+        except BaseException:
+            answer._reservation.settle(0)
+            raise
+    return answer
+
+
+async def read(message: pb.GenerateResponse) -> None:
+    await asyncio.sleep(0)
+
+
+def breakers(scene: Scene) -> list[SharedBreaker]:
+    media = [each.breaker for each in (scene.media.seeing, scene.media.hearing) if each]
+    models = [replica.breaker for pool in scene.fleet.pools.values() for replica in pool.replicas]
+    return [scene.breaker, *media, *models]
+
+
+async def on_probation(scene: Scene) -> None:
+    """The next call of each backend is a probe."""
+    for breaker in breakers(scene):
+        permit = breaker.enter("acme")
+        assert permit
+        permit.throttled(0.001)
+    await asyncio.sleep(0.01)
+
+
+def assert_over(scene: Scene) -> None:
+    account = scene.quotas._accounts.get("acme")
+    assert account is None or account.in_flight == 0
+    for pool in scene.fleet.pools.values():
+        assert (pool.limiter.in_flight, pool.limiter.waiting) == (0, 0)
+        assert all(replica.in_flight == 0 for replica in pool.replicas)
+    assert all(call.closed or call.finish for llm in scene.llms.values() for call in llm.calls)
+    if seeing := scene.media.seeing:
+        assert seeing.client.ended == len(seeing.client.requests)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("heartbeats", [False, True])
+@pytest.mark.parametrize("probes", [False, True])
+def test_of_an_answer(name: str, heartbeats: bool, probes: bool):
+    make, fields = SCENES[name]
+
+    @asynccontextmanager
+    async def scene() -> Work:
+        scene_ = make()
+        for breaker in breakers(scene_):
+            breaker.clock = breaker._common.clock = loop_clock
+        if probes:
+            await on_probation(scene_)
+
+        async def work() -> None:
+            give = (await begun(scene_, fields)).give
+            await (with_heartbeats(give, read, 0.005) if heartbeats else give(read))
+
+        yield work()
+        assert_over(scene_)
+        await asyncio.sleep(600)
+        assert all(breaker.would_admit("acme") for breaker in breakers(scene_)), "a probe that never ends"
+
+    assert cancelled_at_every_await(scene) >= 2
+
+
+def test_of_a_shared_generation_whose_other_reader_has_all_of_it():
+    @asynccontextmanager
+    async def scene() -> Work:
+        scene_ = plain()
+        other = asyncio.create_task(joined(scene_))
+
+        async def work() -> None:
+            await scene_.answer().give(read)
+
+        yield work()
+        assert await other == "Paris."
+        assert_over(scene_)
+        assert len(scene_.llms["small"].calls) == 1
+        assert len(scene_.backends.models._under_way) == 0
+
+    assert cancelled_at_every_await(scene) >= 2
+
+
+async def joined(scene: Scene) -> str:
+    await asyncio.sleep(0)
+    messages = [message async for message in sent_by(scene.answer().give)]
+    return messages[-1].events[-1].final.text
+
+
+@pytest.mark.parametrize("kept_ms", [1, 60_000])
+def test_of_a_kept_answer_for_which_its_client_does_not_come_back(kept_ms: int):
+    @asynccontextmanager
+    async def scene() -> Work:
+        scene_, kept = plain(), IdempotencyStore(KeptSettings(ms=kept_ms))
+
+        async def begin(span: Span, send: Send) -> None:
+            await scene_.answer().give(send)
+
+        async def admit(claim: Claim) -> Reservation:
+            raise AssertionError("there is one client")
+
+        request = pb.GenerateRequest(idempotency_key="k")
+        yield with_heartbeats(partial(kept.follow, request, "acme", begin, admit, 60.0), read, 0.005)
+        await asyncio.sleep(120)
+        assert (len(kept), kept._sizes.total()) == (0, 0)
+        assert_over(scene_)
+
+    assert cancelled_at_every_await(scene) >= 2

@@ -1,0 +1,365 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import suppress
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer.model_call import Tried
+from services.gateway.answer.runner import Answer
+from services.gateway.answer.stages.cascade import refused
+from services.gateway.settings.generation import CascadeSettings
+from services.runtime.errors import Exhausted, NotSupported, ServiceError, TooLate, Unavailable
+from tests.clock import on_paused_loop
+from tests.unit.gateway.answer.scene import MISS, Scene, outcomes
+from tests.unit.gateway.reading import sent_by
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
+
+pytestmark = pytest.mark.paused
+
+STOP, LENGTH = chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH
+RULES, FORM, LOGPROBS, JUDGE = pb.VERIFIER_RULES, pb.VERIFIER_FORM, pb.VERIFIER_LOGPROBS, pb.VERIFIER_JUDGE
+
+
+def cascading(*quick: object, better: ScriptedLlm | None = None, cache: ScriptedCache | None = None) -> Scene:
+    """Two models, of which `quick` plays that script."""
+    better = better or ScriptedLlm(0.1, text("It is "), finish("Paris."))
+    return Scene(cache, ScriptedRoutes(("quick", "better")), quick=ScriptedLlm(*quick), better=better)
+
+
+def made(final: pb.Final) -> list[tuple[str, str]]:
+    return [(each.policy, each.action) for each in final.decisions]
+
+
+async def test_a_fast_answer_that_will_do_is_the_answer_and_the_better_model_is_not_asked():
+    scene = cascading(0.05, text("Pa"), finish("ris."), cache=ScriptedCache(MISS))
+    final = await scene.final(cascade=pb.Cascade())
+    assert (final.text, final.model, final.finish_reason) == ("Paris.", "quick", STOP)
+    assert not scene.llms["better"].calls
+    assert made(final) == [("cascade", "passed")]
+    assert outcomes(final) == {"cache": "OK", "router": "OK", "cascade": "OK"}
+    assert (final.usage.prompt_tokens, final.usage.completion_tokens) == (7, 3)
+    assert final.cost_usd == pytest.approx((7 + 2 * 3) / 1e6)
+    assert scene.billed == [10]
+    assert scene.write_behind.stored[0].answer.model == "quick"
+    assert not final.degraded
+
+
+async def test_nothing_is_streamed_before_it_has_passed():
+    scene = cascading(text("Pa"), 0.05, finish("ris. I don't know."))
+    deltas = [event.delta.text for event in await scene.events(cascade=pb.Cascade()) if event.HasField("delta")]
+    assert "".join(deltas) == "It is Paris."
+
+
+async def test_an_answer_that_will_not_do_costs_both_and_the_better_ones_is_given():
+    scene = cascading(finish("I don't know."), cache=ScriptedCache(MISS))
+    final = await scene.final(cascade=pb.Cascade())
+    assert (final.text, final.model) == ("It is Paris.", "better")
+    assert made(final) == [("cascade", "escalated")]
+    assert final.decisions[0].reason == 'quick: it says "I don\'t know"'
+    assert outcomes(final)["cascade"] == "REPLACED"
+    assert final.cost_usd == pytest.approx(2 * (7 + 2 * 3) / 1e6)
+    assert scene.billed == [20]
+    assert scene.write_behind.stored[0].answer.model == "better"
+
+
+@pytest.mark.parametrize(
+    "quick",
+    [
+        (Unavailable("quick: gone"),),
+        (Exhausted("quick: full"),),
+        (NotSupported("top_logprobs"),),
+        (text("Pa"), Unavailable("quick: broke")),
+        (text("Pa"), 0.05, finish("ris", LENGTH)),
+        (None,),  # silent
+    ],
+)
+async def test_a_fast_model_that_fails_is_as_if_there_had_been_none(quick: tuple[object, ...]):
+    scene = cascading(*quick)
+    final = await scene.final(cascade=pb.Cascade())
+    assert (final.text, final.model) == ("It is Paris.", "better")
+    assert ("cascade", "escalated") in made(final)
+    assert not [label for label in final.degraded if label.startswith("llm")]
+
+
+async def test_a_fast_model_has_its_share_of_the_time_and_no_more():
+    scene = cascading(None)
+    final = await scene.final(cascade=pb.Cascade())
+    spent = {stage.name: stage.spent_ms for stage in final.stages}
+    assert 400 <= spent["cascade"] < 420  # and what stages before it have left
+    assert final.total_ms == pytest.approx(500, abs=30)
+    hurried = await cascading(None).final(cascade=pb.Cascade(), first_token_budget_ms=500)
+    assert {stage.name: stage.spent_ms for stage in hurried.stages}["cascade"] == pytest.approx(200, abs=5)
+    assert hurried.text == "It is Paris."
+
+
+async def test_who_leaves_meanwhile_stops_the_fast_model_and_pays_for_its_prompt():
+    scene = cascading(text("Pa"), None)
+    leaving = asyncio.create_task(scene.final(cascade=pb.Cascade()))
+    await asyncio.sleep(0.1)
+    leaving.cancel()
+    await asyncio.wait({leaving})
+    await asyncio.sleep(0)
+    assert all(call.closed for call in scene.llms["quick"].calls)
+    assert not scene.llms["better"].calls
+    assert scene.billed[0] > 0
+
+
+async def test_equal_questions_share_the_first_try():
+    scene = cascading(0.05, finish("Paris."), cache=ScriptedCache(MISS))
+    both = await asyncio.gather(scene.final(cascade=pb.Cascade()), scene.final(cascade=pb.Cascade()))
+    assert [final.text for final in both] == ["Paris.", "Paris."]
+    assert [("single_flight", "joined") in made(final) for final in both] == [False, True]
+    assert len(scene.llms["quick"].calls) == 1
+    assert len(scene.write_behind.stored) == 1
+
+
+async def test_an_item_of_a_batch_that_reads_along_has_its_place():
+    scene, placed = cascading(0.05, finish("Paris.")), []
+    answers = [scene.answer(cascade=pb.Cascade()) for _ in range(2)]
+    for number, answer in enumerate(answers):
+        answer._draft.identity.key, answer._draft.placed = b"same", partial(placed.append, number)
+    await asyncio.gather(*(_read(answer) for answer in answers))
+    assert sorted(placed) == [0, 1]
+    assert len(scene.llms["quick"].calls) == 1
+
+
+async def _read(answer: Answer) -> None:
+    async for _ in sent_by(answer.give):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("word", "model"), [(" Yes.", "quick"), ("No", "better"), ("yesterday", "better"), ("", "better")]
+)
+async def test_a_judge_has_the_last_word(word: str, model: str):
+    better = ScriptedLlm(finish(word))
+    scene = cascading(finish("Paris."), better=better)
+    final = await scene.final(cascade=pb.Cascade(verifiers=[RULES, JUDGE]))
+    assert final.model == model
+    judged = better.requests[0]
+    asked = scene.llms["quick"].requests[0]
+    assert list(judged.messages[: len(asked.messages)]) == list(asked.messages)
+    assert (judged.messages[-2].content, judged.sampling.max_tokens) == ("Paris.", 4)
+    assert final.cost_usd == pytest.approx((2 if model == "quick" else 3) * (7 + 2 * 3) / 1e6)
+    assert scene.billed == [20 if model == "quick" else 30]
+
+
+async def test_a_judge_is_not_asked_about_what_has_failed_before():
+    scene = cascading(finish("I don't know."))
+    await scene.final(cascade=pb.Cascade(verifiers=[JUDGE, RULES]))
+    assert len(scene.llms["better"].calls) == 1
+
+
+async def test_without_its_judge_nothing_passes():
+    better = ScriptedLlm(scripts=[[NotSupported("no")], [finish("It is Paris.")]])
+    final = await cascading(finish("Paris."), better=better).final(cascade=pb.Cascade(verifiers=[JUDGE]))
+    assert (final.text, final.model) == ("It is Paris.", "better")
+    assert ("cascade", "escalated") in made(final)
+
+
+async def test_a_smaller_model_goes_first_however_slow_it_is_at_the_moment():
+    better = ScriptedLlm(finish("It is Paris."))
+    scene = Scene(None, ScriptedRoutes(("better", "slow")), better=better, slow=ScriptedLlm(finish("Paris.")))
+    assert (await scene.final(cascade=pb.Cascade())).model == "slow"
+
+
+async def test_where_no_model_is_smaller_there_is_no_cascade():
+    scene = Scene()
+    final = await scene.final(cascade=pb.Cascade())
+    assert outcomes(final)["cascade"] == "SKIPPED"
+    assert (final.text, len(scene.llms["small"].calls)) == ("Paris.", 1)
+
+
+def sure(logprob: float) -> llm_pb2.GenerateResponse:
+    return llm_pb2.GenerateResponse(text="Paris.", tokens=1, logprobs=[chat_pb2.TokenLogprob(logprob=logprob)])
+
+
+@pytest.mark.parametrize(("logprob", "model"), [(-0.1, "quick"), (-0.5, "better")])
+async def test_a_model_that_is_not_sure_of_its_words_does_not_pass(logprob: float, model: str):
+    scene = cascading(sure(logprob), finish())
+    final = await scene.final(cascade=pb.Cascade(verifiers=[LOGPROBS]))
+    assert final.model == model
+    assert scene.llms["quick"].requests[0].sampling.HasField("top_logprobs")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("five", "it is no JSON"),
+        ("[5]", "#/type"),
+        ("[" * 100_000, "it is no JSON"),
+        ('{"total": 5}', "#/required"),
+    ],
+)
+@pytest.mark.parametrize("verifiers", [[], [FORM]])
+async def test_an_answer_without_its_form_does_not_pass(said: str, why: str, verifiers: list[pb.Verifier]):
+    scene = cascading(finish(said), better=ScriptedLlm(finish('{"sum": 5}')))
+    cascade = pb.Cascade(verifiers=verifiers)
+    final = await scene.final(cascade=cascade, response_format=WANTS_SUM.response_format)
+    assert (final.text, final.model) == ('{"sum": 5}', "better")
+    assert made(final) == [("cascade", "escalated"), ("form", "valid")]
+    assert final.decisions[0].reason == f"quick: {why}"
+
+
+async def test_a_fast_answer_of_the_form_passes():
+    scene = cascading(finish('{"sum": 5}'))
+    final = await scene.final(cascade=pb.Cascade(), response_format=WANTS_SUM.response_format)
+    assert final.model == "quick"
+    assert made(final) == [("cascade", "passed"), ("form", "valid")]
+
+
+AT_ONCE = pb.Cascade(at_once=True)
+
+
+def said_of(events: list[pb.Event]) -> list[str]:
+    """What a client shows after each event that changes it."""
+    shown = [""]
+    for event in events:
+        if event.HasField("delta"):
+            shown.append(shown[-1] + event.delta.text)
+        elif event.patch.replaces:
+            shown.append(event.patch.text)
+    return shown
+
+
+async def test_at_once_a_fast_answer_is_streamed_before_it_has_passed():
+    scene = cascading(0.05, text("Pa"), 0.05, finish("ris."), cache=ScriptedCache(MISS))
+    events = await scene.events(cascade=AT_ONCE)
+    assert said_of(events) == ["", "Pa", "Paris."]
+    final = events[-1].final
+    assert (final.text, final.model, final.ttft_ms) == ("Paris.", "quick", pytest.approx(50, abs=5))
+    assert made(final) == [("cascade", "passed")]
+    assert not final.degraded
+    assert scene.billed == [10]
+    assert scene.write_behind.stored[0].answer.text == "Paris."
+
+
+async def test_at_once_the_better_answer_replaces_the_one_that_did_not_pass_and_goes_on():
+    better = ScriptedLlm(0.1, text("It is "), 0.1, finish("Paris."))
+    scene = cascading(text("I don't "), 0.05, finish("know."), better=better, cache=ScriptedCache(MISS))
+    events = await scene.events(cascade=AT_ONCE)
+    assert said_of(events) == ["", "I don't ", "I don't know.", "It is ", "It is Paris."]
+    assert [event.patch for event in events if event.HasField("patch")] == [
+        pb.Patch(stage="llm", text="It is ", replaces=True)
+    ]
+    final = events[-1].final
+    assert (final.text, final.model, list(final.patches)) == ("It is Paris.", "better", [])
+    assert made(final) == [("cascade", "escalated")]
+    assert scene.billed == [20]
+    assert final.cost_usd == pytest.approx(2 * (7 + 2 * 3) / 1e6)
+    assert scene.write_behind.stored[0].answer.text == "It is Paris."
+
+
+@pytest.mark.parametrize("better", [(Unavailable("gone"),), (Exhausted("full"),), (None,), (finish(),)])
+async def test_at_once_what_was_said_stays_where_there_is_nothing_better(better: tuple[object, ...]):
+    scene = cascading(finish("I don't know."), better=ScriptedLlm(*better), cache=ScriptedCache(MISS))
+    events = await scene.events(cascade=AT_ONCE)
+    assert said_of(events) == ["", "I don't know."]
+    final = events[-1].final
+    assert (final.text, final.model, final.finish_reason) == ("I don't know.", "quick", STOP)
+    assert made(final)[-1] == ("cascade", "kept")
+    assert "cascade:kept" in final.degraded
+    assert final.usage.prompt_tokens == 7
+    assert not scene.write_behind.stored
+
+
+async def test_at_once_what_the_guard_holds_back_of_an_answer_that_stays_leaves_after_it():
+    scene = cascading(text("I don't know. "), finish("It may be Lyon"), better=ScriptedLlm(finish()))
+    guard = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)
+    events = await scene.events(cascade=AT_ONCE, guard=guard)
+    assert events[-1].final.text == said_of(events)[-1] == "I don't know. It may be Lyon"
+    assert not [event for event in events if event.HasField("patch")]
+
+
+async def test_at_once_a_fast_model_that_breaks_in_mid_answer_is_replaced():
+    scene = cascading(text("Lyo"), Unavailable("quick: broke"))
+    events = await scene.events(cascade=AT_ONCE)
+    assert said_of(events) == ["", "Lyo", "It is ", "It is Paris."]
+
+
+async def test_at_once_where_both_break_the_answer_says_so():
+    scene = cascading(text("Lyo"), Unavailable("quick: broke"), better=ScriptedLlm(Unavailable("better: gone")))
+    final = (await scene.events(cascade=AT_ONCE))[-1].final
+    assert (final.text, final.model) == ("Lyo", "quick")
+    assert final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED
+
+
+async def test_at_once_a_fast_model_that_says_nothing_is_as_if_there_had_been_none():
+    events = await cascading(Unavailable("quick: gone")).events(cascade=AT_ONCE)
+    assert said_of(events) == ["", "It is ", "It is Paris."]
+    assert not [event for event in events if event.HasField("patch")]
+
+
+_WORDS = st.lists(st.sampled_from(["Lyon ", "I don't know. ", "Paris. ", ""]), max_size=4)
+_ENDS = st.sampled_from([finish(), finish("", LENGTH), Unavailable("broke"), None])
+
+
+@given(_WORDS, _ENDS, _WORDS, _ENDS, st.booleans(), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_a_cascades_stream_takes_nothing_back_but_by_a_patch(fast, fast_end, better, better_end, at_once, guarded):
+    """And what a client shows in the end is the answer."""
+
+    async def asked() -> None:
+        scene = cascading(*map(text, fast), fast_end, better=ScriptedLlm(*map(text, better), better_end))
+        guard = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK) if guarded else None
+        events = []
+        with suppress(ServiceError):
+            async for message in sent_by(scene.answer(cascade=pb.Cascade(at_once=at_once), guard=guard).give):
+                events += message.events
+        shown = said_of(events)
+        patches = sum(event.HasField("patch") for event in events)
+        taken_back = sum(not after.startswith(before) for before, after in itertools.pairwise(shown))
+        assert taken_back <= patches <= at_once
+        if events and events[-1].HasField("final"):
+            assert events[-1].final.text == shown[-1]
+
+    on_paused_loop(asked())
+
+
+WANTS_SUM = pb.GenerateRequest(
+    response_format=chat_pb2.ResponseFormat(json_schema='{"type": "object", "required": ["sum"]}')
+)
+
+
+@pytest.mark.parametrize(
+    ("tried", "request_", "verifiers", "why"),
+    [
+        (Tried(["Paris."], STOP), pb.GenerateRequest(), [], ""),
+        (Tried(["  "], STOP), pb.GenerateRequest(), [], "it says nothing"),
+        (Tried(["Paris"], LENGTH), pb.GenerateRequest(), [RULES], "it did not come to its end"),
+        (Tried(["I'm not sure."], STOP), pb.GenerateRequest(), [RULES], 'it says "I\'m not sure"'),
+        (Tried(["I'm not sure."], STOP), pb.GenerateRequest(), [FORM], ""),
+        (Tried(['{"sum": 5}'], STOP), WANTS_SUM, [], ""),
+        (Tried(["Paris."], STOP), pb.GenerateRequest(), [LOGPROBS], "its model reports no log-probabilities"),
+        (
+            Tried(["Paris."], STOP, [-1.0]),
+            pb.GenerateRequest(),
+            [LOGPROBS],
+            "a mean log-probability of -1.000, below -0.3",
+        ),
+    ],
+)
+def test_what_will_not_do_is_told(tried: Tried, request_: pb.GenerateRequest, verifiers: list[int], why: str):
+    asked = pb.GenerateRequest()
+    asked.CopyFrom(request_)
+    asked.cascade.verifiers.extend(verifiers)
+    assert refused(tried, asked, CascadeSettings()) == why
+
+
+def test_a_request_may_ask_for_more_or_less_certainty():
+    asked = pb.GenerateRequest(cascade=pb.Cascade(verifiers=[LOGPROBS], min_mean_logprob=-2))
+    assert refused(Tried(["Paris."], STOP, [-1.0]), asked, CascadeSettings()) == ""
+
+
+async def test_a_late_one_of_a_cascade_ends_as_any_other():
+    scene = cascading(TooLate("quick: late"), better=ScriptedLlm(text("It"), None))
+    final = await scene.final(cascade=pb.Cascade())
+    assert (final.text, final.finish_reason) == ("It", chat_pb2.FINISH_REASON_BUDGET)

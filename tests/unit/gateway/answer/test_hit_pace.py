@@ -1,0 +1,89 @@
+"""A hit that is given at a pace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.cache_eligibility.settings import HitSettings
+from services.gateway.settings.guard import GuardSettings
+from tests.clock import loop_clock
+from tests.unit.gateway.answer.scene import Scene
+from tests.unit.gateway.reading import sent_by
+from tests.unit.gateway.scripted import ScriptedCache
+
+pytestmark = pytest.mark.paused
+
+STORED = cache_pb2.Answer(text="Paris, of course. " * 4, model="large", finish_reason=chat_pb2.FINISH_REASON_STOP)
+HIT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED, key="k", ttl_ms=9_000)
+
+
+def scene_at(chars_per_s: float, **fields: Any) -> Scene:
+    scene = Scene(ScriptedCache(HIT))
+    scene.tenant = replace(scene.tenant, hits=HitSettings(chars_per_s=chars_per_s), **fields)
+    return scene
+
+
+async def timed(scene: Scene, **fields: Any) -> list[tuple[float, str]]:
+    """When each text came, and the text."""
+    began, came = loop_clock(), []
+    async for message in sent_by(scene.answer(**fields).give):
+        text = "".join(event.delta.text for event in message.events)
+        came += [(loop_clock() - began, text)] if text else []
+    return came
+
+
+async def test_a_hit_comes_at_once_unless_a_pace_is_set():
+    assert await timed(scene_at(0)) == [(0, STORED.text)]
+
+
+async def test_a_hit_comes_at_the_tenants_pace_or_the_requests():
+    for scene, fields in (
+        (scene_at(100), {}),
+        (scene_at(0), {"cache": pb.CachePolicy(hit_chars_per_s=100)}),
+    ):
+        came = await timed(scene, **fields)
+        assert "".join(text for _, text in came) == STORED.text
+        assert [len(text) for _, text in came] == [5] * 14 + [2]
+        assert came[-1][0] == pytest.approx(0.7)
+
+
+async def test_a_request_may_want_it_at_once():
+    assert await timed(scene_at(100), cache=pb.CachePolicy(hit_chars_per_s=0)) == [(0, STORED.text)]
+
+
+async def test_the_copy_in_the_gateway_comes_at_the_same_pace():
+    scene = scene_at(100)
+    first = await timed(scene)
+    assert await timed(scene) == first
+    assert len(scene.cache.questions) == 1
+
+
+async def test_a_pace_stays_within_the_budget():
+    scene = scene_at(1)
+    came = await timed(scene)
+    assert came[-1][0] < scene.budget_ms / 1000
+    assert "".join(text for _, text in came) == STORED.text
+    final = await scene.final()
+    assert (final.finish_reason, list(final.degraded)) == (chat_pb2.FINISH_REASON_STOP, [])
+
+
+async def test_who_leaves_in_the_middle_leaves_nothing_behind():
+    scene = scene_at(10)
+    messages = sent_by(scene.answer().give)
+    await anext(messages)
+    await messages.aclose()
+    assert scene.billed == [0]  # the runner has settled, and no task is left
+
+
+async def test_what_ends_an_answer_ends_one_that_comes_at_a_pace():
+    scene = scene_at(100, guard=GuardSettings(denied_phrases=("course",), answer_denied="end"))
+    began, final = loop_clock(), await scene.final()
+    assert loop_clock() - began < 0.3  # nobody waits for the rest, which would take 0.7
+    assert final.finish_reason == chat_pb2.FINISH_REASON_CONTENT_FILTER
+    assert "course" not in final.text

@@ -1,0 +1,131 @@
+"""What a model is sent of a caller's own words, where a policy has changed the request."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.llm.v1 import llm_pb2
+from services.runtime.errors import Unavailable
+from tests.unit.gateway.answer.scene import Scene
+from tests.unit.gateway.scripted import ScriptedAudio, ScriptedLlm, ScriptedVision, finish, senses, text
+from tests.unit.gateway.scripted_tools import ScriptedTools, calls, toolbox
+
+pytestmark = pytest.mark.paused
+
+ANSWER = (text("It "), finish("rains."))
+ASKED = [{"role": "user", "content": "What is the capital of France?"}]
+DOOR = [chat_pb2.Tool(name="door")]
+REQUIRED = chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_REQUIRED)
+
+
+def words(api: int = chat_pb2.API_CHAT_COMPLETIONS, **body: Any) -> chat_pb2.Original:
+    return chat_pb2.Original(api=api, body=json.dumps({"messages": ASKED, **body}).encode())
+
+
+def sent(request: llm_pb2.GenerateRequest) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(request.original.body)
+    return body
+
+
+def agent(*scripts: object, **limits: object) -> Scene:
+    """A model that is offered a tool of the mesh, and plays one script for each time that it is asked."""
+    weather = ScriptedTools(weather=(0.02, "rain"))
+    return Scene(tools=toolbox(weather, **limits), small=ScriptedLlm(scripts=scripts), large=ScriptedLlm(*ANSWER))
+
+
+OFFERED = [pb.MeshTool(name="weather", offered=True)]
+OSLO = ("weather", {"city": "Oslo"})
+
+
+async def test_words_that_nothing_has_changed_are_sent_as_they_came():
+    scene = Scene(small=ScriptedLlm(*ANSWER))
+    own = words(temperature=0.3)
+    await scene.final(original=own)
+    (asked,) = scene.llms["small"].requests
+    assert asked.original == own
+
+
+@pytest.mark.parametrize(
+    ("choice", "tools"),
+    [("required", DOOR), ({"type": "function", "function": {"name": "weather"}}, [])],
+    ids=["of its own", "of the mesh's"],
+)
+async def test_a_tool_that_had_to_be_called_need_not_be_called_again(choice: object, tools: list[chat_pb2.Tool]):
+    scene = agent([calls(OSLO)], ANSWER, max_steps=1)
+    wanted = REQUIRED if choice == "required" else chat_pb2.ToolChoice(name="weather")
+    own = words(tool_choice=choice, tools=[], top_p=0.5)
+    await scene.final(mesh_tools=OFFERED, tools=tools, tool_choice=wanted, original=own)
+    first, last = scene.llms["small"].requests
+    assert [wanted, "tool_choice" in sent(first)] == [first.tool_choice, False]
+    assert "tool_choice" not in sent(last)
+    assert ("tools" in sent(last)) == bool(tools), "the model is told of tools that its conversation has calls of"
+    assert sent(last)["top_p"] == 0.5
+
+
+async def test_a_picture_that_nobody_has_looked_at_in_time_is_not_sent_to_a_model_without_vision():
+    scene = Scene(senses=senses(ScriptedVision(pause_s=9)), small=ScriptedLlm(*ANSWER))
+    await scene.final(images=[pb.Image(data=b"png")], original=words(top_p=0.5))
+    (asked,) = scene.llms["small"].requests
+    assert sent(asked) == {"top_p": 0.5}
+
+
+async def test_a_recording_that_nobody_has_heard_in_time_is_not_sent_to_a_model():
+    scene = Scene(senses=senses(audio=ScriptedAudio("Rain.", pause_s=9)), small=ScriptedLlm(*ANSWER))
+    await scene.final(audio=pb.Audio(data=b"wav"), original=words(top_p=0.5))
+    (asked,) = scene.llms["small"].requests
+    assert sent(asked) == {"top_p": 0.5}
+
+
+async def test_a_picture_for_a_model_with_vision_is_sent_as_it_came():
+    scene = Scene(small=ScriptedLlm(*ANSWER))
+    scene.pixels = True
+    own = words(top_p=0.5)
+    await scene.final(images=[pb.Image(data=b"png")], original=own)
+    assert scene.llms["small"].requests[0].original == own
+
+
+@pytest.mark.parametrize(
+    ("form", "left"),
+    [
+        ({"response_format": {"type": "json_object"}}, {}),
+        ({"structured_outputs": {"json_object": True}}, {}),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, {}),
+        (
+            {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {}}}},
+            {"output_config": {"effort": "low"}},
+        ),
+    ],
+)
+async def test_a_model_that_chooses_what_to_call_is_held_to_no_form(form: dict[str, Any], left: dict[str, Any]):
+    scene = agent([calls(OSLO)], [finish("{}")], [finish("{}")])
+    own = words(**form)
+    await scene.final(mesh_tools=OFFERED, response_format=chat_pb2.ResponseFormat(json_object=True), original=own)
+    first, *_, last = scene.llms["small"].requests
+    assert sent(first) == left
+    assert {name: sent(last)[name] for name in form} == form
+
+
+def relayed(words: str, event: str, **more: Any) -> llm_pb2.GenerateResponse:
+    return llm_pb2.GenerateResponse(text=words, tokens=1, relayed=[event.encode()], **more)
+
+
+async def test_an_answer_that_another_call_goes_on_with_is_told_in_the_gateways_words():
+    usage = chat_pb2.Usage(prompt_tokens=8, completion_tokens=1)
+    end = llm_pb2.Finish(reason=chat_pb2.FINISH_REASON_STOP, usage=usage)
+    breaks = ScriptedLlm(relayed("It ", "first"), 0.01, Unavailable("gone"))
+    goes_on = ScriptedLlm(relayed("rains", "second"), 0.01, relayed(".", "third", finish=end))
+    scene = Scene(small=[breaks, goes_on])
+    for _ in range(20):  # requests that earn the budget of retries
+        scene.fleet.request()
+    events = await scene.events(original=words())
+    assert events[-1].final.text == "It rains."
+    assert events[-1].final.usage.completion_tokens == 2
+    told = [event for event in events if event.HasField("relayed")]
+    assert [list(event.relayed.events) for event in told] == [[b"first"]]
+    own = [event.delta.text for event in events if event.HasField("delta") and not event.in_relayed]
+    assert own == ["rains", "."]

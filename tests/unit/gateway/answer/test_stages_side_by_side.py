@@ -1,0 +1,92 @@
+"""A stage starts when those it waits for are done, whatever else is under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.plan import Stage, make_plan
+from services.gateway.answer.stages.cache.stage import CacheStage
+from services.gateway.answer.stages.stage import AnswerStage, BesideStage
+from tests.clock import loop_clock
+from tests.unit.gateway.answer.scene import EXACT, MISS, Scene
+from tests.unit.gateway.reading import sent_by
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLookup
+
+pytestmark = pytest.mark.paused
+
+
+class Slow(ScriptedCache):
+    """Replies after 0.4 s."""
+
+    def lookup(self, request, timeout_s, metadata) -> ScriptedLookup:
+        found, came = super().lookup(request, timeout_s, metadata), loop_clock() + 0.4
+        reply = found.reply
+
+        async def later() -> cache_pb2.LookupResponse:
+            await asyncio.sleep(came - loop_clock())
+            return await reply()
+
+        found.reply = later  # type: ignore[method-assign]
+        return found
+
+
+def beside(name: str, takes_s: float, started: dict[str, float], guards: bool = False) -> type[BesideStage]:
+    async def work(self: BesideStage) -> None:
+        self.draft.privacy.guarding = guards
+        await asyncio.sleep(takes_s)
+        self.draft.privacy.guarding = False
+
+    def start(self: BesideStage) -> None:
+        started[name] = loop_clock()
+        self.begin(work(self))
+
+    async def run(self: BesideStage) -> None:
+        assert self.work
+        await self.draft.beside.done(self.work)
+
+    return type(name, (BesideStage,), {"name": name, "start": start, "run": run})
+
+
+async def ended(stages: Mapping[str, type[AnswerStage]], plan: list[Stage], scene: Scene) -> tuple[float, pb.Final]:
+    """When it was over, in seconds, and its last event."""
+    answer, began = scene.answer(), loop_clock()
+    answer._stages = stages
+    answer._ledger.plan = make_plan(plan, 2_000)
+    events = [event async for message in sent_by(answer.give) for event in message.events]
+    return loop_clock() - began, events[-1].final
+
+
+async def test_a_stage_does_not_wait_for_one_that_it_does_not_need():
+    started: dict[str, float] = {}
+    stages = {name: beside(name, s, started) for name, s in (("vision", 0.3), ("guard", 0.05), ("tools", 0.2))}
+    plan = [Stage("vision", 0.4, 1e9), Stage("guard", 0.1, 1e9), Stage("tools", 0.4, 1e9, False, ("guard",))]
+    began = loop_clock()
+    over, _ = await ended(stages, plan, Scene())
+    assert started["tools"] - began == pytest.approx(0.05)
+    assert over == pytest.approx(0.3)
+
+
+async def test_a_stage_does_not_wait_for_the_caches_word_either():
+    started: dict[str, float] = {}
+    stages = {"guard": beside("guard", 0.05, started), "cache": CacheStage, "tools": beside("tools", 0.1, started)}
+    plan = [Stage("guard", 0.1, 1e9), Stage("cache", 0.4, 1e9), Stage("tools", 0.4, 1e9, False, ("guard",))]
+    plan.append(Stage("prompt", 0.1, 1e9, False, ("tools",)))
+    stages["prompt"] = beside("prompt", 0.1, started)
+    began = loop_clock()
+    over, final = await ended(stages, plan, Scene(Slow(MISS)))
+    assert started["prompt"] - began == pytest.approx(0.15)
+    assert over == pytest.approx(0.4)
+    assert final.cache.verdict == pb.CACHE_VERDICT_MISS
+
+
+async def test_a_stored_answer_waits_for_the_guard_that_looks_longer():
+    started: dict[str, float] = {}
+    stages = {"guard": beside("guard", 0.5, started, guards=True), "cache": CacheStage}
+    over, final = await ended(stages, [Stage("guard", 0.4, 1e9), Stage("cache", 0.4, 1e9)], Scene(Slow(EXACT)))
+    assert over == pytest.approx(0.5)
+    assert final.text == "Paris."

@@ -1,0 +1,154 @@
+"""Whoever is cancelled, at whichever await, leaves places, permits, budgets and bills as they were."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from services.gateway.generation.stack import make_stack
+from services.gateway.policies.limit import Fixed
+from services.gateway.policies.limiter import Limiter
+from services.gateway.policies.single_flight import Flight
+from services.gateway.policies.ticket import Ticket
+from services.gateway.prefix_warmup import probe as touched
+from services.gateway.prefix_warmup import touch
+from services.gateway.upstream.fleet import Fleet
+from services.runtime.deadline import Deadline
+from tests.cancelling import cancelled_at_every_await
+from tests.clock import loop_clock
+from tests.unit.gateway import test_completion
+from tests.unit.gateway.generation.scene import GONE, Scene, too_busy
+from tests.unit.gateway.scripted import ScriptedLlm, Step, finish, fleet, text
+
+Work = AsyncIterator[Coroutine[Any, Any, object]]
+BUDGET = 100.0  # of extra calls, saved up
+
+
+@pytest.mark.parametrize("of_batch", [False, True])
+def test_at_a_limiter(of_batch: bool):
+    @asynccontextmanager
+    async def scene() -> Work:
+        limiter = Limiter("m", Fixed(1), 10, 60, shed_load=1, clock=loop_clock)
+        held = await limiter.enter(Ticket(100, "other", 1.0, Deadline.never(loop_clock)))
+        release = asyncio.get_running_loop().call_later(1, held.release)
+        placed = (lambda: None) if of_batch else None
+
+        async def work() -> None:
+            slot = await limiter.enter(Ticket(100, "acme", 1.0, Deadline.after(60, loop_clock), placed))
+            try:
+                await asyncio.sleep(1)
+            finally:
+                slot.release()
+
+        yield work()
+        release.cancel()
+        held.release()
+        assert (limiter.in_flight, limiter.waiting, len(limiter._backlog), limiter._in_batches) == (0, 0, 0, 0)
+        assert not limiter._shares._tenants
+
+    assert cancelled_at_every_await(scene) >= 2
+
+
+def behind(settings: dict[str, Any] | None = None, **llms: object) -> Fleet:
+    """A fleet whose budgets of extra calls are full."""
+    given = settings or {}
+    budget = {"max_share": 1, "burst": BUDGET}
+    hedge, retry = {"mode": "off", **budget, **given.get("hedge", {})}, {**budget, **given.get("retry", {})}
+    fleet_ = fleet(loop_clock, {**given, "hedge": hedge, "retry": retry}, **llms)
+    for _ in range(int(BUDGET)):
+        fleet_.request()
+    return fleet_
+
+
+async def assert_as_before(fleet_: Fleet, job: Any) -> None:
+    kinds = [call.kind for call in job.report.calls]
+    for pool in fleet_.pools.values():
+        assert (pool.limiter.in_flight, pool.limiter.waiting, len(pool.limiter._backlog)) == (0, 0, 0)
+        for replica in pool.replicas:
+            assert replica.in_flight == 0
+            assert all(call.closed or call.finish for call in replica.llm.calls)
+    assert not fleet_.hedges._line
+    assert fleet_.hedges._budget.level == BUDGET - kinds.count("hedge")
+    models = {call.pool.model for call in job.report.calls if call.kind != "hedge"}
+    assert fleet_.retry._budget.level == BUDGET - (len(kinds) - kinds.count("hedge") - len(models))
+    await asyncio.sleep(600)
+    for pool in fleet_.pools.values():
+        assert all(replica.breaker.would_admit("acme") for replica in pool.replicas), "a probe that never ends"
+
+
+HEDGE = {"mode": "fixed", "delay_ms": 100}
+ONE_PLACE = {"algorithm": "fixed", "initial": 1, "queue_ms": 10_000}
+GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, list[list[Step]]], dict[str, Any]]] = {
+    "a first call": ({}, {"m": [[0.1, text("a"), 0.1, text("b"), finish()]]}, {}),
+    "a hedge that wins": ({"hedge": HEDGE}, {"m": [[5.0, text("a"), finish()], [0.2, text("b"), finish()]]}, {}),
+    "a hedge that loses": ({"hedge": HEDGE}, {"m": [[0.2, text("a"), finish()], [5.0, text("b"), finish()]]}, {}),
+    "a hedge that fails": ({"hedge": HEDGE}, {"m": [[0.3, text("a"), finish()], [0.1, GONE]]}, {}),
+    "a hedge whose first call fails": ({"hedge": HEDGE}, {"m": [[0.2, GONE], [0.2, text("b"), finish()]]}, {}),
+    "tied calls": ({"hedge": {"mode": "tied"}}, {"m": [[0.2, text("a"), finish()], [0.1, text("b"), finish()]]}, {}),
+    "two replicas and patience": ({"kept_share": 0.4}, {"m": [[None], [0.2, text("b"), finish()]]}, {}),
+    "a retry": ({"retry": {"base_ms": 10}}, {"m": [[0.1, GONE], [0.1, text("b"), finish()]]}, {}),
+    "a retry of what is throttled elsewhere": ({}, {"m": [[0.1, GONE], [0.1, too_busy()]]}, {}),
+    "another model": ({}, {"m": [[0.1, too_busy()]], "n": [[0.1, text("b"), finish()]]}, {}),
+    "a stream that goes on elsewhere": ({}, {"m": [[text("a"), 0.1, GONE], [0.1, text("b"), finish()]]}, {}),
+    "a silence that goes on elsewhere": (
+        {"stall_ms": 1_000},
+        {"m": [[text("a"), None], [0.1, text("b"), finish()]]},
+        {},
+    ),
+    "a place that is waited for": ({"limit": ONE_PLACE}, {"m": [[0.1, text("a"), finish()]]}, {}),
+    "an item of a batch": ({"limit": ONE_PLACE}, {"m": [[0.1, text("a"), finish()]]}, {"placed": lambda: None}),
+    "a probe": ({}, {"m": [[0.1, text("a"), 0.1, finish()]]}, {"throttled": True}),
+    "a deadline": ({}, {"m": [[5.0, text("a"), finish()]]}, {"budget_s": 1.0}),
+}
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+@pytest.mark.parametrize("make", [ScriptedLlm, test_completion.ScriptedLlm], ids=["scripted", "gRPC"])
+def test_in_a_generation(name: str, make: type[ScriptedLlm]):
+    """Also of calls that are cancelled as gRPC's are: who reads hears of it a turn later."""
+    settings, scripts, how = GENERATIONS[name]
+
+    @asynccontextmanager
+    async def scene() -> Work:
+        llms = {model: [make(*script) for script in each] for model, each in scripts.items()}
+        fleet_ = behind(settings, **llms)
+        order = Scene(fleet_, budget_s=how.get("budget_s", 20.0))
+        pool = fleet_.pools["m"]
+        if how.get("throttled"):
+            pool.replicas[0].breaker.enter("acme").throttled(1)
+            await asyncio.sleep(2)
+        job, held = order.job, None
+        if "limit" in settings:
+            job = replace(job, ticket=replace(job.ticket, placed=how.get("placed")))
+            held = await pool.limiter.enter(Ticket(100, "other", 1.0, Deadline.never(loop_clock)))
+            release = asyncio.get_running_loop().call_later(0.5, held.release)
+        flight = Flight[Any]()
+        yield make_stack(fleet_, order.observed.append)._inner(job, flight)
+        if held:
+            release.cancel()
+            held.release()
+        await assert_as_before(fleet_, job)
+
+    cancelled_at_every_await(scene)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_in_a_warm_up_call(busy: bool):
+    @asynccontextmanager
+    async def scene() -> Work:
+        fleet_ = behind({"limit": ONE_PLACE}, m=[ScriptedLlm(0.1, text("a"), 0.1, finish())])
+        pool = fleet_.pools["m"]
+        held = await pool.limiter.enter(Ticket(100, "other", 1.0, Deadline.never(loop_clock))) if busy else None
+        if held:
+            asyncio.get_running_loop().call_later(0.5, held.release)
+        yield touch(pool, pool.replicas[0], touched("You are kind.", "salt"), 5.0, loop_clock, None)
+        if held:
+            held.release()
+        await assert_as_before(fleet_, Scene(fleet_).job)
+
+    assert cancelled_at_every_await(scene) >= 2

@@ -1,0 +1,215 @@
+"""Backends that accept calls and say nothing: who notices, and who gets a chance in time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hedgerow.router.v1 import router_pb2
+from services.gateway.policies.ticket import Ticket
+from services.gateway.upstream.fleet import Fleet
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput, TooLate, Unavailable
+from services.runtime.routing import Latency, Model, Tier
+from tests.clock import loop_clock, on_paused_loop
+from tests.unit.gateway.generation.scene import RETRY, Scene, play, says
+from tests.unit.gateway.scripted import ScriptedLlm, fleet
+
+OFF = {"hedge": {"mode": "off"}}
+
+
+async def ask(behind: Fleet, tenant: str = "acme", budget_s: float = 1.0, **order: object) -> Scene:
+    deadline = Deadline.after(budget_s, loop_clock)
+    return await Scene(behind, deadline=deadline, ticket=Ticket(0, tenant, 1.0, deadline), **order).run()
+
+
+def outcomes(scene: Scene) -> list[int]:
+    return [seen.outcome for seen in scene.observed]
+
+
+def test_the_first_victims_of_a_silent_model_get_the_other_models_answer_within_their_budget():
+    silent, well = ScriptedLlm(None), says("well", 0.1)
+    scene = play({"budget_s": 1.0}, policies=OFF, silent=silent, well=well)
+    assert (scene.words, scene.report.model) == ("well", "well")
+    assert scene.took_s == pytest.approx(0.6 + 0.1 + 0.01)
+    assert scene.decisions == [("fallback", "started")]
+    assert silent.calls[0].closed
+
+
+def test_the_first_victims_of_a_silent_replica_get_the_other_replicas():
+    silent, well = ScriptedLlm(None), says("well", 0.1)
+    scene = play({"budget_s": 1.0}, policies=OFF, warm_up=5, m=[silent, well])
+    assert (scene.words, scene.decisions) == ("well", [("retry", "started")])
+    assert scene.took_s == pytest.approx(0.6 + 0.1 + 0.01)
+
+
+def test_a_second_call_that_starts_late_has_what_is_left_like_any_other_way_out():
+    silent, well = ScriptedLlm(None), says("well", 0.1)
+    policies = {"hedge": {"mode": "fixed", "delay_ms": 590, "max_share": 1}}
+    scene = play({"budget_s": 1.0}, policies=policies, m=[silent, well])
+    assert (scene.words, scene.decisions) == ("well", [("hedge", "started"), ("hedge", "won")])
+    assert scene.took_s == pytest.approx(0.59 + 0.1 + 0.01)
+
+
+def test_where_replica_and_model_are_silent_the_time_is_shared_among_all():
+    silent, well = [ScriptedLlm(None), ScriptedLlm(None)], says("well", 0.05)
+    policies = {**OFF, "expected": {"first_text_ms": 100}}
+    scene = play({"budget_s": 1.0}, policies=policies, warm_up=5, m=silent, well=well)
+    assert scene.words == "well"
+    assert scene.took_s == pytest.approx(0.6 + 0.6 * 0.4 + 0.05 + 0.01)
+
+
+def test_while_little_is_known_a_silent_replica_is_hedged_when_the_expected_time_is_over():
+    silent, well = ScriptedLlm(None), says("well", 0.1)
+    policies = {"hedge": {"max_share": 1}, "expected": {"first_text_ms": 200}}
+    scene = play({"budget_s": 10.0}, policies=policies, m=[silent, well])
+    assert scene.words == "well"
+    assert scene.took_s == pytest.approx(0.2 + 0.1 + 0.01)
+    assert "(what is expected)" in scene.report.decisions[0].reason
+
+
+@pytest.mark.parametrize("llms", [{"silent": ScriptedLlm(None), "well": says("well")}, {"silent": ScriptedLlm(None)}])
+def test_a_silent_model_opens_its_breaker_and_is_told_to_the_router(llms):
+    async def main() -> None:
+        behind = fleet(loop_clock, OFF, **llms)
+        for _ in range(5):
+            scene = await ask(behind)
+            assert outcomes(scene)[0] == router_pb2.OBSERVED_OUTCOME_FAILED
+        assert behind.pools["silent"].is_open()
+        refused = await ask(behind)
+        assert refused.decisions[0] == ("breaker", "refused")
+        assert refused.took_s < 0.1
+        assert len(llms["silent"].calls) == 5
+
+    on_paused_loop(main())
+
+
+def test_silence_shrinks_the_limit():
+    async def main() -> None:
+        limit = {"algorithm": "aimd", "initial": 50}
+        policies = {**OFF, "limit": limit, "breaker": {"in_a_row": 1_000, "min_calls": 1_000}}
+        behind = fleet(loop_clock, policies, m=ScriptedLlm(None))
+        for _ in range(20):
+            await asyncio.gather(*(ask(behind, budget_s=1.2) for _ in range(10)))
+        assert behind.pools["m"].limiter._limit.value == 10
+
+    on_paused_loop(main())
+
+
+def test_a_call_that_was_given_less_than_the_model_usually_needs_says_nothing():
+    async def main() -> None:
+        behind = fleet(loop_clock, OFF, m=says("m", 0.2))
+        for _ in range(30):
+            assert (await ask(behind)).words == "m"
+        for _ in range(50):
+            scene = await ask(behind, budget_s=0.1)
+            assert isinstance(scene.error, TooLate)
+            assert router_pb2.OBSERVED_OUTCOME_FAILED not in outcomes(scene)
+        assert not behind.pools["m"].is_open()
+
+    on_paused_loop(main())
+
+
+def test_who_leaves_before_the_first_text_says_nothing_of_the_model():
+    async def main() -> None:
+        behind = fleet(loop_clock, OFF, m=ScriptedLlm(None))
+        for _ in range(50):
+            asked = asyncio.create_task(ask(behind))
+            await asyncio.sleep(0.5)
+            asked.cancel()
+            await asyncio.wait({asked})
+        assert not behind.pools["m"].is_open()
+        assert behind.pools["m"].limiter.in_flight == 0
+
+    on_paused_loop(main())
+
+
+def test_a_model_that_usually_needs_most_of_the_time_is_not_given_up_before():
+    async def main() -> None:
+        slow = says("slow", 0.75)
+        behind = fleet(loop_clock, OFF, slow=slow, other=says("other", 0.2))
+        for _ in range(30):
+            assert (await ask(behind, budget_s=10.0)).words == "slow"
+        assert (await ask(behind)).words == "slow"
+
+    on_paused_loop(main())
+
+
+def test_nobody_is_given_up_for_a_model_that_would_need_more_than_is_left():
+    policies = {**OFF, "expected": {"first_text_ms": 500}}
+    assert play({"budget_s": 1.0}, policies=policies, m=says("m", 0.8), other=says("other", 0.1)).words == "m"
+
+
+def test_nobody_is_given_up_for_a_model_whose_breaker_is_open():
+    async def main() -> None:
+        policies = {**OFF, "breaker": {"min_calls": 1, "failure_rate": 0.01, "open_ms": 60_000}}
+        behind = fleet(loop_clock, policies, gone=ScriptedLlm(Unavailable("gone")), m=says("m", 0.8))
+        assert (await ask(behind)).words == "m"
+        assert (await ask(behind, models=("m", "gone"))).words == "m"
+
+    on_paused_loop(main())
+
+
+def test_a_single_attempt_has_all_of_the_time():
+    scene = play({"budget_s": 1.0, "once": True}, policies=OFF, m=says("m", 0.8), other=says("other"))
+    assert (scene.words, scene.decisions) == ("m", [])
+
+
+def test_with_much_time_a_late_first_text_gives_way_when_it_is_slow_at_the_latest():
+    silent, well = ScriptedLlm(None), says("well", 0.1)
+    scene = play({"budget_s": 60.0}, policies={**OFF, "breaker": {"slow_ms": 5_000}}, silent=silent, well=well)
+    assert (scene.words, scene.took_s) == ("well", pytest.approx(5.11))
+
+
+class Poisoned(ScriptedLlm):
+    """Breaks on what one tenant asks, and answers everybody else."""
+
+    def generate(self, request, timeout_s, metadata):
+        poison = request.messages[-1].content == "poison"
+        self._scripts = [[Unavailable("gone")]] if poison else [says("well", 0.05)._scripts[0]]
+        return super().generate(request, timeout_s, metadata)
+
+
+def test_what_breaks_a_model_for_one_tenant_alone_keeps_nobody_else_away_and_is_not_told_to_the_router():
+    async def main() -> None:
+        behind = fleet(loop_clock, OFF, m=Poisoned())
+        asked = Scene(behind).job.request
+        asked.messages[-1].content = "poison"
+        for number in range(40):
+            if number % 5 == 0:
+                assert (await ask(behind, "b")).words == "well"
+            hostile = await ask(behind, "a", request=asked)
+            assert outcomes(hostile) == []
+        assert behind.pools["m"].is_open("a")
+        assert not behind.pools["m"].is_open("b")
+
+    on_paused_loop(main())
+
+
+def test_what_a_model_refuses_does_not_hide_that_it_fails_others():
+    async def main() -> None:
+        behind = fleet(loop_clock, {**OFF, "retry": {**RETRY, "max_share": 0}}, m=ScriptedLlm(Unavailable("gone")))
+        replica = behind.pools["m"].replicas[0]
+        gone, picky = replica.llm, ScriptedLlm(InvalidInput("messages", "short", "long"))
+        for _ in range(5):
+            replica.llm = gone
+            await ask(behind, "b")
+            replica.llm = picky
+            await ask(behind, "a")
+        assert behind.pools["m"].is_open("b")
+
+    on_paused_loop(main())
+
+
+def test_a_gateway_takes_over_what_the_router_knows_of_a_model():
+    behind = fleet(settings={"expected": {"first_text_ms": 300}}, m=says("m"))
+    usual = behind.pools["m"].usual
+    for ttft, expected_s in (
+        (Latency(40, 40, 40), 0.3),
+        (Latency(900, 900, 900), 0.9),
+        (Latency(20, 50, 90, samples=500), 0.05),
+        (Latency(20, 50, 90, samples=3), 0.3),
+    ):
+        behind.expect(Model("m", Tier.FAST, 2048, 1, 1, ttft, ttft))
+        assert usual.needs_s() == pytest.approx(expected_s)

@@ -1,0 +1,306 @@
+"""Whatever comes in whatever order, on a clock that jumps: quotas, single flights, and a breaker that tenants share.
+
+Each machine has a plain model of what must hold beside the real thing. (The breaker of one backend and the limiter have
+theirs in test_breaker.py and test_limiter.py.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from services.gateway.admission import quota
+from services.gateway.admission.quota import REQUEST, TURN, Allowance, QuotaExceeded, Quotas, Reservation
+from services.gateway.policies.baseline import LatencyBaseline
+from services.gateway.policies.breaker import Breaker, State
+from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
+from services.gateway.policies.single_flight import Flight, Reader, SingleFlight
+from services.runtime.errors import ServiceError, TooLate, Unavailable
+from tests.clock import PausedClock, PausedLoop
+from tests.unit.gateway.policies.test_breaker import SETTINGS
+
+SEEDED = settings(max_examples=60, stateful_step_count=30, derandomize=True, deadline=None, database=None)
+JUMPS = st.sampled_from([0.0, 1e-6, 0.001, 0.1, 1.0, 10.0, 59.9, 3_600.0, 1e9])
+TENANTS = st.sampled_from(["a", "b", "c", "d"])
+
+
+class Bucket:
+    """A bucket as the documentation has it."""
+
+    def __init__(self, rate_per_s: float, burst: float):
+        self.rate_per_s, self.burst, self.level = rate_per_s, burst, burst
+
+    def pass_time(self, seconds: float) -> None:
+        self.level = min(self.burst, self.level + seconds * self.rate_per_s)
+
+
+class QuotaMachine(RuleBasedStateMachine):
+    """Four tenants, of whom two at most are remembered where they are idle."""
+
+    ALLOWANCE = Allowance(requests_per_s=2, requests_burst=5, tokens_per_minute=600, concurrency=3)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = PausedClock()
+        self.quotas = Quotas(self.clock)
+        self.running = list[tuple[str, Reservation, int, int]]()  # with estimate and places
+        self.requests = {name: Bucket(2, 5) for name in "abcd"}
+        self.tokens = {name: Bucket(10, 600) for name in "abcd"}
+
+    @rule(seconds=JUMPS)
+    def time_passes(self, seconds: float):
+        self.clock.advance(seconds)
+        for bucket in [*self.requests.values(), *self.tokens.values()]:
+            bucket.pass_time(seconds)
+
+    @rule(tenant=TENANTS, tokens=st.integers(0, 900), claim=st.sampled_from([REQUEST, TURN]))
+    def asks(self, tenant: str, tokens: int, claim: quota.Claim):
+        requests, left, held = self.requests[tenant], self.tokens[tenant], self.held(tenant)
+        wanted = min(tokens, 600)
+        fits = left.level >= wanted - 1e-3 and requests.level >= 1 - 1e-3 and not (claim.places and held >= 3)
+        clearly = fits and left.level >= wanted + 1e-3 and requests.level >= 1 + 1e-3
+        reservation, waits_s = self.reserved(tenant, tokens, claim)
+        if reservation is None:
+            assert not clearly
+            assert waits_s > 0
+            return
+        assert fits
+        requests.level -= 1
+        left.level -= tokens
+        self.running.append((tenant, reservation, tokens, claim.places))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), cost=st.integers(0, 1_200))
+    def ends(self, data: st.DataObject, cost: int):
+        tenant, reservation, estimate, _ = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
+        reservation.settle(cost)
+        reservation.settle(99)
+        reservation.release()
+        left = self.tokens[tenant]
+        left.level = min(left.burst, left.level + estimate - cost)
+
+    @rule(tenant=TENANTS)
+    def who_comes_back_when_told_is_admitted(self, tenant: str):
+        if self.held(tenant) >= 3:
+            return
+        for _ in range(3):  # once for each quota at most
+            reservation, waits_s = self.reserved(tenant, 10, REQUEST)
+            if reservation:
+                self.requests[tenant].level -= 1
+                self.tokens[tenant].level -= 10
+                self.running.append((tenant, reservation, 10, 1))
+                return
+            self.time_passes(waits_s)
+        raise AssertionError("told three times to come back")
+
+    @invariant()
+    def each_tenant_holds_what_runs(self):
+        for tenant in "abcd":
+            account = self.quotas._accounts.get(tenant)
+            assert (account.in_flight if account else 0) == self.held(tenant)
+            if account and account.tokens:
+                assert account.tokens.level() == pytest.approx(self.tokens[tenant].level, abs=1e-3)
+
+    def reserved(self, tenant: str, tokens: int, claim: quota.Claim) -> tuple[Reservation | None, float]:
+        """What is admitted, or after how many seconds it may be."""
+        try:
+            return self.quotas.reserve(tenant, self.ALLOWANCE, tokens, claim), 0.0
+        except QuotaExceeded as refused:
+            return None, refused.retry_delay_s or 0.0
+
+    def held(self, tenant: str) -> int:
+        return sum(places for name, _, _, places in self.running if name == tenant)
+
+
+class FlightMachine(RuleBasedStateMachine):
+    """Requests for two things, which read along, leave, and run out of time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = PausedLoop()
+        asyncio.set_event_loop(self.loop)
+        self.flights = SingleFlight[str, Flight[int]]()
+        self.running: dict[str, int] = {"a": 0, "b": 0}
+        self.readers = list[tuple[Flight[int], Reader[int], list[int]]]()
+        self.started = list[Flight[int]]()
+
+    def teardown(self) -> None:
+        for _, reader, _ in self.readers:
+            reader.leave()
+        self.turn(0.0)
+        assert self.running == {"a": 0, "b": 0}
+        assert len(self.flights) == 0
+        assert not asyncio.all_tasks(self.loop)
+        asyncio.set_event_loop(None)
+        self.loop.close()
+
+    def turn(self, seconds: float) -> None:
+        async def pass_time() -> None:
+            await asyncio.sleep(seconds)
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+        self.loop.run_until_complete(pass_time())
+
+    async def execution(self, name: str, flight: Flight[int], items: int, fails: bool) -> None:
+        self.running[name] += 1
+        try:
+            for item in range(items):
+                await asyncio.sleep(1)
+                flight.add(item)
+            if fails:
+                raise Unavailable("gone")
+        finally:
+            self.running[name] -= 1
+
+    @rule(name=st.sampled_from("ab"), items=st.integers(0, 3), fails=st.booleans(), within_s=st.floats(0.1, 10))
+    def asks(self, name: str, items: int, fails: bool, within_s: float):
+        async def ask() -> None:
+            flight = self.flights.get(name)
+            if flight is None:
+                flight = Flight[int]()
+                reader = flight.subscribe(within_s)
+                flight.start(self.flights.track(name, flight, self.execution(name, flight, items, fails)))
+                self.started.append(flight)
+            else:
+                reader = flight.subscribe(within_s)
+            self.readers.append((flight, reader, []))
+
+        self.loop.run_until_complete(ask())
+
+    @rule(name=st.sampled_from("ab"), items=st.integers(0, 3))
+    def asks_and_leaves_at_once(self, name: str, items: int):
+        async def ask_and_leave() -> None:  # before the execution has begun
+            flight = self.flights.get(name) or Flight[int]()
+            reader = flight.subscribe(5.0)
+            if flight not in self.started:
+                flight.start(self.flights.track(name, flight, self.execution(name, flight, items, False)))
+                self.started.append(flight)
+            reader.leave()
+            reader.leave()
+
+        self.loop.run_until_complete(ask_and_leave())
+
+    @rule(seconds=st.sampled_from([0.0, 0.5, 1.0, 2.5, 1_000.0]))
+    def time_passes(self, seconds: float):
+        self.turn(seconds)
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data())
+    def reads(self, data: st.DataObject):
+        flight, reader, seen = self.readers[data.draw(st.integers(0, len(self.readers) - 1))]
+        if not reader._has_news():
+            return
+        problem, new = self.loop.run_until_complete(taken(reader))
+        seen += new
+        assert reader._late if isinstance(problem, TooLate) else seen == flight.items
+        assert problem is None or problem is not flight.error
+        assert new or problem or flight.over
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data())
+    def leaves(self, data: st.DataObject):
+        _, reader, _ = self.readers.pop(data.draw(st.integers(0, len(self.readers) - 1)))
+        reader.leave()
+
+    @invariant()
+    def one_execution_at_a_time_that_somebody_reads(self):
+        self.turn(0.0)
+        assert all(number <= 1 for number in self.running.values())
+        for flight in self.started:
+            assert flight.over or flight._readers
+        assert len(self.flights) == sum(self.running.values())
+
+
+async def taken(reader: Reader[int]) -> tuple[ServiceError | None, list[int]]:
+    try:
+        return None, await reader.take()
+    except ServiceError as problem:
+        return problem, []
+
+
+class SharedBreakerMachine(RuleBasedStateMachine):
+    """Three tenants; what one meets alone, while others are answered, keeps no other away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = PausedClock()
+        make = partial(
+            Breaker, "stateful", **{**SETTINGS, "in_a_row": 3}, clock=self.clock, rng=random.Random(1), in_metrics=False
+        )
+
+        def made(**how: object) -> Breaker:
+            return make(**{**how, "in_metrics": False})
+
+        self.breaker = SharedBreaker(made, LatencyBaseline(0.5, self.clock), 10.0, "stateful")
+        self.running = list[tuple[str, SharedPermit]]()
+        self.guilty = set[str]()  # whose calls have not all gone well
+        self.answered = {name: float("-inf") for name in "abc"}
+        self.alone = True  # whether at each bad end another tenant had just been answered, and nobody else had met it
+
+    @rule(seconds=JUMPS)
+    def time_passes(self, seconds: float):
+        self.clock.advance(seconds)
+
+    @rule(tenant=st.sampled_from("abc"))
+    def begins(self, tenant: str):
+        would = self.breaker.would_admit(tenant)
+        permit = self.breaker.enter(tenant)
+        assert would == (permit is not None)
+        if permit:
+            self.running.append((tenant, permit))
+
+    @precondition(lambda self: self.running)
+    @rule(
+        data=st.data(),
+        how=st.sampled_from(["good", "slow", "failed", "silent", "throttled", "left", "left", "good", "good"]),
+    )
+    def ends(self, data: st.DataObject, how: str):
+        tenant, permit = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
+        if how == "good":
+            permit.succeeded(0.1)
+            self.answered[tenant] = self.clock()
+        elif how == "left":
+            permit.withdrawn()
+        else:
+            self.guilty.add(tenant)
+            heard = max(at for name, at in self.answered.items() if name != tenant)
+            self.alone = self.alone and self.guilty == {tenant} and self.clock() - heard <= 10.0
+            ends = {"slow": lambda: permit.succeeded(5), "failed": permit.failed, "silent": permit.abandoned}
+            ends.get(how, lambda: permit.throttled(3))()
+        before = self.breaker.state
+        permit.failed()
+        permit.throttled(100)
+        assert self.breaker.state is before, "a call reports once"
+
+    @invariant()
+    def what_one_meets_alone_keeps_no_other_away(self):
+        if self.alone:
+            assert self.breaker.state is State.CLOSED
+            assert all(self.breaker.would_admit(name) for name in "abc" if name not in self.guilty)
+
+    @invariant()
+    def nobody_is_kept_away_for_ever(self):
+        for tenant in "abc":
+            probing = [name for name, permit in self.running if permit.probe]
+            waits_s = self.breaker.retry_after_s(tenant)
+            assert probing or waits_s <= 10
+            assert self.breaker.would_admit(tenant) == (waits_s == 0)
+            assert self.breaker.would_admit(tenant) or self.breaker.why(tenant)
+
+
+@pytest.fixture(autouse=True)
+def _few_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota, "_MOST_IDLE", 2)
+
+
+for machine in (QuotaMachine, FlightMachine, SharedBreakerMachine):
+    machine.TestCase.settings = SEEDED
+TestQuotas, TestFlights = QuotaMachine.TestCase, FlightMachine.TestCase
+TestSharedBreaker = SharedBreakerMachine.TestCase
