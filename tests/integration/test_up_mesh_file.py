@@ -3,11 +3,12 @@ wounded and stopped."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -244,6 +245,47 @@ async def test_a_model_more_is_started_and_a_model_less_is_stopped(
     assert mesh.shared is (mesh.up.pid("gateway") == gateway)
     with pytest.raises(hedgerow.NotFound):
         await ask(mesh, model="third")
+
+
+async def test_no_call_is_refused_while_a_model_is_added_to_services_of_one_process(
+    mesh: Edited, providers: dict[str, tuple[Popen[str], str]]
+) -> None:
+    if not mesh.shared:
+        pytest.skip("a gateway with a process of its own starts again")
+    host, _, port = mesh.up.target.rpartition(":")
+    question = {"model": "good", "messages": [{"role": "user", "content": "Say something."}]}
+    answered, over = dict.fromkeys(("kept", "new", "grpc"), 0), asyncio.Event()
+
+    async def kept(client: httpx.AsyncClient) -> None:
+        reply = await client.post("/chat/completions", json=question)
+        assert reply.status_code == 200, reply.text
+
+    async def new(_: httpx.AsyncClient) -> None:
+        async with by_http() as client:
+            await kept(client)
+
+    async def grpc(_: httpx.AsyncClient) -> None:
+        assert (await ask(mesh, model="good")).finish_reason == "stop"
+
+    def by_http() -> httpx.AsyncClient:
+        base, headers = f"http://{host}:{int(port) + 13}/v1", {"authorization": f"Bearer {ACME}"}
+        return httpx.AsyncClient(base_url=base, headers=headers, timeout=30)
+
+    async def keep_asking(how: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
+        async with by_http() as client:
+            while not over.is_set():
+                await how(client)
+                answered[how.__name__] += 1
+
+    async with asyncio.TaskGroup() as callers:
+        for how in (kept, new, grpc):
+            callers.create_task(keep_asking(how))
+        text = mesh.edit("models", "fourth", to={"url": providers["good"][1]})
+        await asyncio.to_thread(mesh.follows, "llm-fourth started, router started again, gateway started again")
+        mesh.file.write_text(text)
+        await asyncio.to_thread(mesh.follows, "router started again, gateway started again, llm-fourth stopped")
+        over.set()
+    assert all(answered.values()), answered
 
 
 async def test_when_a_provider_is_killed_the_other_answers(

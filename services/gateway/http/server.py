@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 from functools import partial
+from weakref import WeakValueDictionary
 
 from starlette.types import ASGIApp
 from uvicorn.config import Config
@@ -21,7 +22,10 @@ from services.runtime.security import tls
 
 _BACKLOG = 2_048
 _DATE_S = 1.0  # how exact the `date` header is
+_MOVES_S = 1.0  # for clients with open connections to come to the server that takes over
 _LAST_WORDS_S = 0.5  # for answers that are cut off to say so
+# By address, of a server of this process: the next one takes connections from the same queue, so none is reset.
+_taken_over: WeakValueDictionary[str, socket.socket] = WeakValueDictionary()
 _log = logging.getLogger(__name__)
 
 
@@ -30,6 +34,14 @@ def bind(settings: GatewaySettings) -> socket.socket | None:
     it cannot be had."""
     if not settings.http_address:
         return None
+    before = _taken_over.get(settings.http_address) if settings.overlaps else None
+    bound = before.dup() if before and before.fileno() >= 0 else _bind(settings)
+    if settings.overlaps:
+        _taken_over[settings.http_address] = bound
+    return bound
+
+
+def _bind(settings: GatewaySettings) -> socket.socket:
     host, _, port = settings.http_address.rpartition(":")
     try:
         family, kind, *_, place = socket.getaddrinfo(
@@ -53,6 +65,7 @@ class HttpServer:
         self._limits, self._state = limits, State(limits)
         self._bound: socket.socket | None = None
         self._server: asyncio.Server | None = None
+        self._overlaps = False
 
     @asynccontextmanager
     async def serving(self, app: ASGIApp, bound: socket.socket, settings: GatewaySettings) -> AsyncIterator[None]:
@@ -72,7 +85,7 @@ class HttpServer:
         config.load()
         make = partial(Connection, self._limits, config, self._state)
         folder = tls.Folder(settings.tls_dir) if settings.tls_dir else None
-        self._bound = bound
+        self._bound, self._overlaps = bound, settings.overlaps
         await self._listen(make, folder)
         host, _, _ = settings.http_address.rpartition(":")
         _log.info("http on %s:%d", host, bound.getsockname()[1])
@@ -92,11 +105,17 @@ class HttpServer:
         return self._state.leaving
 
     def leave(self) -> None:
-        """From now on health says 503, and each answer ends its connection: who asks again then goes elsewhere."""
+        """From now on health says 503, and each answer ends its connection: who asks again then goes elsewhere. Where
+        another server has this one's address, new connections are that one's at once."""
         self._state.leaving = True
+        if self._overlaps and self._server:
+            self._server.close()
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more requests; those in flight have so long, and are then cut off, which their clients are told."""
+        """Take no more requests; those in flight have so long, and are then cut off, which their clients are told.
+        Where another server takes over, a request that a client has just sent on its open connection is answered."""
+        if self._overlaps and self._state.connections:
+            await asyncio.sleep(min(_MOVES_S, grace_s))
         if self._server and self._bound:
             self._server.close()
             self._bound.close()

@@ -54,6 +54,11 @@ class ServiceSettings(BaseSettings):
     )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Lowest level that is logged.")
     grace_ms: int = Field(5_000, ge=0, le=600_000, description="After SIGTERM, time for calls in flight to finish.")
+    overlaps: Fixed[bool] = Field(
+        False,
+        description="Whether another server of this process may have the same addresses, so that one takes the other's "
+        "place without a gap. It listens only once it is assembled.",
+    )
     lame_duck_ms: int = Field(
         0,
         ge=0,

@@ -18,8 +18,9 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import NamedTuple
 
 import grpc
@@ -36,7 +37,7 @@ from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.loop_watch.watch import watching
 from services.runtime.process.private import keep_to_oneself
 from services.runtime.process.probe_pages import ProbePages
-from services.runtime.process.server import set_health, start_server
+from services.runtime.process.server import listen, make_server, set_health
 from services.runtime.process.workers import Worker
 from services.runtime.rpc import boundary
 from services.runtime.security import tls
@@ -96,11 +97,15 @@ async def serve_until(
     assembled. Other services may be served beside it: nothing here is the process's own."""
     ended = asyncio.Event()
     async with _own(settings) as folder:
-        server, checks = await start_server(settings, descriptors, servicers, ended, folder, checks)
+        server, checks = make_server(settings, descriptors, servicers, ended, folder, checks)
+        listening = partial(listen, server, settings.address, folder)
+        if not settings.overlaps:
+            await listening()
         pages = ProbePages(checks, asyncio.get_running_loop())
         stop_metrics = metrics.serve(settings.metrics_address, pages) if settings.metrics_address else None
         try:
-            await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks, ended, doors)
+            late = listening if settings.overlaps else None
+            await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks, ended, doors, late)
         finally:
             await server.stop(0)
             if stop_metrics:
@@ -139,12 +144,15 @@ async def _serve_until(
     checks: Health,
     ended: asyncio.Event,
     doors: Sequence[Door],
+    listening: Callable[[], Awaitable[None]] | None,
 ) -> None:
     names = [descriptor.full_name for descriptor in descriptors]
     async with assemble(settings) as assembled:
         servicers.update({descriptor.full_name: servicer for descriptor, servicer in assembled.items()})
         gc.collect()
         gc.freeze()  # what is loaded by now stays: collecting it again and again would only cost the tail
+        if listening:
+            await listening()
         ready = asyncio.create_task(_say_ready(assembled, checks, names))
         try:
             with watching(settings.blocked_loop_ms):

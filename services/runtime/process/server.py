@@ -27,7 +27,7 @@ _REFLECTION = descriptor_pool.Default().FindServiceByName(reflection.SERVICE_NAM
 _log = logging.getLogger(__name__)
 
 
-async def start_server(
+def make_server(
     settings: ServiceSettings,
     descriptors: Sequence[ServiceDescriptor],
     servicers: Mapping[str, boundary.Servicer],
@@ -35,9 +35,9 @@ async def start_server(
     folder: tls.Folder | None = None,
     checks: Health | None = None,
 ) -> tuple[grpc.aio.Server, Health]:
-    """A listening server with health (NOT_SERVING), reflection and handlers for `descriptors`. Watches of health end
-    when `ended` is set. With a `folder`, it serves the permitted callers of the service in its certificate; without,
-    every caller in plaintext. `checks`: the health to serve; a new one without."""
+    """A server for `listen`, with health (NOT_SERVING), reflection and handlers for `descriptors`. Watches of health
+    end when `ended` is set. With a `folder`, it serves the permitted callers of the service in its certificate;
+    without, every caller in plaintext. `checks`: the health to serve; a new one without."""
     own = folder.current.identity if folder else ""
     admit, admit_probe = (callers_of(own), probes_of(own)) if folder else (anyone, anyone)
     server = grpc.aio.server(options=server_options(settings))
@@ -55,10 +55,14 @@ async def start_server(
             wrapped.handlers(_REFLECTION, listed, ended, partial(_authorize, servicers), admit, *bounds),
         )
     )
-    port = _bind(server, settings.address, folder)
-    await server.start()
-    _log.info("listening on %s:%d", settings.address.rpartition(":")[0], port)
     return server, checks
+
+
+async def listen(server: grpc.aio.Server, address: str, folder: tls.Folder | None) -> None:
+    """Have a server listen. Ends the process with 1 when it cannot have its port."""
+    port = _bind(server, address, folder)
+    await server.start()
+    _log.info("listening on %s:%d", address.rpartition(":")[0], port)
 
 
 def _bind(server: grpc.aio.Server, address: str, folder: tls.Folder | None) -> int:
@@ -102,8 +106,8 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
         # sends faster than it is read, so a few hold all the memory; without it the largest messages take 5 ms longer.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", arrival.WINDOW_BYTES),
-        # A second process on the same port is a mistake, unless it is a worker.
-        ("grpc.so_reuseport", int(settings.processes > 1)),
+        # A second server on the same port is a mistake, unless it is a worker or takes over.
+        ("grpc.so_reuseport", int(settings.processes > 1 or settings.overlaps)),
         # Our channels ping every 0.7 s of silence; the default takes that for abuse.
         ("grpc.http2.min_ping_interval_without_data_ms", 500),
         ("grpc.keepalive_permit_without_calls", 1),

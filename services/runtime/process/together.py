@@ -74,8 +74,7 @@ class Together:
         gone = self._running.keys() - {each.name for each in wanted}
         await asyncio.gather(*map(self._start, new))
         for member in changed:
-            await self._stop(member.name)
-            await self._start(member)
+            await self._exchange(member)
         for name in gone:
             await self._stop(name)
 
@@ -96,11 +95,19 @@ class Together:
         finally:
             serving.cancel()
 
+    async def _exchange(self, member: Member) -> None:
+        """Start a service in the place of the one of its name. The front serves until the other does, so no call is
+        refused, unless it has a port for metrics, which two cannot share."""
+        before = self._running[member.name]
+        if member.is_front and not (member.settings.metrics_address or before.member.settings.metrics_address):
+            await self._start(member)
+            await _end(before)
+        else:
+            await self._stop(member.name)
+            await self._start(member)
+
     async def _stop(self, name: str) -> None:
-        running = self._running.pop(name)
-        running.stop.set()
-        if running.task:
-            await asyncio.wait({running.task})
+        await _end(self._running.pop(name))
 
     async def _serve(self, running: _Running) -> None:
         member, servicers = running.member, dict[str, Servicer]()
@@ -109,6 +116,7 @@ class Together:
         service, settings = member.service, member.settings
         if member.is_front:
             assemble = partial(service.assemble, dialing=self._dialing)
+            settings = settings.model_copy(update={"overlaps": True})
             await serve_until(running.stop, settings, service.descriptors, assemble, servicers, running.health)
             return
         hosted = Hosted(service.descriptors, servicers, running.health.Watch)
@@ -131,6 +139,12 @@ class Together:
 
     def _at(self, address: str) -> Address:
         return self._addresses.setdefault(address, Address())
+
+
+async def _end(running: _Running) -> None:
+    running.stop.set()
+    if running.task:
+        await asyncio.wait({running.task})
 
 
 async def run(process: str, first: Sequence[Member], follow: Follow) -> bool:

@@ -110,7 +110,7 @@ async def test_what_is_new_starts_before_what_has_changed_starts_again_and_what_
         await together.bring([scene.llm("a", 0), scene.llm("b", 1), scene.gateway()])
         scene.done.clear()
         await together.bring([scene.llm("a", 0), scene.llm("c", 2), scene.gateway(lame_duck_ms=1)])
-        assert scene.done == ["+c", "-gateway", "+gateway", "-b"]
+        assert scene.done == ["+c", "+gateway", "-gateway", "-b"], "the front serves until the other does"
         await together.stop()
 
 
