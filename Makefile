@@ -27,7 +27,7 @@ help:  ## This list
 
 setup: $(STAMP)  ## Make .venv with the locked versions
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml hedgerow/pyproject.toml
 	@test -x $(UV) || (echo "setup: making .venv" && $(PYTHON) -m venv .venv \
 	  && $(call locked,uv) | $(BIN)/python -m pip install -q --require-hashes -r /dev/stdin)
 	@echo "setup: installing $$(grep -c == requirements.lock) packages (about 4 GB; one to some minutes)"
@@ -35,7 +35,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@# xds-protos brings older copies of files that belong to these two; theirs must be the ones that stay.
 	@$(call locked,googleapis-common-protos|opentelemetry-proto) \
 	  | $(UV) pip install -q --require-hashes --python $(BIN)/python --no-deps --reinstall -r -
-	@$(UV) pip install -q --python $(BIN)/python --no-deps --build-constraint requirements.lock -e .
+	@$(UV) pip install -q --python $(BIN)/python --no-deps --build-constraint requirements.lock -e . -e ./hedgerow
 	@touch $@
 
 demo: setup  ## Start the mesh, ask it questions, stop it
@@ -97,7 +97,8 @@ docs: setup  ## Write the tables of the documents, what follows from the request
 
 lock: setup  ## Resolve requirements.lock anew, and the clients of tests/clients/
 	$(UV) pip compile -q pyproject.toml --extra dev --python-version 3.11 $(LOCKED_TORCH) --no-header \
-	  --no-annotate --generate-hashes --no-emit-index-url --no-emit-find-links -o requirements.lock
+	  --no-annotate --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-package hedgerow \
+	  -o requirements.lock
 	for wanted in tests/clients/*.in; do $(UV) pip compile -q --universal --python-version 3.11 --no-header \
 	  --no-annotate --no-emit-index-url --no-emit-find-links $$wanted -o $${wanted%.in}.txt; done
 	for folder in tests/clients tests/clients/mcp; do \

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from hedgerow_cli.version import show_version
-
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 used wrongly."""
-    if sys.argv[1:] == ["--version"]:  # also without the command line's own packages
-        show_version()
-        return
     try:
         from hedgerow_cli.app import app
     except ModuleNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -28,7 +29,6 @@ from hedgerow_cli.status import status
 from hedgerow_cli.tools import tools
 from hedgerow_cli.transcribe import transcribe
 from hedgerow_cli.up import up
-from hedgerow_cli.version import show_version
 from hedgerow_cli.warm import warm
 
 app = typer.Typer(
@@ -41,16 +41,16 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> None:
     if wanted:
-        show_version()
+        print(f"hedgerow {version('hedgerow')}")
         raise typer.Exit
 
 
 @app.callback()
 def _main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    shown: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Options before a command."""

@@ -4,16 +4,16 @@ FROM vllm/vllm-openai:v0.32.0
 WORKDIR /src
 COPY pyproject.toml requirements.lock ./
 # Of the lock, what vLLM does not bring: torch there is the CPU's build. vLLM is the base image's, as the check says.
-RUN sed -n '/^uv==/,/[^\\]$/p' requirements.lock > uv.txt \
+RUN sed -n '/^uv==/,/[^\\]$/p' requirements.lock > uv.txt && echo hedgerow > sdk.txt \
     && python3 -m pip install --no-cache-dir --require-hashes -r uv.txt \
     && python3 -m uv pip install --system --no-cache --require-hashes --no-build \
-    --constraints requirements.lock -r pyproject.toml --extra llm-remote
+    --constraints requirements.lock --excludes sdk.txt -r pyproject.toml --extra llm-remote
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
 COPY services/__init__.py services/
 COPY services/runtime services/runtime
 COPY services/llm services/llm
-RUN python3 -m uv pip install --system --no-cache --no-deps --build-constraint requirements.lock . \
+RUN python3 -m uv pip install --system --no-cache --no-deps --build-constraint requirements.lock . ./hedgerow \
     && python3 -c "from importlib.metadata import version as of; assert of('vllm').startswith('0.32.0'), of('vllm')" \
     && useradd --uid 10001 --create-home hedgerow && install -d -o hedgerow /var/cache/hub
 ENV PYTHONUNBUFFERED=1 \

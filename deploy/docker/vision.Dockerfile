@@ -5,22 +5,23 @@ FROM python:3.11-slim-bookworm AS build
 # Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
 ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
-# The packages first: they change less often than the code. Each file must have one of the SHA-256 in the lock.
+# The packages first: they change less often than the code. Each file must have one of the SHA-256 in the lock. The SDK,
+# which is one of them, is built below with the rest of this tree.
 COPY pyproject.toml requirements.lock ./
-RUN sed -n '/^uv==/,/[^\\]$/p' requirements.lock > uv.txt && pip install --no-cache-dir --require-hashes -r uv.txt \
-    && python -m venv --without-pip /opt/hedgerow
+RUN sed -n '/^uv==/,/[^\\]$/p' requirements.lock > uv.txt && echo hedgerow > sdk.txt \
+    && pip install --no-cache-dir --require-hashes -r uv.txt && python -m venv --without-pip /opt/hedgerow
 # torch's CPU build is not on PyPI. A base image that keeps its own wheels (UV_FIND_LINKS) needs no index for it.
 ARG EXTRA=vision
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 RUN export UV_FIND_LINKS="${UV_FIND_LINKS:-$TORCH_INDEX/torch/}"; \
     uv pip install --no-cache --require-hashes --no-build \
-    --constraints requirements.lock -r pyproject.toml --extra "$EXTRA"
+    --constraints requirements.lock --excludes sdk.txt -r pyproject.toml --extra "$EXTRA"
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
 COPY services/__init__.py services/
 COPY services/runtime services/runtime
 COPY services/vision services/vision
-RUN uv pip install --no-cache --no-deps --build-constraint requirements.lock .
+RUN uv pip install --no-cache --no-deps --build-constraint requirements.lock . ./hedgerow
 
 FROM python:3.11-slim-bookworm
 RUN useradd --uid 10001 --create-home hedgerow

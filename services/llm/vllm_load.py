@@ -29,7 +29,7 @@ async def load(settings: VllmSettings, stat_logger: Any, progress: Progress) -> 
     check_early(settings)
     if not vllm_plugin.is_installed():
         raise BadEngineSettings(
-            f"hedgerow is not installed here, so vLLM would not find its {vllm_plugin.GROUP} plugin"
+            f"hedgerow-mesh is not installed here, so vLLM would not find its {vllm_plugin.GROUP} plugin"
         )
     started = time.monotonic()
     progress(f"loading {settings.model}")

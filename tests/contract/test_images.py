@@ -16,7 +16,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).parents[2]
-PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+# Ours, by name: the mesh and the SDK.
+DISTRIBUTIONS = {
+    project["name"]: project
+    for folder in (REPOSITORY, REPOSITORY / "hedgerow")
+    for project in [tomllib.loads((folder / "pyproject.toml").read_text())["project"]]
+}
+EXTRAS = DISTRIBUTIONS["hedgerow-mesh"]["optional-dependencies"]
 DOCKERFILES = sorted((REPOSITORY / "deploy/docker").glob("*.Dockerfile"))
 SERVICE_IMAGES = [path for path in DOCKERFILES if path.stem not in ("cli", "models", "proxy")]  # these run a command
 SERVICES = sorted(path.parent.name for path in (REPOSITORY / "services").glob("*/__main__.py"))
@@ -43,7 +49,7 @@ def instructions(dockerfile: Path, name: str) -> list[str]:
 def installed_by(extra: str) -> frozenset[str]:
     """The distributions that `hedgerow[extra]` brings, by canonical name, as far as they are installed here."""
     seen: set[tuple[str, frozenset[str]]] = set()
-    wanted = [*map(Requirement, PROJECT["dependencies"]), Requirement(f"hedgerow[{extra}]")]
+    wanted = [Requirement(f"hedgerow[{extra}]")]
     while wanted:
         requirement = wanted.pop()
         name, extras = canonicalize_name(requirement.name), frozenset(requirement.extras)
@@ -54,8 +60,9 @@ def installed_by(extra: str) -> frozenset[str]:
 
 
 def _required_by(name: str, extras: frozenset[str]) -> list[Requirement]:
-    if name == "hedgerow":
-        return [Requirement(text) for extra in extras for text in PROJECT["optional-dependencies"][extra]]
+    if ours := DISTRIBUTIONS.get(name):
+        chosen = [text for extra in extras for text in ours["optional-dependencies"][extra]]
+        return [Requirement(text) for text in (*ours["dependencies"], *chosen)]
     try:
         found = map(Requirement, requires(name) or ())
     except PackageNotFoundError:
@@ -120,7 +127,7 @@ def test_an_image_installs_an_extra_that_exists(dockerfile: Path) -> None:
     besides = {"cli": ["launcher"], "cache": ["embedder"], "models": ["cli", "launcher"]}.get(dockerfile.stem, [])
     main = {"llm-cuda": "llm-remote"}.get(dockerfile.stem, dockerfile.stem)  # vLLM is its base image's
     assert extras == [main, *besides]
-    assert {main, dockerfile.stem} <= PROJECT["optional-dependencies"].keys()
+    assert {main, dockerfile.stem} <= EXTRAS.keys()
 
 
 @each_image

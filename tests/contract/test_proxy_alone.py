@@ -89,7 +89,7 @@ def test_a_mesh_file_that_needs_more_names_the_extra(tmp_path: Path, section: st
 
 
 def test_the_version_is_told_without_the_command_lines_own_packages() -> None:
-    probe = "import sys; sys.modules['typer'] = None; from hedgerow_cli import main; main()"
+    probe = "import sys; sys.modules['typer'] = None; from hedgerow.__main__ import main; main()"
     command = [sys.executable, "-c", probe, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == f"hedgerow {version('hedgerow')}\n"

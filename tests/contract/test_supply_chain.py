@@ -40,7 +40,7 @@ def test_the_lock_has_a_hash_for_every_package_and_names_no_place() -> None:
 
 def test_the_lock_has_every_package_that_an_image_or_a_developer_asks_for() -> None:
     wanted = {canonicalize_name(Requirement(each).name) for extra in EXTRAS.values() for each in extra}
-    assert wanted - LOCKED.keys() - {"hedgerow"} == CUDA
+    assert wanted - LOCKED.keys() - {"hedgerow-mesh"} == CUDA
 
 
 @pytest.mark.parametrize("line", ["a==1", "a", "a>=1 --hash=sha256:" + "0" * 64, "a==1 --hash=sha256:0"])
@@ -55,8 +55,10 @@ def test_setup_and_images_install_nothing_without_a_hash() -> None:
         commands = re.findall(r"(?:uv|\$\(UV\)|-m) pip (?:install|sync)\b.*", recipe.replace("\\\n", " "))
         assert len(commands) > 1, name
         for command in commands:
-            # The package itself is built, with the lock's hatchling.
-            ours = re.search(r"--no-deps --build-constraint requirements\.lock (-e )?\.(\s|$)", command)
+            # Our own two are built, with the lock's hatchling.
+            ours = re.search(
+                r"--no-deps --build-constraint requirements\.lock (-e )?\. (-e )?\./hedgerow(\s|$)", command
+            )
             assert ours or "--require-hashes" in command, f"{name}: {command}"
             assert "index-strategy" not in command
             assert "extra-index" not in command
@@ -66,7 +68,9 @@ def test_setup_and_images_install_nothing_without_a_hash() -> None:
 def test_an_image_takes_its_packages_and_uv_from_the_lock(image: str) -> None:
     text = DOCKERFILES[image].replace("\\\n", " ")
     assert "COPY pyproject.toml requirements.lock ./" in text
-    assert re.search(r"--require-hashes --no-build +--constraints requirements\.lock -r pyproject\.toml", text)
+    assert re.search(
+        r"--require-hashes --no-build +--constraints requirements\.lock --excludes sdk\.txt -r pyproject\.toml", text
+    )
     assert "sed -n '/^uv==/,/[^\\\\]$/p' requirements.lock > uv.txt" in text
 
 

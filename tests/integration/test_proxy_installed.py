@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -37,16 +38,26 @@ def uv(*arguments: str | Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel of this checkout and its extra `proxy`, in the versions of the lock."""
-    folder = tmp_path_factory.mktemp("proxy")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheels of this checkout: the SDK's and the mesh's."""
+    folder = tmp_path_factory.mktemp("wheels")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
-    uv("venv", "--python", sys.executable, folder / "venv")
-    lock, python = REPOSITORY / "requirements.lock", folder / "venv" / "bin" / "python"
-    uv("pip", "install", "--compile-bytecode", "--python", python, "-c", lock, f"hedgerow[proxy] @ {wheel.as_uri()}")
-    return folder / "venv"
+    for project in (REPOSITORY, REPOSITORY / "hedgerow"):
+        subprocess.run(build, cwd=project, check=True, capture_output=True)
+    return folder
+
+
+def environment(folder: Path, wheels: Path, wanted: str) -> Path:
+    """A virtual environment with what `wanted` brings, in the versions of the lock."""
+    uv("venv", "--python", sys.executable, folder)
+    given = ("--find-links", wheels, "-c", REPOSITORY / "requirements.lock", "--python", folder / "bin" / "python")
+    uv("pip", "install", "--compile-bytecode", *given, wanted)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return environment(tmp_path_factory.mktemp("proxy") / "venv", wheels, "hedgerow[proxy]")
 
 
 @contextmanager
@@ -86,7 +97,22 @@ def test_it_is_small_and_brings_nothing_that_runs_a_model(installed: Path) -> No
     (packages,) = installed.glob("lib/python*/site-packages")
     brought = {path.name.lower() for path in packages.iterdir()}
     assert [name for name in brought if name.startswith(UNWANTED)] == []
-    assert {"hedgerow", "launcher", "services"} <= brought
+    assert {"hedgerow", "hedgerow_cli", "launcher", "services"} <= brought
+
+
+def test_the_sdk_alone_brings_no_service_and_its_command_says_what_to_install(wheels: Path, tmp_path: Path) -> None:
+    sdk = environment(tmp_path / "venv", wheels, "hedgerow")
+    isolated = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        program = [str(sdk / "bin" / command[0]), *command[1:]]
+        return subprocess.run(program, cwd=tmp_path, env=isolated, capture_output=True, text=True, check=False)
+
+    assert run("python", "-c", "import hedgerow").returncode == 0
+    for package in ("services", "launcher", "hedgerow_cli"):
+        assert f"No module named '{package}'" in run("python", "-c", f"import {package}").stderr
+    assert run("hedgerow", "--version").stdout == f"hedgerow {version('hedgerow')}\n"
+    assert "pip install 'hedgerow[proxy]'" in run("hedgerow", "up").stderr
 
 
 def test_it_answers_for_a_url(installed: Path, url: str, tmp_path: Path) -> None:

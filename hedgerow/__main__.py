@@ -1,0 +1,32 @@
+"""The command `hedgerow`, and `python -m hedgerow`.
+
+The command line is a part of the distribution `hedgerow-mesh`, which an extra of `hedgerow` brings. This module finds
+it by its entry point, so the SDK imports nothing that is built on it.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import distribution, version
+
+_EXTRAS = {"up": "proxy", "demo": "demo"}
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 used wrongly."""
+    if sys.argv[1:] == ["--version"]:  # also without the mesh
+        print(f"hedgerow {version('hedgerow')}")
+        return
+    try:
+        (command_line,) = distribution("hedgerow-mesh").entry_points.select(group="hedgerow.command_line")
+        run = command_line.load()
+    except ModuleNotFoundError:  # also where an image has one service of the mesh alone
+        extra = _EXTRAS.get("".join(sys.argv[1:2]), "cli")
+        raise SystemExit(
+            f"hedgerow: the command line is not installed; install it with: pip install 'hedgerow[{extra}]'"
+        ) from None
+    run()
+
+
+if __name__ == "__main__":
+    main()
