@@ -163,7 +163,10 @@ def _tables() -> Iterator[str]:
         yield f"{title}\n"
         shown = [row for row in rows if row.path not in _OF_MESH_FILES]
         if shown != rows:
-            yield "The other keys are those of [a tenant in a mesh file](mesh-file.md#tenantsname).\n"
+            yield (
+                "The other keys are those of [a tenant in a mesh file](mesh-file.md#tenantsname), without `key_env`, "
+                "`key_file` and `key_sha256`.\n"
+            )
         yield _table(shown)
 
 
