@@ -1,28 +1,72 @@
-"""Calls to a model beside an answer: the prompt and reply of a judge, and the cost of a generation."""
+"""Calls to a model beside an answer, such as a summary or a judgement, and the cost of a generation.
+
+An auxiliary call has the priority of a batch, one attempt and a bounded time, and no client waits for it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import prompt_tokens
-from services.gateway.generation.job import Report
+from services.gateway.decisions import Decisions
+from services.gateway.generation.job import Job, Report
+from services.gateway.generation.shared import Shared
+from services.gateway.policies.ticket import Ticket, score
 from services.gateway.upstream import spending
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.spending import Bill
+from services.runtime.deadline import Deadline
 from services.runtime.errors import shorten
+from services.runtime.telemetry import Metadata
 
 _JUDGE = "Is your last answer right, complete and to the point? Say yes or no, and nothing else."
 _YES = re.compile(r"\W*yes\b", re.IGNORECASE)
 _NO = re.compile(r"\W*no\b", re.IGNORECASE)
 
 
+async def ask(
+    models: Shared,
+    routes: Routes,
+    tenant: Tenant,
+    model: str,
+    messages: Sequence[chat_pb2.Message],
+    *,
+    max_tokens: int,
+    within_s: float,
+    metadata: Metadata = (),
+) -> str:
+    """The text of `model`, at a temperature of 0. The metrics count its cost, and `tenant` its place at the limiter.
+    Raises `ServiceError` where the model does not end its text in time."""
+    deadline = Deadline.after(within_s)
+    request = llm_pb2.GenerateRequest(
+        messages=messages,
+        sampling=chat_pb2.Sampling(max_tokens=max_tokens, temperature=0),
+        cache_salt=tenant.prefix_salt,
+    )
+    rank = score(premium=False, realtime=False, attempt=0, batch=True)
+    ticket = Ticket(rank, tenant.name, tenant.weight, deadline, placed=lambda: None)
+    report = Report(Decisions())
+    job = Job(request, (model,), deadline, ticket, deadline, report, metadata, once=True)
+    reader, said = models.read(b"", job, deadline.remaining()).reader, ""
+    try:
+        while items := await reader.take():
+            said += "".join(item.text for item in items)
+            if items[-1].HasField("finish"):
+                break
+    finally:
+        reader.leave()
+        book(report, request, routes)
+    return said
+
+
 def book(report: Report, request: llm_pb2.GenerateRequest, routes: Routes) -> Bill:
-    """Book a generation that is over, once: what every call has used, each at its own model's price. That is every
-    prompt that a model has read, however the answer ended, and what was written. Readers of one generation are one
-    tenant's: the first that is there pays, and the others find it booked."""
+    """Book a generation that is over, once: the usage of each call, at the price of its model. It includes every prompt
+    that a model has read, however the answer ended, and the text written. All readers of a generation are of one
+    tenant: the first one to settle is charged."""
     if report.booked:
         return Bill()
     report.booked, calls = True, [call for call in report.calls if call.has_read]
@@ -40,10 +84,10 @@ def to_judge(conversation: Iterable[chat_pb2.Message], answer: str) -> Iterator[
 
 
 def verdict(said: str) -> bool | None:
-    """What a judge says of an answer: whether it is right; None where that is not clear."""
+    """Whether the judge says that the answer is right; None where its reply is unclear."""
     return True if _YES.match(said) else False if _NO.match(said) else None
 
 
 def objection(said: str) -> str:
-    """Why a judge is against an answer; empty where it is for it."""
+    """The objection of a judge to an answer; empty without one."""
     return "" if _YES.match(said) else f"the judge says {shorten(said.strip(), 20)!r}"

@@ -1,8 +1,7 @@
 """Summaries of the turns that do not fit a model's context: made beside an answer for the next question, and kept under
-a checksum of what they stand for.
+a checksum of these turns.
 
-A summary is a convenience. It is made by a batch's right alone: last in line, one attempt, a bounded time, a few at
-once, and the tenant that caused it pays for it.
+A summary is optional: an auxiliary call, a few at once, charged to the tenant that caused it.
 """
 
 from __future__ import annotations
@@ -15,17 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
-from services.gateway.answer.auxiliary_call import book
-from services.gateway.decisions import Decisions
-from services.gateway.generation.job import Job, Report
+from services.gateway.answer.auxiliary_call import ask
 from services.gateway.generation.shared import Shared
-from services.gateway.policies.ticket import Ticket, score
 from services.gateway.prompt import window
 from services.gateway.settings.prompt import PromptSettings
 from services.gateway.upstream.routes import Routes
-from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError
 from services.runtime.policy.fair_lru import FairLru
 
@@ -82,29 +76,19 @@ class Summaries:
 
     async def _make(self, tenant: Tenant, key: bytes, messages: window.Messages) -> None:
         settings = self._settings
-        deadline = Deadline.after(settings.summary_ms / 1000)
-        request = llm_pb2.GenerateRequest(
-            messages=messages,
-            sampling=chat_pb2.Sampling(max_tokens=settings.summary_tokens, temperature=0),
-            cache_salt=tenant.prefix_salt,
-        )
-        rank = score(premium=False, realtime=False, attempt=0, batch=True)
-        ticket = Ticket(rank, tenant.name, tenant.weight, deadline, placed=lambda: None)
-        report = Report(Decisions())
-        job = Job(request, (settings.summary_model,), deadline, ticket, deadline, report, once=True)
-        reader = self._models.read(b"", job, deadline.remaining()).reader
-        text = ""
         try:
-            while items := await reader.take():
-                text += "".join(item.text for item in items)
-                if items[-1].HasField("finish"):
-                    break
+            text = await ask(
+                self._models,
+                self._routes,
+                tenant,
+                settings.summary_model,
+                messages,
+                max_tokens=settings.summary_tokens,
+                within_s=settings.summary_ms / 1000,
+            )
         except ServiceError as error:
             _log.info("no summary: %s", error.outline)
             return
-        finally:
-            reader.leave()
-            book(report, request, self._routes)
         if text.strip():
             self._kept.replace((tenant.name, key), _Summary(text.strip(), tenant.name))
 

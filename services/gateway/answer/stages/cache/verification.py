@@ -16,19 +16,14 @@ from prometheus_client import Counter
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import prompt_tokens
-from services.gateway.answer.auxiliary_call import book, to_judge, verdict
-from services.gateway.decisions import Decisions
-from services.gateway.generation.job import Job, Report
+from services.gateway.answer.auxiliary_call import ask, to_judge, verdict
 from services.gateway.generation.shared import Shared
-from services.gateway.policies.ticket import Ticket, score
 from services.gateway.settings.generation import JudgeSettings
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache, whose
 from services.runtime import telemetry
-from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError
 from services.runtime.routing import Demand, Tier
 
@@ -84,7 +79,17 @@ class CacheVerification:
     ) -> None:
         outcome = "failed"
         try:
-            right = verdict(await self._ask(messages, model, tenant, span))
+            said = await ask(
+                self._models,
+                self._routes,
+                tenant,
+                model,
+                messages,
+                max_tokens=_JUDGED_TOKENS,
+                within_s=self._settings.ms / 1000,
+                metadata=telemetry.propagate(span),
+            )
+            right = verdict(said)
             if right is None:
                 outcome = "unclear"
                 return
@@ -101,26 +106,3 @@ class CacheVerification:
             span.set_attribute("hedgerow.judge.outcome", outcome)
             span.end()
             _JUDGED.labels(outcome).inc()
-
-    async def _ask(self, messages: Sequence[chat_pb2.Message], model: str, tenant: Tenant, span: Span) -> str:
-        """The text of the model. Raises `ServiceError` where the model does not end it."""
-        deadline = Deadline.after(self._settings.ms / 1000)
-        request = llm_pb2.GenerateRequest(
-            messages=messages,
-            sampling=chat_pb2.Sampling(max_tokens=_JUDGED_TOKENS, temperature=0),
-            cache_salt=tenant.prefix_salt,
-        )
-        rank = score(premium=False, realtime=False, attempt=0, batch=True)
-        ticket = Ticket(rank, tenant.name, tenant.weight, deadline, placed=lambda: None)
-        report, told = Report(Decisions()), telemetry.propagate(span)
-        job = Job(request, (model,), deadline, ticket, deadline, report, told, once=True)
-        reader, said = self._models.read(b"", job, deadline.remaining()).reader, ""
-        try:
-            while items := await reader.take():
-                said += "".join(item.text for item in items)
-                if items[-1].HasField("finish"):
-                    break
-        finally:
-            reader.leave()
-            book(report, request, self._routes)
-        return said
