@@ -1,4 +1,4 @@
-"""The answer itself: its plan, the stages that the plan drives, and the account that its last event is made from.
+"""The answer itself: its plan, the stages that the plan runs, and the report in its last event.
 
-What it may enter: admission (what was proved of the question), generation, upstream and policies.
+It may import admission, generation, upstream and policies.
 """

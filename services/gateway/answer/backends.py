@@ -40,7 +40,7 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True)
 class Backends:
-    """`models` has the stack of policies before them."""
+    """The backends of answers. `models`: the models behind their stack of policies."""
 
     cache: Cache | None
     cache_breaker: SharedBreaker
@@ -55,4 +55,4 @@ class Backends:
     tools: Toolbox | None = None
     judging: CacheVerification | None = None
     forms: Forms = field(default_factory=Forms)
-    omits: bool = False  # fields that a model's API does not have, where no setting says
+    omits: bool = False  # whether fields that a model's API lacks are omitted, where no setting says

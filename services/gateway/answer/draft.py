@@ -1,4 +1,4 @@
-"""The stages of one answer that work beside others, each in a task."""
+"""One answer in the making: its request, the results of its stages, the writers of its events, and its tasks."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ from services.runtime.routing import Choice as ModelChoice
 
 @dataclass(slots=True)
 class BesideWork:
-    """`working`: their tasks. `stirred` is set when one of them has ended, or another stage may be ready."""
+    """The stages that work concurrently. `working`: their tasks. `stirred` is set when one of them has ended, or
+    another stage may be ready."""
 
     working: set[asyncio.Task[None]] = field(default_factory=set)
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def done(self, work: asyncio.Task[None]) -> None:
-        """Wait for `work`, one of them. What fails beside it ends it at once: no caller waits for the rest of a long
-        recording whose picture was refused."""
+        """Wait for `work`, one of the tasks. An error of another task ends the wait at once: no caller waits for the
+        rest of a long recording whose picture was refused."""
         while work in self.working:
             done, self.working = await asyncio.wait(self.working, return_when=asyncio.FIRST_COMPLETED)
             try:
@@ -56,7 +57,8 @@ class BesideWork:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A cascade's first answer that has gone out and did not pass. `finish_reason`: unspecified where it broke off."""
+    """The streamed answer of a cascade's fast model that did not pass. `finish_reason`: unspecified where it broke
+    off."""
 
     model: str
     finish_reason: chat_pb2.FinishReason
@@ -65,8 +67,8 @@ class Streamed:
 
 @dataclass(slots=True)
 class Draft:
-    """`placed` is called when the model is asked, and None where a client waits for the answer. `revalidate` is called
-    with the key of a stale hit. `equipment`: the mesh's tools that the request names."""
+    """`placed` is called when the model is asked; None where a client waits for the answer. `revalidate` is called with
+    the key of a stale hit. `equipment`: the mesh tools that the request names."""
 
     question: Question
     tenant: Tenant
@@ -76,8 +78,8 @@ class Draft:
     revalidate: Callable[[bytes], None] | None = None
     equipment: Equipment | None = None
     choice: ModelChoice | None = None
-    fast: ModelChoice | None = None  # of a cascade: the model that is asked before
-    streamed: Streamed | None = None  # what that one has said, where it went out at once
+    fast: ModelChoice | None = None  # the fast model of a cascade
+    streamed: Streamed | None = None  # its answer, where it was streamed at once
     generation: Generation | None = None
     privacy: Privacy = field(init=False)
     inputs: Inputs = field(init=False)
@@ -104,29 +106,30 @@ class Draft:
 
     @property
     def omits(self) -> bool:
-        """Whether fields are left out that the model's API does not have."""
+        """Whether fields that the model's API lacks are omitted."""
         return omits(self.question.request, self.tenant, by_default=self.backends.omits)
 
     def miss(self, reason: str) -> None:
-        """Something of the question is not known, `reason` says of which stage: the answer is for no other caller."""
+        """Note that a part of the question is unknown, and the stage as `reason`: no other caller may share the
+        answer."""
         self.inputs.miss()
         self.ledger.degrade(reason)
 
     def take_citations(self, tool: str, found: Sequence[tool_pb2.Citation]) -> None:
-        """Where something comes from goes to the client at once."""
+        """Send citations to the client at once."""
         if found:
             citations = pb.Citations(tool=tool, citations=found)
             self.ledger.citations.append(citations)
             self.writer.write(pb.Event(citations=citations))
 
     async def take_whole(self, text: str, model: str, reason: chat_pb2.FinishReason) -> None:
-        """A text that is there from the start. The answer is whole with it."""
+        """Answer with a text that is complete from the start."""
         self.ledger.model = model
         await self.voice.say(text)
         await self.voice.finish(reason)
 
     async def take_template(self, stage: str, why: str) -> None:
-        """The fixed text in the place of what `stage` would have brought."""
+        """Answer with the fixed text in the place of the result of `stage`."""
         await self.take_whole(self.backends.fallbacks.template, "", chat_pb2.FINISH_REASON_BUDGET)
         self.ledger.degrade(Degraded.LLM_TEMPLATE)
         self.ledger.decide(Act.FALLBACK_TEMPLATE, stage, why)

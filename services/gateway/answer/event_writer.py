@@ -51,13 +51,13 @@ class EventWriter:
         self._schedule(0)  # the plan leaves while the first stage waits; with the first text, it would delay that
 
     def write(self, *events: pb.Event) -> None:
-        """Send these as soon as the stage waits."""
+        """Send these events as soon as the stage waits."""
         self.events += events
         self._written = True
         self._schedule()
 
     def note(self, *events: pb.Event) -> None:
-        """Send these with what is written next, or after 2 ms."""
+        """Send these events with the next written ones, or after 2 ms."""
         self.events += events
         if self._timer is None:
             self._schedule(_COALESCING_S)
@@ -78,8 +78,8 @@ class EventWriter:
             await self.flush()
 
     async def flush(self) -> None:
-        """Send what there is, and wait until the client takes it: a client that reads slowly holds up the stage. Raises
-        what sending has raised."""
+        """Send all events, and wait until the client takes them: a slow client holds up the stage. Raises the error of
+        an earlier sending."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -100,7 +100,7 @@ class EventWriter:
         await self.flush()
 
     async def arrived(self) -> None:
-        """Wait until the client has taken the message that is on its way to it, and send nothing after that."""
+        """Wait until the client has taken the message that is being sent, and send nothing after it."""
         self._send = None
         async with self._lock:
             pass
@@ -123,11 +123,11 @@ class EventWriter:
         return message
 
     def _due_s(self) -> float:
-        """In how many seconds what is written may leave."""
+        """Seconds until written events may be sent."""
         return max(0.0, self._paced_from + _COALESCING_S - asyncio.get_running_loop().time())
 
     def _schedule(self, delay_s: float | None = None) -> None:
-        """Send in so many seconds; None: as soon as what is written may leave."""
+        """Send in so many seconds; None: as soon as written events may be sent."""
         if self._send is None or self._held:
             return
         delay_s = self._due_s() if delay_s is None else delay_s
@@ -143,7 +143,7 @@ class EventWriter:
             self._sending = asyncio.create_task(self._flush())
 
     async def _flush(self) -> None:
-        """Beside the stages. A stage's next flush raises what this has raised."""
+        """Send events beside the stages. The next flush of a stage raises the error of this one."""
         try:
             while (self.events or self._accepted) and not self._held:
                 await self.flush()

@@ -1,4 +1,5 @@
-"""The guard's checks of one request, and their findings."""
+"""The inputs of a model: the conversation, the transcript, image labels and tool results, and the masked texts in
+them."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from services.runtime.security.private_data import Names
 
 @dataclass(slots=True)
 class Privacy:
-    """`checks`: None where nothing is looked for. `guarding`: whether the guard still looks; nothing leaves before it
-    is done. `private`: the request may hold what is private, so no other caller may share anything of it. `names` stand
-    for what is private, the same in the whole prompt."""
+    """The guard's findings in one request. `checks`: None without a guard. `guarding`: whether the guard still works;
+    nothing is sent before it is done. `private`: whether the request may hold private data, so that no other caller may
+    share anything of it. `names` stand for private texts, the same in the whole prompt."""
 
     checks: Checks | None = None
     guarding: bool = False
@@ -27,14 +28,14 @@ class Privacy:
 
     @property
     def looked_at_also(self) -> Collection[str]:
-        """Which of the application's own words the guard looks through: `system`, `prefix`, `tools`."""
+        """The application's own texts that the guard checks: `system`, `prefix`, `tools`."""
         return self.checks.settings.also if self.checks else ()
 
 
 def in_messages(
     messages: Iterable[chat_pb2.Message], hidden: Mapping[str, str], *, system: bool
 ) -> tuple[chat_pb2.Message, ...]:
-    """The conversation. `system`: whether that holds for system messages, too."""
+    """The conversation with masked texts. `system`: whether system messages are masked, too."""
     return tuple(
         message if message.role == chat_pb2.ROLE_SYSTEM and not system else _in_message(message, hidden)
         for message in messages
@@ -42,7 +43,7 @@ def in_messages(
 
 
 def in_tools(tools: Sequence[chat_pb2.Tool], hidden: Mapping[str, str]) -> Sequence[chat_pb2.Tool]:
-    """The tools; as they were where there is nothing to hide in them."""
+    """The tools with masked texts; unchanged where they have none."""
     if not any(text in hidden for tool in tools for text in (tool.description, tool.parameters)):
         return tools
     return [
@@ -69,26 +70,26 @@ def _in_message(message: chat_pb2.Message, hidden: Mapping[str, str]) -> chat_pb
 
 @dataclass(slots=True)
 class Inputs:
-    """Stages add to it. `kept`: the gateway's own system prompts, by name."""
+    """The inputs that stages add to. `kept`: the gateway's own system prompts, by name."""
 
     question: Question
     privacy: Privacy
     kept: Mapping[str, SystemPromptSettings] = field(default_factory=dict)
     heard: str = ""
     sights: pb.Sights | None = None
-    results: Sequence[tuple[str, str]] = ()  # tools, and what each said
-    missed: bool = False  # something of the question was not seen or heard: the answer is for no other caller
-    hidden: Mapping[str, str] = field(default_factory=dict)  # texts with names in the place of what is private
-    hidden_fields: Mapping[str, str] = field(default_factory=dict)  # likewise, of a caller's own words
-    prompt: Sequence[chat_pb2.Message] | None = None  # what the model reads, where that is not all that was asked
+    results: Sequence[tuple[str, str]] = ()  # names of tools, and the text of each result
+    missed: bool = False  # a part of the question is unknown: no other caller may share the answer
+    hidden: Mapping[str, str] = field(default_factory=dict)  # texts, and their masked form
+    hidden_fields: Mapping[str, str] = field(default_factory=dict)  # likewise, for other fields of the original body
+    prompt: Sequence[chat_pb2.Message] | None = None  # what the model reads, where it differs from the conversation
     added: Sequence[str] = ()  # lines of context, of a deployment's own stages
-    identified: bool = False  # whether the cache knows the question by now
-    called: bool = False  # whether the prompt has calls that a model made of the mesh's tools
+    identified: bool = False  # whether the key for the cache is computed
+    called: bool = False  # whether the prompt has calls of mesh tools by a model
     _asked: Asked | None = None
 
     @property
     def asked(self) -> Asked:
-        """The question, with what was seen and heard by now."""
+        """The question, with the transcript and image labels so far."""
         if self._asked is None:
             self._asked = self._put_together()
         return self._asked
@@ -99,14 +100,14 @@ class Inputs:
 
     @property
     def prompt_tokens(self) -> int:
-        """An estimate, of what is asked without its context."""
+        """An estimate of the tokens of the prompt without its context."""
         if self.question.recording != "question":
             return self.question.prompt_tokens
         return prompt_tokens(self.asked.messages, self.question.request.tools)
 
     @property
     def picture_lines(self) -> Sequence[str]:
-        """The pictures, as a model without vision reads them."""
+        """The lines for a model without vision."""
         seeing = self.question.seeing
         return picture_lines(self.sights, seeing.note if seeing else "")
 
@@ -119,7 +120,7 @@ class Inputs:
         self.sights, self._asked = sights, None
 
     def add_context(self, lines: Sequence[str]) -> None:
-        """Add lines to the context. Raises `RuntimeError` once the cache knows the question without them."""
+        """Add lines to the context. Raises `RuntimeError` once the key for the cache is computed without them."""
         if self.identified:
             raise RuntimeError("context comes before the cache: name `cache` in the stage's `before`")
         self.added, self._asked = (*self.added, *lines), None
@@ -129,11 +130,11 @@ class Inputs:
         self.results, self._asked = results, None
 
     def hide(self, hidden: Mapping[str, str], fields: Mapping[str, str]) -> None:
-        """Have models read other texts in the place of these, in the conversation and in other fields."""
+        """Replace these texts for models, in the conversation and in other fields."""
         self.hidden, self.hidden_fields, self._asked = hidden, fields, None
 
     def miss(self) -> None:
-        """Note that something of the question is not known."""
+        """Note that a part of the question is unknown."""
         self.missed, self._asked = True, None
 
     def _put_together(self) -> Asked:

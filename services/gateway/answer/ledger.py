@@ -1,4 +1,4 @@
-"""The account of one answer: what each stage had and took, what went wrong, and the last event made from it."""
+"""The ledger of one answer: budget and time of each stage, what went wrong, and the final event made from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError
 
 _log = logging.getLogger(__name__)
-_LEAST_S = 0.001  # less is no time for a call
+_LEAST_S = 0.001  # less time is too short for a call
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Running:
 
 @dataclass(slots=True)
 class Ledger:
-    """Opened when a request is admitted. `reserve_s` is kept back of the budget for the last event."""
+    """Opened when a request is admitted. `reserve_s` of the budget is kept for the last event."""
 
     plan: Plan
     span: Span
@@ -55,16 +55,16 @@ class Ledger:
     cache: pb.CacheReport = field(default_factory=pb.CacheReport)
     usage: chat_pb2.Usage = field(default_factory=chat_pb2.Usage)
     model: str = ""
-    billed_tokens: int = 0  # prompt and completion, that the tenant's quota is charged for
+    billed_tokens: int = 0  # prompt and completion, charged to the tenant's quota
     cost_usd: float = 0.0
-    prompt: pb.PromptReport | None = None  # what became of the prompt
-    transcript: str = ""  # what the request's recording said
-    sights: pb.Sights | None = None  # what its pictures showed
-    citations: list[pb.Citations] = field(default_factory=list)  # where the results of tools come from
-    patches: list[pb.Patch] = field(default_factory=list)  # what came after its time was over
+    prompt: pb.PromptReport | None = None  # how the prompt was changed
+    transcript: str = ""  # of the request's recording
+    sights: pb.Sights | None = None  # labels of its pictures
+    citations: list[pb.Citations] = field(default_factory=list)  # sources of tool results
+    patches: list[pb.Patch] = field(default_factory=list)  # results that came too late for the answer
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     total_s: float = 0.0
-    tell: Callable[[pb.Stage], None] = lambda _: None  # hears of each stage when it has ended
+    tell: Callable[[pb.Stage], None] = lambda _: None  # called with each stage when it has ended
     written: Output = field(init=False)
     opened: float = field(init=False)
     decisions: Decisions = field(init=False)
@@ -95,25 +95,25 @@ class Ledger:
         return max(0.0, self.plan.budget_ms / 1000 - self.reserve_s - self.elapsed())
 
     def decide(self, act: Act, subject: str, reason: str) -> None:
-        """Note what a policy did."""
+        """Record a decision of a policy."""
         self.decisions.add(act, subject, reason)
         self.changes.take(act, reason)
 
     def degrade(self, reason: str) -> None:
-        """The answer is less than it could be."""
+        """Record why the answer is degraded."""
         if reason not in self.degraded:
             self.degraded.append(reason)
 
     def finish(self, reason: chat_pb2.FinishReason) -> None:
-        """The answer is over. The first reason stays."""
+        """Finish the answer. The first reason stays."""
         self.finish_reason = self.finish_reason or reason
 
     def reopen(self) -> None:
-        """Another text takes the place of one that was over."""
+        """Replace the finished text by another one."""
         self.finish_reason = chat_pb2.FINISH_REASON_UNSPECIFIED
 
     def worth_starting(self, name: str, stage: Running) -> bool:
-        """Whether an optional stage has any time at all; a call that ends before it begins is only a cost."""
+        """Whether an optional stage has time for a call; a call that ends before it begins is only a cost."""
         if stage.budget_s >= _LEAST_S:
             return True
         stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"a budget of {stage.budget_s * 1000:.2f} ms"
@@ -127,8 +127,8 @@ class Ledger:
             yield running
 
     def begin(self, name: str) -> Running:
-        """A stage begins: its budget is its planned slice and all the time that earlier stages left unused, as far as
-        there is that much before it is to end."""
+        """Begin a stage. Its budget is its planned slice plus the unused time of earlier stages, within its latest
+        end."""
         planned, started = self.plan[name], self.elapsed()
         unused = max(0.0, planned.starts_ms / 1000 - started)
         left = min(self.remaining(), max(0.0, planned.ends_ms / 1000 - started))
@@ -137,7 +137,7 @@ class Ledger:
 
     @contextmanager
     def ending(self, running: Running) -> Iterator[Running]:
-        """The rest of a stage that has begun, inside."""
+        """Run the rest of a begun stage inside."""
         try:
             yield running
         except BaseException as error:
@@ -147,7 +147,7 @@ class Ledger:
             self.end(running)
 
     def end(self, running: Running) -> None:
-        """A stage has ended."""
+        """End a stage."""
         name, spent = running.name, self.elapsed() - running.started
         if running.span.is_recording():
             running.span.set_attributes(
@@ -238,7 +238,7 @@ class Ledger:
         self._trace_decisions()
 
     def dropped(self) -> None:
-        """The client has left; that only counts before the last event."""
+        """Record that the client has left; ignored after the last event."""
         if self.total_s:
             return
         progress = "in text" if self.written.begun else "before text" if self.stages else "before any stage"
@@ -247,7 +247,7 @@ class Ledger:
         self._trace_decisions()
 
     def publish(self, final: pb.Final) -> None:
-        """Put the account into the metrics and on the span; after `close`, when the client has it already."""
+        """Publish metrics and the span; after `close`, when the client has the answer."""
         metrics.observe(final)
         if self.span.is_recording():
             self.span.set_attributes(
@@ -267,7 +267,7 @@ class Ledger:
             self._trace_decisions()
 
     def _trace_decisions(self) -> None:
-        """Each decision as an event on the request's span, at the time it was made."""
+        """Add each decision as an event to the request's span, at its time."""
         if not self.span.is_recording():
             return
         now, now_ns = self.clock(), time.time_ns()

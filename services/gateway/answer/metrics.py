@@ -45,7 +45,7 @@ REASONS = _words(chat_pb2.FinishReason, "FINISH_REASON_")
 
 
 def observe(final: pb.Final) -> None:
-    """Count an answer that its client has."""
+    """Count an answer once its client has it."""
     for stage in final.stages:
         _stage_seconds(stage.name.partition(":")[0], OUTCOMES[stage.outcome]).observe(stage.spent_ms / 1000)
     model, verdict = final.model, VERDICTS[final.cache.verdict]
@@ -60,7 +60,7 @@ def observe(final: pb.Final) -> None:
 
 
 class Targets:
-    """Targets by stage; `ttft`, `usable` and `total` are the whole answer's."""
+    """Latency targets by stage; `ttft`, `usable` and `total` are those of the whole answer."""
 
     def __init__(self, settings: Mapping[str, TargetSettings] | None = None):
         self._targets = {

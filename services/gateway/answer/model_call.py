@@ -1,4 +1,4 @@
-"""What an answer asks a model for, and what that has cost: for every stage that asks one."""
+"""The request to a model and the reading of its answer, for every stage that asks one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _tools(draft: Draft) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice |
     if equipment is None or not equipment.offered:
         return request.tools, choice
     if choice and (draft.inputs.called or not request.tools or choice.name in equipment.offered):
-        choice = None  # it was for what came before
+        choice = None  # it was for an earlier step
     if draft.inputs.called and not request.tools:
         return equipment.told(), chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE)
     return request.tools, choice
@@ -68,7 +68,8 @@ def _tools(draft: Draft) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice |
 def job(
     draft: Draft, asked: llm_pb2.GenerateRequest, models: Sequence[str], stage: Running, *, first_text: bool = True
 ) -> Job:
-    """The work that `asked` is, within what `stage` has. `first_text`: whether its first text is the answer's own."""
+    """The job for a request, within the budget of `stage`. `first_text`: whether its first text is that of the
+    answer."""
     ledger, tenant, request = draft.ledger, draft.tenant, draft.question.request
     deadline, batch = Deadline.after(stage.budget_s, ledger.clock), draft.placed is not None
     rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=batch)
@@ -92,7 +93,7 @@ def read(draft: Draft, key: bytes, work: Job, stage: Running) -> Reading:
     if reading.joined:
         draft.ledger.decisions += work.report.decisions
         draft.ledger.changes.add(Changed.SHARED)
-        if draft.placed:  # it needs no place of its own
+        if draft.placed:  # a joined request needs no place of its own
             draft.placed()
     return reading
 
@@ -133,7 +134,7 @@ class Tried:
         return "".join(self.pieces)
 
     def take(self, item: llm_pb2.GenerateResponse) -> None:
-        """More of it."""
+        """Add a message."""
         self.pieces.append(item.text)
         self.logprobs += [token.logprob for token in item.logprobs]
         self.written += item.tokens
@@ -146,8 +147,8 @@ Say = Callable[[Sequence[llm_pb2.GenerateResponse]], Awaitable[bool]]
 
 
 async def hear(draft: Draft, reading: Reading, tried: Tried, say: Say | None = None) -> None:
-    """Read into `tried`, to the model's end, and put it on the account. `say` is given what has come, each time that
-    more has, and returns whether that is enough."""
+    """Read into `tried` until the model ends, and settle. `say` is called with each new batch of messages, and returns
+    whether to stop."""
     try:
         while not tried.finish_reason and (items := await reading.reader.take()):
             for item in items:
@@ -159,15 +160,15 @@ async def hear(draft: Draft, reading: Reading, tried: Tried, say: Say | None = N
 
 
 async def hear_all(draft: Draft, reading: Reading) -> Tried:
-    """The whole of it."""
+    """Read the whole answer."""
     tried = Tried()
     await hear(draft, reading, tried)
     return tried
 
 
 async def write_message(draft: Draft, item: llm_pb2.GenerateResponse, *, relays: bool = False) -> None:
-    """All that is in one message: thoughts before the text, calls after it. `relays`: the client reads the events of
-    the provider that it was read from, unless what is said is looked through, or replaces something."""
+    """Write one message to the ledger and the client: reasoning before the text, calls after it. `relays`: the client
+    reads the provider's own events, unless the text is guarded or replaces another one."""
     with draft.writer.together() as start:
         await _write(draft, item)
         if relays and item.relayed and not (draft.voice.screens or draft.voice.replacing):
@@ -189,7 +190,7 @@ async def _write(draft: Draft, item: llm_pb2.GenerateResponse) -> None:
 
 
 def _relay(events: list[pb.Event], relayed: Sequence[bytes], start: int) -> None:
-    """Send on what the provider has sent, which says what `events` have from `start` on."""
+    """Send the provider's events, which repeat `events` from `start` on."""
     for event in events[start:]:
         event.in_relayed = event.WhichOneof("kind") in _SAID  # another stage may have written an event meanwhile
     events.insert(start, pb.Event(relayed=pb.Relayed(events=relayed)))

@@ -1,4 +1,4 @@
-"""What has been written of an answer so far: its text, and what is more than text."""
+"""The written part of an answer: text, reasoning, calls and log-probabilities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.runtime.deadline import Clock
 
 @dataclass(slots=True)
 class Output:
-    """Appended to as it comes. `prefix` is of the text, and the client has it already."""
+    """Appended to as messages come. `prefix` is a part of the text that the client already has."""
 
     clock: Clock
     prefix: str = ""
@@ -21,12 +21,12 @@ class Output:
     arguments: dict[int, list[str]] = field(default_factory=dict)  # of calls, by their index
     logprobs: list[chat_pb2.TokenLogprob] = field(default_factory=list)
     tokens: int = 0  # of all of these, as far as they are known
-    first_at: float | None = None  # when the first of it came
-    usable_at: float | None = None  # when its first sentence was whole, as `TextWriter` finds it
+    first_at: float | None = None  # when the first part came
+    usable_at: float | None = None  # when its first sentence was complete, as `TextWriter` finds it
 
     @property
     def begun(self) -> bool:
-        """Whether there is anything of an answer: thoughts are none."""
+        """Whether there is text or a call; reasoning alone is no answer."""
         return bool(self.text or self.tool_calls)
 
     @property
@@ -35,7 +35,7 @@ class Output:
 
     @property
     def calls(self) -> list[chat_pb2.ToolCall]:
-        """In the order of their index."""
+        """The calls, in the order of their index."""
         return [
             chat_pb2.ToolCall(id=call.id, name=call.name, arguments="".join(self.arguments[index]))
             for index, call in sorted(self.tool_calls.items())
@@ -47,11 +47,11 @@ class Output:
         self.logprobs.extend(logprobs)
 
     def restart(self) -> None:
-        """Another text takes the place of this one. Its tokens were written all the same."""
+        """Restart for another text. The tokens so far stay counted."""
         self.text, self.logprobs, self.usable_at = [], [], None
 
     def close(self) -> None:
-        """There is no more of it: what there is has to do."""
+        """Note that the answer is over: text without a sentence end is usable now."""
         if self.usable_at is None and self.text:
             self.usable_at = self.clock()
 

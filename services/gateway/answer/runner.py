@@ -26,7 +26,7 @@ from services.runtime.errors import ServiceError
 
 
 class Answer:
-    """An answer in the making. It may be given once; where that is cancelled, whatever is under way is left."""
+    """The runner of one answer. It may be given once; cancelling it leaves all that is under way."""
 
     def __init__(self, draft: Draft, reservation: Reservation, stages: Mapping[str, type[AnswerStage]] = STAGES):
         self._draft, self._ledger, self._reservation, self._stages = draft, draft.ledger, reservation, stages
@@ -64,7 +64,7 @@ class Answer:
         ledger.cache = pb.CacheReport(verdict=pb.CACHE_VERDICT_BYPASS, reason=draft.question.unshared or none)
 
     def _end(self, final: pb.Final | None) -> None:
-        """Whichever way it ended. `final`: the last event, where there is one."""
+        """Clean up, however the answer ended. `final`: the last event, if any."""
         stages = self._started.values()
         try:
             if final is not None:
@@ -77,8 +77,8 @@ class Answer:
             self._reservation.settle(self._ledger.billed_tokens)
 
     def _stages_to_wait_for(self) -> Iterator[AnswerStage | None]:
-        """One after the other, what is to be run to its end, whichever is ready first; None while none is. Whatever
-        need not wait for it is started before."""
+        """The stages to run to their end, one after the other, whichever is ready first; None while none is.
+        Independent stages are started before."""
         waiting, done = [each for each in self._ledger.plan.slices if not self._is_closing(each)], set[str]()
         while not self._ledger.finish_reason:
             if startable := next((each for each in waiting if done.issuperset(each.stage.after)), None):
@@ -101,7 +101,7 @@ class Answer:
         return self._started[name].is_ready()
 
     async def _until_one_is_ready(self) -> None:
-        """Until one of the stages under way has ended."""
+        """Wait until one of the stages under way has ended."""
         await self._draft.beside.stirred.wait()
         self._draft.beside.stirred.clear()
 

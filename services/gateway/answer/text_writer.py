@@ -1,4 +1,9 @@
-"""The text of an answer on its way to the client, looked through first: it leaves sentence by sentence."""
+"""The text and the reasoning of an answer on their way to the client, filtered by the guard: text leaves sentence by
+sentence.
+
+Sent text is never taken back, except by a patch that replaces all of it. A long text is read in parts, between which
+the event loop runs.
+"""
 
 from __future__ import annotations
 
@@ -37,20 +42,20 @@ class _Waiting:
     piece: Piece
 
     def forget_spelling(self, left: int) -> None:
-        """Where any of it is among the first `left` characters."""
+        """Drop its log-probabilities where any of its text is among the first `left` characters."""
         if self.end - len(self.piece.text) < left:
             self.piece = Piece(self.piece.text, self.piece.tokens)
 
 
 @dataclass(slots=True)
 class StreamFilter:
-    """Hands on what may leave. `cut`: the answer ends with what was handed on last."""
+    """Passes on the text that may leave. `cut`: the answer ends with the last text passed on."""
 
     checks: Checks
     ledger: Ledger
     names: Names = field(default_factory=Names)
     cut: bool = False
-    _unseen: bool = False  # a pattern was too slow: the rest passes as it is
+    _unseen: bool = False  # a pattern was too slow: the rest passes unfiltered
     _came: int = 0  # characters
     _left: int = 0
     _waiting: deque[_Waiting] = field(default_factory=deque)
@@ -72,7 +77,7 @@ class StreamFilter:
         return await self._seen_in_parts(text)
 
     def close(self) -> Piece | None:
-        """The rest, when no more comes."""
+        """The rest, when no more text comes."""
         return None if self._unseen or self.cut or not self._waiting else self._seen(None)
 
     async def _seen_in_parts(self, text: str) -> Piece | None:
@@ -109,7 +114,8 @@ class StreamFilter:
         return Piece(released.text, tokens, logprobs)
 
     def _what_came(self, *, everything: bool) -> tuple[int, Sequence[chat_pb2.TokenLogprob]]:
-        """With the text that has left; `everything`: what will not is paid for, too."""
+        """Tokens and log-probabilities of the text that has left; `everything`: also of text that never will, because
+        it is charged."""
         tokens, logprobs = 0, list[chat_pb2.TokenLogprob]()
         while self._waiting and (everything or self._waiting[0].end <= self._left):
             piece = self._waiting.popleft().piece
@@ -134,7 +140,7 @@ class StreamFilter:
 
 
 def _joined(pieces: Sequence[Piece]) -> Piece | None:
-    """As one; None where there is none."""
+    """The pieces as one; None without any."""
     if not pieces:
         return None
     logprobs = [each for piece in pieces for each in piece.logprobs]
@@ -147,27 +153,25 @@ def counted(rules: Counter[str]) -> str:
 
 
 class TextWriter:
-    """Writes into the ledger and to the client. Where nothing is looked for, what comes leaves as it is.
-
-    `sentence_ends`: the client wants to know them.
-    """
+    """Writes into the ledger and to the client. Without a guard, text passes unchanged. `sentence_ends`: the client
+    asks for them."""
 
     __slots__ = ("_ledger", "_next", "_screened", "_sentences", "_tells", "_text", "_thought", "_writer", "replacing")
 
     def __init__(self, ledger: Ledger, writer: EventWriter, checks: Checks | None, *, sentence_ends: bool = False):
         self._ledger, self._writer = ledger, writer
         self._tells = sentence_ends
-        self._sentences: SentenceSplitter | None = SentenceSplitter()  # None once there is no more to be found
-        self.replacing = ""  # the stage whose first text is to replace what has been said
+        self._sentences: SentenceSplitter | None = SentenceSplitter()  # None once no more are to be found
+        self.replacing = ""  # the stage whose first text is to replace all text so far
         self._text = self._thought = self._screened = None
-        self._next: StreamFilter | None = None  # for the text that will replace what has been said
+        self._next: StreamFilter | None = None  # for the text that will replace the text so far
         if checks and checks.screens:
             self._screened = partial(StreamFilter, checks, ledger, Names())
             self._text, self._thought = self._screened(), self._screened()
 
     @property
     def screens(self) -> bool:
-        """Whether what comes is looked through before it leaves."""
+        """Whether text is filtered before it leaves."""
         return self._text is not None
 
     async def say(self, text: str, tokens: int = 0, logprobs: Sequence[chat_pb2.TokenLogprob] = ()) -> None:
@@ -181,7 +185,7 @@ class TextWriter:
             self._end_where_cut()
 
     async def think(self, thought: str, tokens: int) -> None:
-        """More of what a model thinks before it answers."""
+        """Add reasoning."""
         if self._thought is None:
             self._write_thought(Piece(thought, tokens))
         elif not self._ledger.finish_reason:
@@ -198,14 +202,14 @@ class TextWriter:
         self.replacing, self._next = "", None
 
     async def release(self) -> None:
-        """What is held back leaves: no more text comes, or something else before it."""
+        """Send the text that is held back: no more text comes, or another event before it."""
         if self._text and self._thought and not self._next:
             self._write_thought(self._thought.close())
             await self._write(self._text.close())
             self._end_where_cut()
 
     async def finish(self, reason: chat_pb2.FinishReason) -> None:
-        """The answer is over, unless the guard has ended it before."""
+        """Finish the answer, unless the guard has ended it before."""
         await self.release()
         self._ledger.finish(reason)
 

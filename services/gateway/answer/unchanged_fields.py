@@ -1,5 +1,5 @@
-"""A caller's own words, on their way to a model: without the fields for which the request stands, because a policy has
-changed them."""
+"""The original body of a request on its way to a model: without the fields that a policy has changed, which the request
+has itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.original import refuse_left
 from services.gateway.answer.draft import Draft
 
-CONVERSATION = ("messages", "system", "input", "instructions")  # in every API's words
+CONVERSATION = ("messages", "system", "input", "instructions")  # the fields' names in every API
 _OF_CONVERSATION = re.compile(r"(messages|system|input)\[|instructions$")
 _OF_APPLICATION = {"tools": re.compile(r"tools\["), "system": re.compile(r"system\[|instructions$")}
 _SEALED = re.compile(r"\.(signature|data|encrypted_content)$")
@@ -20,8 +20,8 @@ FORM = ("response_format", "structured_outputs", "output_config.format", "text.f
 
 
 def own_words(draft: Draft, changed: Collection[str]) -> chat_pb2.Original | None:
-    """None where the request has none. `changed`: fields that are to be left out, and of an object `object.field`.
-    Raises `InvalidInput` where those have parts that the request does not."""
+    """The original body for the model; None where the request has none. `changed`: fields to leave out, and of an
+    object `object.field`. Raises `InvalidInput` where they have parts that the request does not have."""
     request = draft.question.request
     if not request.HasField("original"):
         return None
@@ -40,9 +40,9 @@ def own_words(draft: Draft, changed: Collection[str]) -> chat_pb2.Original | Non
 
 
 def _is_stale(draft: Draft, api: chat_pb2.Api, body: Mapping[str, Any]) -> bool:
-    """Whether the conversation is the gateway's. Where names alone stand for what is private, that of Responses stays
-    the caller's, because a translation would lose thoughts and the calls of other tools: unless what is private is a
-    text in several parts."""
+    """Whether the conversation is replaced by the gateway's. Where only masked texts differ, that of the Responses API
+    stays the caller's, because a translation would lose reasoning and calls of other tools: unless a masked text spans
+    several parts."""
     if _is_rewritten(draft) or api != chat_pb2.API_RESPONSES:
         return _is_rewritten(draft) or bool(draft.inputs.hidden)
     given = body.get("input")
@@ -53,25 +53,25 @@ def _is_stale(draft: Draft, api: chat_pb2.Api, body: Mapping[str, Any]) -> bool:
 
 
 def _is_rewritten(draft: Draft) -> bool:
-    """Whether models read another conversation than the caller wrote, but for names in the place of what is private."""
+    """Whether models read another conversation than the caller wrote, apart from masked texts."""
     asked, request = draft.inputs.asked, draft.question.request
     more = asked.context or asked.results or asked.system or draft.inputs.heard
-    # Also where nothing came of a picture or a recording: a model without eyes or ears is not sent it.
+    # Also where a picture or a recording brought nothing: a model without vision or hearing is not sent it.
     others = request.HasField("audio") or (request.images and not draft.question.pixels)
     return bool(draft.inputs.prompt is not None or draft.inputs.called or more or others)
 
 
 def _is_of_parts(text: str, parts: list[Any]) -> bool:
-    """Whether it may be what several parts say together."""
+    """Whether several parts may form this text together."""
     pieces = [part.get("text") or part.get("refusal") for part in parts if isinstance(part, dict)]
     said = [piece for piece in pieces if isinstance(piece, str) and piece]
     return bool(said) and text not in said and all(piece in text for piece in said)
 
 
 def unread_texts(original: chat_pb2.Original, also: Collection[str] = ()) -> Iterator[tuple[str, str]]:
-    """The texts that a caller has written beside what was read, each with its field's place. Definitions of `tools` and
-    `system` messages are the application's own words, unless they are among `also`. Fields that only the provider
-    can decipher are left out."""
+    """The texts in fields of the original body that the gateway does not read, each with its field's place. Definitions
+    of `tools` and `system` messages are the application's own texts, and left out unless `also` names them. So are
+    fields that only the provider can decipher."""
     own = [pattern for name, pattern in _OF_APPLICATION.items() if name not in also]
     for place, given in original.untranslated.items():
         if not (any(pattern.match(place) for pattern in own) or _SEALED.search(place)):
@@ -80,7 +80,7 @@ def unread_texts(original: chat_pb2.Original, also: Collection[str] = ()) -> Ite
 
 
 def is_of_conversation(place: str) -> bool:
-    """Whether a field is in the conversation, which is the gateway's where a policy has changed it."""
+    """Whether a field belongs to the conversation, which is the gateway's once a policy has changed it."""
     return _OF_CONVERSATION.match(place) is not None
 
 
@@ -98,7 +98,7 @@ def texts_of(given: Any) -> Iterator[str]:
 
 
 def _shown(given: Any, hidden: Mapping[str, str]) -> Any:
-    """The same, with other texts in the place of those that are hidden."""
+    """The value with masked texts."""
     if isinstance(given, str):
         return hidden.get(given, given)
     if isinstance(given, dict):

@@ -1,4 +1,4 @@
-"""The question as the cache keys it: everything that may change an answer."""
+"""The key of a question: everything that may change an answer. The cache and single-flight use it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def cache_question(
     *,
     omits: bool = False,
 ) -> cache_pb2.Question:
-    """The question as the cache keys it. `identity`: of the models that may answer it; `omits`: whether fields are left
-    out that the model's API does not have, so that an answer without them is not given to a request that refuses that.
-    """
+    """The question as the cache keys it. `identity`: that of the models that may answer it; `omits`: whether fields
+    that the model's API lacks are omitted, because a request that refuses omissions must not get an answer without
+    them."""
     named = f"model:{request.model}" if request.model else ""
     return cache_pb2.Question(
         tenant=tenant,
@@ -56,12 +56,12 @@ def cache_question(
 
 
 def _whose(names: Iterable[str]) -> str:
-    """A digest of an end user: the names themselves are kept nowhere."""
+    """A digest of an end user: the names themselves are not stored."""
     return hashlib.sha256(json.dumps(["end user", *names]).encode()).hexdigest()
 
 
 def _own_words(original: chat_pb2.Original) -> list[str]:
-    """A digest of what a caller has written beside the fields that the question has."""
+    """A digest of the fields of the original body that the question does not have."""
     told = {place: given for place, given in original.untranslated.items() if place not in _OF_NO_EFFECT}
     if not (told or original.headers):
         return []
@@ -75,21 +75,21 @@ def _digest(identity: str) -> list[str]:
 
 @dataclass(slots=True)
 class CacheIdentity:
-    """`omits`: whether fields are left out that the model's API does not have."""
+    """`omits`: whether fields that the model's API lacks are omitted."""
 
     inputs: Inputs
     tenant: Tenant
     privacy: Privacy
     routes: Routes
     omits: bool
-    question: cache_pb2.Question | None = None  # as the cache knows it; None: not for the cache
-    key: bytes = b""  # of equal questions, as the cache has it; empty where none is equal to it
-    hits: Choice = ANY  # what the cache may do for it, once it is identified
-    known: Known = field(default_factory=Known)  # of removals, when the cache was asked
-    stale: cache_pb2.Answer | None = None  # an answer whose time is over
+    question: cache_pb2.Question | None = None  # None: not for the cache
+    key: bytes = b""  # the same for equal questions; empty where none is equal to it
+    hits: Choice = ANY  # the hits that are allowed, once identified
+    known: Known = field(default_factory=Known)  # invalidations known when the cache was asked
+    stale: cache_pb2.Answer | None = None  # an expired answer
 
     def identify(self) -> None:
-        """Find the key, unless the question is for no other caller."""
+        """Compute the key, unless no other caller may share the answer."""
         question = self.inputs.question
         if self.key or self.privacy.private or not (self.inputs.asked.whole and question.shareable):
             return
@@ -109,7 +109,7 @@ class CacheIdentity:
 
     @property
     def bypassed(self) -> Bypassed | None:
-        """Why the cache is left out; None: it is not, as far as is known by now."""
+        """Why the cache is bypassed; None where it is not, as far as known."""
         if unshared := self.inputs.question.unshared:
             return unshared
         if self.privacy.private or not self.inputs.asked.whole:

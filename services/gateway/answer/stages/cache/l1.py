@@ -1,7 +1,7 @@
-"""Exact answers kept in the gateway: an answer that was just given needs no hop to be given again.
+"""The L1 cache: exact answers in the memory of the gateway, which need no call to the cache service.
 
-A copy is good only while the cache's stream of invalidations is open: when it breaks, all copies go. A removal may
-overtake the answer it is about on its way here, so an answer that was begun before it is not taken in.
+A copy is valid only while the cache's stream of invalidations is open: when it breaks, all copies are dropped. An
+invalidation may overtake the answer that it is about, so an answer that was begun before it is not stored.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from services.runtime.policy.fair_lru import FairLru
 _MAX_REMEMBERED = 10_000
 _SWEEP_S = 1.0
 _BYTES = Gauge("hedgerow_l1_cache_bytes", "Size of the answers kept in the gateway.")
-_OVERHEAD_BYTES = 1_000  # of a copy beside its text: itself, and what finds it
+_OVERHEAD_BYTES = 1_000  # of a copy beside its text: the object and its index entries
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copy:
-    """An answer, the question's digest, the key the cache keeps it under, and when it stops being good. Not the message
-    that it came in: that would keep all of its arena alive."""
+    """An answer with the digest of its question, its key in the cache, and its expiry. Not the message that it came in:
+    that would keep the whole arena of the message in memory."""
 
     text: str
     model: str
@@ -43,7 +43,7 @@ class Copy:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         return sys.getsizeof(self.text) + _OVERHEAD_BYTES
 
 
@@ -54,7 +54,7 @@ class L1Cache:
     def __init__(self, entries: int, ttl_s: float, max_bytes: int = 1 << 26, clock: Clock = time.monotonic):
         self._copies: FairLru[tuple[str, bytes], Copy] = FairLru(max_bytes, entries)
         self._by_key: dict[str, Copy] = {}  # the cache's
-        self._ends: defaultdict[int, set[Copy]] = defaultdict(set)  # by the second in which they stop being good
+        self._ends: defaultdict[int, set[Copy]] = defaultdict(set)  # by the second in which they expire
         self.removals = Invalidations(_MAX_REMEMBERED, clock)
         self._enabled = entries > 0 and max_bytes > 0
         self._ttl_s, self._clock = ttl_s, clock
@@ -75,12 +75,12 @@ class L1Cache:
         return None
 
     def put(self, question: bytes, answer: cache_pb2.Answer, tenant: str, known: Known, key: str, ttl_ms: int) -> None:
-        """Keep the answer to a question; `known` when it was begun."""
+        """Store the answer to a question; `known`: the invalidations known when it was begun."""
         if not self._enabled or self.removals.overtook(replace(known, key=key), tenant):
             return
         expires = self._clock() + min(self._ttl_s, ttl_ms / 1000)
         copy = Copy(answer.text, answer.model, answer.finish_reason, question, key, tenant, expires)
-        if other := self._by_key.get(key):  # a cache of another version may take two questions for one
+        if other := self._by_key.get(key):  # a cache of another version may treat two questions as one
             self._drop(other)
         self._by_key[key] = copy
         self._ends[int(expires)].add(copy)
@@ -88,7 +88,7 @@ class L1Cache:
             self._unlist(gone)
 
     async def follow(self, cache: Cache) -> None:
-        """Hear of removals for as long as the cache is there."""
+        """Follow the invalidations until the stream ends."""
         try:
             async with aclosing(cache.invalidations()) as removals:
                 async for removal in removals:
@@ -113,18 +113,18 @@ class L1Cache:
             self.sweep()
 
     def sweep(self) -> None:
-        """Let go of what stopped being good, within a second of it."""
+        """Drop expired copies, within a second."""
         now = int(self._clock())
         for second in [second for second in self._ends if second < now]:
             for copy in self._ends.pop(second):
                 self._drop(copy)
 
     def watch_began(self) -> None:
-        """From now on every removal is heard of."""
+        """The stream of invalidations is open from now on."""
         self.removals.began()
 
     def watch_ended(self) -> None:
-        """Removals may have been missed: nothing here is good any more."""
+        """Invalidations may have been missed: drop all copies."""
         self.removals.ended()
         self._copies.clear()
         self._by_key.clear()

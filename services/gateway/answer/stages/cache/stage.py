@@ -1,4 +1,4 @@
-"""The cache: this gateway's own memory first, then the service, while the router's table is asked."""
+"""The cache stage: the gateway's own memory first, then the cache service, while the router chooses a model."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_EXACT: pb.CACHE_VERDICT_EXACT,
     cache_pb2.VERDICT_SEMANTIC: pb.CACHE_VERDICT_SEMANTIC,
 }
-_SPOKEN_SHARE = 0.8  # of the time that is left, for a hit that is given at a pace
+_SPOKEN_SHARE = 0.8  # of the time left, for a hit at a pace
 
 
 class Near(NamedTuple):
-    """An answer that this gateway has itself, its key in the cache, and where it was."""
+    """An answer in the gateway itself, its key in the cache, and where it was."""
 
     answer: cache_pb2.Answer | Copy
     key: str
@@ -46,18 +46,18 @@ class Near(NamedTuple):
 
 
 class CacheStage(AnswerStage):
-    """Finds an answer, or has the one that is made stored."""
+    """Looks up an answer, or has the new one stored."""
 
     name, after = "cache", ("audio", "vision")
 
     def __init__(self, draft: Draft):
         super().__init__(draft)
         self._lookup: tuple[Pending, SharedPermit, Running] | None = None
-        self._reply: asyncio.Task[cache_pb2.LookupResponse] | None = None  # where others are under way beside it
+        self._reply: asyncio.Task[cache_pb2.LookupResponse] | None = None  # a task where other stages are under way
         self._near: tuple[Near, Running] | None = None  # an answer that waits for the guard
-        self._spoken: cache_pb2.Answer | Copy | None = None  # a hit that is given at a pace
+        self._spoken: cache_pb2.Answer | Copy | None = None  # a hit that is sent at a pace
         self._identities = ""  # of all models, when the question was identified
-        self._sample: cache_pb2.Sample | None = None  # what the cache wants to be judged
+        self._sample: cache_pb2.Sample | None = None  # a stored answer that the cache wants verified
 
     @classmethod
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
@@ -84,7 +84,7 @@ class CacheStage(AnswerStage):
         return self._near is not None and not self.draft.privacy.guarding and not self._pace
 
     def is_ready(self) -> bool:
-        """A stored answer waits for the guard, as any other does."""
+        """Whether the reply is there and the guard is done: a stored answer waits for the guard as any other does."""
         if self.draft.privacy.guarding:
             return False
         if self._lookup and self._reply is None:
@@ -103,7 +103,7 @@ class CacheStage(AnswerStage):
             await self._speak(self._spoken)
 
     async def _wait(self, pending: Pending, permit: SharedPermit, stage: Running) -> None:
-        """For the cache's word."""
+        """Wait for the reply of the cache."""
         with self.draft.ledger.ending(stage):
             self._lookup = None
             try:
@@ -117,7 +117,7 @@ class CacheStage(AnswerStage):
                 pending.cancel()
 
     async def _speak(self, answer: cache_pb2.Answer | Copy) -> None:
-        """Give a hit at its pace, in four fifths of the time there is."""
+        """Send a hit at its pace, within 80% of the time left."""
         draft, ledger = self.draft, self.draft.ledger
         began = ledger.clock()
         for due_s, piece in paced(answer.text, self._pace, ledger.remaining() * _SPOKEN_SHARE):
@@ -138,10 +138,10 @@ class CacheStage(AnswerStage):
         return policy.hit_chars_per_s if policy.HasField("hit_chars_per_s") else self.draft.tenant.hits.chars_per_s
 
     def fallback(self, problem: ServiceError, stage: Running) -> None:
-        """Without an answer of the cache's, a model makes one."""
+        """Continue without an answer of the cache: a model makes one."""
         ledger = self.draft.ledger
         stage.detail = problem.outline
-        if isinstance(problem, InvalidInput):  # the cache works, and this question is none that it can keep
+        if isinstance(problem, InvalidInput):  # the cache works, and cannot store this question
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, problem.message
             ledger.cache.reason = Bypassed.TOO_LARGE
             ledger.decide(Act.FALLBACK_BYPASSED, self.name, problem.message)
@@ -196,7 +196,7 @@ class CacheStage(AnswerStage):
     def _ask(
         self, cache: Cache, question: cache_pb2.Question, stage: Running
     ) -> tuple[Pending, SharedPermit, Running] | None:
-        """The lookup, where there is time for one and the cache is well."""
+        """Start the lookup, where there is time for it and the breaker permits it."""
         ledger, tenant = self.draft.ledger, self.draft.tenant.name
         if not ledger.worth_starting(self.name, stage):
             return None
@@ -209,7 +209,7 @@ class CacheStage(AnswerStage):
             return None
         try:
             return cache.lookup(self._request(question), stage.budget_s, telemetry.propagate(stage.span)), permit, stage
-        except BaseException:  # a channel that is closed, or a bug: says nothing of the cache
+        except BaseException:  # a closed channel, or a bug: no sample of the cache
             permit.withdrawn()
             raise
 
@@ -227,7 +227,8 @@ class CacheStage(AnswerStage):
         )
 
     def _tell_choice(self) -> None:
-        """Why the cache is left out, or only this very question looked up; the words that say so are a decision."""
+        """Report why the cache is bypassed, or only exact hits are allowed; the words that decide it are in a
+        decision."""
         hits = self.draft.identity.hits
         self.draft.ledger.cache = self._report(pb.CACHE_VERDICT_BYPASS)
         if hits.reason:
@@ -242,7 +243,7 @@ class CacheStage(AnswerStage):
         )
 
     def _find_near(self) -> Near | None:
-        """The answer, where this gateway has it itself."""
+        """The answer in the gateway itself, if any."""
         draft, backends = self.draft, self.draft.backends
         if copy := backends.l1.get(draft.tenant.name, draft.identity.key):
             return Near(copy, copy.key, "exact, kept in the gateway")
@@ -283,7 +284,7 @@ class CacheStage(AnswerStage):
             ledger.cache.stale = True
             ledger.decide(Act.CACHE_STALE, self.name, f"its time has been over for {found.expired_ms} ms")
             draft.revalidate(draft.identity.key)
-        elif exact and not found.local_only:  # else a removal by others would not be heard of
+        elif exact and not found.local_only:  # else an invalidation by other replicas would be missed
             l1.put(draft.identity.key, found.answer, draft.tenant.name, draft.identity.known, found.key, found.ttl_ms)
 
     async def _take(

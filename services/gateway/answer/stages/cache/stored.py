@@ -1,4 +1,4 @@
-"""Which answers the cache may keep."""
+"""Which answers the cache may store, and the pace at which a stored answer is sent."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _EVERY_S = 0.05  # seconds between pieces: shorter pauses are not visible, and e
 
 
 def is_of_another(name: str, generation: Generation, identities: str) -> bool:
-    """Whether the model that has answered is another one of this name than the question was identified for: while it
-    is exchanged, its service and the router's table change one after the other. `identities`: of all models, by the
-    table of then."""
+    """Whether the model that answered is not the one of this name that the question was identified for: during an
+    exchange, its service and the table of the router change one after the other. `identities`: of all models, by the
+    table at that time."""
     writer = next((item.finish.identity for item in generation.text.items[-1:]), "")
     return bool(writer and identities) and f"{name}={writer}" not in identities.split()
 
 
 def is_storable(final: pb.Final, asked: chat_pb2.Sampling) -> bool:
-    """Only what is new, complete and undegraded is kept. An answer that another limit than the request's own has cut is
-    not complete: nothing of the question says that it must end there."""
+    """Whether an answer is new, complete and not degraded. An answer that was cut by another limit than the request's
+    own is not complete: the key of the question does not have that limit."""
     fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
     ended = final.finish_reason == chat_pb2.FINISH_REASON_STOP
     as_asked = final.finish_reason == chat_pb2.FINISH_REASON_LENGTH and (
@@ -36,7 +36,7 @@ def is_storable(final: pb.Final, asked: chat_pb2.Sampling) -> bool:
 
 
 async def may_keep(text: str, hides: Sequence[Rule], decisions: Decisions) -> bool:
-    """Whether an answer holds nothing private. The event loop runs between the parts of a long one."""
+    """Whether an answer holds no private data. The event loop runs between the parts of a long one."""
     if await holds(text, hides):
         note_private(decisions)
         return False
@@ -44,13 +44,13 @@ async def may_keep(text: str, hides: Sequence[Rule], decisions: Decisions) -> bo
 
 
 def note_private(decisions: Decisions) -> None:
-    """Why an answer is not kept."""
+    """Record why an answer is not stored."""
     decisions.add(Act.GUARD_BYPASSED, "cache", "the answer holds secrets or personal data")
 
 
 def paced(text: str, per_s: float, within_s: float) -> Iterator[tuple[float, str]]:
-    """Pieces of a text, each with when it is due, in seconds after the first: `per_s` characters a second, or as many
-    more as it takes for the last one to be due `within_s`."""
+    """Pieces of a text, each with its due time in seconds after the first: `per_s` characters a second, or faster so
+    that the last one is due by `within_s`."""
     if per_s * within_s < len(text):
         per_s = len(text) / within_s if within_s > 0 else float("inf")
     size = int(min(max(1, per_s * _EVERY_S), max(1, len(text))))

@@ -33,7 +33,7 @@ _JUDGED = Counter("hedgerow_cache_judged", "Stored answers to be judged, by what
 
 
 class CacheVerification:
-    """Give it what is to be judged. `close` gives up what is under way."""
+    """Samples to verify are given to `submit`. `close` cancels those under way."""
 
     def __init__(self, settings: JudgeSettings, models: Shared, routes: Routes, cache: Cache):
         self._settings, self._models, self._routes, self._cache = settings, models, routes, cache
@@ -42,7 +42,7 @@ class CacheVerification:
     def submit(
         self, sample: cache_pb2.Sample, conversation: Sequence[chat_pb2.Message], tenant: Tenant, above: Span
     ) -> None:
-        """Have a sample judged as the answer to a conversation. `above`: the span of the request that it came with."""
+        """Verify a sample as the answer to a conversation. `above`: the span of the request that it came with."""
         messages = list(to_judge(conversation, sample.answer.text))
         model = self._model(messages)
         if not model or len(self._judging) >= self._settings.at_once:
@@ -55,7 +55,7 @@ class CacheVerification:
         task.add_done_callback(self._judging.discard)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the verifications under way."""
         judging = list(self._judging)
         for task in judging:
             task.cancel()

@@ -1,7 +1,7 @@
-"""What is done for an answer after its client has the last event: the cache keeps it, the router hears how it went.
+"""Work after the last event: the cache stores the answer, and the router gets the outcome of the generation.
 
-Bounded: when a backend cannot keep up, what does not fit is dropped and counted, and no answer waits for it. Of answers
-the tenant with the most bytes waiting loses its oldest.
+Bounded: when a backend cannot keep up, the excess is dropped and counted, and no answer waits for it. Of answers the
+tenant with the most waiting bytes loses its oldest.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from services.runtime.deadline import until_set
 from services.runtime.errors import ServiceError
 from services.runtime.policy.fair_lru import FairLru
 
-_OBSERVATIONS = 1_000  # that may wait
-_STORERS = 8  # side by side, so that the cache can commit several at once
+_OBSERVATIONS = 1_000  # most that wait
+_STORERS = 8  # in parallel, so that the cache can commit several at once
 _STORE_TIMEOUT_S = 2.0
 _OBSERVE_EVERY_S = 0.1
-_OVERHEAD_BYTES = 2_500  # of a waiting answer beside its message's fields: messages, itself, and what finds it
+_OVERHEAD_BYTES = 2_500  # of a waiting answer beside its message's fields: message objects, itself, index entries
 _DROPPED = Counter("hedgerow_write_behind_dropped", "Answers not stored and observations not sent.", ["kind"])
 _BYTES = Gauge("hedgerow_write_behind_bytes", "Size of the answers that wait for the cache to keep them.")
 _Place = tuple[str, bytes]  # a tenant, and the digest of a question of its
@@ -35,7 +35,7 @@ Look = Callable[[], Awaitable[bool]]  # whether an answer may be kept
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """An answer on its way to the cache, with its size in bytes. `look`: None once it has been looked through."""
+    """An answer on its way to the cache, with its size in bytes. `look`: None once it has been checked."""
 
     place: _Place
     request: cache_pb2.StoreRequest
@@ -49,7 +49,7 @@ class _Waiting:
 
 
 class WriteBehind:
-    """Give it what there is to do; `run` does it. Answers of up to `max_bytes` may wait to be stored."""
+    """Queues of answers and observations; `run` sends them. Answers of up to `max_bytes` may wait to be stored."""
 
     def __init__(self, cache: Cache | None, router: Router | None, l1: L1Cache, max_bytes: int = 1 << 25):
         self._cache, self._router, self._l1 = cache, router, l1
@@ -63,8 +63,8 @@ class WriteBehind:
         self._observed = asyncio.Event()
 
     def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known, look: Look | None = None) -> None:
-        """Have the cache keep an answer; `question` is the L1 cache's digest for it, `known` when it was begun. `look`
-        says first whether it may be kept, and until then it is not found either."""
+        """Have the cache store an answer; `question` is its digest for the L1 cache, `known` the invalidations when it
+        was begun. `look` decides whether it may be stored, and until then it is no hit either."""
         request.epoch = known.epoch
         size = request.ByteSize() + _OVERHEAD_BYTES
         waiting = _Waiting((request.question.tenant, question), request, known, size, look)
@@ -138,9 +138,9 @@ class WriteBehind:
         except ServiceError:
             _DROPPED.labels("store").inc()
             return
-        if stored.skipped:  # the shared store is away: that is one replica's weather, and no fault of this answer
+        if stored.skipped:  # the shared store is unavailable to that replica; the answer has no fault
             _DROPPED.labels("skipped").inc()
-        elif not stored.local_only:  # what a cache of an earlier version keeps for itself
+        elif not stored.local_only:  # an answer that a cache of an earlier version keeps only locally
             self._l1.put(question, waiting.request.answer, tenant, waiting.known, stored.key, stored.ttl_ms)
 
     async def _next(self) -> _Waiting:
@@ -149,12 +149,12 @@ class WriteBehind:
             await self._work.wait()
         place, _ = self._line.popitem(last=False)
         waiting = self._waiting.pop(place)
-        assert waiting is not None  # what is in the line has a place in the room
+        assert waiting is not None  # each place in the line has its answer
         return waiting
 
     async def _tell(self, router: Router) -> None:
-        """Send observations until the router goes. gRPC would read on for the call that is over, and lose what it read:
-        it finds an end."""
+        """Send observations until the stream to the router ends. gRPC would read on for the ended call and lose what it
+        read, so the iterator ends, too."""
         over = asyncio.Event()
         try:
             await router.observe(self._batches(over))
@@ -172,4 +172,4 @@ class WriteBehind:
 
     async def _some(self) -> None:
         await self._observed.wait()
-        await asyncio.sleep(_OBSERVE_EVERY_S)  # what comes meanwhile travels with it
+        await asyncio.sleep(_OBSERVE_EVERY_S)  # observations that come meanwhile are sent together
