@@ -1,7 +1,7 @@
 """A small certificate authority for development: one CA, and a certificate for each identity of a mesh.
 
 A folder holds `ca.crt` and `ca.key`, and for each identity a folder of the three files that services read: `tls.crt`,
-`tls.key`, `ca.crt`. Keys are EC P-256. A certificate says who it is for as a SPIFFE URI (`spiffe://hedgerow/gateway`;
+`tls.key`, `ca.crt`. Keys are EC P-256. A certificate has its identity as a SPIFFE URI (`spiffe://hedgerow/gateway`;
 SPIFFE X.509-SVID) and as a DNS name (`gateway.hedgerow`), which is what callers check.
 """
 

@@ -1,6 +1,6 @@
 """Envoy, which serves at the edge: what it is started with, and how it is stopped without cutting an answer off.
 
-What it serves comes from the control plane. The folder of its bootstrap is its working directory: certificates are
+Its routes come from the control plane. The folder of its bootstrap is its working directory: certificates are
 named relative to it.
 """
 
@@ -21,7 +21,7 @@ import yaml
 from launcher.envoy_bootstrap import MAX_CONNECTIONS, MAX_HEAP_BYTES, bootstrap, secrets
 
 BOOTSTRAP = "envoy.yaml"
-# What docker-compose.yml mounts: `python -m launcher.envoy deploy/envoy` writes it.
+# The folder that docker-compose.yml mounts: `python -m launcher.envoy deploy/envoy` writes it.
 COMPOSE: dict[str, Any] = {
     "node_id": "edge",
     "region": "local",
@@ -84,8 +84,8 @@ def command(file: Path, *, drain_s: int = DRAIN_S) -> list[str]:
         "--disable-hot-restart",  # which would tie all that run on this machine together by their base id
         *("--log-level", "warn"),
         *("--drain-time-s", str(drain_s)),
-        *("--drain-strategy", "immediate"),  # callers are asked to connect anew at once, not only towards the end
-        *("--file-flush-interval-msec", "1000"),  # an access log that is 10 s behind is of no use to whoever watches
+        *("--drain-strategy", "immediate"),  # callers are asked to connect again at once, not only towards the end
+        *("--file-flush-interval-msec", "1000"),  # an access log that is 10 s behind is of no use to an operator
     ]
 
 
@@ -106,7 +106,7 @@ async def wait_ready(admin_address: str, timeout_s: float = 30.0) -> None:
 
 
 async def drain(admin_address: str, timeout_s: float) -> bool:
-    """Tell it to take no more connections and fail its health check; True once the answers in flight have ended.
+    """Have it take no more connections and fail its health check; True once the answers in flight have ended.
 
     Envoy on its own ends them all on SIGTERM. Send that after this.
     """
@@ -126,7 +126,7 @@ def _idle(stats: str) -> bool:
 
 
 async def _said(admin_address: str, method: str, path: str) -> str:
-    """What its admin page answers; empty when it does not, or not with 200."""
+    """The answer of its admin page; empty when it does not, or not with 200."""
     return await asyncio.to_thread(_ask, Request(f"http://{admin_address}{path}", method=method))
 
 
@@ -145,7 +145,7 @@ def _write(path: Path, content: dict[str, Any]) -> Path:
 
 
 class _Repeating(yaml.SafeDumper):
-    """Writes what occurs twice twice, for readers who do not know YAML's anchors."""
+    """Writes repeated values in full, for readers that do not know YAML's anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""What Envoy's bootstrap says, as data: who it is, where the control plane is, what it may use up. No file is touched
+"""Envoy's bootstrap as data: its identity, the control plane's address, its limits. No file is touched
 here; `envoy.py` writes them."""
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def bootstrap(
     max_heap_bytes: int,
     max_connections: int,
 ) -> dict[str, Any]:
-    """The bootstrap; with `mtls`, Envoy proves to the control plane who it is, and the other way round."""
+    """The bootstrap; with `mtls`, Envoy and the control plane prove their identity to each other."""
     clusters = [_cluster("control", control_address, CONTROL_IDENTITY if mtls else "")]
     if otlp_address:
         clusters.append(_cluster("otlp", otlp_address))
     return {
         "node": {"id": node_id, "cluster": "edge", "locality": {"region": region}},
-        # Whoever may ask this page may also stop Envoy, so it is for this machine alone.
+        # Every caller of this page may also stop Envoy, so it is for this machine alone.
         "admin": {"address": _address(admin_address), "ignore_global_conn_limit": True},
         "dynamic_resources": _dynamic(),
         "static_resources": {"clusters": clusters},
@@ -90,7 +90,7 @@ def _dynamic() -> dict[str, Any]:
 
 
 def _cluster(name: str, address: str, identity: str = "") -> dict[str, Any]:
-    """A gRPC server that Envoy itself calls; with `identity`, over mTLS with the one who proves to be it."""
+    """A gRPC server that Envoy itself calls; with `identity`, over mTLS with a server of that identity."""
     protocol = {
         "@type": f"type.googleapis.com/{_HTTP}",
         # A peer that is gone without a word is found by a ping.

@@ -28,7 +28,7 @@ class MeshError(Exception):
 
 
 class PortInUse(MeshError):
-    """Somebody else has a port that a service needs."""
+    """Another process has a port that a service needs."""
 
 
 def collections_at(cache: str) -> dict[str, dict[str, object]]:
@@ -76,7 +76,7 @@ class Mesh:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._stack.aclose()  # not told of `exc`: a task group would wrap it
+        await self._stack.aclose()  # without `exc`: a task group would wrap it
 
     def _claim(self, stack: AsyncExitStack) -> None:
         """Make sure that the state folder and the ports are ours alone."""

@@ -35,7 +35,7 @@ _TAIL_BYTES = 64 * 2**10  # of a log, whose last lines are in them
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """One process: `python -m module`, told its settings by `environment`; or `command`, which is not ours."""
+    """One process: `python -m module`, with its settings in `environment`; or `command`, which is not ours."""
 
     name: str  # unique in the mesh, for example `llm-fast`
     module: str  # for example `services.llm`; empty where there is a `command`
@@ -43,9 +43,9 @@ class ServiceSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()  # for example `redis-server --port …`
     speaks: Protocol = "grpc"  # how it is asked whether it serves
-    tls: Tls | None = None  # with what it is asked, where it wants to know who asks
+    tls: Tls | None = None  # of the health check, where it asks callers for a certificate
     folder: Path | None = None  # where it runs; None: here
-    before_stop: Callable[[], Awaitable[object]] | None = None  # awaited before it is told to stop
+    before_stop: Callable[[], Awaitable[object]] | None = None  # awaited before SIGTERM
     members: tuple[ServiceSpec, ...] = ()  # the services that share it, the front last; empty: it is one itself
 
     @classmethod
@@ -270,7 +270,7 @@ def free_ports(count: int) -> list[int]:
 
 def _bind(probe: socket.socket) -> int:
     while True:
-        with suppress(OSError):  # somebody has it
+        with suppress(OSError):  # another process has it
             probe.bind(("127.0.0.1", port := random.randrange(10_000, 32_768)))
             return port
 

@@ -77,7 +77,7 @@ class Progress:
         return table
 
     def services(self, mesh: Mesh) -> Table:
-        """What runs where, once all serve."""
+        """The services and their addresses, once all serve."""
         table = Table("service", "address", "health", "pid", "ready after", box=None)
         for service in mesh.services:
             pid = str(service.process.pid) if service.process else ""

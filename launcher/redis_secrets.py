@@ -49,7 +49,7 @@ def url_with(password: str, url: str) -> str:
 
 
 def _kept(file: Path, new: str) -> str:
-    """What the file says; `new` where there is none, which it says from then on."""
+    """The content of the file; where there is none, `new`, which is written to it."""
     if not file.exists():
         _write(file, new + "\n")
     return file.read_text().strip()

@@ -1,8 +1,8 @@
 """The demo as a mesh: several processes of each service, found through the control plane, Envoy before them and Redis
 behind them.
 
-What a service is told differs from `hedgerow up` without `--mesh` in its addresses: they are names (`xds:///cache`),
-and the topology file says who has them.
+Settings differ from those of `hedgerow up` without `--mesh` in the addresses: they are names (`xds:///cache`),
+and the topology file has their endpoints.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ REGION = "local"
 LAME_DUCK_MS = 300  # how long a replica that stops still takes calls, while its callers hear of it
 ENVOY_DRAIN_S = 5.0  # for answers in flight when the mesh is stopped
 REPLICATED = ("cache", "router", "llm-fast", "llm-quality", "gateway")
-# By offset from the base port: `hedgerow ask`, `classify`, `transcribe` and `mesh status` find theirs by default.
+# By offset from the base port: `hedgerow ask`, `classify`, `transcribe` and `mesh status` use these by default.
 OFFSETS = {"envoy": 0, "redis": 1, "envoy-admin": 2, "vision": 5, "audio": 6, "control": 10}
-FIRST_REPLICA = 11  # the offset from which replicas have theirs
+FIRST_REPLICA = 11  # the offset of the first replica
 FIRST_HTTP = 60  # the offset from which gateways serve HTTP, for Envoy
 MAX_REPLICAS = 8
 
 _TOPOLOGY = """\
-# Who serves what in the mesh that `hedgerow up --mesh` runs here, written when it started. Edit and save: everybody
-# follows at once. Look on with `hedgerow mesh status --watch`. To try, on an endpoint or beside a service's `balance`:
+# The endpoints of each service in the mesh that `hedgerow up --mesh` runs here, written when it started. Edit and save:
+# services follow at once. Watch with `hedgerow mesh status --watch`. To try, on an endpoint or beside a service's
+# `balance`:
 #   weight: 9                   nine times the share of an endpoint that says nothing
-#   build: canary               a name for what runs there, to tell it from the rest
+#   build: canary               a name for the version that runs there
 #   drill: {abort_percent: 50}  half of all calls fail, to see what stands in"""
 _BALANCE = {
     "cache": "ring_hash",
@@ -66,14 +67,14 @@ class ReplicatedMesh:
     models: DemoModels
     replicas: int = 2
     otlp_endpoint: str = ""
-    tls: bool = False  # certificates of its own, and nobody talks to anybody (but Redis, with a password) without
+    tls: bool = False  # mutual TLS between all services; Redis has a password
 
     def specs(self) -> list[ServiceSpec]:
         """Its processes, Envoy last. Raises `MeshError` where Envoy or Redis is missing."""
         return [self.control(), self._redis(), *self._services(), self._envoy()]
 
     def write_files(self) -> None:
-        """What they read. A topology that was edited is kept as `topology.yaml.old`. Raises `MeshError`."""
+        """Write their files. A topology that was edited is kept as `topology.yaml.old`. Raises `MeshError`."""
         self._write_topology()
         self._redis_data.mkdir(exist_ok=True)
         write_redis_secrets(self._secrets, f"redis://{self._at('redis')}/0")
@@ -129,7 +130,7 @@ class ReplicatedMesh:
                 yield self._own(name, service, {**told, **more})
 
     def _own(self, name: str, service: str, told: Mapping[str, str]) -> ServiceSpec:
-        """A process of ours, with what all of them are told."""
+        """A process of ours, with the settings of all of them."""
         identity, more = service.partition("-")[0], {}
         if self.otlp_endpoint:
             more["OTLP_ENDPOINT"] = self.otlp_endpoint
@@ -184,7 +185,7 @@ class ReplicatedMesh:
 
     @property
     def _secrets(self) -> Path:
-        """Of Redis and of those who ask it."""
+        """The folder of the secrets of Redis and its clients."""
         return self.state_dir / "secrets"
 
     @property
@@ -209,7 +210,7 @@ def names_of(service: str, replicas: int) -> list[str]:
 
 
 def xds_bootstrap(control: str, node: str, certificates: Path | None = None, region: str = REGION) -> str:
-    """What gRPC's xDS client has to know; JSON (gRFC A27). `certificates` is the folder it proves itself with (A29)."""
+    """The bootstrap of gRPC's xDS client; JSON (gRFC A27). `certificates` is the folder it proves itself with (A29)."""
     server = {"server_uri": control, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}
     known: dict[str, object] = {"node": {"id": node, "locality": {"region": region}}}
     if certificates:
@@ -225,7 +226,7 @@ def xds_bootstrap(control: str, node: str, certificates: Path | None = None, reg
 
 
 def _write_certificates(folder: Path) -> None:
-    """New certificates for everybody, under the authority of `folder`, which is made when there is none."""
+    """New certificates for every identity, under the authority of `folder`, which is made when there is none."""
     try:
         authority = read_authority(folder)
     except ForeignAuthority as error:

@@ -1,7 +1,7 @@
 """Keeps one service running: when its process ends, another is started after a pause that grows up to a bound, and is
 short again once a process has lived for long.
 
-What fails on this machine meanwhile, a full disk, a log that was deleted, a terminal that is gone, ends no service.
+Failures of this machine end no service: a full disk, a log that was deleted, a terminal that is gone.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Supervisor:
                 self._say("died", f"again in {pause_s:g} s: {error}")
 
     def _say(self, state: State, detail: str = "") -> None:
-        with suppress(OSError):  # of who hears it
+        with suppress(OSError):  # of the listener
             self._report(Change(self.spec.name, state, detail))
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What can keep a model of the catalogue from being used."""
+"""Errors of the catalogue: why a model cannot be used."""
 
 from __future__ import annotations
 

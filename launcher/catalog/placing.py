@@ -77,7 +77,7 @@ def _converted(entry: Entry, source: Source, work: Path, report: Report, form: s
 
 
 def _readable(folder: Path) -> None:
-    """To everybody, as containers with a user of their own need it: public models hide nothing."""
+    """Readable for all users, as containers with a user of their own need it: public models hide nothing."""
     for path in folder.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
     folder.chmod(0o755)
@@ -93,7 +93,7 @@ def _check(source: Source, made: Path) -> None:
 
 
 def _move(made: Path, home: Path, old: Path) -> None:
-    """`made` to `home`; what is there is moved away first, since a folder that is not empty cannot be replaced."""
+    """`made` to `home`; an old folder is moved away first, since a folder that is not empty cannot be replaced."""
     if home.exists():
         os.rename(home, old)
     os.rename(made, home)

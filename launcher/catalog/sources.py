@@ -95,7 +95,7 @@ def _link(source: Source, folder: Path, raw: Path) -> None:
 
 
 def _remedy(entry: Entry) -> str:
-    """What to copy where, on a machine that reaches none of the sources."""
+    """The files to copy, and where, on a machine that reaches none of the sources."""
     wanted = next(source for source in reversed(entry.sources))
     files = ", ".join(package.wheel for package in wanted.packages) or ", ".join(wanted.files)
     return (

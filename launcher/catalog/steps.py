@@ -1,4 +1,4 @@
-"""What a pull reports while it runs."""
+"""Reports of a pull while it runs."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a placed folder says of itself."""
+    """The manifest of a placed folder."""
 
     name: str
     version: int
@@ -52,7 +52,7 @@ def cache_folder() -> Path:
 
 
 def partial_folder() -> Path:
-    """What is not complete yet, and what can be resumed."""
+    """The folder of downloads that are not complete and can be resumed."""
     return cache_folder() / _PARTIAL
 
 
@@ -102,7 +102,7 @@ def described(folder: Path) -> dict[str, File]:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """What the folder says; None where it has no manifest that can be read."""
+    """The folder's manifest; None where it has no manifest that can be read."""
     try:
         said = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         files = {name: File(**file) for name, file in said.pop("files").items()}

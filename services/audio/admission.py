@@ -1,6 +1,6 @@
 """Admission control: a stream too many is refused, so that the open ones never fall behind.
 
-A stream needs a share of the model's time while somebody speaks: the cost of a piece of work over the longest time
+A stream needs a share of the model's time while its speaker speaks: the cost of a piece of work over the longest time
 between two. The cost is estimated by a warm-up and then follows what pieces cost. A silent stream counts like one with
 speech, because speech may begin at any moment. Two measurements count too: the load that streams cause now, and whether
 any of them is behind.
@@ -37,12 +37,12 @@ class Stream:
     policy: str
     tenant: str
     end: Callable[[Exception], None]
-    spoke_at: float  # when somebody was heard last; until then, when it was opened
+    spoke_at: float  # when speech was heard last; until then, when it was opened
     behind_at: float = float("-inf")
 
 
 class Need:
-    """How much of a worker a stream needs while somebody speaks: the cost of a piece of work, over the longest time
+    """How much of a worker a stream needs while its speaker speaks: the cost of a piece of work, over the longest time
     from one to the next at which the stream is still on time.
 
     The cost is an estimate of the start, which follows what pieces really cost. The time between pieces is no
@@ -61,7 +61,7 @@ class Need:
 
 
 class Admission:
-    """The door. `needs`: what a stream of each policy needs to begin with."""
+    """Admission control. `needs`: what a stream of each policy needs to begin with."""
 
     def __init__(
         self,
@@ -126,11 +126,11 @@ class Admission:
         self._needs[stream.policy].saw(took_s)
 
     def spoke(self, stream: Stream) -> None:
-        """Somebody was heard."""
+        """Speech was heard."""
         stream.spoke_at = self._clock()
 
     def behind(self, stream: Stream, behind_s: float) -> None:
-        """A stream was told that it is behind."""
+        """A stream was notified that it is behind."""
         BEHIND.inc()
         if behind_s > MAX_BEHIND_S:
             stream.behind_at = self._clock()

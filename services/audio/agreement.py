@@ -40,12 +40,12 @@ class Agreement:
 
     @property
     def confirmed(self) -> tuple[Word, ...]:
-        """What stays as it is."""
+        """The words that stay as they are."""
         return tuple(self._said[self._released :])
 
     @property
     def pending(self) -> tuple[Word, ...]:
-        """What may change. Its stability is 1/2 for a word heard once, 3/4 for one heard twice in a row, and so on."""
+        """Words that may change. Stability is 1/2 for one heard once, 3/4 for one heard twice in a row, and so on."""
         stability = (1 - 0.5**runs for runs in self._runs)
         return tuple(
             Word(word.text, word.start_s, word.end_s, word.probability, sure)

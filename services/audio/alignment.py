@@ -22,7 +22,7 @@ _BEFORE_S = 0.05  # what ends this close to the start of a run is the echo of th
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What to transcribe, in seconds of the audio."""
+    """The range to transcribe, in seconds of the audio."""
 
     start_s: float
     stop_s: float

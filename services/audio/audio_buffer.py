@@ -1,7 +1,7 @@
 """A stream's audio between its client and its listener: never much ahead of real time, and never much of it.
 
-What the listener has not fetched yet comes in one piece when it does. Who puts audio in waits while too much of it
-waits; while it waits it reads nothing, so gRPC's flow control stops the client.
+Audio that the listener has not fetched yet comes in one piece. A stream whose audio waits in large amounts waits too:
+it reads nothing meanwhile, so gRPC's flow control stops the client.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Inbox:
             await self._changed.wait()
 
     def end(self, error: Exception | None = None) -> None:
-        """No more audio comes. What is here is still given out."""
+        """No more audio comes. Audio that is here is still given out."""
         if not self.ended:
             self.ended, self.error = True, error
         self._changed.set()

@@ -2,10 +2,10 @@
 
 The format is found in the bytes, never in a name, and only its own demuxer is tried. FFmpeg (through PyAV) decodes: it
 reads all four formats and Opus packets besides, is silent about broken input (libsndfile's MP3 decoder writes to the
-process's standard error), and is three times as fast for Opus. What a header declares can only refuse a file; what is
-taken is counted as it comes, in pieces of about a second.
+process's standard error), and is three times as fast for Opus. The length in a header can only refuse a file; samples
+are counted as they come, in pieces of about a second.
 
-What is damaged is refused where it shows: a WAV that is shorter than its header says, an Ogg file that ends within a
+Damage is refused where it shows: a WAV that is shorter than its header says, an Ogg file that ends within a
 page, a FLAC or Ogg file that has lost frames or pages (FFmpeg leaves out those with a wrong checksum, so there is less
 than was declared). A WAV that was written to a pipe (length 0 or the largest there is) ends where it ends, and so does
 an MP3 file, which does not say how long it is.
@@ -153,7 +153,7 @@ class Decoding:
             raise InvalidInput("data", f"{_NAMES[self._demuxer]} with 1 to {_MOST_PLANES} channels", self.channels)
 
     def recording(self) -> Recording:
-        """What was decoded. Call it once."""
+        """The decoded audio. Call it once."""
         self.close()
         if not self._samples:
             raise InvalidInput("data", "at least one sample of audio", "none")
@@ -224,7 +224,7 @@ def _mono(frame: Any) -> Audio:
 
 @contextmanager
 def _readable(demuxer: str) -> Iterator[None]:
-    """What FFmpeg cannot read is refused. PyAV's errors derive from various built-in ones, and some are just those."""
+    """Refuse audio that FFmpeg cannot read. PyAV's errors derive from built-in ones, and some are just those."""
     try:
         yield
     except (av.error.FFmpegError, ValueError, EOFError, IndexError, OverflowError):

@@ -127,7 +127,7 @@ class Decoder:
         self.words([window], [Decoded(text, 0.0, 0.0, 1.0, False)], tokenizer)
 
     def _outputs(self, windows: Sequence[Encoded]) -> Any:
-        """What the encoder made of the windows, together."""
+        """The encoder's output for the windows, together."""
         if not self.on_cpu:
             return self._model.encode(np.stack([window.features for window in windows]))
         if len(windows) == 1:

@@ -65,12 +65,12 @@ class Endpointer:
             self._close()
 
     def audio(self, start: int, stop: int) -> Audio:
-        """What came between two samples."""
+        """The audio between two samples."""
         first = self.now - len(self._kept)
         return self._kept[max(0, start - first) : stop - first]
 
     def forget(self, before: int) -> None:
-        """What came before a sample is not needed; what an utterance that begins now would want is kept anyway."""
+        """Audio before a sample is not needed; the part that an utterance would need that begins now is kept."""
         before = min(before, self.now - 4 * AROUND)
         first = self.now - len(self._kept)
         if before > first:

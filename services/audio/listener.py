@@ -61,7 +61,7 @@ class Listener:
 
     @property
     def audio_s(self) -> float:
-        """What has come."""
+        """The audio that has come."""
         return self._endpointer.now / RATE
 
     @property
@@ -75,7 +75,7 @@ class Listener:
         return self._endpointer.kept_s > self._settings.backlog_s
 
     async def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[Heard]:
-        """What is heard, until the audio has ended and all of it is transcribed. Raises what audio and model raise."""
+        """The events of the stream, until all of the audio is transcribed. Raises the errors of audio and model."""
         reading = asyncio.create_task(self._read(audio))
         reading.add_done_callback(lambda _: self._changed.set())
         try:

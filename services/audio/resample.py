@@ -8,7 +8,7 @@ import soxr
 from services.audio.speech import RATE, Audio
 from services.runtime.errors import InvalidInput
 
-MAX_PEAK = 8.0  # full scale is 1: beyond this, floats are not audio but integers that nobody scaled
+MAX_PEAK = 8.0  # full scale is 1: beyond this, floats are not audio but integers that were not scaled
 _NOTHING: Audio = np.empty(0, np.float32)
 
 
@@ -24,7 +24,7 @@ class Resampler:
         self._stream = None if rate_hz == RATE else soxr.ResampleStream(rate_hz, RATE, 1, "float32", "HQ", vr=live)
 
     def push(self, samples: Audio) -> Audio:
-        """What can be said of the output so far; it may be empty."""
+        """The output so far, as far as it is certain; it may be empty."""
         if not len(samples):
             return samples
         self._check(samples)

@@ -43,7 +43,7 @@ class Member:
 
 @dataclass(eq=False, slots=True)
 class _Turn(Generic[T]):
-    """What waits. Meets `fair.Waiting`: a flow's weight is taken anew with each turn, so 1/cost charges its cost."""
+    """The work that waits. Meets `fair.Waiting`: a flow's weight is read with each turn, so 1/cost charges its cost."""
 
     member: Member
     work: Callable[[], T]
@@ -63,7 +63,7 @@ class BusyMeter:
     def __init__(self, clock: Clock = time.monotonic, window_s: float = WINDOW_S):
         self._clock, self._window_s = clock, window_s
         self._pieces: deque[tuple[float, float]] = deque()  # (began, ended)
-        self._lock = Lock()  # who scrapes metrics asks from a thread of its own
+        self._lock = Lock()  # a scrape of metrics comes from another thread
 
     def add(self, began: float) -> None:
         """A piece of work has just ended."""
@@ -122,7 +122,7 @@ class Scheduler:
         await asyncio.to_thread(self._pool.shutdown)
 
     def _start(self) -> None:
-        """Give free workers to who is next."""
+        """Give free workers to the next in turn."""
         while len(self._running) < self._workers:
             queue = self._waiting[True] if self._waiting[True] else self._waiting[False]
             turn = queue.best()

@@ -35,7 +35,7 @@ _WAITING_S = 5.0  # of audio between a stream's client and its listener, which k
 
 
 class Listening(Protocol):
-    """What a stream needs of `listener.Listener`."""
+    """The part of `listener.Listener` that a stream needs."""
 
     @property
     def audio_s(self) -> float: ...
@@ -170,7 +170,7 @@ class AudioServicer:
 
     def drain(self) -> None:
         """End the streams: each hears what it has to the end, and says goodbye. Recordings have most of the grace to
-        finish; then they are told to go elsewhere."""
+        finish; then they end with an error that sends them elsewhere."""
         self._draining = True
         asyncio.get_running_loop().call_later(max(self._settings.grace_ms / 1000 - _PARTING_S, 0), self._stop)
         for inbox in self._inboxes:
@@ -238,7 +238,7 @@ class AudioServicer:
 
 
 def _tenant(call: Call) -> str:
-    """Whose a stream is. Gateways know; where callers prove who they are, nobody else is believed."""
+    """The tenant of a stream. Where callers have identities, only gateways may name it."""
     return (call.header(TENANT_HEADER) or "") if call.peer in ("", GATEWAY) else ""
 
 

@@ -1,4 +1,4 @@
-"""What the parts of the service say to each other. Times are seconds from the beginning of the audio.
+"""Events between the parts of the service. Times are seconds from the beginning of the audio.
 
 Audio between the parts is always float32 in -1 to 1, mono, at `RATE`, as a NumPy array of shape (samples,).
 """
@@ -28,7 +28,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What the model found in a piece of audio. `language`: ISO 639-1, the one asked for or the one detected;
+    """The words that the model found in a piece of audio. `language`: ISO 639-1, the one asked for or the one detected;
     `certainty`: the probability of a detected one, 0 to 1. `speech_s`: how much speech a step of a recording found."""
 
     words: tuple[Word, ...] = ()
@@ -39,7 +39,7 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Somebody began to speak."""
+    """Speech began."""
 
     at_s: float
 

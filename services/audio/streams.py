@@ -29,7 +29,7 @@ class Reader:
                 await self._read(first, requests)
         except TimeoutError:
             error = self._too_long("of time") if whole.expired() else self._idle()
-        except Exception as caught:  # whoever serves the stream raises it
+        except Exception as caught:  # the server of the stream raises it
             error = caught
         finally:
             self._inbox.end(error)

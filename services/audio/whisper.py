@@ -152,7 +152,7 @@ class Whisper:
         return self._decoder.encode(features, self._window_frames(features.shape[-1]))
 
     def _transcript(self, waiting: Sequence[tuple[Window, Encoded]], language: str, *, translate: bool) -> Transcript:
-        """What windows of one length say."""
+        """The transcripts of windows of one length."""
         encoded, tokenizer = [each for _, each in waiting], self._tokenizer(language, translate=translate)
         decoded = self._decoder.decode(encoded, tokenizer)
         for at, each in enumerate(decoded):

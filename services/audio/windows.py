@@ -32,12 +32,12 @@ class Windows:
 
     @property
     def confirmed(self) -> tuple[Word, ...]:
-        """What stays as it is."""
+        """The words that stay as they are."""
         return tuple(self._said[self._released :])
 
     @property
     def pending(self) -> tuple[Word, ...]:
-        """What the next window hears again."""
+        """The audio that the next window hears again."""
         return tuple(Word(word.text, word.start_s, word.end_s, word.probability, 0.5) for word in self._pending)
 
     def next(self, upto_s: float, hurry: bool, step_s: float) -> Span | None:

@@ -68,7 +68,7 @@ class DiscoveryServicer:
 
     async def DeltaAggregatedResources(self, requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
         raise NotSupported("DeltaAggregatedResources: this control plane sends whole states (Envoy's `api_type: GRPC`)")
-        yield  # a stream, like the other one
+        yield  # a stream, like `StreamAggregatedResources`
 
     def drain(self) -> None:
         """End the streams; clients keep what they have and ask elsewhere, or again."""
@@ -101,7 +101,7 @@ class DiscoveryServicer:
                 await asyncio.wait({reading})
 
     async def _until_settled(self) -> None:
-        """Who comes right after a start would be told of endpoints that nobody has asked yet."""
+        """A client that comes right after a start would get endpoints whose health is not known yet."""
         settled, drained = (asyncio.create_task(event.wait()) for event in (self._mesh.settled, self._drained))
         try:
             await asyncio.wait({settled, drained}, return_when=asyncio.FIRST_COMPLETED)
@@ -122,5 +122,5 @@ async def _read(requests: AsyncIterator[Any], client: Client, wake: asyncio.Even
 
 
 def _label(type_url: str) -> str:
-    """`Cluster` and so on; what clients make up is one label."""
+    """`Cluster` and so on; types that clients make up are one label."""
     return type_url.rpartition(".")[2] if type_url in ORDER else "other"

@@ -22,11 +22,11 @@ _TLS = "envoy.transport_sockets.tls"
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _TUNING = dict(CHANNEL_OPTIONS)  # Envoy's connections notice a dead peer as soon as ours do
 _RING = 1_024, 4_096  # least and largest size; gRPC caps rings at 4,096
-_PANIC = 1  # percent: with nobody left that is healthy and not ejected, one that may work is better than none
+_PANIC = 1  # percent: where no endpoint is healthy and not ejected, one that may work is better than none
 _FAILED_PERCENT = 85  # of an endpoint's calls in an interval, where failures in a row are not counted (gRPC)
 # Of Envoy's on one connection; for more it opens another. Until a gateway has said how many it takes, Envoy would open
 # any number, and a gateway resets those that are too many, again and again, without a word that it refused them. Fewer
-# than this are not recommended to anybody (RFC 9113, 6.5.2).
+# than this are not recommended (RFC 9113, 6.5.2).
 _STREAMS = 100
 _Cluster = cluster_pb2.Cluster
 _POLICIES = {"round_robin": _Cluster.ROUND_ROBIN, "least_request": _Cluster.LEAST_REQUEST}
@@ -34,7 +34,7 @@ _POLICIES = {"round_robin": _Cluster.ROUND_ROBIN, "least_request": _Cluster.LEAS
 
 def for_grpc(name: str, service: Service, *, mtls: bool) -> cluster_pb2.Cluster:
     """gRPC C-core balances in turn or by hash; in turn also stands for `least_request`, which it does not know. It
-    weighs localities by itself, and counts no failures in a row: see `_outliers_of_grpc`."""
+    weighs localities automatically, and counts no failures in a row: see `_outliers_of_grpc`."""
     cluster = _cluster(name, service)
     cluster.lb_policy = _Cluster.RING_HASH if service.balance == "ring_hash" else _Cluster.ROUND_ROBIN
     cluster.outlier_detection.CopyFrom(_outliers_of_grpc(service.outliers))
@@ -46,7 +46,7 @@ def for_grpc(name: str, service: Service, *, mtls: bool) -> cluster_pb2.Cluster:
 
 
 def for_envoy(name: str, service: Service, *, mtls: bool, sds_dir: Path) -> cluster_pb2.Cluster:
-    """Envoy has to be told that upstreams speak HTTP/2, to ping them, and to weigh localities."""
+    """Envoy must be configured to speak HTTP/2 to upstreams, to ping them, and to weigh localities."""
     cluster = _cluster(name, service)
     cluster.lb_policy = _POLICIES.get(service.balance, _Cluster.RING_HASH)
     cluster.connect_timeout.FromMilliseconds(_TUNING["grpc.min_reconnect_backoff_ms"])
@@ -72,7 +72,7 @@ def health_cluster(name: str) -> str:
 
 def for_health(cluster: cluster_pb2.Cluster, checks: int) -> cluster_pb2.Cluster:
     """The same endpoints as `cluster`, for health checks that come from outside: with connections and thresholds of its
-    own, so that strangers take no place of callers; and nobody is left out for what strangers ask."""
+    own, so that strangers take no place of callers; and no endpoint is ejected for requests of strangers."""
     own = cluster_pb2.Cluster()
     own.CopyFrom(cluster)
     own.name = health_cluster(cluster.name)
@@ -103,7 +103,7 @@ def for_http(cluster: cluster_pb2.Cluster) -> cluster_pb2.Cluster:
 
 
 def _cluster(name: str, service: Service) -> cluster_pb2.Cluster:
-    """What both understand."""
+    """Settings that gRPC and Envoy both understand."""
     cluster = _Cluster(name=name, type=_Cluster.EDS)
     cluster.eds_cluster_config.CopyFrom(_Cluster.EdsClusterConfig(eds_config=ads(), service_name=name))
     cluster.circuit_breakers.thresholds.add(max_requests={"value": service.limits.requests})
@@ -125,8 +125,8 @@ def _outliers(outliers: Outliers) -> outlier_detection_pb2.OutlierDetection:
 
 
 def _outliers_of_grpc(outliers: Outliers) -> outlier_detection_pb2.OutlierDetection:
-    """gRPC knows percentages of failures only (gRFC A50): who fails most of at least so many calls in an interval is
-    out, as long as it is not the only one."""
+    """gRPC knows percentages of failures only (gRFC A50): an endpoint that fails most of at least so many calls in an
+    interval is out, as long as it is not the only one."""
     detection = _outliers(outliers)
     detection.enforcing_failure_percentage.value = 100 if outliers.consecutive_failures else 0
     detection.failure_percentage_threshold.value = _FAILED_PERCENT
@@ -136,9 +136,9 @@ def _outliers_of_grpc(outliers: Outliers) -> outlier_detection_pb2.OutlierDetect
 
 
 def _outliers_of_envoy(outliers: Outliers) -> outlier_detection_pb2.OutlierDetection:
-    """What Envoy sees itself: connections that fail, and streams that are reset. No status that a gateway answers is a
-    reason to leave it out: DEADLINE_EXCEEDED is up to who sets a deadline, UNAVAILABLE mostly to a model, and whoever
-    can have five of them in a row could put gateways out of service for all."""
+    """Failures that Envoy sees itself: connections that fail, and streams that are reset. No status that a gateway
+    answers ejects it: DEADLINE_EXCEEDED is up to the caller's deadline, UNAVAILABLE mostly to a model, and a caller
+    that causes five of them in a row could put gateways out of service for all."""
     detection = _outliers(outliers)
     detection.split_external_local_origin_errors = True
     detection.enforcing_consecutive_5xx.value = 0

@@ -80,7 +80,7 @@ def _connections(edge: Edge) -> HttpConnectionManager:
         path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
         max_request_headers_kb={"value": limits.request_headers_kb},
         request_headers_timeout=timedelta(seconds=limits.request_headers_s),
-        # No limit for a whole request: a conversation is one, for as long as somebody speaks. Silence ends it instead.
+        # No limit for a whole request: a conversation is one, for as long as its caller speaks. Silence ends it.
         request_timeout=timedelta(),
         stream_idle_timeout=timedelta(seconds=limits.stream_idle_s),
         common_http_protocol_options={
@@ -105,7 +105,7 @@ def _http2(limits: EdgeLimits) -> dict[str, Any]:
 
 
 def _forgeries() -> dict[str, Any]:
-    """Takes off, before anything else looks, what only the mesh itself may say: who somebody is, and Envoy's orders."""
+    """Removes headers that only the mesh may set, before any other filter: identities, and Envoy's orders."""
     mutation = HeaderMutation(
         mutations=[
             {"remove": TENANT_HEADER},

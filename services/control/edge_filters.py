@@ -1,4 +1,4 @@
-"""What a call passes at the edge, in order. Each of Envoy's filters with what it is there for."""
+"""The filters that a call passes at the edge, in order, each with its reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from services.control.topology import Edge, Jwt
 from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 
 HEALTH_PATH = "/healthz"  # of Envoy itself
-HEALTH_SERVICE = "/grpc.health.v1.Health/"  # of the gateway; who asks it has no token (a load balancer)
+HEALTH_SERVICE = "/grpc.health.v1.Health/"  # of the gateway; its callers have no token (load balancers)
 BUFFER = "envoy.filters.http.buffer"
 TRACE_ID = "%DYNAMIC_METADATA(hedgerow:trace_id)%"
 
@@ -36,8 +36,8 @@ def chain(edge: Edge) -> list[Filter]:
 def _chain(edge: Edge) -> Iterator[Filter]:
     yield _filter("header_to_metadata", _trace_id())
     yield _filter("health_check", _health())
-    # Outside of who refuses: a page may read a refusal only when it comes with CORS' own headers, and a caller of
-    # gRPC-Web only in its own framing.
+    # Outside of the filters that refuse: a page may read a refusal only when it comes with CORS' own headers, and a
+    # caller of gRPC-Web only in its own framing.
     yield _filter("cors", Cors())
     yield _filter("grpc_web", GrpcWeb())
     if edge.jwt:
@@ -45,7 +45,7 @@ def _chain(edge: Edge) -> Iterator[Filter]:
         yield _filter("rbac", _tenant_is_named())
     # Only where a route asks for it: holds a call back until all of its request is there.
     yield {**_filter("buffer", Buffer(max_request_bytes={"value": 1})), "disabled": True}
-    yield _filter("fault", HTTPFault())  # does nothing until a drill of the route tells it to
+    yield _filter("fault", HTTPFault())  # does nothing until a drill of the route configures it
     # Its caller learns nothing about what is behind.
     yield _filter("router", Router(suppress_envoy_headers=True))
 
@@ -55,14 +55,14 @@ def _filter(name: str, message: Message) -> Filter:
 
 
 def _trace_id() -> HeaderToMetadata:
-    """Keeps the trace id of a traceparent for the access log, which cannot cut it out by itself."""
+    """Keeps the trace id of a traceparent for the access log, which cannot cut it out."""
     wanted = {"pattern": {"regex": "^[0-9a-f]{2}-([0-9a-f]{32})-.*$"}, "substitution": r"\1"}
     into = {"metadata_namespace": "hedgerow", "key": "trace_id", "regex_value_rewrite": wanted}
     return HeaderToMetadata(request_rules=[{"header": "traceparent", "on_header_present": into}])
 
 
 def _health() -> HealthCheck:
-    """Answers for Envoy alone: 200, and 503 once an operator has told it to drain."""
+    """Answers for Envoy alone: 200, and 503 once an operator has it drain."""
     path = {"name": ":path", "string_match": {"exact": HEALTH_PATH}}
     return HealthCheck(pass_through_mode={"value": False}, headers=[path])
 
@@ -92,7 +92,7 @@ def _tokens(jwt: Jwt, *, preflight: bool) -> JwtAuthentication:
 
 
 def _tenant_is_named() -> RBAC:
-    """A good token without the claim names nobody; without this, a gateway without keys would take it for its own."""
+    """Refuses a good token without the claim: a gateway without keys would take it for its own."""
     named = {"header": {"name": TENANT_HEADER, "string_match": {"safe_regex": {"regex": ".+"}}}}
     health = {"url_path": {"path": {"prefix": HEALTH_SERVICE}}}
     policy = {"permissions": [{"any": True}], "principals": [{"or_ids": {"ids": [named, health]}}]}

@@ -24,7 +24,7 @@ PREFIXES = ("/hedgerow.gateway.v1.GatewayService/", "/grpc.reflection.")
 HTTP_PREFIX = "/v1/"
 CHECK = f"{HEALTH_SERVICE}Check"
 
-# What gRPC-Web's clients send, and what they must be able to read.
+# Headers that gRPC-Web's clients send, and headers that they must be able to read.
 _ALLOWED = "authorization,content-type,grpc-timeout,traceparent,tracestate,x-grpc-web,x-user-agent"
 _EXPOSED = "grpc-message,grpc-status,grpc-status-details-bin"
 _PREFLIGHT_S = 7_200  # the longest that Chromium remembers one
@@ -44,10 +44,10 @@ _NO_KEY = json.dumps(
 
 
 def routes(name: str, edge: Edge, service: Service) -> RouteConfiguration:
-    """The routes of `edge` to `service`; what they do not know is 404, UNIMPLEMENTED for gRPC.
+    """The routes of `edge` to `service`; other paths are 404, UNIMPLEMENTED for gRPC.
 
     That goes for `grpc.health.v1`'s `Watch` too, which any stranger could keep open: clients that watch the health of
-    whom they call then take it for good, as gRPC's health protocol wants it.
+    an endpoint take it as final, as gRPC's health protocol wants it.
     """
     known = [_check(edge), *(_route(prefix, edge, service) for prefix in PREFIXES)]
     if edge.wants_bearer:
@@ -78,7 +78,7 @@ def _route(prefix: str, edge: Edge, service: Service) -> dict[str, Any]:
 
 
 def _http(edge: Edge) -> Iterator[dict[str, Any]]:
-    """To the gateway's HTTP door, which says everything else itself. A key may come in either of two headers."""
+    """To the gateway's HTTP API, which answers everything else itself. A key may come in either of two headers."""
     keys = [[_BEARER], [{"name": "x-api-key", "present_match": True}]] if edge.wants_bearer else [[]]
     for headers in keys:
         action = {"cluster": http_cluster(edge.service), "timeout": timedelta(), "retry_policy": _retry()}
@@ -90,7 +90,7 @@ def _http(edge: Edge) -> Iterator[dict[str, Any]]:
 
 
 def _check(edge: Edge) -> dict[str, Any]:
-    """Anybody's: by a way of its own, whose places are taken only by what is whole, and soon done."""
+    """For every caller: by a way of its own, whose places are taken only by what is whole, and soon done."""
     longest = {"max_stream_duration": _CHECK_S, "grpc_timeout_header_max": _CHECK_S}
     whole = BufferPerRoute(buffer={"max_request_bytes": {"value": _CHECK_BYTES}})
     return {
@@ -101,8 +101,8 @@ def _check(edge: Edge) -> dict[str, Any]:
 
 
 def _refusals(prefix: str, origins: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """For whom the routes before do not take: refused here, without a word to a gateway. CORS' filter does nothing for
-    an answer that comes from a route itself, so pages that may read it are told so here."""
+    """For requests that the routes before do not take: refused here, without a call to a gateway. CORS' filter does
+    nothing for an answer that comes from a route itself, so the headers for pages are set here."""
     answer = {"status": 401, "body": {"inline_string": _NO_CREDENTIAL}}
     told = {"access-control-allow-origin": "%REQ(origin)%", "access-control-expose-headers": _EXPOSED}
     added = [{"header": {"key": name, "value": value}} for name, value in told.items()]
@@ -132,7 +132,7 @@ _BEARER = {"name": "authorization", "string_match": {"prefix": "bearer ", "ignor
 
 def _retry() -> dict[str, Any]:
     """Again, elsewhere, where a gateway was not reached or died without a word: its caller has heard nothing, and what
-    it may have begun ended with it. All other retries are the gateway's, who knows what they cost. The second one goes
+    it may have begun ended with it. All other retries are the gateway's, which knows their cost. The second one goes
     to the next region: all gateways of one may have died at once."""
     elsewhere = {
         "name": "envoy.retry_host_predicates.previous_hosts",

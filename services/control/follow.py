@@ -1,5 +1,5 @@
 """Follows the topology's file, however it changes: written in place, renamed over, or swapped by a symbolic link some
-folders up, as Kubernetes does with a ConfigMap. Not each of these is told by the file system, so it is read every now
+folders up, as Kubernetes does with a ConfigMap. The file system does not report each of these, so it is read every now
 and then as well."""
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from watchfiles import awatch
 from services.control.snapshot import Renderer
 from services.control.topology import BadTopology, read
 
-logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it tells of every file of the folder
+logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it reports every file of the folder
 
 
 async def follow(file: Path, sds_dir: Path, reread_ms: int) -> AsyncIterator[Renderer | BadTopology]:
-    """What the file says, or why it cannot be used; first at once, then whenever that has changed."""
+    """The topology in the file, or why it cannot be used; first at once, then whenever that has changed."""
     last, said = _contents(file), _read(file, sds_dir)
     yield said
     async with aclosing(_moments(file.parent, reread_ms)) as moments:

@@ -1,7 +1,7 @@
 """What the endpoints say of themselves: `grpc.health.v1`, watched on a channel to each.
 
-A watch tells of a change at once, and its connection, which is pinged (`hedgerow.channel`), tells within two seconds of
-a peer that is gone or frozen. Who does not implement Watch is asked again and again.
+A watch reports a change at once; its connection, which is pinged (`hedgerow.channel`), shows within two seconds
+a peer that is gone or frozen. A service without Watch is asked again and again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an endpoint says, and since when (seconds, monotonic)."""
+    """The health of an endpoint, and since when (seconds, monotonic)."""
 
     health: Health
     since: float

@@ -19,7 +19,7 @@ from services.control.topology import Region, Service
 _Place = tuple[str, str, str]  # region, zone, build
 _DROP = "drill"
 _WHOLE = 10_000
-# What keeps one out of service says who may still be asked for what is in flight there.
+# Health of a member out of service: whether it may still be asked for calls in flight there.
 _OUT = {Health.NOT_SERVING: health_check_pb2.DRAINING}
 
 
@@ -29,7 +29,7 @@ def assignment(
     """What `xds:///<name>` means to a client in `region` (empty or unknown: all regions are alike).
 
     A locality weighs as much as its members in service: those that are left of a zone are not to carry the whole
-    zone's load. With `weigh_all` as much as all of them, for clients (Envoy) that scale it down by themselves.
+    zone's load. With `weigh_all` as much as all of them, for clients (Envoy) that scale it down themselves.
     """
     priorities = ranks(regions, region, {each.member.region for each in seen})
     return endpoint_pb2.ClusterLoadAssignment(
@@ -76,8 +76,8 @@ def _grouped(seen: Sequence[Seen]) -> dict[_Place, list[Seen]]:
 def _locality(
     place: _Place, of: Sequence[Seen], priority: int, *, weigh_all: bool
 ) -> endpoint_components_pb2.LocalityLbEndpoints:
-    """Its weight is the sum of its members'; theirs are shares of `_WHOLE`. In a ring gRPC multiplies both (1.85 does
-    not divide by the sum, as gRFC A113 says it should): with equal sums in all localities both ways are right."""
+    """Its weight is the sum of its members'; members' weights are shares of `_WHOLE`. In a ring gRPC multiplies both
+    (1.85 does not divide by the sum, as gRFC A113 says it should): with equal sums in all localities both are right."""
     region, zone, build = place
     counted = of if weigh_all else ([each for each in of if each.in_service] or of)
     total = sum(each.member.weight for each in counted)

@@ -1,4 +1,4 @@
-"""Who serves a service: its endpoints with names looked up, what they say of themselves, and whom clients use."""
+"""The members of a service: its endpoints with names looked up, their health, and those that clients use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.control.topology import Endpoint, Service
 
 
 class Health(IntEnum):
-    """What an endpoint's health service says. Numbers as in the contract."""
+    """The status of an endpoint's health service. Numbers as in the contract."""
 
     UNKNOWN = 0  # not asked yet
     SERVING = 1
@@ -65,8 +65,8 @@ def is_ip(host: str) -> bool:
 
 
 def members(endpoints: Sequence[Endpoint], lookup: Lookup) -> tuple[Member, ...]:
-    """All addresses of all endpoints, in the file's order. Who is named twice counts once, as first named: xDS clients
-    refuse an assignment that names an address twice."""
+    """All addresses of all endpoints, in the file's order. An address that is named twice counts once, as first named:
+    xDS clients refuse an assignment that names an address twice."""
     found: dict[tuple[str, int], Member] = {}
     for endpoint in endpoints:
         name, port = split(endpoint.address)
@@ -78,7 +78,7 @@ def members(endpoints: Sequence[Endpoint], lookup: Lookup) -> tuple[Member, ...]
 
 
 def seen(of: Sequence[Member], health: Mapping[str, Health]) -> tuple[Seen, ...]:
-    """Members with their health, by address. Only who says SERVING is in service; where nobody does, all are: it may be
+    """Members with their health, by address. Those that say SERVING are in service; where none does, all are: it may be
     this process alone that cannot reach them, and one that may work is better than none."""
     healths = [health.get(member.address, Health.UNKNOWN) for member in of]
     nobody = Health.SERVING not in healths

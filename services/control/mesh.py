@@ -1,5 +1,5 @@
 """The mesh as it is now: the topology in force, the addresses behind its names, what the endpoints say of themselves,
-and what clients get of all that. Whoever listens is woken when it changes."""
+and what clients get of all that. Listeners are woken when it changes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Mesh:
                 await self._look_up_again(group)
 
     def snapshot(self, region: str, kind: Kind) -> Snapshot:
-        """What clients of a kind in a region get."""
+        """The snapshot for clients of a kind in a region."""
         key = region if region in self.topology.regions else "", kind
         if key not in self._rendered:
             everyone = {name: self.seen(name) for name in self.topology.services}
@@ -69,7 +69,7 @@ class Mesh:
         return self._rendered[key]
 
     def seen(self, service: str) -> tuple[Seen, ...]:
-        """The members of a service, and who of them is in service."""
+        """The members of a service, and those of them in service."""
         of = self._members.get(service, ())
         return seen(of, {each.address: self.report(service, each).health for each in of})
 
@@ -114,7 +114,7 @@ class Mesh:
                 self._gather(group)
 
     def _gather(self, group: asyncio.TaskGroup) -> None:
-        """Who the members are, after the topology or the names have changed."""
+        """Find the members again, after the topology or the names have changed."""
         services = self.topology.services
         self._members = {name: members(each.endpoints, self._names.__getitem__) for name, each in services.items()}
         watched = {
@@ -124,7 +124,7 @@ class Mesh:
         self._touch()
 
     def _touch(self) -> None:
-        """Something has changed; what happens at the same time is published together."""
+        """Publish a change; changes at the same time are published together."""
         if not self._touched:
             self._touched = True
             asyncio.get_running_loop().call_soon(self._publish)
@@ -158,6 +158,6 @@ class Mesh:
 
 
 def _names(topology: Topology) -> set[str]:
-    """What has to be looked up."""
+    """The names to look up."""
     hosts = (split(each.address)[0] for service in topology.services.values() for each in service.endpoints)
     return {host for host in hosts if not is_ip(host)}

@@ -1,5 +1,5 @@
 """All that one kind of client in one region may ask for, by type and name. Versions are digests of the content, so
-equal content has equal versions whatever process rendered it, and after a restart nothing is new to anybody."""
+equal content has equal versions whatever process rendered it, and after a restart nothing is new to any client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLUSTERS, ASSIGNMENTS, LISTENERS, ROUTES = (
 
 
 class Kind(StrEnum):
-    """What a client is."""
+    """The kind of a client."""
 
     GRPC = "grpc"
     ENVOY = "envoy"
@@ -43,7 +43,7 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Resource:
     """One resource, ready to send. Without a body it is known to exist, and nothing else is: nothing is said of it, so
-    that who has an older one keeps it."""
+    that a client with an older one keeps it."""
 
     name: str
     version: str = ""
@@ -83,7 +83,7 @@ class Renderer:
         self._assigned: dict[tuple[str, str, Kind], tuple[tuple[Seen, ...], Resource]] = {}
 
     def snapshot(self, seen: Mapping[str, tuple[Seen, ...]], region: str, kind: Kind) -> Snapshot:
-        """What clients of a kind in a region get, where the members of the services are `seen`."""
+        """The resources for clients of a kind in a region, where the members of the services are `seen`."""
         fixed = self._fixed[kind]
         used = [name for name in self.topology.services if name in fixed[CLUSTERS]]
         assigned = {name: self._assignment(name, name, seen.get(name, ()), region, kind) for name in used}

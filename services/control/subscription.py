@@ -1,7 +1,7 @@
-"""What one client has asked for of one type of resource, was sent, and said to it.
+"""The state of one client for one type of resource: its names, what was sent, and its answer.
 
 One response of a type is under way at a time: an answer then always belongs to what was sent last, and a client that
-takes its time gets the newest state next, never a backlog. What was refused counts as sent, so it is sent again only
+takes its time gets the newest state next, never a backlog. A refused version counts as sent, so it is sent again only
 when it has changed.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from services.control.snapshot import ASSIGNMENTS, CLUSTERS, LISTENERS, ROUTES, Resource, version
 
-# What is referred to goes before what refers to it.
+# A type goes before the types that refer to it.
 ORDER = (CLUSTERS, ASSIGNMENTS, LISTENERS, ROUTES)
 WILDCARD_TYPES = (CLUSTERS, LISTENERS)  # asking for none of these by name is asking for all of them
 ALL = "*"
@@ -35,15 +35,15 @@ class Subscription:
     answered: bool = False  # whether there has been any response
 
     def wanted(self, there: Mapping[str, Resource]) -> list[Resource]:
-        """What there is of what the client asked for, and is known."""
+        """The known resources that the client asked for."""
         return [each for name, each in there.items() if each.body is not None and (self.wildcard or name in self.names)]
 
     def changed(self, there: Mapping[str, Resource]) -> list[Resource]:
-        """What of it the client does not have yet."""
+        """Those that the client does not have yet."""
         return [each for each in self.wanted(there) if self.sent.get(each.name) != each.version]
 
     def gone(self, there: Mapping[str, Resource]) -> set[str]:
-        """What the client has and should not have any more."""
+        """Those that the client has and should not have any more."""
         return {name for name in self.sent if name not in there or not (self.wildcard or name in self.names)}
 
     def sending(self, nonce: str, resources: Iterable[Resource], there: Mapping[str, Resource]) -> str:

@@ -1,4 +1,4 @@
-"""The topology: what an operator writes down about the mesh. Data alone; how it becomes xDS is told elsewhere.
+"""The topology: what an operator writes down about the mesh. Data alone; other modules make xDS of it.
 
 regions:                                # optional; the nearest one serves, the others stand in by distance
   west: {latitude: 52.5, longitude: 13.4}
@@ -71,7 +71,7 @@ class _Part(BaseModel):
 
 
 class Region(_Part):
-    """Where a region is, in degrees, to tell which one is near to which."""
+    """Where a region is, in degrees, to find which regions are near."""
 
     latitude: float = Field(ge=-90, le=90)
     longitude: float = Field(ge=-180, le=180)
@@ -83,7 +83,7 @@ class Endpoint(_Part):
     address: Address
     region: str = ""
     zone: str = ""
-    build: str = ""  # what tells a canary from the rest
+    build: str = ""  # distinguishes a canary from the rest
     weight: int = Field(1, ge=1, le=1_000)
     http_port: int = Field(0, ge=0, le=65_535)  # where it serves HTTP too, for the edge; 0: nowhere
 
@@ -135,7 +135,7 @@ class Service(_Part):
 
 
 class Jwt(_Part):
-    """Who may come in from outside: bearers of a JSON Web Token that one of these keys signed."""
+    """Callers from outside: bearers of a JSON Web Token that one of these keys signed."""
 
     issuer: str = Field(min_length=1)
     # One of these must be the token's: without, a token that the issuer made for any other service would be good here.
@@ -163,7 +163,7 @@ class Jwt(_Part):
 
 
 class EdgeLimits(_Part):
-    """What one connection, and all of them, may cost Envoy."""
+    """Limits of one connection, and of all of them."""
 
     connections: int = Field(10_000, ge=1)
     streams_per_connection: int = Field(100, ge=1)
@@ -200,7 +200,7 @@ class Edge(_Part):
     @model_validator(mode="after")
     def _tokens_are_credentials(self) -> Self:
         if self.jwt and self.allow_anonymous:
-            raise ValueError("allow_anonymous: false with `jwt`, which lets nobody in without a token, got true")
+            raise ValueError("allow_anonymous: false with `jwt`, which requires a token, got true")
         return self
 
     @property
@@ -216,7 +216,7 @@ class Topology(_Part):
     regions: dict[str, Region] = {}
     services: dict[Name, Service] = Field(min_length=1)
     edge: Edge | None = None
-    mtls: bool = False  # whether services prove to each other who they are
+    mtls: bool = False  # whether services prove their identity to each other
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:

@@ -29,7 +29,7 @@ class Source:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Whatever the file holds."""
+        """The whole content of the file."""
         return cls(path, path.read_bytes())
 
     @property
@@ -66,7 +66,7 @@ class Trust:
         return Source(file, content, beside)
 
     def _pinned(self, file: Path) -> bytes:
-        """What is in the file, read once and compared."""
+        """The content of the file, read once and compared."""
         name = file.relative_to(self.folder).as_posix()
         if name not in self.digests:
             raise BadModel(f"file: one of those that the setting `digests` names, got {name}")

@@ -43,7 +43,7 @@ class WaitingPlace:
         return self._opening is not None
 
     async def opened(self) -> Opening | None:
-        """What the first message says; None when none will come."""
+        """The options of the first message; None when none will come."""
         while not self._opening and not self._closed:
             await self._change()
         return self._opening
@@ -67,7 +67,7 @@ class WaitingPlace:
         return frame
 
     def dropped(self) -> int:
-        """How many were dropped since the last time somebody asked."""
+        """How many were dropped since the last call."""
         dropped, self._dropped = self._dropped, 0
         return dropped
 

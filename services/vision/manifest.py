@@ -127,7 +127,7 @@ class Manifest(_Strict):
     outputs: dict[Roles, str] = Field(description="The names of the model's outputs, by what they are.")
     activation: Activation | None = Field(
         None,
-        description="How scores become probabilities: `softmax` (one class fits) or `sigmoid` (each class by itself) "
+        description="How scores become probabilities: `softmax` (one class fits) or `sigmoid` (each class separately) "
         "of logits, `none` of probabilities. Default: softmax with logits, none with probabilities.",
     )
     labels: Path | None = Field(
@@ -161,7 +161,7 @@ class Manifest(_Strict):
 
     @property
     def scores(self) -> str | None:
-        """The name of the output that tells classes."""
+        """The name of the output with the scores of classes."""
         return self.outputs.get("probabilities") or self.outputs.get("logits")
 
     @property

@@ -1,6 +1,6 @@
 """One loaded model: its engine on a thread of its own, behind a batcher.
 
-Images of one request and of many are the same to the batcher. Somebody who is alone never waits: the batcher delays
+Images of one request and of many are the same to the batcher. A single caller never waits: the batcher delays
 only while it knows of others that may come, which are those whose pictures are being prepared, and under load (the last
 batch served several calls) those whose answers have just gone out.
 """
@@ -91,7 +91,7 @@ class Model:
 
     @contextmanager
     def admit(self, items: int) -> Iterator[None]:
-        """Places for all items of a call, or `Exhausted`. The model is not closed while anybody is inside."""
+        """Places for all items of a call, or `Exhausted`. The model is not closed while a call is inside."""
         if self._inside + items > self._max_queue:
             message = f"{self.name}: {self._inside} of {self._max_queue} images in hand, and {items} more came"
             raise Exhausted(message, retry_delay_s=self._item_s * self._max_queue)

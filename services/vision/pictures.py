@@ -95,7 +95,7 @@ class Pictures:
 
 def decode(data: bytes, max_pixels: int, needed: int = MAX_SIDE) -> Image.Image:
     """The picture in RGB or RGBA, the right way up. A JPEG may come smaller than it is, with both sides at least twice
-    `needed` pixels. Raises `Unfit`, and before any pixel is decoded whenever the file's structure tells."""
+    `needed` pixels. Raises `Unfit`, and before any pixel is decoded where the file's structure shows it."""
     with open_picture(data, max_pixels) as file:
         try:
             picture = _load(file, needed)
@@ -150,8 +150,8 @@ def _scaled(picture: Image.Image, resize: int | Size) -> tuple[int, int]:
 
 
 def _centre(picture: Image.Image, scaled: tuple[int, int], size: tuple[int, int]) -> _Box | None:
-    """What becomes the centre crop `size` once the picture has the size `scaled`. Resizing this box alone gives the
-    same pixels as resizing the whole and cropping: the filter still sees what is around it."""
+    """The box that becomes the centre crop `size` once the picture has the size `scaled`. Resizing this
+    box alone gives the same pixels as resizing the whole and cropping: the filter still sees the pixels around it."""
     if scaled == size:
         return None
     left, top = (round((there - wanted) / 2) for there, wanted in zip(scaled, size, strict=True))
@@ -188,6 +188,6 @@ def normalize(picture: Image.Image, wanted: Preprocessing, dtype: str) -> Array:
 
 @lru_cache(maxsize=64)
 def _affine(mean: Channels, std: Channels) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """What to multiply by, and what to take off then; one for each channel."""
+    """The factor, and the number to subtract after it; one for each channel."""
     means, deviations = (np.array(values, np.float64)[:, None, None] for values in (mean, std))
     return (1 / (255 * deviations)).astype(np.float32), (means / deviations).astype(np.float32)

@@ -1,8 +1,8 @@
 """The models of a folder, each in a folder of its own, and what becomes of them when a folder changes.
 
 A model that changed is loaded and warmed up beside the one that serves, then takes its place; calls in flight finish on
-the old one. A model that cannot be loaded is logged, and what serves goes on serving. Hidden folders are no models: who
-writes a new version into `.new` and renames it then is never seen half way.
+the old one. A model that cannot be loaded is logged, and the old one goes on serving. Hidden folders are no models: a
+writer that fills `.new` and then renames it is never seen half way.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Repository:
         return [self._models[name] for name in sorted(self._models)]
 
     async def scan(self) -> None:
-        """Make the models those of the folder. One goes when it is not there for the second time: who writes a file
-        anew may delete it first."""
+        """Make the models those of the folder. One goes when it is not there for the second time: a writer of a file
+        may delete it first."""
         found = await asyncio.to_thread(_fingerprints, self._folder)
         absent = self._seen.keys() - found.keys()
         for name in absent & self._absent:
@@ -75,7 +75,7 @@ class Repository:
         metrics.MODELS.set(len(self._models))
 
     async def watch(self, rescan_ms: int) -> None:
-        """Scan whenever a file changes, and every `rescan_ms`: not every file system tells."""
+        """Scan whenever a file changes, and every `rescan_ms`: not every file system reports changes."""
         while True:
             try:
                 async for _ in awatch(self._folder, rust_timeout=rescan_ms, yield_on_timeout=True, debounce=400):
@@ -88,7 +88,7 @@ class Repository:
     async def _look(self) -> None:
         try:
             await self.scan()
-        except OSError as error:  # a folder that goes while it is looked at: the next look will tell
+        except OSError as error:  # a folder that goes while it is looked at: the next scan will show it
             _log.warning("%s: %s", self._folder, error)
 
     async def close(self) -> None:
@@ -113,7 +113,7 @@ class Repository:
             self._retire(old)
 
     def _open(self, name: str) -> Callable[[], Model]:
-        """Load and warm up, off the event loop; what is returned makes the model on it."""
+        """Load and warm up, off the event loop; the function that is returned makes the model on it."""
         began = time.perf_counter()
         manifest, labels = manifests.read(self._folder / name)
         try:

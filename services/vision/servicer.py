@@ -119,7 +119,7 @@ class VisionServicer:
     async def _frame(
         self, frame: Frame, place: WaitingPlace, name: str, top_k: int, deadline: Deadline
     ) -> vision_pb2.ClassifyFramesResponse:
-        """The labels of a frame, or why there are none. The model is looked up anew: it may have been exchanged."""
+        """The labels of a frame, or why there are none. The model is looked up again: it may have been exchanged."""
         reply = vision_pb2.ClassifyFramesResponse(id=frame.id)
         model = self._repository.get(name)
         try:

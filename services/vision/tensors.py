@@ -1,4 +1,4 @@
-"""Raw tensors in and out. What comes in is what the model takes, or is refused by its field."""
+"""Raw tensors in and out. An input that the model does not take is refused by its field."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _CONFIG: dict[str, Any] = {
     "use_cache": True,
     "vocab_size": 49152,
 }
-# What the authors' model card samples with. vLLM takes these as defaults of requests that say nothing.
+# Sampling of the authors' model card. vLLM takes these as defaults of requests that say nothing.
 _GENERATION = {
     "bos_token_id": 1,
     "eos_token_id": 2,

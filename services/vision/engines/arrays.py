@@ -1,4 +1,4 @@
-"""What a model takes, and whether arrays are that."""
+"""The inputs of a model, and whether arrays fit them."""
 
 from __future__ import annotations
 

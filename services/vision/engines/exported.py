@@ -27,6 +27,6 @@ def load(
         program = torch.export.load(BytesIO(archive))
     except Exception as error:
         raise BadModel(f"file: {source.name} is no package that torch {torch.__version__} reads") from error
-    if device != "cpu":  # also what the program makes by itself, such as `torch.zeros(…, device="cpu")`
+    if device != "cpu":  # also tensors that the program makes, such as `torch.zeros(…, device="cpu")`
         program = move_to_device_pass(program, device)
     return TorchBackend("export", program.module().to(dtype), device, precision, dtype, inputs, outputs)

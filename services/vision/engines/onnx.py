@@ -19,7 +19,7 @@ from services.vision.errors import BadModel
 from services.vision.files import Source
 
 _TENSORRT, _CUDA, _CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
-_MOST_GPUS = 64  # it cannot tell how many there are before it uses one
+_MOST_GPUS = 64  # their number is not known before one is used
 _PROFILE = {"min": 1, "opt": 16, "max": 64}  # the batches one TensorRT engine is built for; others build another
 _DTYPES = {
     "float32": "tensor(float)",

@@ -3,7 +3,7 @@
 `torch.export.load` (torch 2.13) unpickles what the archive marks as pickled, unpickles the sample inputs without limits
 when it cannot with them, evaluates expressions (`sympy.sympify`), calls what a node's target names, compiles a guard's
 code, and loads shared libraries. So the archive is not handed on: another one is made of what was looked at. Sample
-inputs, node metadata, guards and extra files are left out, for they only help people who debug; a file that has code
+inputs, node metadata, guards and extra files are left out, for they only help debugging; a file that has code
 in any other place is refused.
 """
 
@@ -29,7 +29,7 @@ _KEPT = re.compile(
 )
 _LEFT_OUT = re.compile(rf"{_SAMPLES}|extra/.*")
 _RAW = re.compile(r"(weight|tensor)_\d+")
-# What a pickle of tensors builds itself from.
+# The classes and functions that a pickle of tensors imports.
 _TENSORS = re.compile(
     r"collections OrderedDict|torch(\.storage)? \w*Storage|torch (device|Size|(b?float|u?int|bool|complex)\d*)"
     r"|torch\._utils _rebuild_(tensor_v[23]|parameter)|torch\.serialization _get_layout"
@@ -79,8 +79,8 @@ def _members(source: Source) -> Iterator[tuple[str, bytes]]:
 
 
 def _refuse_callables(source: Source, name: str, content: bytes) -> None:
-    """The sample inputs are a pickle in every file, of tensors in an honest one. It is not kept; who put anything else
-    there should hear of it."""
+    """The sample inputs are a pickle in every file, of tensors in an honest one. It is not kept; a
+    file with anything else there is refused."""
     try:
         with ZipFile(io.BytesIO(content)) as inner:
             pickles = [inner.read(entry) for entry in inner.infolist() if entry.filename.endswith(".pkl")]
@@ -92,7 +92,7 @@ def _refuse_callables(source: Source, name: str, content: bytes) -> None:
 
 
 def _callables(pickle: bytes) -> Iterator[str]:
-    """What a pickle imports, as `module name`. What finds it in another way than torch's own pickles do is named so."""
+    """The imports of a pickle, as `module name`. An opcode that torch's own pickles do not import with is named."""
     for opcode, argument, _ in pickletools.genops(pickle):
         if opcode.name == "GLOBAL":
             yield str(argument)
@@ -113,7 +113,7 @@ def _refuse_pickled(source: Source, name: str, described: Any) -> None:
 
 
 def _check(value: Any, key: str = "") -> None:
-    """Everything below `value`; what a mapping's `metadata` says is taken out of it."""
+    """All values below `value`, without a mapping's `metadata`."""
     if isinstance(value, dict):
         if isinstance(value.get("metadata"), dict):
             value["metadata"] = {}

@@ -18,7 +18,7 @@ from services.vision.engines.torch_backend import torch_device
 from services.vision.errors import BadModel
 from services.vision.files import Source
 
-trt: Any = import_module("tensorrt")  # not everybody's: the extra `vision-cuda` brings it
+trt: Any = import_module("tensorrt")  # the extra `vision-cuda` brings it
 _DTYPES = {
     trt.float32: torch.float32,
     trt.float16: torch.float16,
@@ -59,7 +59,7 @@ class TensorrtBackend:
         self.device, self.precision = device, precision
         self._engine, self._outputs = engine, outputs
         names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-        # A plan wants room for all of its outputs, also for those nobody asks for.
+        # A plan wants room for all of its outputs, also for those that are not asked for.
         self._all_outputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.OUTPUT]
         self._context = engine.create_execution_context()
         self._stream = torch.cuda.Stream(device)

@@ -81,7 +81,7 @@ class TorchBackend:
         return tensor.to(self._dtype) if tensor.is_floating_point() else tensor
 
     def _pin(self, name: str, tensor: Any) -> Any:
-        """A copy in page-locked memory, from where a GPU reads at full speed and by itself."""
+        """A copy in page-locked memory, from where a GPU reads at full speed, without the CPU."""
         buffer = self._pinned.get(name)
         if buffer is None or len(buffer) < len(tensor):
             self._pinned[name] = buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)

@@ -33,7 +33,7 @@ class _Box:
 
 @dataclass(slots=True)
 class _Items:
-    """What `meta` says. Items by their number: kinds, and where their bytes are."""
+    """The content of `meta`. Items by their number: kinds, and where their bytes are."""
 
     kinds: dict[int, bytes] = field(default_factory=dict)
     extents: dict[int, list[tuple[int, int]]] = field(default_factory=dict)

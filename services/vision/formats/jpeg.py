@@ -1,4 +1,4 @@
-"""What Pillow and libjpeg have no limits for in a JPEG (ITU-T T.81, annex B): its metadata and its scans.
+"""Limits for the parts of a JPEG that Pillow and libjpeg do not limit (ITU-T T.81, annex B): metadata and scans.
 
 Pillow joins all EXIF blocks, each time copying what it has, and parses them while it opens the file: 22 s for a file of
 4 MB. So metadata is cut out, and the decoder sees the first picture and nothing after it.
