@@ -35,7 +35,7 @@ from services.runtime.routing import Model
 ALL = "*"
 _VARIANTS = ("default", "simple", "complex")
 _QUESTION = "Hello."
-_NOBODY, _WEIGHT = "", 0.01  # whose it is at a limiter: a hundred items of any batch have their turn before it
+_NOBODY, _WEIGHT = "", 0.01  # tenant and weight at a limiter: a hundred items of any batch have their turn before it
 _RANK = score(premium=False, realtime=False, attempt=0, batch=True)
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0  # seconds between two checks for new replicas and prompts that are due
@@ -90,7 +90,12 @@ async def touch(
 ) -> float:
     """Have `replica` answer `asked` within so many seconds, the wait for a place included, and count the cost at the
     prices of `model`. Returns the seconds to its first message. Raises `ServiceError`; `Shed` where there was no place
-    to spare."""
+    to spare.
+
+    The call has the lowest priority, behind all batches, and bypasses the stack of policies: percentiles, hedges,
+    breakers and limits learn from users' requests, and one token of a prompt that was just read would make all of them
+    too quick. No tenant's quota is charged.
+    """
     if not replica.breaker.would_admit():
         raise replica.breaker.refusal()
     deadline = Deadline.after(within_s, clock)
@@ -145,7 +150,7 @@ class _Known:
 
 
 class PrefixWarmup:
-    """All models of a fleet. `run` keeps warm what the settings name."""
+    """The warm-up of all models of a fleet. `run` keeps the prompts of the settings warm."""
 
     def __init__(
         self, settings: GatewaySettings, fleet: Fleet, routes: Routes, identity: Identity, clock: Clock = time.monotonic
@@ -223,7 +228,7 @@ class PrefixWarmup:
             await asyncio.sleep(_LOOK_S)
 
     async def _look(self, pool: Pool) -> None:
-        """Have every replica read what is due."""
+        """Have every replica read the prompts that are due."""
         known = self._known[pool.model]
         for gone in [replica for replica in known if replica not in pool.replicas]:
             del known[gone]
@@ -234,7 +239,7 @@ class PrefixWarmup:
                     await self._read(pool, replica, tenant, prompt)
 
     async def _read(self, pool: Pool, replica: Replica, tenant: Tenant, prompt: HotPrompt) -> None:
-        """One prompt, where it is due."""
+        """Have one prompt read, where it is due."""
         due, what = self._due(pool, replica), (tenant.prefix_salt, prompt.name)
         if self._clock() < due.get(what, float("-inf")) or not replica.breaker.would_admit():
             return

@@ -1,1 +1,1 @@
-"""Which questions may be answered from the cache, for how long, and at which pace: pure rules."""
+"""Which questions may be answered from the cache, and for how long: pure rules."""

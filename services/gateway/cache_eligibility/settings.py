@@ -1,4 +1,5 @@
-"""Why the cache has no say, as stable words: `make docs` writes their table from here."""
+"""A tenant's cache settings: which questions may hit, for how long, and how a hit is sent; and the reasons for a
+bypass, which `make docs` lists."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 
 class Bypassed(Label):
-    """Why the cache was left out, or had only this very question looked up (`CacheReport.reason`)."""
+    """Why the cache was bypassed, or only exact hits were allowed (`CacheReport.reason`)."""
 
     REQUEST = "request", "the request says so: `cache.bypass`"
     TOOLS = "tools", "it has tools or their results"

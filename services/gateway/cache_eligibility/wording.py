@@ -1,6 +1,6 @@
-"""Whether a text has certain words: phrases as people write them down, and expressions for what those cannot say.
+"""Whether a text has certain words: phrases, and expressions for what phrases cannot describe.
 
-A look takes time in proportion to the text: words and expressions repeat nothing without a count.
+A search takes time in proportion to the text: words and expressions repeat nothing without a count.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Wording:
 
 @lru_cache(maxsize=1_000)
 def wording(phrases: tuple[str, ...]) -> Wording:
-    """That of a list of phrases, made once."""
+    """The wording of a list of phrases, made once."""
     return Wording(phrases)
 
 
@@ -51,7 +51,8 @@ def plain(text: str) -> str:
 
 
 def check_phrase(phrase: str) -> None:
-    """Raise ValueError for what is no phrase: 1 to 200 characters, words with blanks between, `*` at an end alone."""
+    """Raise ValueError for an invalid phrase. Valid: 1 to 200 characters, words with blanks between, `*` only at the
+    end of a word."""
     words = phrase.split()
     if len(phrase) > LONGEST or not words:
         raise ValueError(f"a phrase of 1 to {LONGEST} characters, not blank, got {len(phrase)} characters")

@@ -13,12 +13,13 @@ from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError, Starting, Unavailable
 
-_WAITED_S = 0.001  # less is not worth a word
+_WAITED_S = 0.001  # seconds: shorter waits are not reported
 _STARTED: Mapping[Kind, Act] = {"hedge": Act.HEDGE_STARTED, "failover": Act.FAILOVER_STARTED}
 
 
 class Availability:
-    """Asks whether a replica serves and its breaker is closed, and the drill."""
+    """Refuses a call before it waits for a place: to a model none of whose replicas may be called, or that a drill
+    drops."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Attempt]):
         self._fleet, self._inner = fleet, inner
@@ -64,7 +65,8 @@ def _after(job: Job, waited_s: float) -> Job:
 
 
 class LoadBalancing:
-    """Raises `BreakerOpen` where there is none."""
+    """Chooses the best available replica, by balancing policy, breakers and the prefix of the prompt. Raises
+    `BreakerOpen` where there is none."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Sent]):
         self._fleet, self._inner = fleet, inner
@@ -107,14 +109,14 @@ class Send:
         except ServiceError as problem:
             call.failed(problem)
             raise
-        except BaseException:  # cancelled, or a bug: it says nothing of the replica. One that has lost has ended before
+        except BaseException:  # cancelled, or a bug: no sample of the replica. A call that lost a race has ended before
             call.leave()
             raise
         return call
 
 
 def _begun(sent: Sent, observe: Observe, stall_s: float) -> Call:
-    """The call, which has what it holds from now on."""
+    """The call, which owns place and permit from now on."""
     attempt, job = sent.placed.attempt, sent.placed.attempt.job
     try:
         return Call(

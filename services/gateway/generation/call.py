@@ -39,11 +39,11 @@ Outcome = Literal["ok", "failed", "refused", "late", "lost"]
 # Messages of one answer that are read, so that a model that writes without pause takes a quarter of a core from other
 # callers, and not all of it. Models send some hundred messages a second; the fastest send several tokens in each.
 _MESSAGES_PER_S = 2_000
-_MESSAGES_AT_ONCE = 256  # are read at once before that
+_MESSAGES_AT_ONCE = 256  # are read at once before that limit
 _MESSAGES_A_TURN = 16  # are waited for together
 Observe = Callable[[router_pb2.Observation], None]
 Text = Flight[llm_pb2.GenerateResponse]  # the messages of a generation, for all of its readers
-_RETRY_AFTER_S = 1.0  # for a throttled backend that does not say
+_RETRY_AFTER_S = 1.0  # for a throttled backend without a retry delay
 
 
 class Call:
@@ -74,14 +74,14 @@ class Call:
         self._started = self._last = self._clock()
         self._first_s: float | None = None
         self._first = llm_pb2.GenerateResponse()
-        self._tokens = 0  # handed on, or here with the first message
+        self._tokens = 0  # passed on, or received with the first message
         self._flowed = 0, 0.0  # tokens between the first message and the last, in how many seconds
         self._watching: asyncio.TimerHandle | None = None
         self.outcome: Outcome | None = None  # why it ended; set once it has released and reported everything
         self._completion = replica.llm.generate(request, deadline.remaining(), metadata)
 
     async def begin(self, fault: Fault | None = None) -> None:
-        """Wait for the first message. A drill does its `fault` to it."""
+        """Wait for the first message. A drill applies its `fault`."""
         if fault:
             await self._completion.suffer(fault)
         self._first = await self._completion.read()
@@ -90,7 +90,7 @@ class Call:
         self._first_s = self._last - self._started
 
     async def pour(self, text: Text) -> None:
-        """Hand on every message, the first and the last included. Raises what it broke with."""
+        """Pass on every message, the first and the last included. Raises the error that broke the stream."""
         self._win()
         completion = self._completion
         turns = TokenBucket(_MESSAGES_PER_S, _MESSAGES_AT_ONCE, self._clock)
@@ -120,7 +120,7 @@ class Call:
 
     @property
     def has_read(self) -> bool:
-        """Whether the model has read the prompt. One that refused, or broke before its first text, has not."""
+        """Whether the model has read the prompt. A call that was refused, or broke before its first text, has not."""
         return self.problem is None or isinstance(self.problem, TooLate)
 
     def asked_tokens(self) -> int:
@@ -143,7 +143,7 @@ class Call:
         return self._clock() - self._started
 
     def failed(self, problem: ServiceError) -> None:
-        """It ended without its last message."""
+        """The call ended without its last message."""
         if self.outcome:
             return
         if self._first_s is None:
@@ -167,7 +167,7 @@ class Call:
         self._completion.cancel()
 
     def lose(self) -> None:
-        """Its first text was too late, or another call's was faster."""
+        """Cancel the call: its first text was too late, or another call was faster."""
         if not self.outcome:
             self._gave_up("late" if self._deadline.is_over() else "lost")
             self._completion.cancel()
@@ -185,13 +185,13 @@ class Call:
         self.lose()
 
     def _win(self) -> None:
-        """From now on its messages are the readers'."""
+        """The call has won: its messages go to the readers."""
         asyncio.get_running_loop().call_soon(self.pool.answered, self._first_s or 0.0)
         if self._permit.probe:  # no need to wait for the end of a long answer
             self._permit.succeeded(self._first_s)
 
     def _watch(self) -> None:
-        """End the call when it has been silent for too long; look again when it can have been."""
+        """End the call when it has been silent for too long; check again at the earliest such time."""
         left_s = self._stall_s - (self._clock() - self._last)
         if left_s <= 0:
             silent = f"{self.pool.model}: silent for {self._stall_s:.1f} s in mid-stream"
@@ -204,7 +204,7 @@ class Call:
             self._watching.cancel()
 
     def _book(self) -> None:
-        """The answer is whole."""
+        """Record a complete answer."""
         finish = self._completion.finish
         if self.outcome or finish is None:
             return

@@ -1,4 +1,7 @@
-"""The layers for a call that fails before its first text: wait for a start, ask another model, or retry."""
+"""The layers for a call that fails before its first text: wait for a start, ask another model, or retry.
+
+The order is that of `stack.py`: `StartWait`, then `Fallback`, then `Retrying`.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,17 @@ from services.runtime.errors import Exhausted, InvalidInput, NotSupported, Servi
 
 _POLL_S = 0.05  # between two calls, where health and the service differ about whether it serves
 _MOST_WAITING = 1_000  # calls that wait; one more is refused at once
-_KEPT_S, _KEPT_SHARE = 0.05, 0.05  # of the time that is left, to say that the model is still starting
+_KEPT_S, _KEPT_SHARE = 0.05, 0.05  # of the time left, to report that the model is still starting
 _NOT_SENT = (BreakerOpen, Starting)  # no model has seen the request
-_MODELS = 3  # asked before the first text: a provider may be another's only way
-RETRIES = 2  # of one model: a replica, and one that may have died with it
+_MODELS = 3  # before the first text: a provider may be reachable only through another one
+RETRIES = 2  # of one model: one replica, and a second one that died with it
 
 
 class StartWait:
-    """Waits for as long as the first text may take, and then says that the model is starting.
+    """Waits for a model that is starting, where no other model can answer now: for as long as the first text may take.
+    Then the call fails with `Starting`.
 
-    Outside of the limiter: a call that waits for a start has no place at a model.
+    It stands outside of the limiter: a call that waits for a start has no place at a model.
     """
 
     def __init__(self, fleet: Fleet, inner: Generate[Job]):
@@ -49,12 +53,12 @@ class StartWait:
             await asyncio.sleep(_POLL_S)
 
     def _is_starting(self, job: Job) -> bool:
-        """Whether no model of the job may be called now, and one of them will be when it has started."""
+        """Whether no model of the job may be called now, and at least one of them is starting."""
         pools = self._pools(job)
         return all(pool.is_open(job.ticket.tenant) for pool in pools) and any(pool.starting for pool in pools)
 
     def _pools(self, job: Job) -> list[Pool]:
-        """The router's table may name models that this gateway does not have."""
+        """The pools of the job's models. The router's table may name models that this gateway does not have."""
         return [self._fleet.pools[model] for model in job.models if model in self._fleet.pools]
 
     async def _wait(self, job: Job) -> None:
@@ -131,7 +135,8 @@ def _summary(problems: Sequence[ServiceError]) -> ServiceError:
 
 
 class Retrying:
-    """Of the calls to one model: what was refused before it was sent, or sent twice already, is not sent again."""
+    """Retries a failed call to one model, within a budget. A call that was refused before it was sent, or was sent
+    twice already, is not retried."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Attempt]):
         self._fleet, self._inner = fleet, inner
@@ -158,7 +163,7 @@ class Retrying:
             attempt = Attempt(job, failed=failed)
 
     def _pause_s(self, job: Job, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:
-        """How long to wait before another call, None: there is none. One that was silent is not asked again itself."""
+        """Seconds to wait before another call; None for no other call. A replica that was silent is not asked again."""
         if len(failed) > 1 and (len(failed) > RETRIES or not pool.has_others(failed)):
             return None
         silent = isinstance(problem, TooLate)

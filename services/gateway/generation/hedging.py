@@ -17,7 +17,12 @@ from services.gateway.upstream.fleet import Fleet, Pool, Replica
 
 
 class FirstTokenTimeout:
-    """With the calls of one job, by what is known of the fleet."""
+    """How long to wait for the first text of a job.
+
+    A silent replica must not use all of the time: while another replica or model is available, a part of the time
+    (`kept_share`) is kept for it. No call is given up before it had its usual time, nor for an alternative that would
+    need more time than is left.
+    """
 
     def __init__(self, fleet: Fleet):
         self._fleet = fleet
@@ -30,7 +35,7 @@ class FirstTokenTimeout:
         return alternatives and not job.once and self._fleet.kept_share > 0
 
     def seconds(self, attempt: Attempt) -> float:
-        """With an attempt and its hedge; without end before one is sent."""
+        """Seconds to wait for an attempt and its hedge; infinite before a call is sent."""
         job, calls = attempt.job, attempt.calls
         if not calls:
             return float("inf")
@@ -55,7 +60,7 @@ class FirstTokenTimeout:
 
 
 class Hedging:
-    """Races the calls of one job to their first text, for as long as there is patience with them."""
+    """Races the calls of one job to their first text, within the first-token timeout."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Placed]):
         self._fleet, self._inner, self._patience = fleet, inner, FirstTokenTimeout(fleet)

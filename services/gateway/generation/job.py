@@ -35,12 +35,12 @@ class Report:
 
     decisions: Decisions
     model: str = ""  # of the call that is read now
-    resumed: bool = False  # it goes on for one that broke
-    carried_tokens: int = 0  # and so many were written before
-    problems: Sequence[str] = ()  # of models that gave way to another
+    resumed: bool = False  # whether that call continues a broken one
+    carried_tokens: int = 0  # tokens written before it
+    problems: Sequence[str] = ()  # errors of models that were replaced
     waited: str = ""  # for a model to start, and for how long
     calls: list[Call] = field(default_factory=list)  # that were sent, for whatever reason
-    booked: bool = False  # whether what its calls have cost is on an account
+    booked: bool = False  # whether its cost is booked
     stored: bool = False  # whether one of its readers has had it stored
 
     @property
@@ -51,7 +51,8 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`models` come best first: the first is asked, and has until `first_text`; the others are there when it fails."""
+    """`models` come best first: the first is asked, and has until `first_text`; the others are alternatives when it
+    fails."""
 
     request: llm_pb2.GenerateRequest
     models: Sequence[str]
@@ -66,32 +67,32 @@ class Job:
 
     @property
     def model(self) -> str:
-        """The one to ask."""
+        """The model to ask."""
         return self.models[0]
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One call for `job`, to its first model. The layer that wants it hands it down, and can read from it at any time
-    whether it was sent: its `call` says to which replica, for how long, what has come of it and why it ended."""
+    """One call for `job`, to its first model. The layer that makes it passes it down, and can read at any time whether
+    it was sent: `call` has the replica, the duration, the outcome and its reason."""
 
     job: Job
     kind: Kind = "first"
-    why: str = ""  # it is made, for people, where it is not the first
+    why: str = ""  # why it is made, for people, unless it is the first
     failed: Sequence[Replica] = ()  # before it; they are asked again only where there is no other
     never: Sequence[Replica] = ()  # to be asked
-    carried_tokens: int = 0  # of the text that it goes on from
+    carried_tokens: int = 0  # of the text that it continues
     call: Call | None = None
-    hedge: Attempt | None = None  # beside it, for the same text
+    hedge: Attempt | None = None  # the concurrent call for the same text
 
     @property
     def number(self) -> int:
-        """Of those that follow each other at one model, from 1."""
+        """Its number in a series of retries at one model, from 1."""
         return len(self.failed) + 1
 
     @property
     def calls(self) -> list[Call]:
-        """Its own and its hedge's, as far as they were sent."""
+        """Its own call and that of its hedge, as far as they were sent."""
         return [each.call for each in (self, self.hedge) if each and each.call]
 
 
@@ -105,7 +106,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An attempt, its place and the replica to ask. `prompt`: what its prompt begins with, where that matters."""
+    """An attempt, its place and the replica to ask. `prompt`: the blocks of its prefix, where the pool uses them."""
 
     placed: Placed
     pool: Pool

@@ -19,7 +19,8 @@ _STILL_WORTH_IT = 0.8  # of the time that a newcomer has: a generation with less
 
 
 class Resumable:
-    """`begin` brings a text's beginning, `again` one call for the rest of it."""
+    """Resumes an answer that breaks in mid-stream, from the text that is there. `begin` starts a text, `again` is one
+    call for the rest of it."""
 
     def __init__(self, fleet: Fleet, begin: Generate[Job], again: Generate[Placed]):
         self._fleet, self._begin, self._again = fleet, begin, again
@@ -39,7 +40,7 @@ class Resumable:
             call.leave()
 
     async def _continue(self, job: Job, text: Text, broken: Call, problem: ServiceError) -> Call:
-        """Another call, which goes on from the text that is there. Raises `problem` where that cannot be."""
+        """Another call for the rest of the text. Raises `problem` where that is not possible."""
         failed: Sequence[Replica] = (broken.replica,)
         cause = problem
         while len(failed) <= RETRIES and cause.retryable and not job.once:
@@ -58,7 +59,7 @@ class Resumable:
         raise problem
 
     def _rest(self, job: Job, text: Text, pool: Pool, failed: Sequence[Replica], cause: ServiceError) -> Placed | None:
-        """The job that is left, where another replica is well, and load and budget allow it."""
+        """The job for the rest, where another replica is available, and load and budget allow it."""
         request, never = _request_for_rest(job.request, text.items), pool.elsewhere(failed)
         if request is None or pool.is_open(job.ticket.tenant, never):
             return None
@@ -89,8 +90,8 @@ async def _poured(call: Call, report: Report, text: Text) -> ServiceError | None
 def _request_for_rest(
     request: llm_pb2.GenerateRequest, written: Sequence[llm_pb2.GenerateResponse]
 ) -> llm_pb2.GenerateRequest | None:
-    """The request for what is still to be written; None where an engine could not know how to go on: a constraint holds
-    for a whole answer and not for the end of one, and so does a thought or a call."""
+    """The request for the rest of the text; None where no engine could continue: a constraint holds for a whole answer
+    and not for its end, and reasoning and calls cannot be continued."""
     if request.HasField("response_format") or request.tools or any(message.reasoning for message in written):
         return None
     if not is_plain_text(request.original):
@@ -121,11 +122,11 @@ class Generation:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether no more text will come."""
         return self.text.over
 
     def suits(self, job: Job) -> bool:
-        """Whether a request with a job like this may read along: neither cut short nor held up by it."""
+        """Whether a request with such a job may join: neither cut short nor delayed by it."""
         lasts = self.job.deadline.remaining() >= _STILL_WORTH_IT * job.deadline.remaining()
         return lasts and (bool(self.text.items) or self.job.ticket.score >= job.ticket.score)
 
@@ -151,7 +152,7 @@ class Shared:
         self._under_way = SingleFlight[bytes, Generation]()
 
     def read(self, key: bytes, job: Job, within_s: float) -> Reading:
-        """Read along with a generation of the same `key`, or start one. An empty key is like no other's."""
+        """Join a generation of the same `key`, or start one. An empty key is never shared."""
         shared = self._shared and bool(key) and not job.once
         found = self._under_way.get(key) if shared else None
         if found and found.suits(job):

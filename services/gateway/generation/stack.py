@@ -30,7 +30,8 @@ from services.gateway.upstream.fleet import Fleet
 
 
 def make_stack(fleet: Fleet, observe: Observe, *, shared: bool = True) -> Shared:
-    """The whole of it. `observe` hears how each call went; `shared`: whether equal questions share a generation."""
+    """The complete stack. `observe` gets the outcome of each call; `shared`: whether equal questions share a
+    generation."""
     call = LoadBalancing(fleet, Send(observe, fleet.stall_s))
     one: Generate[Job] = Retrying(fleet, Availability(fleet, Limiting(fleet, Hedging(fleet, call))))
     begin = StartWait(fleet, Fallback(one))

@@ -1,4 +1,4 @@
-"""What is looked for in one request and its answer: what the gateway has for the tenant, and what the request adds."""
+"""The checks of one request and its answer: those of the tenant, and those that the request adds."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def everything(settings: GuardSettings) -> Checks:
 
 
 def prepare(guards: Iterable[GuardSettings]) -> None:
-    """Compile what these look for, and what a request may ask for beside it: 30 ms that no request should wait for, and
-    up to 1 ms for each denied pattern. Of the first 256 different settings."""
+    """Compile the rules of these settings, and those that a request may add: 30 ms that no request should wait for, and
+    up to 1 ms for each denied pattern. For the first 256 different settings."""
     for rule in _rules("mask", "mask"):
         growing.reach(rule.pattern)
     injection.model()

@@ -49,7 +49,7 @@ NOTHING = Released()
 
 @dataclass(slots=True)
 class Screen:
-    """Looks for `rules` and for what is `denied`. Raises `TooSlow` where a denied pattern takes too long."""
+    """Filters a text by `rules` and `denied`. Raises `TooSlow` where a denied pattern takes too long."""
 
     rules: Sequence[Rule]
     denied: Denied | None = None
@@ -88,12 +88,12 @@ class Screen:
         return released
 
     def close(self) -> Released:
-        """The rest."""
+        """The rest of the text."""
         self._join()
         return self._release(self._length, last=True)
 
     def open(self) -> str:
-        """The rest, as it stands, unseen."""
+        """The rest of the text, unfiltered."""
         self._join()
         rest, self._from = self._text[self._from :], self._length
         return rest
@@ -147,7 +147,7 @@ class Late(Exception):
 
 
 class Refused(Exception):
-    """A text holds what is refused: the name of the rule, and what it is about, for people."""
+    """A text with a refused finding: the name of the rule, and a description for people."""
 
     def __init__(self, rule: str, what: str):
         super().__init__(rule)
@@ -155,8 +155,8 @@ class Refused(Exception):
 
 
 class ContentScanner:
-    """`names` stand in the place of what is hidden; `found` counts that, by its rules. Each step raises `Late` when the
-    time is over."""
+    """Checks texts in steps, between which the event loop runs. `names` replace masked texts; `found` counts findings
+    by rule. Each step raises `Late` when the time is over."""
 
     def __init__(self, checks: Checks, names: Names, deadline: Deadline):
         self._checks, self._names, self._deadline = checks, names, deadline
@@ -212,5 +212,5 @@ async def holds(text: str, rules: Sequence[Rule]) -> bool:
 
 
 def told(rule: str, score: float) -> str:
-    """An injection, for people."""
+    """The description of an injection, for people."""
     return f"injection, {rule}{f' {score:.2f}' if score else ''}"

@@ -1,1 +1,1 @@
-"""Whether an answer has the form that was asked for: pure rules, and a thread for them."""
+"""Output validation: whether an answer matches its response format. Pure rules, and a thread for them."""

@@ -1,3 +1,2 @@
-"""What policies count and decide by: hedge moments, breakers, limits, queues. They know no request and no model, and
-import the runtime alone. How they are composed is in `generation/stack.py`.
-"""
+"""Algorithms of policies: hedge moments, breakers, limits, queues. They know no request and no model, and import only
+the runtime. `generation/stack.py` composes the policies that use them."""

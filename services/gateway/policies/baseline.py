@@ -15,21 +15,30 @@ MIN_ANSWERS = 20  # of fewer, the slowest would be the 95th of a hundred
 _ALPHA = 2 / (10 + 1)  # an average over about ten answers
 _MEMORY_S = 60.0
 _MIN_TOKENS = 4
-_MIN_SECONDS = 0.001  # what came within less came in one piece, and has no rate
+_MIN_SECONDS = 0.001  # less came in one piece, and has no rate
 _MIN_ANSWERS = 20
 _MOST = 2.0  # an answer that came in few pieces may have any rate; it must not hide the others
 _RATIO = Gauge("hedgerow_token_rate_ratio", "Token rate of a model's last answers; 1 is as usual.", ["model"])
 
 
 class LatencyBaseline:
-    """Of one backend, or of all replicas of one model. `expected_s` may be replaced when a better value is known."""
+    """How long a backend usually takes to its first sign of life, and so whether a silence is a failure. It is that of
+    one backend, or of all replicas of one model.
+
+    A call that ended before anything came, by its deadline or because another was faster, is no sample of a backend
+    that had less time than it usually needs. With that much time, the silence is a failure: a policy that counted only
+    errors would call a backend well that accepts everything and answers nothing.
+
+    Only answered calls are samples, because otherwise silence would become usual. Until there are enough, `expected_s`
+    stands in; it may be replaced when a better value is known.
+    """
 
     def __init__(self, expected_s: float, clock: Clock = time.monotonic):
         self.expected_s = expected_s
         self._answers = WindowedDigest(_WINDOW_S, clock)
 
     def came(self, after_s: float) -> None:
-        """A call was answered: its first text, or its reply, came `after_s` seconds after its beginning."""
+        """Add a call that was answered `after_s` seconds after its beginning, by its first text or its reply."""
         self._answers.add(after_s)
 
     def quantile_s(self, quantile: float) -> float | None:
@@ -41,12 +50,17 @@ class LatencyBaseline:
         return self.quantile_s(_QUANTILE) or self.expected_s
 
     def tells(self, silent_s: float) -> bool:
-        """Whether so much silence is a failure."""
+        """Whether a silence of this length is a failure."""
         return silent_s >= self.needs_s()
 
 
 class ThroughputDrop:
-    """Watches one model. It sags from a ratio below `floor` on, until it is above `recovered` again.
+    """A drop of a model's token rate, an early sign of throttling: it shows while first tokens are still on time and
+    nothing is refused.
+
+    The rate of the last answers (about ten of them) is compared with the median rate of the last ten minutes. The rate
+    has dropped from a ratio below `floor` on, until it is above `recovered` again. A drop that lasts for more than half
+    of the ten minutes ends, because it has become usual.
 
     The ratio is an exponential average of each answer's rate over the usual one. A rate is never below 0, so one
     stalled answer moves it from 1 to 0.82 at most, and it takes four of them in a row to reach 0.5.

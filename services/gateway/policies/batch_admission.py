@@ -34,7 +34,7 @@ class Portion:
         self.asked = float("-inf")  # on the limiter's clock
 
     def of(self, places: int, now: float) -> float:
-        """Fewer than this may be taken for another to be."""
+        """Another place may be taken while fewer than this are."""
         return places * (self._share if now - self.asked > _QUIET_S else self._beside)
 
 
@@ -45,7 +45,7 @@ class BatchAdmission:
         self._free = asyncio.Semaphore(at_once)
 
     async def turn(self, deadline: Deadline) -> Turn:
-        """Raises TimeoutError when it does not come by `deadline`."""
+        """Wait for a turn. Raises TimeoutError when it does not come by `deadline`."""
         async with asyncio.timeout(_seconds(deadline)):
             await self._free.acquire()
         return Turn(self._free.release)
@@ -60,7 +60,7 @@ class Turn:
         self._then: Callable[[], None] | None = then
 
     def over(self) -> None:
-        """It has a place, or needs none any more: the next one may go. Counts once."""
+        """End the turn, once: the item has a place or needs none any more, and the next one may go."""
         then, self._then = self._then, None
         if then:
             then()
@@ -84,7 +84,7 @@ class _Waiter(Generic[P]):
 
 
 class Backlog(Generic[P]):
-    """Those that wait until `spare` gives a place for them; it returns None while there is none."""
+    """Items that wait until `spare` returns a place for them; it returns None while there is none."""
 
     def __init__(self, spare: Callable[[], P | None]):
         self._spare = spare
@@ -95,7 +95,7 @@ class Backlog(Generic[P]):
         return len(self._queue)
 
     async def enter(self, ticket: Ticket) -> P:
-        """A place; raises TimeoutError when there is none by the ticket's deadline."""
+        """Wait for a place; raises TimeoutError when there is none by the deadline of the ticket."""
         self._arrivals += 1
         rank = (float(ticket.score), -self._arrivals)
         place: asyncio.Future[P] = asyncio.get_running_loop().create_future()
@@ -110,7 +110,7 @@ class Backlog(Generic[P]):
             raise
 
     def let_in(self) -> None:
-        """Places may have become free."""
+        """Give places that may have become free to waiting items."""
         while (waiter := self._queue.best()) and (place := self._spare()):
             self._queue.take(waiter)
             waiter.place.set_result(place)

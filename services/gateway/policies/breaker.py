@@ -36,7 +36,7 @@ _RANDOM = random.Random()
 
 
 class State(Enum):
-    """Of a breaker. The value is what the gauge shows."""
+    """State of a breaker. The value is that of the gauge."""
 
     CLOSED = 0.0
     HALF_OPEN = 0.5
@@ -58,7 +58,7 @@ class _Verdict(Enum):
 
 
 class Permit:
-    """Leave for one call, which reports once how it ended; later reports are ignored."""
+    """The permit for one call, which reports once how it ended; later reports are ignored."""
 
     __slots__ = ("_breaker", "_epoch", "_reported", "_started", "probe")
 
@@ -81,12 +81,12 @@ class Permit:
             self._breaker._throttle(self._epoch, retry_after_s)
 
     def abandoned(self) -> None:
-        """The caller went away first. That says nothing, unless the call was slow by then."""
+        """The caller left first. That is no sample, unless the call was slow by then."""
         slow = self._breaker.clock() - self._started > self._breaker.slow_s
         self._report(_Verdict.SILENT if slow else _Verdict.NONE)
 
     def withdrawn(self) -> None:
-        """Its end says nothing, however long it took."""
+        """The end of the call is no sample, however long it took."""
         self._report(_Verdict.NONE)
 
     def _report(self, verdict: _Verdict) -> None:
@@ -114,8 +114,8 @@ class Breaker:
         on_change: Callable[[Breaker, State], None] | None = None,
         in_metrics: bool = True,
     ):
-        """`in_a_row`: failures that open it at once. `min_calls`: fewer in the window say nothing. `open_s`: from
-        opening to the first probe, give or take 20%."""
+        """`in_a_row`: failures that open it at once. `min_calls`: fewer calls in the window are ignored. `open_s`:
+        seconds from opening to the first probe, give or take 20%."""
         self.name, self.slow_s, self.clock = name, slow_s, clock
         self._window = Window(window_s)
         self._window_s, self._min_calls, self._open_s, self._rng = window_s, min_calls, open_s, rng
@@ -141,7 +141,7 @@ class Breaker:
         return self._why
 
     def enter(self) -> Permit | None:
-        """Leave for a call now, or None. While half open, one call at a time gets it: the probe."""
+        """A permit for a call now, or None. While half open, one call at a time gets it: the probe."""
         now = self.clock()
         if self._state is State.CLOSED:
             return Permit(self, self._epoch, now, False)
@@ -153,13 +153,13 @@ class Breaker:
         return Permit(self, self._epoch, now, True)
 
     def would_admit(self) -> bool:
-        """Whether `enter` would give leave. Changes nothing."""
+        """Whether `enter` would return a permit. Changes nothing."""
         if self._state is State.CLOSED:
             return True
         return not self._probing and self.clock() >= self._until
 
     def retry_after_s(self) -> float:
-        """Seconds until it is worth asking again; 0 when it is now."""
+        """Seconds until the next call may be permitted; 0 when it is now."""
         if self.would_admit():
             return 0.0
         return self._open_s if self._probing else self._until - self.clock()

@@ -57,7 +57,7 @@ class Waiter(Protocol):
     """A race that waits until the budget can pay for a second call."""
 
     def set(self) -> None:
-        """It is your turn, or may be."""
+        """Wake the race: the budget may have a second call for it."""
         ...
 
 
@@ -78,19 +78,19 @@ class HedgeBudget:
         self._line: dict[Waiter, None] = {}  # the longest wait first
 
     def request(self) -> None:
-        """A request came; it may be answered without a call."""
+        """Count a request; it may be answered without a call."""
         self._budget.seen()
         self._requests = self._requests * _MEMORY + 1
         self._calls *= _MEMORY
         self._call_next()
 
     def call(self) -> None:
-        """A request needs a call."""
+        """Count a request that needs a call."""
         self._calls += 1
 
     def spend(self, news: Waiter) -> bool:
-        """Whether a second call may be made; it is then counted. Else `news` will be set when it is this one's turn,
-        until it has left."""
+        """Whether a second call may be made; it is then counted. Otherwise `news` is set when it is the turn of this
+        race, until it has left."""
         first = next(iter(self._line), news)
         if first is news and self._budget.spend():
             self.leave(news)
@@ -100,27 +100,26 @@ class HedgeBudget:
         return False
 
     def leave(self, news: Waiter) -> None:
-        """No second call is wanted any more."""
+        """Leave the queue: no second call is wanted any more."""
         if news in self._line:
             del self._line[news]
             self._call_next()
 
     def refund(self) -> None:
-        """The second call was not made after all."""
+        """Return the cost of a second call that was not made."""
         self._budget.refund()
         self._call_next()
 
     def missing(self) -> float:
-        """How many second calls this process could do with beyond those it can pay for: those in line, or one that it
-        may want at once."""
+        """The second calls that this process lacks: for the queue, or one in advance."""
         return max(0.0, max(1, len(self._line)) - self._budget.level)
 
     def draw(self) -> float:
-        """Take out what is not needed here now, and return how much that is."""
+        """Take out the unneeded budget, and return how much that is."""
         return 0.0 if self._line else self._budget.draw(keep=1)
 
     def put(self, amount: float) -> None:
-        """Add what others have saved."""
+        """Add budget that other processes saved."""
         self._budget.put(amount)
         self._call_next()
 
@@ -146,23 +145,23 @@ class HedgeRule:
 
 
 class Hedge:
-    """The moment to hedge the calls of one model. `usual`: what it has needed over a longer time, or is expected to."""
+    """The moment to hedge the calls of one model. `usual`: its baseline over a longer time."""
 
     def __init__(self, rule: HedgeRule, budget: HedgeBudget, usual: LatencyBaseline, clock: Clock = time.monotonic):
         self._rule, self.budget, self._usual, self._clock = rule, budget, usual, clock
-        self.basis = ""  # what the moment goes by, for people
+        self.basis = ""  # the basis of the moment, for people
         self._looked = float("-inf")
         self._moment_s = 0.0
         self._firsts = WindowedDigest(rule.window_s, clock)
 
     def saw(self, first_s: float) -> None:
-        """A call's time to its first text."""
+        """Add a call's time to its first text."""
         self._firsts.add(first_s)
 
     def gave_up(self, after_s: float) -> bool:
-        """A call ended before its first text, by its deadline or because another was faster. It would have taken longer
-        than this. Where this is longer than usual it counts: without these calls, the slow ones would be missing from
-        the percentiles. Returns whether it counts."""
+        """Add a call that ended before its first text, by its deadline or because another was faster: it would have
+        taken longer than `after_s`. It counts where this is longer than usual, because otherwise slow calls would be
+        missing from the percentiles. Returns whether it counts."""
         usual = self._firsts.quantile(0.5)
         counts = usual is None or after_s >= usual
         if counts:
@@ -200,19 +199,25 @@ class Hedge:
 
 
 class HedgePool:
-    """This gateway's part in it. `run()` must be running."""
+    """The part of this gateway in one hedge budget for all gateways, on Redis. `run()` must be running.
+
+    Each gateway earns its share of a second call with each request, and spends without asking. Unneeded budget goes
+    into a pool, and a gateway with too little takes from there, at once when a call waits for it. Nothing is counted
+    twice: an amount under way is lost when Redis or a gateway dies, so the second calls of all gateways are at most the
+    share of all requests. While Redis is away each gateway has the budget that it earned itself.
+    """
 
     def __init__(self, state: SharedState, budget: HedgeBudget, every_s: float = EVERY_S):
         self._state, self._budget, self._every_s = state, budget, every_s
 
     async def run(self) -> None:
-        """Put in and take out, until cancelled."""
+        """Exchange budget with the pool. Runs until cancelled."""
         while True:
             await set_within(self._budget.wanting, self._every_s)
             self._budget.wanting.clear()
             with suppress(SharedStateLost):
                 await self._exchange()
-            if self._budget.missing():  # the pool is empty: to ask again at once would be for nothing
+            if self._budget.missing():  # the pool is empty: asking again at once would be in vain
                 await asyncio.sleep(self._every_s)
 
     async def _exchange(self) -> None:

@@ -142,7 +142,7 @@ class SharedBreaker:
         self.clock, self.slow_s = self._common.clock, self._common.slow_s
 
     def enter(self, tenant: str = "") -> SharedPermit | None:
-        """Leave for a call now, or None."""
+        """A permit for a call now, or None."""
         common = self._common.enter()
         if common is None:
             return None
@@ -154,17 +154,17 @@ class SharedBreaker:
         return SharedPermit(self, tenant, common, permit)
 
     def would_admit(self, tenant: str = "") -> bool:
-        """Whether `enter` would give leave. Changes nothing."""
+        """Whether `enter` would return a permit. Changes nothing."""
         own = self._own.get(tenant)
         return self._common.would_admit() and (own is None or own.would_admit())
 
     def why(self, tenant: str = "") -> str:
-        """Why there is no leave, for people; empty when there is."""
+        """Why there is no permit, for people; empty when there is one."""
         own = self._own.get(tenant)
         return self._common.why or (f"{own.why}, of this tenant alone" if own and own.why else "")
 
     def retry_after_s(self, tenant: str = "") -> float:
-        """Seconds until it is worth asking again; 0 when it is now."""
+        """Seconds until the next call may be permitted; 0 when it is now."""
         own = self._own.get(tenant)
         return max(self._common.retry_after_s(), own.retry_after_s() if own else 0.0)
 
@@ -183,13 +183,13 @@ class SharedBreaker:
         self._common.connected()
 
     def started(self) -> None:
-        """The backend has started: how calls before that ended says nothing of it."""
+        """The backend has started: earlier calls are no samples of it."""
         self._common.started()
         self._own.clear()
         self._failing.clear()
 
     def forget(self) -> None:
-        """The backend is gone for good: take it out of the metrics, whatever calls to it still report."""
+        """The backend is gone for good: remove its metrics, also for calls that still report."""
         self._gone = True
         for breaker in (self._common, *self._own.values()):
             breaker.forget()
@@ -202,21 +202,21 @@ class SharedBreaker:
         return self._common.state
 
     def answered(self, tenant: str) -> None:
-        """A call of `tenant` went well."""
+        """A call of `tenant` succeeded."""
         self._failing.clear()
         if self._answered[0] != tenant:
             self._other = self._answered
         self._answered = tenant, self.clock()
 
     def is_its_own(self, tenant: str) -> bool:
-        """A call of `tenant` failed: whether that is its own failure, and not the backend's."""
-        if len(self._failing) < 2:  # more do not change what they say
+        """Note a failed call of `tenant`: whether that is the tenant's own failure, and not the backend's."""
+        if len(self._failing) < 2:  # more tenants change nothing
             self._failing.add(tenant)
         other = self._other if self._answered[0] == tenant else self._answered
         return self._failing == {tenant} and self.clock() - other[1] <= self._window_s
 
     def own(self, tenant: str) -> Breaker:
-        """The breaker of one tenant's own failures."""
+        """The breaker for failures of one tenant alone."""
         if tenant not in self._own:
             if len(self._own) >= _MOST_OWN:
                 self._own = {name: each for name, each in self._own.items() if each.state is not State.CLOSED}

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Flight(Generic[T]):
-    """One execution. It gives what it makes to `add`; `over` and `error` say how it ended."""
+    """One execution. It passes its items to `add`; `over` and `error` show how it ended."""
 
     def __init__(self) -> None:
         self.items: list[T] = []
@@ -39,22 +39,22 @@ class Flight(Generic[T]):
         return reader
 
     def leave(self, reader: Reader[T]) -> None:
-        """Stop reading; without readers the execution is of no use and ends."""
+        """Stop reading; an execution without readers is cancelled."""
         if reader in self._readers:
             self._readers.remove(reader)
             if not self._readers and self._task and not self.over:
                 # At once, and not when the task runs next: a reader that comes in between must not get an empty end.
                 self.over, self.error = True, Unavailable("cancelled: the last reader has left")
-                # After its first step: a task that is cancelled before that does none of its last ones.
+                # After its first step: a task that is cancelled before that runs none of its `finally` blocks.
                 self._task.get_loop().call_soon(self._task.cancel)
 
     def add(self, item: T) -> None:
-        """Something new to read."""
+        """Add an item."""
         self.items.append(item)
         self._wake()
 
     def end(self) -> None:
-        """There is nothing more to read; the execution may still have work to do."""
+        """End the items; the execution may still have work to do."""
         self.over = True
         self._wake()
 

@@ -1,4 +1,4 @@
-"""Calls of the last seconds, counted."""
+"""Counts of the calls of the last seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SLICES = 10
 
 @dataclass(slots=True)
 class Counts:
-    """Of one slice of time, or of several."""
+    """The counts of one slice of time, or of several."""
 
     slice: int = 0
     calls: int = 0
@@ -33,7 +33,7 @@ class Window:
         return self._slices[-1]
 
     def total(self, now: float) -> Counts:
-        """Of all slices that are not too old."""
+        """The counts of all slices in the window."""
         oldest = int(now / self._slice_s) - _SLICES
         counted = [counts for counts in self._slices if counts.slice > oldest]
         return Counts(

@@ -1,1 +1,1 @@
-"""What becomes of a prompt before a model reads it: pure rules over text and messages."""
+"""Prompts before a model reads them: pure rules over text and messages."""

@@ -1,7 +1,16 @@
-"""Wordy phrases and what says the same: a table, and nothing that changes what is asked.
+"""Prompt compression: text that costs tokens and says nothing is removed.
 
-Each phrase stands in prose alone (see `protected.py`), is a whole phrase, and its replacement has the same place in the
-sentence. Left side: words with one blank between them, in lower case. Right side: empty where nothing is lost.
+    spaces     runs of blanks, blanks at the ends of lines, more than one empty line
+    phrases    wordy phrases become short ones
+    repeats    a sentence that is in the same message already, word for word
+    examples   equal examples, and more than a few of them: every answer keeps one
+
+The result of a message does not depend on the messages around it, so the prompts of one conversation keep their common
+prefix, and the engine's key-value cache stays valid. Protected text (`protected.py`) is never changed, and a sentence
+or example that holds any of it is kept. Examples that stay are protected, too.
+
+The table of phrases has, on the left, words with one blank between them in lower case; on the right, a replacement with
+the same place in the sentence, empty where nothing is lost.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _LEAST_S = 0.005  # in less no model chooses and no tool answers
 
 
 class AgentStage(AnswerStage):
-    """Has a model choose what to call, and calls it."""
+    """Has a model choose calls, and makes them."""
 
     name, after = "agent", ("audio", "vision", "guard", "cache", "router", "tools", "prompt")
 
@@ -95,7 +95,7 @@ class AgentStage(AnswerStage):
                 return
 
     def _begin(self, calls: Sequence[chat_pb2.ToolCall], equipment: Equipment, ends: Deadline, stage: Running) -> None:
-        """Make the calls that may be made, at once; note why the others are not."""
+        """Make the permitted calls at once; note why the others are not made."""
         self._told = {}
         for call in calls:
             refused = self._refused(call, equipment)
@@ -132,7 +132,7 @@ class AgentStage(AnswerStage):
         return ""
 
     async def _results(self, asked: Step) -> None:
-        """Wait for what was called, and have the conversation go on with it."""
+        """Wait for the calls, and continue the conversation with their results."""
         draft, calls = self.draft, [run.end() for run in self._told.values() if isinstance(run, ToolRun)]
         await asyncio.gather(*calls)
         turn = chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=asked.said, tool_calls=asked.calls)

@@ -1,4 +1,4 @@
-"""One step of an agent: a model is asked what to call, and says that, or answers."""
+"""One step of an agent: a model is asked for calls, and answers with calls or with text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from services.runtime.errors import TooLate
 
 
 class Step:
-    """A model is asked once. `calls` are those of the mesh's tools that it wants, `said` what it said before."""
+    """One question to a model. `calls` are the calls of mesh tools in its answer, `said` is the text before them."""
 
     def __init__(
         self, draft: Draft, equipment: Equipment, stage: Running, ends: Deadline, steps_left: int, *, first: bool
@@ -40,7 +40,7 @@ class Step:
         return "".join(self._written.text) if self._answers else ""
 
     async def run(self) -> None:
-        """Ask. Raises `TooLate` where no call has come in the step's time, and no word of an answer."""
+        """Ask the model. Raises `TooLate` where neither a call nor text has come in the time of the step."""
         draft = self._draft
         reading = self._ask()
         try:
@@ -56,7 +56,7 @@ class Step:
 
     @property
     def _wants_none(self) -> bool:
-        """The fast model speaks in place of calling: the better one does that."""
+        """Whether the fast model writes text in place of a call: the better model answers then."""
         return not self._answers and bool(self._written.text)
 
     def _ask(self) -> Reading:
@@ -70,7 +70,7 @@ class Step:
             asked.tool_choice.CopyFrom(request.tool_choice)
         choice = draft.fast or draft.chosen
         models = (choice.model, *choice.alternatives) if self._answers else (choice.model,)
-        # Words are the answer itself, and have as long as that.
+        # Text is the answer itself, and has the remaining time of the answer.
         lasts_s = draft.ledger.remaining() if self._answers else self._ends.remaining()
         work = model_call.job(draft, asked, models, replace(self._stage, budget_s=lasts_s), first_text=self._answers)
         return model_call.read(draft, b"", work, replace(self._stage, budget_s=lasts_s))
@@ -98,7 +98,7 @@ class Step:
             self._draft.ledger.model = reading.report.model
 
     async def _end(self, reading: Reading) -> None:
-        """It has said all it has to say: words, calls of the mesh's tools, or one of the caller's, which ends the
+        """End the step: with text, with calls of mesh tools, or with a call of the caller's own tools, which ends the
         answer."""
         draft, ledger = self._draft, self._draft.ledger
         own = {tool.name for tool in draft.question.request.tools}

@@ -1,7 +1,11 @@
-"""Whether a fast model's answer will do: checks by name, each a function that says why it will not.
+"""A cascade: a fast model answers first, and where its answer does not pass the checks, the better model is asked.
 
-Another check is a function here and a line in `CHECKS`. None waits for anything. After all of these the stage has the
-form checked, beside the event loop, and asks the judge, which is a model.
+The fast model's text is held until it has passed, so nothing is ever taken back. If the request wants it at once, it is
+streamed, and the better model's text replaces it with a patch. The fast model has the slice of the stage and no more;
+when that is over, or its model is away, the better one is asked as if there had been no cascade.
+
+A check is a function and a line in `CHECKS`; none waits for anything. After all of them the stage has the form
+validated, beside the event loop, and asks the judge, which is a model.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ _UNSURE = re.compile(
     re.IGNORECASE,
 )
 _USUAL = (pb.VERIFIER_RULES, pb.VERIFIER_FORM)
-_LONGEST = 100_000  # characters that are looked through
+_LONGEST = 100_000  # characters that are searched
 
 
 Check = Callable[[Tried, pb.GenerateRequest, CascadeSettings], str]
@@ -47,13 +51,13 @@ _KEY = b"/cascade"  # after a question's own: equal questions share the first tr
 
 
 def refused(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettings) -> str:
-    """Why an answer will not do; empty where all that the request names are satisfied."""
+    """Why an answer does not pass; empty where it satisfies all checks that the request names."""
     checks = [CHECKS[name] for name in _named(request) if name in CHECKS]
     return next((why for check in checks if (why := check(tried, request, settings))), "")
 
 
 def has_form_checked(request: pb.GenerateRequest) -> bool:
-    """Whether an answer has to match what it is asked to match."""
+    """Whether the form of an answer is checked."""
     return request.HasField("response_format") and pb.VERIFIER_FORM in _named(request)
 
 
@@ -62,7 +66,7 @@ def _named(request: pb.GenerateRequest) -> Sequence[int]:
 
 
 def _by_rules(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettings) -> str:
-    """It came to its end, says something, and does not say that it cannot."""
+    """Whether it is complete, says something, and does not say that it cannot answer."""
     if tried.finish_reason != chat_pb2.FINISH_REASON_STOP:
         return "it did not come to its end"
     if not tried.text.strip():
@@ -72,7 +76,7 @@ def _by_rules(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettin
 
 
 def _by_logprobs(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettings) -> str:
-    """It was sure of its words: their mean log-probability."""
+    """Whether the mean log-probability of its tokens is high enough."""
     cascade = request.cascade
     least = cascade.min_mean_logprob if cascade.HasField("min_mean_logprob") else settings.min_mean_logprob
     if not tried.logprobs:
@@ -88,7 +92,7 @@ CHECKS: Mapping[int, Check] = {
 
 
 class CascadeStage(AnswerStage):
-    """Asks the fast model, and checks what it says."""
+    """Asks the fast model, and checks its answer."""
 
     name, after = "cascade", ("audio", "vision", "guard", "cache", "router", "tools", "prompt")
     budget = StageBudget(share=0.4, cap_ms=60_000)
@@ -135,7 +139,7 @@ class CascadeStage(AnswerStage):
         return model_call.read(draft, key, work, stage)
 
     async def _say(self, reading: Reading, items: Sequence[llm_pb2.GenerateResponse]) -> bool:
-        """To the client, where it wants that before it has passed. Returns whether the guard has ended the answer."""
+        """Stream text to a client that wants it at once. Returns whether the guard has ended the answer."""
         draft = self.draft
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
         if not (self._at_once and text):
@@ -149,7 +153,7 @@ class CascadeStage(AnswerStage):
         return bool(draft.ledger.finish_reason)
 
     async def _why_not(self, tried: Tried, stage: Running) -> str:
-        """Why it will not do; empty where it does."""
+        """Why the answer does not pass; empty where it does."""
         draft, request = self.draft, self.draft.question.request
         why = refused(tried, request, draft.backends.cascade)
         if not why and has_form_checked(request):

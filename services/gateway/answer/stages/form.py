@@ -34,7 +34,7 @@ _KEY = b"/form"  # after the question's key: requests that share an answer share
 
 
 class FormStage(AnswerStage):
-    """Checks an answer, and has it repaired once."""
+    """Validates an answer, and has it repaired once."""
 
     name, after, closing = "form", ("llm",), True
     budget = StageBudget(share=1, cap_ms=600_000)
@@ -63,7 +63,7 @@ class FormStage(AnswerStage):
             elif ledger.finish_reason == chat_pb2.FINISH_REASON_LENGTH:
                 self._leave_cut(found, stage)
             else:
-                await draft.writer.flush()  # all of it, before it is replaced
+                await draft.writer.flush()  # the whole text, before it is replaced
                 await self._have_repaired(found, stage)
 
     async def _mismatch(self, text: str) -> Mismatch | None:
@@ -73,7 +73,7 @@ class FormStage(AnswerStage):
         return await draft.backends.forms.mismatch(who.name, who.weight, wanted, text, left_s)
 
     def _trust(self, stage: Running) -> None:
-        """A grammar is held by the engine, which ends an answer of its own accord where that matches."""
+        """A grammar is enforced by the engine, which ends an answer as soon as it matches."""
         if self.draft.ledger.finish_reason == chat_pb2.FINISH_REASON_LENGTH:
             self._leave_cut(Mismatch("#/grammar", "it has no end"), stage)
         else:
@@ -86,7 +86,7 @@ class FormStage(AnswerStage):
         self._tell(Act.FORM_UNCHECKED, why, stage)
 
     def _leave_cut(self, found: Mismatch, stage: Running) -> None:
-        """The same limit would cut the next one, and the finish says what this is."""
+        """Keep an answer that was cut by a limit: the next one would be cut, too, and the finish reason says so."""
         stage.outcome = pb.STAGE_OUTCOME_FAILED
         self.draft.ledger.degrade(Degraded.FORM_CUT)
         self._tell(Act.FORM_FAILED, f"{found.where}; it was cut", stage)
@@ -117,7 +117,7 @@ class FormStage(AnswerStage):
         return sum(stage.spent_ms for stage in self.draft.ledger.stages if stage.name in _WRITERS) / 1000
 
     async def _repair(self, broken: Mismatch, stage: Running) -> str:
-        """Ask again, and have what comes take the answer's place. Else why it will not do either."""
+        """Ask again, and replace the answer by a valid one. Otherwise returns why there is none."""
         draft, ledger = self.draft, self.draft.ledger
         asked = self._question(broken)
         work = model_call.job(draft, asked, (ledger.model,), stage, first_text=False)

@@ -31,13 +31,13 @@ from services.gateway.guard.screen import ContentScanner, Late, Refused, told
 from services.gateway.labels import Act, Degraded
 from services.runtime.deadline import Deadline
 
-_AT_ONCE = 8_192  # characters that are looked through before anything else is done
+_AT_ONCE = 8_192  # characters that are checked before anything else is done
 _BARE = re.compile(r"(?<=[:,\[\s])(\[[a-z ]+ \d+\])(?=\s*[,}\]])")  # a name that stands where JSON has a number
 _INSTRUCTING = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)  # roles whose texts may be injections
 
 
 class GuardStage(BesideStage):
-    """Looks through what is asked."""
+    """Checks the texts of a request."""
 
     name, after = "guard", ("audio",)
 
@@ -68,8 +68,8 @@ class GuardStage(BesideStage):
         self.begin(self._look(looking, stage, private=long and bool(self._checks.hides)))
 
     def _look_at_once(self, looking: _Request, stage: Running) -> bool:
-        """Look for what is private. Whether the stage has time for more; else it has ended. Raises `GuardRefused` and
-        `GuardLate`."""
+        """Detect private data at once. Returns whether the stage has time for more; else it has ended. Raises
+        `GuardRefused` and `GuardLate`."""
         try:
             for _ in looking.for_private():
                 pass
@@ -104,7 +104,7 @@ class GuardStage(BesideStage):
 
 
 class _Request:
-    """One look through a request, in steps. Each raises `GuardRefused` for what it finds, or `Late`."""
+    """The checks of one request, in steps. Each raises `GuardRefused` for a finding, or `Late`."""
 
     def __init__(self, draft: Draft, checks: Checks, stage: Running, deadline: Deadline):
         self._draft, self._checks, self._stage = draft, checks, stage
@@ -112,7 +112,7 @@ class _Request:
         self._hidden_fields = dict[str, str]()  # outside of the conversation
 
     def for_private(self) -> Iterator[None]:
-        """Secrets and personal data. In the end names stand for them in what a model reads."""
+        """Detect secrets and personal data, and replace them by names for models."""
         for where, text in _texts(self._draft):
             shown = yield from self._without_private(where, text)
             if shown != text:
@@ -198,7 +198,7 @@ def _said(draft: Draft) -> Iterator[str]:
 
 
 def _tools(draft: Draft) -> Sequence[chat_pb2.Tool]:
-    """What the model may be offered, where that is looked through: the caller's, and those of the mesh."""
+    """The tools for the model, those of the caller and of the mesh, where the setting `also` names tools."""
     if "tools" not in draft.privacy.looked_at_also:
         return ()
     return [*draft.question.request.tools, *(draft.equipment.told() if draft.equipment else ())]
@@ -212,12 +212,13 @@ def _texts_in(parameters: str) -> Iterator[str]:
 
 
 def _may_instruct(place: str) -> bool:
-    """Parts that are left as a whole are like messages; other fields of those hold what models said, or names."""
+    """Whether a field may hold instructions: whole parts are like messages; other fields of a conversation hold model
+    output or names."""
     return place.endswith("]") or not is_of_conversation(place)
 
 
 def _as_json(before: str, shown: str) -> str:
-    """Arguments that are JSON stay JSON: a number that is hidden becomes a string."""
+    """Keep arguments valid JSON: a masked number becomes a string."""
     if not _is_json(before) or _is_json(shown):
         return shown
     quoted = _BARE.sub(r'"\1"', shown)

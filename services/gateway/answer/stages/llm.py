@@ -1,4 +1,4 @@
-"""The text, from a model or from what stands in for it."""
+"""The text of an answer, from a model or from a substitute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from services.runtime.routing import Choice
 
 
 class LlmStage(AnswerStage):
-    """Reads a generation, its own or an equal question's."""
+    """Reads a generation, its own or that of an equal question."""
 
     name = "llm"
     after = ("audio", "vision", "guard", "cache", "router", "tools", "prompt", "cascade", "agent")
@@ -56,7 +56,7 @@ class LlmStage(AnswerStage):
             ledger.usage.CopyFrom(draft.streamed.usage)
 
     async def fallback(self, problem: ServiceError, stage: Running, report: Report) -> None:
-        """An end before the model's own: with the text there is, with what stands in for it, or with the error."""
+        """End before the model's own end: with the text so far, with a substitute, or with the error."""
         draft, ledger, late = self.draft, self.draft.ledger, isinstance(problem, TooLate)
         ledger.model = report.model
         if draft.streamed and draft.voice.replacing and await self._keep(draft.streamed, problem.outline, stage):
@@ -73,7 +73,7 @@ class LlmStage(AnswerStage):
         ledger.decide(Act.BUDGET_CUT if late else Act.FAILOVER_IMPOSSIBLE, self.name, stage.detail)
 
     async def _keep(self, streamed: Streamed, why: str, stage: Running) -> bool:
-        """Nothing takes the place of what a cascade has streamed: where that came to its end, it is the answer."""
+        """Keep the streamed answer of a cascade, if it is complete: nothing replaces it."""
         draft, ledger = self.draft, self.draft.ledger
         draft.voice.keep()
         ledger.model = streamed.model
@@ -117,7 +117,7 @@ class LlmStage(AnswerStage):
         return reading
 
     def _has_answered(self, model: str) -> bool:
-        """Whether its whole answer has gone out and did not pass: it would give the same."""
+        """Whether its complete answer was streamed and did not pass: it would give the same again."""
         streamed = self.draft.streamed
         return streamed is not None and streamed.model == model and bool(streamed.finish_reason)
 
@@ -142,7 +142,7 @@ class LlmStage(AnswerStage):
             ledger.usage.completion_tokens += report.carried_tokens
 
     def _account(self, report: Report, stage: Running) -> None:
-        """How it went."""
+        """Report the outcome of the generation."""
         ledger = self.draft.ledger
         if report.problems and report.model:
             stage.outcome = pb.STAGE_OUTCOME_REPLACED

@@ -1,9 +1,8 @@
-"""What a request shows and says: its pictures become labels and its recording becomes words, side by side, each under
-its slice.
+"""The media stages: pictures become labels and a recording becomes a transcript, concurrently, each within its slice.
 
-A recording is the question itself, or context for one that is written; pictures are always context. Pictures that are
-late are left out, and the answer is degraded. The look goes on meanwhile: when it ends before the answer does, its
-labels come as a patch.
+A recording is the question itself, or context for a written one; pictures are always context. Late pictures are left
+out, and the answer is degraded. The classification continues: when it ends before the answer does, its labels come as a
+patch.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class _MediaStage(BesideStage):
     async def attempt(
         self, breaker: SharedBreaker, work: Callable[[Running], Awaitable[T]]
     ) -> tuple[T | None, ServiceError | None]:
-        """The result of the stage, or why there is none. Raises what is wrong with the request."""
+        """The result of the stage, or the error. Raises `InvalidInput`."""
         ledger, tenant = self.draft.ledger, self.draft.tenant.name
         with ledger.stage(self.name) as stage:
             if not ledger.worth_starting(self.name, stage):
@@ -70,12 +69,12 @@ class _MediaStage(BesideStage):
             return None, problem
 
     def fallback(self, problem: ServiceError) -> None:
-        """The answer can do without."""
+        """Continue without the result."""
         self.draft.miss(self.late if isinstance(problem, TooLate) else self.gone)
 
 
 class AudioStage(_MediaStage):
-    """Takes down what the recording says."""
+    """Transcribes the recording."""
 
     name, late, gone = "audio", Degraded.AUDIO_BUDGET, Degraded.AUDIO_UNAVAILABLE
 
@@ -140,7 +139,7 @@ class AudioStage(_MediaStage):
             raise
 
     async def _end_unheard(self, problem: TooLate) -> None:
-        """The time for hearing the question is over: there is nothing that could be answered."""
+        """End the answer: the time for the transcript of the question is over."""
         draft = self.draft
         draft.miss(Degraded.AUDIO_BUDGET)
         draft.ledger.finish(chat_pb2.FINISH_REASON_BUDGET)
@@ -149,7 +148,7 @@ class AudioStage(_MediaStage):
 
 
 class VisionStage(_MediaStage):
-    """Looks at the pictures."""
+    """Classifies the pictures."""
 
     name, late, gone = "vision", Degraded.VISION_BUDGET, Degraded.VISION_UNAVAILABLE
 

@@ -67,7 +67,7 @@ def _is_wordy(question: Question, settings: PromptSettings) -> bool:
 
 
 class PromptStage(BesideStage):
-    """Makes the prompt what the model reads."""
+    """Prepares the prompt for the model."""
 
     name, after = "prompt", ("audio", "vision", "guard", "router", "tools")
     budget = StageBudget(share=0.1, cap_ms=100)
@@ -75,7 +75,7 @@ class PromptStage(BesideStage):
     def __init__(self, draft: Draft):
         super().__init__(draft)
         self._settings = prompting(draft.question.request.prompt, draft.tenant, draft.backends.prompts.settings)
-        self._counting: asyncio.Task[int] | None = None  # of the prompt as it came
+        self._counting: asyncio.Task[int] | None = None  # of the original prompt
         self._left_out: Sequence[window.Messages] = ()
         self._reserved = 0  # tokens of the context, for the answer
 
@@ -94,7 +94,7 @@ class PromptStage(BesideStage):
             self.begin(self._prepare(came, limit))
 
     def after_final(self, final: pb.Final) -> None:
-        """The next question finds a summary of what this one was asked without."""
+        """Have the turns that were left out summarized for the next question."""
         summaries = self.draft.backends.prompts.summaries
         if summaries and final.prompt.summary == "ordered":
             self.draft.ledger.billed_tokens += summaries.order(self.draft.tenant, self._left_out)
@@ -122,7 +122,7 @@ class PromptStage(BesideStage):
             draft.inputs.prompt = await self._fitted(prompt, limit, report, stage) if long else prompt
 
     def _with_system(self, messages: Sequence[chat_pb2.Message], report: pb.PromptReport) -> Sequence[chat_pb2.Message]:
-        """The system prompt that is asked for by name first, in its variant."""
+        """The messages after the system prompt that the request names, in its variant."""
         draft = self.draft
         if not (name := draft.question.request.prompt.system):
             return messages
@@ -167,8 +167,8 @@ class PromptStage(BesideStage):
     async def _fitted(
         self, prompt: list[chat_pb2.Message], limit: int, report: pb.PromptReport, stage: Running
     ) -> list[chat_pb2.Message]:
-        """The prompt within `limit` tokens. Raises `ContextExceeded` where the question alone has more, as counted: one
-        that is estimated goes on, because an estimate may be too high."""
+        """The prompt within `limit` tokens. Raises `ContextExceeded` where the question alone has more by count; an
+        estimate may be too high, so an estimated prompt is sent anyway."""
         conversation, step = window.parts(prompt), window.step_bytes(limit)
         tokens = await self._count(prompt, report, stage)
         steps = -(-max(0, tokens - limit) * window.size(prompt) // max(1, tokens) // step)
@@ -198,7 +198,7 @@ class PromptStage(BesideStage):
         return (chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=f"{NOTE}{found}"),) if found else ()
 
     async def _count(self, prompt: Sequence[chat_pb2.Message], report: pb.PromptReport, stage: Running) -> int:
-        """By the model's own tokens; by its bytes where it does not count, or not in time."""
+        """Count by the model's tokenizer; by bytes where it does not count, or not in time."""
         try:
             if report.estimated:
                 raise TimeoutError
@@ -216,7 +216,7 @@ class PromptStage(BesideStage):
         return await pool.count_tokens(prompt, request.tools, draft.tenant.name, stage.budget_s, metadata)
 
     def _count_before(self, came: Sequence[chat_pb2.Message], report: pb.PromptReport, stage: Running) -> None:
-        """For the account, while everything else goes on."""
+        """Count the original prompt for the report, while everything else continues."""
 
         def note(counted: asyncio.Task[int]) -> None:
             if not counted.cancelled() and not counted.exception():

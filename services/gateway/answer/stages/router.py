@@ -1,4 +1,4 @@
-"""The choice of a model, on the table that the router pushed: microseconds, while the cache is asked."""
+"""The choice of a model, from the table that the router pushed: microseconds, while the cache is asked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from services.runtime.routing import Choice, Demand, Tier, affordable
 
 
 class RouterStage(AnswerStage):
-    """Chooses."""
+    """Chooses a model."""
 
     name, after, waits = "router", ("audio",), False
 
@@ -51,7 +51,7 @@ class RouterStage(AnswerStage):
         return choice
 
     def _smaller(self, choice: Choice, demand: Demand) -> Choice | None:
-        """A model of a lower tier than the one chosen: how fast both are at the moment is no matter of a cascade."""
+        """A model of a lower tier than the chosen one: their current speed does not matter for a cascade."""
         routes = self.draft.backends.routes
         chosen = routes.model(choice.model)
         with suppress(InvalidInput):  # it costs more than the answer may
@@ -69,7 +69,7 @@ class RouterStage(AnswerStage):
         return Choice(first, tuple(others), Complexity.UNSPECIFIED, fallback=True, reason=stage.detail)
 
     def _least_tokens(self) -> int:
-        """An estimate of what of a conversation no model can do without."""
+        """An estimate of the tokens that no model can do without: system messages and the question."""
         draft = self.draft
         settings = prompting(draft.question.request.prompt, draft.tenant, draft.backends.prompts.settings)
         if settings.whole or not draft.inputs.asked.messages:

@@ -1,4 +1,4 @@
-"""What a stage of an answer is: a claim on the budget, and what it does with it."""
+"""The interface of a stage: a claim on the budget, and its work."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from services.gateway.settings.budgets import StageBudget
 
 
 class AnswerStage:
-    """One stage of one answer. `budget`: its claim, where the settings do not say; `after`: those it waits for;
-    `before`: those that wait for it, beside those that say so themselves."""
+    """One stage of one answer. `budget`: its claim, where the settings have none; `after`: the stages it waits for;
+    `before`: the stages that wait for it, beside those that list it in `after`."""
 
     name: ClassVar[str]
     budget: ClassVar[StageBudget] = StageBudget(share=0.1, cap_ms=100)
     after: ClassVar[tuple[str, ...]] = ()
     before: ClassVar[tuple[str, ...]] = ()
-    waits: ClassVar[bool] = True  # whether it has anything to wait for once it has started
-    closing: ClassVar[bool] = False  # whether it is for an answer that is whole: it runs last, and may undo that
+    waits: ClassVar[bool] = True  # whether it waits for anything once it has started
+    closing: ClassVar[bool] = False  # whether it runs last, for a complete answer, which it may replace
 
     def __init__(self, draft: Draft):
         self.draft = draft
@@ -36,15 +36,15 @@ class AnswerStage:
 
     @classmethod
     def required(cls, question: Question) -> bool:
-        """Whether there is no answer without it: then no time is kept from it."""
+        """Whether no answer is possible without it: then no time is kept from it."""
         return False
 
     def start(self) -> None:
-        """Begin, without waiting. A stage that starts beside others lets them work meanwhile."""
+        """Begin, without waiting. A stage that works concurrently starts a task."""
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether `run` makes the answer whole without waiting for others: none needs to start then."""
+        """Whether `run` completes the answer without waiting for others: no other stage needs to start then."""
         return False
 
     def is_ready(self) -> bool:
@@ -53,21 +53,21 @@ class AnswerStage:
         return True
 
     async def run(self) -> None:
-        """Wait for it. Raises what ends the answer."""
+        """Wait for the stage. Raises errors that end the answer."""
 
     def patches(self) -> Sequence[pb.Patch]:
         """Results that came after the time of the stage was over; each once."""
         return ()
 
     def after_final(self, final: pb.Final) -> None:
-        """Done once the client has everything."""
+        """Called once the client has everything."""
 
     def leave(self) -> None:
         """Release everything: the answer is over."""
 
 
 class BesideStage(AnswerStage):
-    """A stage whose `work`, a task of the draft's, goes on beside others."""
+    """A stage whose `work`, a task, runs concurrently with others."""
 
     def __init__(self, draft: Draft):
         super().__init__(draft)

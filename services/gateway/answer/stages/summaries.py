@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _AT_ONCE = 4
 _KEPT_BYTES = 1 << 22
 _OVERHEAD_BYTES = 300  # of a summary beside its text
-_TOLD_BYTES = 4_096  # of the turns, the newest first: a small model reads no more with profit
+_TOLD_BYTES = 4_096  # of the turns, the newest first: a small model gains nothing from more
 _ORDER = "Summarize this conversation in at most five short sentences. Keep names, numbers and decisions."
 _NAMES = {chat_pb2.ROLE_USER: "User", chat_pb2.ROLE_ASSISTANT: "Assistant", chat_pb2.ROLE_TOOL: "Tool"}
 NOTE = "Earlier in this conversation: "
@@ -44,7 +44,7 @@ class _Summary:
 
 
 class Summaries:
-    """Ask `find`, and `order` what is not there."""
+    """Finds summaries with `find`, and makes missing ones with `order`."""
 
     def __init__(self, settings: PromptSettings, models: Shared, routes: Routes):
         self._settings, self._models, self._routes = settings, models, routes
@@ -67,7 +67,7 @@ class Summaries:
         return window.estimated_tokens(messages) + self._settings.summary_tokens
 
     async def close(self) -> None:
-        """Give up what is being made."""
+        """Cancel the summaries under way."""
         making = list(self._making.values())
         for task in making:
             task.cancel()
@@ -108,7 +108,7 @@ def _asked(turns: Sequence[window.Messages]) -> window.Messages:
 
 
 def _checksum(tenant: Tenant, turns: Sequence[window.Messages]) -> bytes:
-    """Of what a summary stands for, and whose it is."""
+    """The key of a summary: the turns, and their tenant."""
     digest = hashlib.sha256(tenant.prefix_salt.encode())
     for turn in turns:
         for message in turn:

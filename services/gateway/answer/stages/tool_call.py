@@ -1,8 +1,11 @@
-"""The call of a tool, and the guard of its result before a model or a client reads it: its text is not trusted.
+"""The call of a mesh tool for an answer, and the guard of its result before a model or a client reads it.
 
-The guard is that of the tenant, as for the question: names take the place of secrets and personal data, the same as in
-the prompt. A result with a refused finding is withheld as a whole, and the model gets a note that there is none. Each
-result has the slice of the guard, beside that of its tool.
+Each call has a stage of its own in the report, `tool:<name>`, a span below that of its stage, and a decision unless it
+simply succeeds. A late call continues: its result may still come as a patch.
+
+The text of a result is not trusted. The guard is that of the tenant, as for the question: names take the place of
+secrets and personal data, the same as in the prompt. A result with a refused finding is withheld as a whole, and the
+model gets a note that there is none. Each result has the slice of the guard, beside that of its tool.
 """
 
 from __future__ import annotations
@@ -94,7 +97,7 @@ async def look_through(draft: Draft, name: str, content: str, citations: Sequenc
 
 
 def _look(draft: Draft, name: str, looking: ContentScanner, checks: Checks, came: Seen) -> Generator[None, None, Seen]:
-    """Its steps. Raises `Refused` and `Late`."""
+    """The steps of the guard. Raises `Refused` and `Late`."""
     shown = came
     if checks.hides:
         content = yield from looking.without_private(came.content)
@@ -121,7 +124,7 @@ def _all(looking: ContentScanner, texts: Sequence[str]) -> Generator[None, None,
 
 
 async def _stepped(steps: Generator[None, None, T]) -> T:
-    """Its result. Others have their turn between its steps."""
+    """The result of the steps. The event loop runs between them."""
     while True:
         try:
             next(steps)
@@ -132,7 +135,7 @@ async def _stepped(steps: Generator[None, None, T]) -> T:
 
 @dataclass(slots=True)
 class ToolRun:
-    """A call under way. `text` is what a model reads of it."""
+    """A call under way. `text` is the text of its result for a model."""
 
     draft: Draft
     tool: Tool
@@ -147,7 +150,7 @@ class ToolRun:
         return self.tool.name
 
     async def end(self) -> None:
-        """Wait for it, for as long as it has."""
+        """Wait for the call, within its time."""
         await asyncio.wait({self.task}, timeout=self.running.budget_s)
         if not self.task.done():
             self.waited = True
@@ -234,7 +237,7 @@ def begin(draft: Draft, equipment: Equipment, tool: Tool, arguments: str, within
 
 
 def _within(draft: Draft, equipment: Equipment, name: str, content: str) -> str:
-    """As much of a result as is read of it."""
+    """The part of a result that is read."""
     most = min(equipment.toolbox.settings.max_result_bytes, _share_bytes(draft, equipment))
     short = cut(content, most)
     if short == content:
@@ -258,7 +261,8 @@ def _bounded(citations: Sequence[tool_pb2.Citation]) -> list[tool_pb2.Citation]:
 
 
 def _share_bytes(draft: Draft, equipment: Equipment) -> int:
-    """What one result may have of a model's context: all of them together half, at 2 bytes a token to be sure."""
+    """The bytes of a model's context for one result: all results together have half of it, at 2 bytes a token to be
+    sure."""
     context = draft.backends.routes.least_context
     if not context:
         return 1 << 30

@@ -22,7 +22,7 @@ from services.gateway.tools.toolbox import Beforehand, Equipment
 
 
 class ToolsStage(BesideStage):
-    """Calls them."""
+    """Calls the tools."""
 
     name, after = "tools", ("audio", "guard")  # they read the question as a model does
 
@@ -70,7 +70,7 @@ class ToolsStage(BesideStage):
             stage.detail = f"{in_time} of {len(wanted)} answered"
 
     def _unknown(self, wanted: Beforehand) -> str:
-        """A tool of a source that has not been heard of."""
+        """The note for a tool whose source has not listed it."""
         self.draft.miss(Degraded.TOOLS_UNAVAILABLE)
         self.draft.ledger.decide(Act.TOOL_UNAVAILABLE, wanted.name, "no source that is there has listed it")
         return f"{wanted.name} could not be reached."
