@@ -60,7 +60,7 @@ def ask(
 
     With --json-schema, the answer is JSON that matches, or an error, and with --choice one of the texts; with --repair
     the model is asked once more where it is not. With --grammar, the engine writes nothing else. An answer that is
-    replaced, by --repair or --cascade-at-once, is followed by the other one; in a file there is the last one alone.
+    replaced, by --repair or --cascade-at-once, is followed by its replacement; a file gets the last text alone.
 
     With --tool FILE, the model may call what you offer: the calls are shown below the answer, and are in the object of
     --json.
@@ -75,7 +75,7 @@ def ask(
     \b
     Examples:
       hedgerow ask "What is the capital of France?"
-      hedgerow ask --budget-ms 300 "Tell me a story about a fox."
+      hedgerow ask --budget-ms 300 "Write a story about a fox."
       hedgerow ask --json - < question.txt | jq .finish_reason
       hedgerow ask --image shape.png "Which shape is in the image?"
       hedgerow ask --json-schema '{"type": "object", "properties": {"sum": {"type": "integer"}}}' "What is 2 plus 3?"
@@ -85,7 +85,7 @@ def ask(
       hedgerow ask --mcp files --tool weather --agent "What changed since yesterday?"
       hedgerow ask --audio question.wav
       hedgerow ask --audio question.wav --stream
-      hedgerow ask --gateway mesh.example:443 --tls --api-key sesame "Who are you?"
+      hedgerow ask --gateway mesh.example:443 --tls --api-key sesame "What can you do?"
     """
     _refuse_wrong_use(question, audio, stream, pause_ms)
     text = sys.stdin.read() if question == "-" else question

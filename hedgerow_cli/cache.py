@@ -75,7 +75,7 @@ def stats(
 def clear(
     tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose answers.")] = LOCAL,
     key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="One answer alone, by the key that its hits are told with.")
+        str | None, typer.Option(metavar="KEY", help="One answer alone, by the key that the report of a hit has.")
     ] = None,
     caches: Caches = None,
     state_dir: options.StateDir = Path(".hedgerow"),
@@ -84,7 +84,7 @@ def clear(
 ) -> None:
     """Forget all answers of a tenant, or one.
 
-    Gateways forget their copies at once. Where callers have no keys, everybody is the tenant "local".
+    Gateways forget their copies at once. Where callers have no keys, all are the tenant "local".
 
     \b
     Examples:
@@ -122,10 +122,10 @@ def warm(
     tls_dir: options.TlsDir = None,
     plaintext_key: options.PlaintextKey = False,
 ) -> None:
-    """Ask the questions of a file, so that their answers are kept before anybody waits for them.
+    """Ask the questions of a file, so that their answers are stored before a caller waits for them.
 
-    Answers belong to who asks: with keys, ask as the tenant who will. Not kept are those of questions that go past the
-    cache, as about today. Exits with 1 when one could not be answered.
+    Answers belong to the tenant that asks: with keys, use that tenant's. Questions that bypass the cache, for example
+    about today, are not stored. Exits with 1 when one could not be answered.
 
     \b
     Examples:
@@ -154,7 +154,7 @@ def warm(
 
 @cache.command()
 def wrong(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The key that its hits are told with.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key that the report of a hit has.")],
     question: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What was asked. Without it, only its very own question gets it.")
     ] = None,
@@ -168,8 +168,8 @@ def wrong(
 ) -> None:
     """Report that an answer was wrong for what was asked, so that it is not given to that again.
 
-    To its own very question it still is. Answers belong to who asked: report as the same tenant. Exits with 1 when
-    there is no such answer.
+    The question that it was stored for still gets it. Answers belong to a tenant: report as the tenant that asked.
+    Exits with 1 when there is no such answer.
 
     \b
     Examples:
@@ -217,7 +217,7 @@ def _known(state_dir: Path) -> list[str]:
 
 
 async def _ask_all(peers: Sequence[Peer], ask: Callable[[Any], Any]) -> list[Any]:
-    """What each answers. Raises `HedgerowError`; `NO_CACHE_SERVICE` where nobody does."""
+    """The answer of each cache service. Raises `HedgerowError`; `NO_CACHE_SERVICE` where one does not answer."""
     import asyncio
 
     return list(await asyncio.gather(*(_ask(peer, ask) for peer in peers)))

@@ -1,4 +1,4 @@
-"""What `hedgerow cache stats` asks and shows."""
+"""The requests and the output of `hedgerow cache stats`."""
 
 from __future__ import annotations
 

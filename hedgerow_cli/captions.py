@@ -14,14 +14,14 @@ _BACK = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 class Captions:
-    """The line of what is being said. Whoever prints something else calls `clear` first."""
+    """The line with the words so far. Call `clear` before printing something else."""
 
     def __init__(self, console: Console):
         self._console = console
         self._line: Text | None = None  # what the screen shows, unfinished
 
     def partial(self, text: str, confirmed: int) -> None:
-        """What is said so far; its first `confirmed` words stay."""
+        """Show the words so far; the first `confirmed` words stay."""
         line = caption(text.split(), confirmed, self._console)
         if line == self._line:
             return
@@ -30,7 +30,7 @@ class Captions:
         self._console.print(line, end="" if self._console.is_terminal else "\n", soft_wrap=True)
 
     def final(self, line: str, style: str = "") -> None:
-        """What was said, in the partial line's place."""
+        """Replace the partial line with the whole text."""
         self.clear()
         self._console.print(Text(harmless(line), style), soft_wrap=True)
 

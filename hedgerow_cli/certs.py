@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -40,14 +40,14 @@ def certs(
     ] = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Make the certificates with which the services of a mesh prove to each other who they are.
+    """Make the certificates with which the services of a mesh authenticate each other.
 
     For development and tests: the CA's key lies beside the certificates, for its owner's eyes. For production take
-    cert-manager or SPIRE; what a service needs is the same. DIR gets ca.crt and ca.key, and for each identity a folder
+    cert-manager or SPIRE; a service needs the same files. DIR gets ca.crt and ca.key, and for each identity a folder
     with the tls.crt, tls.key and ca.crt that HEDGEROW_<SERVICE>_TLS_DIR wants. "edge" is the way in from outside,
     "operator" is you: give its folder as --tls-dir to status, ask and the others.
 
-    Again with the same DIR, all certificates are made anew under the same CA; running services take them up without
+    Again with the same DIR, all certificates are renewed under the same CA; running services take them up without
     a restart. A CA that this command has not made is never touched.
 
     With --redis, DIR keeps a password and a key, made once: redis.password and cache.key. redis/redis.conf has the
@@ -64,7 +64,7 @@ def certs(
     """
     import json
 
-    from hedgerow_cli.failures import needs
+    from hedgerow_cli.failures import fail, needs
 
     with needs("launcher", as_json):
         from hedgerow.identities import IDENTITIES
@@ -78,7 +78,7 @@ def certs(
         made = [_make(authority, folder, name, days, [*(dns or []), *(ip or [])]) for name in wanted]
         shared = [str(file) for file in write_redis_secrets(folder, redis)] if redis else []
     except (ForeignAuthority, OSError) as error:
-        _fail(str(error), as_json)
+        fail(str(error), "CERTS_NOT_MADE", as_json)
     if as_json:
         ca = {"certificate": str(folder / "ca.crt"), "new": is_new}
         print(json.dumps({"ca": ca, "identities": made, "secrets": shared}))
@@ -88,17 +88,6 @@ def certs(
         print(f"made  {each['folder']}  {each['uri']}  until {each['until']}")
     for file in shared:
         print(f"made  {file}")
-
-
-def _fail(message: str, as_json: bool) -> NoReturn:
-    import json
-
-    from hedgerow_cli.failures import fail
-
-    if not as_json:
-        fail(message)
-    print(json.dumps({"error": {"code": "FAILED_PRECONDITION", "reason": "CERTS_NOT_MADE", "message": message}}))
-    raise typer.Exit(1)
 
 
 def _refuse_wrong_use(days: float, wanted: list[str], addresses: list[str], redis: str) -> None:
@@ -137,7 +126,7 @@ def _authority(folder: Path, renew: bool) -> tuple[Authority, bool]:
 
 
 def _make(authority: Authority, folder: Path, identity: str, days: float, names: list[str]) -> dict[str, str]:
-    """Write one identity's folder; what there is to say of it."""
+    """Write one identity's folder; its description for the output."""
     from launcher.certificate_authority import write_identity
 
     issued = authority.issue(identity, days, names if identity == "edge" else ())

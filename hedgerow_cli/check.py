@@ -19,8 +19,8 @@ def check(
 ) -> None:
     """Check a mesh file as a whole, and start nothing.
 
-    Every problem is told at once, with its line and column: keys that there are not, values beyond their limits,
-    variables that are not set, folders that are not there, and what the services' own code says of their settings.
+    All problems are listed, with line and column: unknown keys, values beyond their limits, variables that are not set,
+    missing folders, and settings that a service's own code refuses.
     Exits with 2 when there is any. Otherwise it says what "hedgerow up" would start, and which models of the catalogue
     it would pull; nothing is pulled.
 

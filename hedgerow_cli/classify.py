@@ -72,7 +72,7 @@ async def _classify(files: list[Path], top: int | None, model: str | None, as_js
 async def _in_order(
     client: AsyncVisionClient, files: list[Path], top: int | None, model: str | None
 ) -> AsyncIterator[tuple[Path, Classification | HedgerowError]]:
-    """What each shows, or why nobody can say; a few are asked about at once."""
+    """The labels of each image, or the error; a few are classified at the same time."""
     import asyncio
 
     from hedgerow import HedgerowError

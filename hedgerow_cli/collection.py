@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class RankingName(StrEnum):
-    """What a search goes by."""
+    """How a search ranks snippets."""
 
     BOTH = "both"
     MEANING = "meaning"
@@ -38,7 +38,7 @@ def _collection() -> None:
     """Keep the documents that answers may go by: cut into snippets, found by meaning and by words.
 
     They are kept by the cache service, apart for each tenant. Each collection is a tool that the mesh can call:
-    search_NAME. Where there are several replicas, all are told what is put and removed.
+    search_NAME. Changes go to every replica.
     """
 
 
@@ -56,7 +56,7 @@ def put(
         str, typer.Option(metavar="TEXT", help="What sources begin with, for example https://docs.example.com/")
     ] = "",
     description: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the collection is about, as models are told it.")
+        str, typer.Option(metavar="TEXT", help="What the collection is about; models read it.")
     ] = "",
     prune: Annotated[bool, typer.Option("--prune", help="Remove documents whose files are not among these.")] = False,
     tenant: Tenant = LOCAL,
@@ -206,7 +206,7 @@ def drop(
 def _each(
     peers: Sequence[Peer], tenant: str, as_json: bool, ask: Callable[[AsyncCollectionClient], Awaitable[T]]
 ) -> list[tuple[str, T]]:
-    """What came of each cache service, by its address. Ends the command where one cannot be asked."""
+    """The result of each cache service, by its address. Ends the command where one cannot be asked."""
     import asyncio
 
     from hedgerow_cli.failures import reported

@@ -1,4 +1,4 @@
-"""`hedgerow config`: what the services would be told here."""
+"""`hedgerow config`: the settings that services would have here."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def explain(
 
 
 def _demo_environment(service: ServiceName, folder: Path, as_json: bool) -> Mapping[str, str]:
-    """What `hedgerow up` tells the service (of the two models: the larger); nothing when this shell says something.
+    """The service's settings under `hedgerow up` (the larger of the two models); empty when this shell sets some.
 
     The control plane reads its topology before it accepts its settings: that of the demo is written into `folder`.
     """

@@ -135,10 +135,10 @@ STEPS = (
         checks=(ends("budget"),),  # a busy machine may end it some milliseconds late; the report says when
     ),
     Step(
-        "A hedge: the preferred model stands still (SIGSTOP), the other one answers",
+        "A hedge: the preferred model stands still (SIGSTOP), another answers",
         "What is the largest ocean?",
         {"cache": "bypass", "max_tokens": 40},
-        # Not `won`: on a slow CPU the preferred model is given up before the other one has a text.
+        # Not `won`: on a slow CPU the preferred model is given up before another has a text.
         checks=(decided("hedge", "started"), says_something),
         frozen=True,
     ),

@@ -22,7 +22,7 @@ _AT_ONCE = 4  # documents under way; the service embeds one snippet after the ot
 
 @dataclass(slots=True)
 class Told:
-    """What came of all documents at one cache service."""
+    """The counts of all documents at one cache service."""
 
     put: int = 0
     unchanged: int = 0

@@ -49,26 +49,17 @@ def _end(pid: int, state_dir: Path, timeout_s: float, as_json: bool) -> None:
     import signal
     import time
 
+    from hedgerow_cli.failures import fail
+
     try:
         os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:  # it has just ended, or runs in a container
         pass
     except PermissionError:
-        _fail(f"process {pid}, the mesh of {state_dir}, is another user's", as_json)
+        fail(f"process {pid}, the mesh of {state_dir}, is another user's", "NOT_ENDED", as_json)
     until = time.monotonic() + timeout_s
     while running.is_held(state_dir):
         if time.monotonic() > until:
             limit = f"after {timeout_s:g} s (--timeout-s); it goes on ending"
-            _fail(f"process {pid}, the mesh of {state_dir}, has not ended {limit}", as_json)
+            fail(f"process {pid}, the mesh of {state_dir}, has not ended {limit}", "NOT_ENDED", as_json)
         time.sleep(_LOOK_S)
-
-
-def _fail(message: str, as_json: bool) -> None:
-    import json
-
-    from hedgerow_cli.failures import fail
-
-    if not as_json:
-        fail(message)
-    print(json.dumps({"error": {"code": "FAILED_PRECONDITION", "reason": "NOT_ENDED", "message": message}}))
-    raise typer.Exit(1)

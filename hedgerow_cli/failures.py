@@ -13,7 +13,7 @@ import typer
 
 from hedgerow import HedgerowError
 
-# What starts the one who is not there.
+# The command that starts a missing service, by reason.
 _STARTED_BY = dict.fromkeys(("NO_GATEWAY", "NO_CACHE_SERVICE", "NO_VISION_SERVICE", "NO_AUDIO_SERVICE"), "hedgerow up")
 _STARTED_BY["NO_CONTROL_PLANE"] = "hedgerow up --mesh"
 
@@ -37,12 +37,7 @@ def needs(extra: str, as_json: bool = False) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        message = f"there is no {missing} here; install it with: pip install 'hedgerow[{extra}]'"
-        if not as_json:
-            fail(message)
-        told = {"code": "FAILED_PRECONDITION", "reason": "NOT_INSTALLED", "message": message}
-        print(json.dumps({"error": told}))
-        raise typer.Exit(1) from None
+        fail(f"there is no {missing} here; install it with: pip install 'hedgerow[{extra}]'", "NOT_INSTALLED", as_json)
 
 
 def as_object(error: HedgerowError) -> dict[str, Any]:
@@ -51,9 +46,12 @@ def as_object(error: HedgerowError) -> dict[str, Any]:
     return {**told, "retry_delay_s": error.retry_delay_s}
 
 
-def fail(message: str) -> NoReturn:
-    """End the command with a line on stderr."""
-    tell(message)
+def fail(message: str, reason: str = "", as_json: bool = False, code: str = "FAILED_PRECONDITION") -> NoReturn:
+    """End the command with a line on stderr, or with an object on stdout that has `reason` and `code` too."""
+    if as_json:
+        print(json.dumps({"error": {"code": code, "reason": reason, "message": message}}))
+    else:
+        tell(message)
     raise typer.Exit(1)
 
 

@@ -68,7 +68,7 @@ def _mesh_tool(given: str, offered: bool) -> MeshTool:
 
 
 def read_tool(file: Path) -> Tool:
-    """The tool that a file describes, by itself or as chat APIs wrap it."""
+    """The tool that a file describes, plain or as chat APIs wrap it."""
     import json
 
     from hedgerow import Tool

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Callers(StrEnum):
-    """Who may call."""
+    """Which callers the mesh accepts."""
 
     LOCAL = "local"
     KEYS = "keys"
@@ -42,7 +42,8 @@ def init(
         str | None, typer.Option(metavar="NAME", help="The environment variable that holds the provider's key.")
     ] = None,
     callers: Annotated[
-        Callers | None, typer.Option(help="Who may call: everybody on this machine, or whoever has a key.")
+        Callers | None,
+        typer.Option(help="Callers that are accepted: `local`, all on this machine; `keys`, those with a key."),
     ] = None,
     stored_answers: Annotated[
         StoredAnswers | None,
@@ -55,7 +56,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Write a mesh file: which model, where its key is, who may call, whether stored answers are given.
+    """Write a mesh file: model, key, accepted callers, stored answers.
 
     Asks for what the options do not say. The file has comments for what may be added, and no key in it: keys stay in
     the environment.
@@ -107,7 +108,7 @@ def _usable(model: str) -> str:
     return model
 
 
-def _who(callers: str) -> str:
+def _callers(callers: str) -> str:
     if callers not in list(Callers):
         raise typer.BadParameter(f"one of {', '.join(Callers)}, got {callers}")
     return callers
@@ -132,8 +133,8 @@ def _answers(
         usual = usual_key(model)
         key_env = str(typer.prompt("Which variable has its key? (empty: none)", usual, err=True)) if ask else usual
     if callers is None and ask:
-        question = "Who may call? local: everybody on this machine; keys: whoever has a key"
-        callers = Callers(typer.prompt(question, "local", err=True, value_proc=_who))
+        question = "Which callers? local: all on this machine; keys: those with a key"
+        callers = Callers(typer.prompt(question, "local", err=True, value_proc=_callers))
     if stored is None and ask:
         question = "May a stored answer be given again? no; exact: to the same question; semantic: also other wordings"
         stored = StoredAnswers(typer.prompt(question, "no", err=True, value_proc=_which))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -151,7 +151,7 @@ def _file(mesh: Path | None, tenants_file: Path | None) -> KeysFile:
 @contextmanager
 def _reported(as_json: bool) -> Iterator[None]:
     """Ends the command with one line, or one JSON object, where it cannot be done."""
-    from hedgerow_cli.failures import needs
+    from hedgerow_cli.failures import fail, needs
 
     with needs("launcher", as_json):
         from launcher.meshfile.keys import KeysError
@@ -159,15 +159,4 @@ def _reported(as_json: bool) -> Iterator[None]:
     try:
         yield
     except KeysError as error:
-        _fail(error.reason, str(error), as_json)
-
-
-def _fail(reason: str, message: str, as_json: bool) -> NoReturn:
-    import json
-
-    from hedgerow_cli.failures import fail
-
-    if not as_json:
-        fail(message)
-    print(json.dumps({"error": {"code": "FAILED_PRECONDITION", "reason": reason, "message": message}}))
-    raise typer.Exit(1)
+        fail(str(error), error.reason, as_json)

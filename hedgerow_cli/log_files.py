@@ -80,7 +80,7 @@ class Log:
         return self._lines(found)[-count:] if count else self._lines(found)[:0]
 
     def more(self) -> Iterator[str]:
-        """What has come since. A log that was cut, as those that are full are, is read from its beginning."""
+        """The lines since the last call. A log that was truncated because it was full is read from its beginning."""
         with open(self._path, "rb") as file:
             if file.seek(0, os.SEEK_END) < self._at:
                 self._at, self._rest = 0, b""

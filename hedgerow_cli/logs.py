@@ -50,8 +50,8 @@ def logs(
 ) -> None:
     """Show the logs of the services, also of a mesh that has ended.
 
-    With several services each line begins with its service's name. A log that is full, at 64 MiB, begins again; what it
-    had is beside it, in NAME.log.1 of the state folder's logs.
+    With several services each line begins with its service's name. A log that is full, at 64 MiB, begins again; the
+    older lines are in NAME.log.1 of the state folder's logs.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What the commands have in common that read a mesh file."""
+"""Argument and errors of the commands that read a mesh file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _tell(error: BadMeshFile, as_json: bool) -> None:
     from dataclasses import asdict
 
     if as_json:
-        message = f"{error.file}: {len(error.problems)} to mend"
+        message = f"{error.file}: {len(error.problems)} to fix"
         told = {"code": "INVALID_ARGUMENT", "reason": "BAD_MESH_FILE", "message": message}
         print(json.dumps({"error": told, "problems": [asdict(problem) for problem in error.problems]}))
     else:

@@ -43,7 +43,7 @@ def status(
 ) -> None:
     """Show every endpoint, its health, and which configuration each client has taken.
 
-    Of an endpoint: how its health is, for how long, and whether clients are told to use it. Of a client: which services
+    Of an endpoint: its health, since when, and whether clients may use it. Of a client: which services
     it follows, and the version it has of each type of xDS resource (LDS listeners, RDS routes, CDS clusters, EDS
     endpoints): green when it is the latest, yellow while the client has not answered to that, red when it refused it.
 
@@ -78,7 +78,7 @@ def known_control(state_dir: Path) -> str:
 
 
 async def get_mesh(peer: Peer) -> control_pb2.GetMeshResponse:
-    """What the control plane says now. Raises `HedgerowError`; `NO_CONTROL_PLANE` where nobody answers."""
+    """The control plane's state. Raises `HedgerowError`; `NO_CONTROL_PLANE` where it does not answer."""
     import grpc
 
     from hedgerow._status import from_rpc_error
@@ -115,7 +115,7 @@ async def _show(peer: Peer, as_json: bool, clear: bool = False) -> bool:
 
 
 async def _watch(peer: Peer, as_json: bool) -> bool:
-    """Print it again and again, until told to stop; whether all was well in the end."""
+    """Print the state again and again until a signal; whether all was well in the end."""
     import asyncio
 
     from hedgerow import HedgerowError

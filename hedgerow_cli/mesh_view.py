@@ -12,7 +12,7 @@ from rich.text import Text
 from hedgerow.control.v1 import control_pb2 as pb
 
 _SHORT = {"Listener": "LDS", "RouteConfiguration": "RDS", "Cluster": "CDS", "ClusterLoadAssignment": "EDS"}
-_VERSION_SHOWN = 6  # characters: enough to tell two apart
+_VERSION_SHOWN = 6  # characters: enough to distinguish two
 _HEALTH_PREFIX = "ENDPOINT_HEALTH_"
 _UNITS = ((1_000, "ms"), (60, "s"), (60, "min"), (24, "h"))
 
@@ -42,7 +42,7 @@ def as_data(mesh: pb.GetMeshResponse) -> dict[str, Any]:
 
 
 def problems(mesh: pb.GetMeshResponse) -> list[str]:
-    """One line for each thing that is not as it should be; none when every endpoint serves and nobody refuses."""
+    """One line for each problem; none when every endpoint serves and no client refuses its configuration."""
     return [
         *([f"the topology was refused: {mesh.topology_problem}"] if mesh.topology_problem else []),
         *(
@@ -61,7 +61,7 @@ def problems(mesh: pb.GetMeshResponse) -> list[str]:
 
 
 def as_tables(mesh: pb.GetMeshResponse) -> RenderableType:
-    """For people; what is wrong comes last, where a terminal leaves the eye."""
+    """Tables for people. Problems come last, where a reader of a terminal looks first."""
     head = Text.assemble("version ", (mesh.version[:_VERSION_SHOWN], "bold"), f" of {mesh.topology_file}")
     wrong = [Text(problem, "red") for problem in problems(mesh)]
     drills = [Text(f"drill: {service.name}: {service.drill}", "yellow") for service in mesh.services if service.drill]
@@ -139,7 +139,7 @@ def health(endpoint: pb.Endpoint) -> str:
 
 
 def kind(held: pb.Subscription) -> str:
-    """What xDS calls the type's stream, `EDS` for example; the last part of its name for another type."""
+    """The xDS name of the type's stream, `EDS` for example; the last part of its name for another type."""
     name = held.type_url.rpartition(".")[2]
     return _SHORT.get(name, name)
 

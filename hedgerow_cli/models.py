@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -212,7 +212,7 @@ def _tell(folders: dict[str, Path], damaged: list[dict[str, str]]) -> None:
 @contextmanager
 def _reported(as_json: bool) -> Iterator[None]:
     """Ends the command with one line where a model cannot be had; and on Ctrl-C, with 130."""
-    from hedgerow_cli.failures import needs
+    from hedgerow_cli.failures import fail, needs
 
     with needs("launcher", as_json):
         from launcher.catalog import CatalogError
@@ -220,19 +220,8 @@ def _reported(as_json: bool) -> Iterator[None]:
     try:
         yield
     except CatalogError as error:
-        _fail(str(error), as_json)
+        fail(str(error), "NO_MODEL", as_json)
     except OSError as error:
-        _fail(f"{error.filename or 'a file'}: {error.strerror or error}", as_json)
+        fail(f"{error.filename or 'a file'}: {error.strerror or error}", "NO_MODEL", as_json)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-
-
-def _fail(message: str, as_json: bool) -> NoReturn:
-    import json
-
-    from hedgerow_cli.failures import fail
-
-    if not as_json:
-        fail(message)
-    print(json.dumps({"error": {"code": "FAILED_PRECONDITION", "reason": "NO_MODEL", "message": message}}))
-    raise typer.Exit(1)

@@ -34,21 +34,21 @@ Gateway = Annotated[
     ),
 ]
 ApiKey = Annotated[
-    str | None, typer.Option(envvar="HEDGEROW_API_KEY", help="Who asks, where the gateway wants to know.")
+    str | None, typer.Option(envvar="HEDGEROW_API_KEY", help="The key of the tenant, where the gateway needs one.")
 ]
 UseTls = Annotated[
-    bool, typer.Option("--tls", envvar="HEDGEROW_TLS", help="Speak TLS, with an authority that everybody knows.")
+    bool, typer.Option("--tls", envvar="HEDGEROW_TLS", help="Use TLS, with the authorities that the machine trusts.")
 ]
 CaFile = Annotated[
     Path | None,
-    typer.Option(envvar="HEDGEROW_TLS_CA", metavar="FILE", help="Speak TLS, with the authority in this PEM file."),
+    typer.Option(envvar="HEDGEROW_TLS_CA", metavar="FILE", help="Use TLS, with the authority in this PEM file."),
 ]
 TlsDir = Annotated[
     Path | None,
     typer.Option(
         envvar="HEDGEROW_TLS_DIR",
         metavar="DIR",
-        help="Prove who asks: a folder with tls.crt, tls.key and ca.crt, as hedgerow certs makes them.",
+        help="The caller's identity: a folder with tls.crt, tls.key and ca.crt, as hedgerow certs makes them.",
     ),
 ]
 PlaintextKey = Annotated[
@@ -56,7 +56,7 @@ PlaintextKey = Annotated[
     typer.Option(
         "--plaintext-key",
         envvar="HEDGEROW_PLAINTEXT_KEY",
-        help="Send the API key without TLS to another machine: everybody on the way can read it.",
+        help="Send the API key to another machine without TLS, where the network can read it.",
     ),
 ]
 Model = Annotated[str | None, typer.Option(metavar="NAME", help="One model by name; overrules the router.")]
@@ -152,7 +152,7 @@ JsonLines = Annotated[
 
 
 class Reach(TypedDict):
-    """Where to ask, as whom, and how: `Client(**reach)`."""
+    """Address, key and TLS of a client: `Client(**reach)`."""
 
     target: str
     api_key: str | None

@@ -12,7 +12,7 @@ from hedgerow_cli import mesh_file
 
 
 class Target(StrEnum):
-    """What it is written for."""
+    """The format of the output."""
 
     COMPOSE = "compose"
     HELM = "helm"

@@ -30,8 +30,8 @@ def folders() -> list[Path]:
 
 
 def services(folder: Path) -> list[dict[str, Any]]:
-    """What the mesh of this folder says of its services, the last of which takes the calls. Nothing where none runs: a
-    mesh that was killed leaves its listing behind. Nothing where the listing is not whole."""
+    """The services of the mesh of this folder; the last one takes the calls. Empty where no mesh runs, although a mesh
+    that was killed leaves its listing behind, and where the listing is not whole."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         found: list[dict[str, Any]] = json.loads((folder / LISTING).read_text())["services"]
         if all(isinstance(each[name], str) for each in found for name in _SAID) and is_held(folder):
@@ -93,7 +93,7 @@ def _is_given(context: typer.Context, option: typer.CallbackParam) -> bool:
 
 def is_held(folder: Path) -> bool:
     """Whether a mesh has this folder: it holds a lock on it for as long as it lives. A process id in a listing would
-    tell less: another process may have it by now."""
+    not be enough: another process may have it by now."""
     try:
         opened = os.open(folder, os.O_RDONLY)
     except OSError:

@@ -12,7 +12,7 @@ from hedgerow import Answer
 from hedgerow_cli.account import account_lines
 from hedgerow_cli.waterfall import waterfall
 
-# What a terminal would obey instead of show, a model must not be able to say.
+# A model must not be able to write characters that a terminal obeys.
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
@@ -36,11 +36,11 @@ class Writer:
 
     @property
     def replaceable(self) -> bool:
-        """Whether somebody sees it who can tell what stands in the place of what."""
+        """Whether a terminal shows the text, where a reader sees that one text replaces another."""
         return self._terminal
 
     def instead(self, text: str) -> None:
-        """What stands in the place of all that was written."""
+        """Write a text that replaces all that was written."""
         self.end_line()
         self("(instead)\n")
         self(text)

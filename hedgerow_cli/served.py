@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -78,6 +78,8 @@ def _listed(where: str, api_key: str | None, as_json: bool) -> list[dict[str, An
     from urllib.error import HTTPError, URLError
     from urllib.request import Request, urlopen
 
+    from hedgerow_cli.failures import fail
+
     if not where.startswith(("http://", "https://")):
         raise typer.BadParameter(f"http://host:port or https://host is needed, got {where}", param_hint="--url")
     headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
@@ -86,12 +88,14 @@ def _listed(where: str, api_key: str | None, as_json: bool) -> list[dict[str, An
             found: list[dict[str, Any]] = json.loads(answer.read(_MOST_BYTES))["data"]
             return found
     except HTTPError as error:
-        _fail("REFUSED", f"{where}/v1/models answers {error.code}: {_message(error.read(_MOST_BYTES))}", as_json)
+        message = f"{where}/v1/models answers {error.code}: {_message(error.read(_MOST_BYTES))}"
+        fail(message, "REFUSED", as_json, "UNAVAILABLE")
     except (URLError, TimeoutError) as error:
         why = getattr(error, "reason", error)
-        _fail("NO_GATEWAY", f'no gateway serves HTTP at {where} ({why}); start one with "hedgerow up"', as_json)
+        message = f'no gateway serves HTTP at {where} ({why}); start one with "hedgerow up"'
+        fail(message, "NO_GATEWAY", as_json, "UNAVAILABLE")
     except (ValueError, KeyError, TypeError):
-        _fail("NO_GATEWAY", f"{where}/v1/models is no list of models", as_json)
+        fail(f"{where}/v1/models is no list of models", "NO_GATEWAY", as_json, "UNAVAILABLE")
 
 
 def _message(body: bytes) -> str:
@@ -101,14 +105,3 @@ def _message(body: bytes) -> str:
         return str(json.loads(body)["error"]["message"])
     except (ValueError, KeyError, TypeError):
         return "no message"
-
-
-def _fail(reason: str, message: str, as_json: bool) -> NoReturn:
-    import json
-
-    from hedgerow_cli.failures import fail
-
-    if not as_json:
-        fail(message)
-    print(json.dumps({"error": {"code": "UNAVAILABLE", "reason": reason, "message": message}}))
-    raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""Being told to stop."""
+"""End a command on a signal."""
 
 from __future__ import annotations
 

@@ -36,7 +36,10 @@ Show = Callable[[int, ConversationEvent], None]
 async def converse(
     client: AsyncClient, audio: Path, images: Sequence[Path], pause_ms: int | None, options: Options, show: Show
 ) -> bool:
-    """Play the recording and show what happens. Whether every turn was answered; raises where nobody spoke."""
+    """Play the recording and show its events; whether every turn was answered.
+
+    Raises `InvalidArgument` for a recording without speech.
+    """
     heard, answered = False, True
     with opened(audio) as playback:
         async with aclosing(playback.blocks()) as blocks:
@@ -48,7 +51,7 @@ async def converse(
                     heard |= isinstance(event, Transcript) and event.final
                     answered &= not _failed(event)
     if not heard:
-        raise InvalidArgument(f"audio: somebody who speaks, got nobody ({audio})", reason="NO_SPEECH")
+        raise InvalidArgument(f"audio: speech is needed, got none in {audio}", reason="NO_SPEECH")
     return answered
 
 

@@ -21,7 +21,7 @@ def status(
     """Show the health of every service.
 
     Asks the services of the mesh that `hedgerow up` started from this folder, else the default addresses. Exits with 0
-    only when all of them serve. Where services prove to each other who they are, --tls-dir says who asks.
+    only when all of them serve. Where services authenticate each other, --tls-dir is the caller's identity.
 
     \b
     Example:

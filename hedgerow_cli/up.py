@@ -67,7 +67,8 @@ def up(
         int, typer.Option(metavar="N", min=1, max=8, help="With --mesh: processes of each service.")
     ] = 2,
     tls: Annotated[
-        bool, typer.Option("--tls", help="With --mesh: certificates for all, made anew; nobody talks without.")
+        bool,
+        typer.Option("--tls", help="With --mesh: new certificates for all services, which refuse callers without one."),
     ] = False,
     processes: Annotated[
         bool,
@@ -78,7 +79,7 @@ def up(
 ) -> None:
     """Start a mesh here, and keep it running: of FILE, of --model, of the keys in the environment, or the demo's.
 
-    FILE names models and providers of your own, and who may call; "hedgerow init" writes one. It is checked as a whole
+    FILE names your models, providers and tenants; "hedgerow init" writes one. It is checked as a whole
     before anything starts. Save it while the mesh runs, and the mesh follows: only what has changed is started again,
     one after the other, and a file that cannot be used is refused with its lines.
 
@@ -93,8 +94,8 @@ def up(
     services that run SmolLM2-135M in 8 and in 16 bits. Its models are pulled when they are missing (260 MB, "hedgerow
     models list"). A process that ends is started again. Ctrl-C stops them all.
 
-    With --mesh, --replicas of each but vision and audio, which are alone, and three more: the control plane tells
-    everybody who serves what, from topology.yaml in the state folder, which may be edited meanwhile; Redis holds what
+    With --mesh, --replicas of each but vision and audio, which are alone, and three more: the control plane
+    configures clients from topology.yaml in the state folder, which may be edited meanwhile; Redis holds what
     replicas share; Envoy takes the calls. Two replicas load four language models: 6 GiB of memory, and one to two
     minutes on two cores.
 
@@ -139,7 +140,7 @@ def up(
 def _chosen(
     file: Path | None, given: Given, demo: _Demo | None, state_dir: Path | None, console: Console, *, share: bool
 ) -> tuple[up_plans.Plan, Path]:
-    """What to start, and its state folder. The demo where nothing else is named and its engine is here."""
+    """The plan to start, and its state folder. The demo where nothing else is named and its engine is installed."""
     import os
     from importlib.util import find_spec
 

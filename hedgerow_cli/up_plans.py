@@ -56,7 +56,7 @@ async def _nothing(mesh: Mesh, console: Console) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to start, what writes the files that it reads, and what to tell."""
+    """Services to start, the function that writes their files, and the texts to print."""
 
     specs: Sequence[ServiceSpec]
     next_steps: Callable[[Mesh], str]
@@ -66,7 +66,7 @@ class Plan:
 
 
 def of_file(file: Path, state_dir: Path, console: Console, *, share: bool) -> Plan:
-    """What a mesh file says, which is followed while it runs; with `share` in one process where one is enough."""
+    """A mesh file, which is followed while it runs; with `share` in one process where one is enough."""
     import asyncio
 
     from hedgerow_cli.mesh_file import checked
@@ -120,7 +120,7 @@ def of_given(given: Given, models: Mapping[str, Any], state_dir: Path, *, share:
 
 
 def alone(models: DemoModels, base_port: int, state_dir: Path, otlp_endpoint: str) -> Plan:
-    """One of each, who know each other's addresses."""
+    """One process of each service, with fixed addresses."""
     from launcher.demo import demo_mesh
     from launcher.mesh import HTTP_OFFSET
 
@@ -132,7 +132,7 @@ def alone(models: DemoModels, base_port: int, state_dir: Path, otlp_endpoint: st
 def with_replicas(
     models: DemoModels, base_port: int, state_dir: Path, replicas: int, otlp_endpoint: str, tls: bool
 ) -> Plan:
-    """`replicas` of each, who find each other through the control plane."""
+    """`replicas` of each service, found through the control plane."""
     from hedgerow_cli.failures import needs
 
     with needs("demo"):

@@ -21,18 +21,18 @@ def demo_steps(gateway: str, http: str) -> str:
     return f"""
 Try, in another terminal:
   hedgerow ask{where} "What is the capital of Japan?"
-  hedgerow ask{where} --budget-ms 300 "Tell me a long story about a fox."
+  hedgerow ask{where} --budget-ms 300 "Write a long story about a fox."
 
 Any client of OpenAI's, with base_url=http://{http}/v1 and whatever key:
   curl -N http://{http}/v1/chat/completions -H "content-type: application/json" \\
-    -d '{{"model": "auto", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
+    -d '{{"model": "auto", "stream": true, "messages": [{{"role": "user", "content": "What can you do?"}}]}}'
 
 Ctrl-C stops everything.
 """
 
 
 def file_steps(file: Path, state_dir: Path, said: MeshFile) -> str:
-    """What to do with the mesh of a file, once it serves."""
+    """Next steps with the mesh of a file, once it serves."""
     found = [each.resolve() for each in running.folders()] == [state_dir.resolve()]  # by commands, without an option
     where = _option("--gateway", said.gateway.address, DEFAULT_TARGET if found else "")
     folder = "" if found else _option("--state-dir", str(state_dir), "")
@@ -42,7 +42,7 @@ def file_steps(file: Path, state_dir: Path, said: MeshFile) -> str:
     http = f"\nOpenAI's clients: base_url=http://{said.gateway.http_address}/v1\n" if said.gateway.http_address else ""
     return f"""
 Models: {models}. Try, in another terminal:
-  {key}hedgerow ask{where} "Who are you?"
+  {key}hedgerow ask{where} "What can you do?"
   hedgerow status{folder}
 {http}
 Edit {file}: the mesh follows.
@@ -65,21 +65,21 @@ def replica_steps(mesh: Mesh, state_dir: Path, tls: bool) -> str:
 Try, in another terminal. Envoy takes the question, a gateway answers it:
   hedgerow ask{where} "What is the capital of Japan?"
 
-See every endpoint, and which configuration everybody has taken:
+See every endpoint, and which configuration each client has taken:
   hedgerow mesh status{folder} --watch
 
-Kill llm-quality-1, and ask again; it comes back by itself:
+Kill llm-quality-1, and ask again; it is started again:
   kill -9 {pids["llm-quality-1"]}
   hedgerow ask{where} --tier quality --cache bypass "What is 7 plus 5?"
 
-Edit {state_dir / TOPOLOGY_FILE}: everybody follows at once.
+Edit {state_dir / TOPOLOGY_FILE}: all clients follow at once.
 
 Ctrl-C stops everything.
 """
 
 
 def given_steps(said: MeshFile, kept: Path) -> str:
-    """What to do with a mesh of the models that were given, or found in the environment."""
+    """Next steps with a mesh of the models that were given, or found in the environment."""
     where = said.gateway.http_address.replace("0.0.0.0", "127.0.0.1")
     variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
     key = f"${variable}" if variable else "none"
@@ -92,7 +92,7 @@ Models:
 OpenAI's clients:     base_url=http://{where}/v1  api_key={key}
 Anthropic's clients:  base_url=http://{where}     api_key={key}
   curl http://{where}/v1/chat/completions{header} -H "content-type: application/json" \\
-    -d '{{"model": "{next(iter(said.models))}", "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
+    -d '{{"model": "{next(iter(said.models))}", "messages": [{{"role": "user", "content": "What can you do?"}}]}}'
 
 As a mesh file, to be copied and added to: {kept}
 

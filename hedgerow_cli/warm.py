@@ -1,4 +1,4 @@
-"""`hedgerow warm`: have a running mesh ready before anybody asks."""
+"""`hedgerow warm`: prepare a running mesh for its first requests."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def warm(
 ) -> None:
     """Warm a running mesh: the gateway's connections, every replica's engine, and system prompts.
 
-    Of each engine and prompt, tells the time to the first text that it found, and that of a second call right after.
-    What a prompt leaves behind is of use to the tenant that asks here, and those of its prefix group. It waits behind
-    everybody who waits for an answer. Exits with 1 when something is not warm.
+    Prints, for each engine and prompt, the time to the first text, and that of a second call right after.
+    A warmed prompt serves the tenant that asks here, and those of its prefix group. Warm-up waits behind all callers
+    that wait for an answer. Exits with 1 when something is not warm.
 
     \b
     Examples:
@@ -83,7 +83,7 @@ async def _told(peer: Peer, names: Sequence[str], timeout_s: float, *, aloud: bo
 
 
 async def _steps(peer: Peer, names: Sequence[str], timeout_s: float) -> AsyncGenerator[dict[str, Any], None]:
-    """What the gateway tells. Raises `HedgerowError`."""
+    """The gateway's progress. Raises `HedgerowError`."""
     import grpc
 
     from hedgerow._status import from_rpc_error

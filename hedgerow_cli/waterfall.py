@@ -63,7 +63,7 @@ class Bar(_Wide):
 
 
 def spent_cells(cells: float, room: int, ascii_only: bool) -> str:
-    """A bar `cells` long to an eighth of a cell, at most `room`; what took any time at all shows."""
+    """A bar `cells` long to an eighth of a cell, at most `room`; a time above 0 is visible."""
     if cells <= 0:
         return ""
     if ascii_only:
@@ -93,5 +93,5 @@ def _outcome(stage: StageReport) -> Text:
 
 
 def short(value: float) -> str:
-    """As few digits as tell the story: `0.4`, `12`, `30000`."""
+    """As few digits as are enough: `0.4`, `12`, `30000`."""
     return f"{value:.1f}" if 0 < value < 10 else f"{value:.0f}"

@@ -140,7 +140,7 @@ async def test_a_recording_in_which_nobody_speaks_fails(gateway: ScriptedGateway
     gateway.script = [Heard()]
     code, out, err = await run("ask", "--audio", question, "--stream", "--gateway", gateway.target)
     assert (code, out) == (1, "")
-    assert err == f"hedgerow: audio: somebody who speaks, got nobody ({question})\n"
+    assert err == f"hedgerow: audio: speech is needed, got none in {question}\n"
 
 
 @pytest.mark.parametrize("command", ["ask --audio FILE --stream", "transcribe FILE --stream"])

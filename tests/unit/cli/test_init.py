@@ -24,7 +24,7 @@ def init(*arguments: str | Path, typed: str = "") -> Result:
 def test_it_asks_for_the_model_the_keys_variable_the_callers_and_stored_answers(file: Path) -> None:
     result = init(file, typed="anthropic:claude\nMY_KEY\nkeys\n\n")
     assert result.exit_code == 0, result.output
-    questions = "Which model", "Which variable", "Who may call", "May a stored answer be given"
+    questions = "Which model", "Which variable", "Which callers", "May a stored answer be given"
     assert [result.stderr.count(question) for question in questions] == [1, 1, 1, 1]
     written = yaml.safe_load(file.read_text())
     model = written["models"]["claude"]
