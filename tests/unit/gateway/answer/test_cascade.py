@@ -279,12 +279,6 @@ async def test_at_once_what_the_guard_holds_back_of_an_answer_that_stays_leaves_
     assert not [event for event in events if event.HasField("patch")]
 
 
-async def test_at_once_a_fast_model_that_breaks_in_mid_answer_is_replaced():
-    scene = cascading(text("Lyo"), Unavailable("quick: broke"))
-    events = await scene.events(cascade=AT_ONCE)
-    assert said_of(events) == ["", "Lyo", "It is ", "It is Paris."]
-
-
 async def test_at_once_where_both_break_the_answer_says_so():
     scene = cascading(text("Lyo"), Unavailable("quick: broke"), better=ScriptedLlm(Unavailable("better: gone")))
     final = (await scene.events(cascade=AT_ONCE))[-1].final
@@ -292,10 +286,18 @@ async def test_at_once_where_both_break_the_answer_says_so():
     assert final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED
 
 
-async def test_at_once_a_fast_model_that_says_nothing_is_as_if_there_had_been_none():
-    events = await cascading(Unavailable("quick: gone")).events(cascade=AT_ONCE)
-    assert said_of(events) == ["", "It is ", "It is Paris."]
-    assert not [event for event in events if event.HasField("patch")]
+@pytest.mark.parametrize(
+    ("quick", "shown"),
+    [
+        ((text("Lyo"), Unavailable("quick: broke")), ["", "Lyo", "It is ", "It is Paris."]),
+        ((Unavailable("quick: gone"),), ["", "It is ", "It is Paris."]),
+    ],
+    ids=["in mid-answer", "before its first text"],
+)
+async def test_at_once_a_fast_model_that_breaks_is_replaced_by_a_patch_of_what_it_said(quick, shown: list[str]):
+    events = await cascading(*quick).events(cascade=AT_ONCE)
+    assert said_of(events) == shown
+    assert sum(event.HasField("patch") for event in events) == (len(shown) == 4)
 
 
 _WORDS = st.lists(st.sampled_from(["Lyon ", "I don't know. ", "Paris. ", ""]), max_size=4)

@@ -327,21 +327,6 @@ def test_nobody_is_asked_again_who_has_failed_while_it_was_the_second():
     assert (scene.error.code, calls(*dead)) == (Unavailable.code, [1, 1])
 
 
-def test_a_model_that_is_starting_is_not_asked_now_and_has_not_failed():
-    loading = ScriptedLlm(Starting("m: starting"))
-    scene = play(policies={"breaker": ALWAYS_OPEN}, m=loading, other=says("other"))
-    assert scene.report.model == "other"
-    assert scene.fleet.pools["m"].replicas[0].breaker.state is State.CLOSED
-    assert [seen.model for seen in scene.observed] == ["other"]  # nothing is said of it to the router
-
-
-def test_what_a_model_refuses_is_refused_and_harms_no_breaker():
-    picky = ScriptedLlm(InvalidInput("messages", "short", "long"))
-    scene = play(policies={"breaker": ALWAYS_OPEN}, m=picky, other=says("other"))
-    assert isinstance(scene.error, InvalidInput)
-    assert not scene.fleet.pools["m"].is_open()
-
-
 def test_a_full_gate_sheds_and_no_other_model_is_burdened():
     async def main() -> None:
         behind = fleet(
@@ -399,20 +384,6 @@ def test_a_request_that_broke_one_engine_is_sent_to_no_other():
     assert scene.decisions == []
 
 
-def test_an_engine_that_breaks_over_requests_is_left_alone():
-    broken = ScriptedLlm(Faulty("m: INTERNAL: oh"))
-    scene = play(policies={"breaker": ALWAYS_OPEN}, m=broken)
-    assert scene.fleet.pools["m"].replicas[0].breaker.state is State.OPEN
-
-
-def test_a_tenant_that_had_its_share_of_an_engine_costs_others_nothing():
-    full = ScriptedLlm(ShareUsed("enough", retry_delay_s=60))
-    scene = play(policies={"breaker": ALWAYS_OPEN}, m=full)
-    assert isinstance(scene.error, Exhausted)
-    assert scene.error.retry_delay_s == 60
-    assert not scene.fleet.pools["m"].is_open()
-
-
 @pytest.mark.parametrize(
     ("first", "error"),
     [(GONE, ModelUnavailable), (Exhausted("busy", retry_delay_s=3), Exhausted), (TooLate("late"), TooLate)],
@@ -426,9 +397,27 @@ def test_what_another_model_refuses_is_not_what_is_wrong_with_a_request(first: S
     assert scene.words == "Me."
 
 
-@pytest.mark.parametrize("told", [InvalidInput("a", "b", "c"), ShareUsed("enough", retry_delay_s=1)])
-def test_what_only_this_request_meets_is_not_held_against_the_model(told: ServiceError):
-    assert play(m=ScriptedLlm(told)).observed == []
+@pytest.mark.parametrize(
+    ("error", "opens", "goes_on", "met"),
+    [
+        (Faulty("m: INTERNAL: oh"), True, False, Faulty),
+        (GONE, True, True, ModelUnavailable),
+        (Starting("m: starting"), False, True, Unavailable),
+        (InvalidInput("messages", "short", "long"), False, False, InvalidInput),
+        (ShareUsed("enough", retry_delay_s=60), False, True, Exhausted),
+    ],
+    ids=lambda each: type(each).__name__ if isinstance(each, ServiceError) else "",
+)
+def test_only_a_models_own_failure_opens_its_breaker_and_is_observed(
+    error: ServiceError, opens: bool, goes_on: bool, met: type[ServiceError]
+):
+    policies = {"breaker": ALWAYS_OPEN}
+    alone = play(policies=policies, m=ScriptedLlm(error))
+    assert (alone.fleet.pools["m"].replicas[0].breaker.state is State.OPEN) is opens
+    assert bool(alone.observed) is opens
+    assert isinstance(alone.error, met)
+    assert (alone.error.retry_delay_s == 60) is isinstance(error, ShareUsed)
+    assert play(policies=policies, m=ScriptedLlm(error), other=says("other")).words == ("other" if goes_on else "")
 
 
 def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_place_and_costs_nothing():
