@@ -1,4 +1,4 @@
-"""Scripted backends: they do what a test tells them and note what was asked of them."""
+"""Scripted backends: they follow a script and record their requests."""
 
 from __future__ import annotations
 
@@ -256,8 +256,8 @@ Said = audio_pb2.TranscribeStreamResponse
 
 
 class ScriptedAudio:
-    """Hears `text` in every recording. In live audio each message is a line of `script`, and what comes of it is told
-    at once; `None` ends the stream from this side."""
+    """Returns `text` for every recording. In live audio each message is a line of `script`, answered at once; `None`
+    ends the stream from this side."""
 
     def __init__(self, text: str = "", error: ServiceError | None = None, pause_s: float = 0.0):
         self._text, self._error, self._pause_s = text, error, pause_s

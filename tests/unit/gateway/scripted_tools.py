@@ -28,7 +28,7 @@ def told(content: str, *citations: str, failed: bool = False) -> tool_pb2.CallTo
 
 
 class ScriptedTools:
-    """What each tool says after some seconds, by its name; notes what was called, and what was cancelled."""
+    """The result of each tool after some seconds, by its name; records calls, and which were cancelled."""
 
     kind, per_tenant = "scripted", False
 

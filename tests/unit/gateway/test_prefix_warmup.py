@@ -1,4 +1,4 @@
-"""Prompts that are read before anybody asks: by whom, for whom, and what that leaves untouched."""
+"""Prompts that are read in advance: on which replicas, for which tenants, and what that leaves unchanged."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ async def test_a_model_that_fails_before_its_first_word_is_replaced():
     assert (final.text, final.model, outcomes(final)["llm"]) == ("Hi.", "large", "REPLACED")
     assert list(final.degraded) == ["llm:replaced"]
     assert not scene.write_behind.stored
-    await asyncio.sleep(0.01)  # it is told once the client has everything
+    await asyncio.sleep(0.01)  # the router is notified once the client has everything
     assert [seen.outcome for seen in scene.write_behind.observed] == [
         router_pb2.OBSERVED_OUTCOME_FAILED,
         router_pb2.OBSERVED_OUTCOME_OK,

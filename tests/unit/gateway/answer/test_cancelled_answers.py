@@ -1,4 +1,4 @@
-"""Whoever leaves an answer, at whichever await, is billed once and leaves nothing running."""
+"""A caller that leaves an answer, at whichever await, is billed once and leaves nothing running."""
 
 from __future__ import annotations
 

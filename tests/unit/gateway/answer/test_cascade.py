@@ -220,7 +220,7 @@ AT_ONCE = pb.Cascade(at_once=True)
 
 
 def said_of(events: list[pb.Event]) -> list[str]:
-    """What a client shows after each event that changes it."""
+    """The text that a client shows after each event that changes it."""
     shown = [""]
     for event in events:
         if event.HasField("delta"):

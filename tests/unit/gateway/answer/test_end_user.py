@@ -1,4 +1,4 @@
-"""Stored answers of one end user alone: what is looked up, stored, shared and made anew, and what is not."""
+"""Stored answers of one end user alone: which are looked up, stored, shared and generated again, and which are not."""
 
 from __future__ import annotations
 

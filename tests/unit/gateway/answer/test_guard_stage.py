@@ -222,7 +222,7 @@ def test_a_guard_that_is_late_while_it_looks_at_once_does_what_its_setting_says(
             except GuardLate:
                 return None
             finally:
-                assert scene.cache.questions == []  # nobody knows what it holds
+                assert scene.cache.questions == []  # it may hold private data
                 assert len(scene.llms["small"].requests) == (late == "open")
 
     final = on_paused_loop(ask())

@@ -84,6 +84,6 @@ async def test_who_leaves_in_the_middle_leaves_nothing_behind():
 async def test_what_ends_an_answer_ends_one_that_comes_at_a_pace():
     scene = scene_at(100, guard=GuardSettings(denied_phrases=("course",), answer_denied="end"))
     began, final = loop_clock(), await scene.final()
-    assert loop_clock() - began < 0.3  # nobody waits for the rest, which would take 0.7
+    assert loop_clock() - began < 0.3  # no wait for the rest, which would take 0.7 s
     assert final.finish_reason == chat_pb2.FINISH_REASON_CONTENT_FILTER
     assert "course" not in final.text

@@ -1,4 +1,4 @@
-"""Stored answers that the cache has drawn are judged beside the answers that somebody waits for."""
+"""Stored answers that the cache has drawn are judged beside the answers of clients."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ GUARDS = {
 
 
 async def said(texts: Iterable[str], guard: GuardSettings, at_once: int) -> tuple[str, list[pb.Event], object]:
-    """What a client has of these texts, and what is in the account."""
+    """The texts that a client has, and those in the ledger."""
     ledger, writer = Scene(ScriptedCache(MISS)).answer()._ledger, EventWriter()
     speaking = TextWriter(ledger, writer, checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
     with mock.patch.object(text_writer, "AT_ONCE", at_once):
@@ -91,7 +91,7 @@ async def test_the_event_loop_runs_between_the_parts_of_an_answer(guard: str, te
         await speaking.say(LONG[text])
         await speaking.finish(chat_pb2.FINISH_REASON_STOP)
 
-    readers = 1 if guard == "none" else 2  # who finds sentences, and who looks through them before
+    readers = 1 if guard == "none" else 2  # one finds sentences, and with a guard another filters before
     assert await turns(say) > (readers - 0.5) * LEAST
     assert ledger.written.whole_text == LONG[text]
 

@@ -161,7 +161,7 @@ async def test_a_refused_picture_does_not_wait_for_the_recording():
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-LONG = pb.Audio(data=b"RIFF" + bytes(5 * 32_000 - 4))  # five seconds, as far as its bytes tell; two are heard in it
+LONG = pb.Audio(data=b"RIFF" + bytes(5 * 32_000 - 4))  # five seconds by its bytes; the transcript is of two
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ MICRODOLLAR = 1e-6
 
 
 def public(url: str, model: str) -> dict[str, float]:
-    """What a mesh file that names a provider's model, and no prices, takes from what is public."""
+    """The prices of a mesh file that names a provider's model without prices: the public ones."""
     found = find(url, model)
     prices = {"prompt": found.input, "completion": found.output}
     prices |= {"cached": found.cached_input, "cache_write": found.cache_write}
@@ -55,7 +55,7 @@ PRICES: Mapping[str, Mapping[str, float]] = {  # of a million tokens; `large` ha
 
 @dataclass(frozen=True)
 class Used:
-    """What a provider says of one call."""
+    """The usage that a provider reports for one call."""
 
     model: str
     prompt: int
@@ -125,7 +125,7 @@ def says(*script: object) -> ScriptedLlm:
 
 
 class Counted:
-    """What the metrics have counted since this was made."""
+    """The metrics since this was made."""
 
     def __init__(self) -> None:
         self._before = self._now()

@@ -1,4 +1,4 @@
-"""What a model is sent of a caller's own words, where a policy has changed the request."""
+"""The original body that a model is sent, where a policy has changed the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage brings after its slice."""
+"""The results of a stage after its slice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a language model is told that images show."""
+"""The sentences about images for a language model."""
 
 from __future__ import annotations
 

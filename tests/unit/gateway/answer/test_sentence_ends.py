@@ -1,4 +1,4 @@
-"""Where sentences end, told with the text as it comes to a client that wants to know."""
+"""Sentence ends, sent with the text to a client that asks for them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def cut(sizes: list[int]) -> list[str]:
 
 
 def check(came: list[pb.TextDelta]) -> None:
-    """Each end that is told is one, is there already, and none is left out: a client reads all of the story."""
+    """Each reported end is one, in text that is there already, and none is left out: a client reads all of the
+    story."""
     written, told = "", [0]
     for delta in came:
         written += delta.text

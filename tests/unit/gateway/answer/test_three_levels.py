@@ -1,4 +1,5 @@
-"""Each part of a profile, set by the mesh, by a tenant and by a request: who has the say, and what the report tells."""
+"""Each part of a profile, set by the mesh, by a tenant and by a request: which level wins, and what the report
+shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools say, looked through by the guard of whoever asks."""
+"""Results of tools, filtered by the guard of the tenant."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def scene(said: object, pause_s: float = 0.01, *script: object, **guard: object)
 
 
 def read(made: Scene) -> str:
-    """All that models were told."""
+    """All texts that models were sent."""
     return "\n".join(each.content for asked in made.llms["small"].requests for each in asked.messages)
 
 

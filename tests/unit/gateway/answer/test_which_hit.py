@@ -1,4 +1,4 @@
-"""Which questions the cache stage looks up and stores, and what it tells of those that it does not."""
+"""Which questions the cache stage looks up and stores, and what it reports of the others."""
 
 from __future__ import annotations
 

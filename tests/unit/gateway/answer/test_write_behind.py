@@ -119,7 +119,8 @@ async def test_the_cache_is_told_what_was_known_when_the_answer_was_begun():
 
 
 async def test_an_answer_that_the_cache_skipped_is_counted_apart_and_not_kept_here_either():
-    """The shared store is away, and the cache says so: no fault of the answer's, and none that trying again mends."""
+    """The shared store is away, and the cache reports that: no fault of the answer, and no error that a retry would
+    fix."""
     scene = Scene(cache=HeldCache(skips=True))
     dropped = {kind: write_behind._DROPPED.labels(kind)._value.get() for kind in ("skipped", "store")}
     scene.store("q")

@@ -31,7 +31,7 @@ RETRY = {"max_share": 1}
 
 
 def too_busy() -> Exhausted:
-    """Each call's own, as over a wire: it is told when to come back."""
+    """An error of its own for each call, as over a wire, with a retry delay."""
     return Exhausted("busy", retry_delay_s=3)
 
 
@@ -40,7 +40,7 @@ def says(words: str, after_s: float = 0.0) -> ScriptedLlm:
 
 
 class Scene:
-    """One order to a fleet; what was read, and how it ended."""
+    """One job for a fleet, the text that was read, and its end."""
 
     def __init__(self, fleet: Fleet, **order: object):
         deadline = Deadline.after(order.pop("budget_s", 10.0), loop_clock)

@@ -1,4 +1,4 @@
-"""Whoever is cancelled, at whichever await, leaves places, permits, budgets and bills as they were."""
+"""A cancelled caller, at whichever await, leaves places, permits, budgets and bills as they were."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, list[list[Step]]], dict[s
 @pytest.mark.parametrize("name", GENERATIONS)
 @pytest.mark.parametrize("make", [ScriptedLlm, test_completion.ScriptedLlm], ids=["scripted", "gRPC"])
 def test_in_a_generation(name: str, make: type[ScriptedLlm]):
-    """Also of calls that are cancelled as gRPC's are: who reads hears of it a turn later."""
+    """Also for calls that are cancelled as gRPC's are: the reader is notified a turn later."""
     settings, scripts, how = GENERATIONS[name]
 
     @asynccontextmanager

@@ -1,5 +1,5 @@
-"""Batches, and what is stored behind an answer: whoever is cancelled, at whichever await, keeps no turn and loses no
-other answer."""
+"""Batches, and stores behind an answer: a cancelled one, at whichever await, keeps no turn and loses no other
+answer."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class SlowCache:
 
 
 def test_of_what_waits_for_the_cache():
-    """Whoever stops the writing loses what is under way and nothing else; it goes on where it is begun again."""
+    """Cancelling the writer loses only the store under way; it continues where it is started again."""
     names = [*(f"q{number}" for number in range(12)), "broken"]
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The policies around a generation, one by one and in pairs: how many calls were made, and who answered."""
+"""The policies around a generation, one by one and in pairs: how many calls were made, and which one answered."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_who_comes_back_when_a_throttled_backend_said_is_not_refused_for_it():
         behind = fleet(loop_clock, m=busy)
         refused = (await Scene(behind).run()).error
         assert 3 <= refused.retry_delay_s < 3.5
-        await asyncio.sleep(math.ceil(refused.retry_delay_s * 1000) / 1000)  # as it is told
+        await asyncio.sleep(math.ceil(refused.retry_delay_s * 1000) / 1000)  # the delay that it was given
         assert (await Scene(behind).run()).words == "well"
 
     on_paused_loop(main())
@@ -469,7 +469,7 @@ class _Sent:
     ],
 )
 def test_the_token_rate_is_that_of_the_stream_without_what_is_only_counted_at_its_end(script, flowed):
-    """What a provider thinks and hides is in the usage, and in the tokens of the last message."""
+    """Hidden reasoning of a provider is in the usage, and in the tokens of the last message."""
     script[-1].finish.usage.completion_tokens, script[-1].tokens = 2_000, 1_995
     seen = list[tuple[int, float]]()
 

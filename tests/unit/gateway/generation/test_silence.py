@@ -1,4 +1,4 @@
-"""Backends that accept calls and say nothing: who notices, and who gets a chance in time."""
+"""Backends that accept calls and say nothing: which policy notices, and which backend gets a chance in time."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_with_much_time_a_late_first_text_gives_way_when_it_is_slow_at_the_lates
 
 
 class Poisoned(ScriptedLlm):
-    """Breaks on what one tenant asks, and answers everybody else."""
+    """Breaks on requests of one tenant, and answers all others."""
 
     def generate(self, request, timeout_s, metadata):
         poison = request.messages[-1].content == "poison"

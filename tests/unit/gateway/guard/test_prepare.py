@@ -1,4 +1,4 @@
-"""What a guard looks for is compiled before the first request that it looks through."""
+"""The rules of a guard are compiled before the first request that it checks."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
         (form({"patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False}), '{"x-a": 1}'),
         (form({"uniqueItems": True}), '[1, true, "1", [1], [true], {"a": null}, {}]'),
         (form({"enum": [1, {"a": []}]}), '{"a": []}'),
-        (form({"format": "date"}), '"no date"'),  # told, and not held to: as JSON Schema has it
+        (form({"format": "date"}), '"no date"'),  # shown to the model, and not enforced: as JSON Schema has it
         (form({"type": "object", "properties": {"n": {"$ref": "#"}}}), '{"n": ' * 50 + "{}" + "}" * 50),
         (Format(json_object=True), "{}"),
         (Format(json_object=False), "prose"),

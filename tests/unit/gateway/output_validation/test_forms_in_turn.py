@@ -1,4 +1,4 @@
-"""Who of those whose answers wait to be checked is next: tenants share the one thread by what their checks take."""
+"""The order of answers that wait to be checked: tenants share the one thread by the time of their checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OVER = "the schema asks for more work than there is time for"
 
 
 class Bench:
-    """Forms of tenants, and a thread that does one check when it is told to. `mallory`'s take their whole time."""
+    """Forms of tenants, and a thread that does one check at each call. `mallory`'s take their whole time."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []  # whose
@@ -96,7 +96,7 @@ async def test_what_was_used_counts_while_anything_runs_though_nothing_waits() -
     bench = Bench()
     await bench.come("mallory")
     await bench.come("other")
-    await bench.check()  # the other's runs, and nobody waits
+    await bench.check()  # the check of `other`, and no check waits
     await bench.come("mallory")
     await bench.come("acme")
     await bench.check_all()

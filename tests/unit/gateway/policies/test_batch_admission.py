@@ -86,7 +86,7 @@ def test_what_somebody_waits_for_finds_a_place_at_once_beside_batches():
         for _ in range(20):
             asked = loop_clock()
             await asyncio.gather(*(scene.interactive() for _ in range(5)))
-            assert loop_clock() - asked == pytest.approx(1)  # nobody waited
+            assert loop_clock() - asked == pytest.approx(1)  # without a wait
         await asyncio.gather(*batches)
         return scene
 
@@ -224,7 +224,7 @@ def test_a_place_that_was_given_in_the_turn_of_a_cancellation_goes_back():
             scene.limiter.enter(Ticket(_BATCH, "a", 1, Deadline.after(9, loop_clock), lambda: None))
         )
         await asyncio.sleep(0.01)
-        slot.release()  # gives it to who waits
+        slot.release()  # gives it to the waiting item
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

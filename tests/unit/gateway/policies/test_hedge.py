@@ -57,7 +57,7 @@ def run_race(first: tuple, second: tuple | None, after_s: float | None, within_s
             winner = await race.run(start(first))
         except ServiceError as caught:
             error = caught
-        await asyncio.sleep(0)  # who was cancelled hears of it
+        await asyncio.sleep(0)  # the cancelled task runs
         return winner and runners.index(winner), loop_clock() - began, runners, error
 
     return on_paused_loop(main())
@@ -258,7 +258,7 @@ def test_a_budget_that_is_shared_keeps_what_is_needed_here_and_says_what_is_miss
     assert not budget.spend(news)
     assert budget.wanting.is_set()
     budget.request()
-    assert (budget.missing(), budget.draw()) == (0.5, 0)  # somebody waits for it
+    assert (budget.missing(), budget.draw()) == (0.5, 0)  # a race waits for it
     budget.put(0.5)
     assert news.is_set()
     assert budget.spend(news)

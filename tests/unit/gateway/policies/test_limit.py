@@ -19,7 +19,8 @@ Adaptive = Callable[[int, int, int, PausedClock], Limit]
 
 
 class SimulatedBackend:
-    """`places` calls run at once, the others queue. Callers keep to `limit`; who finds no room under it goes away."""
+    """`places` calls run at once, the others queue. Callers keep to `limit`; a caller without a place under it
+    leaves."""
 
     def __init__(self, limit: Limit, places: int, clock: PausedClock, service_s: Callable[[], float], says_queue: bool):
         self.limit, self.places, self.clock, self.service_s, self.says_queue = (

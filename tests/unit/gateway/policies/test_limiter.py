@@ -1,4 +1,4 @@
-"""Who gets a place, who waits and who is refused, on a paused clock. The loop's own timers are used in two tests."""
+"""Which request gets a place, waits or is refused, on a paused clock. Two tests use timers of the loop."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ async def overloaded(clock: PausedClock, score: int = 100, **options) -> Limiter
 
 
 async def wait_for(seconds: float, limiter: Limiter, clock: PausedClock) -> Slot:
-    """What one gets who waits until the only place becomes free."""
+    """The outcome of a request that waits until the only place becomes free."""
     slot = await limiter.enter(ticket(100))
     (task,) = await waiting(limiter, ticket(100))
     clock.advance(seconds)
@@ -419,7 +419,7 @@ async def _play(steps: list[tuple[str, int, str]], order: str) -> None:
 
 
 class Crowd:
-    """Those in front of a limiter, and those who have a place."""
+    """Requests in front of a limiter, and requests that have a place."""
 
     def __init__(self, order: str):
         self.limit, self.clock = Adjustable(2), PausedClock()

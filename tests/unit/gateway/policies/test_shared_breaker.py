@@ -241,7 +241,7 @@ def test_whoever_is_answered_is_never_kept_away_by_one_other(calls):
 
 
 def breaker_heard(breaker: SharedBreaker) -> float:
-    """When somebody other than `a` was answered last."""
+    """When another tenant than `a` was answered last."""
     return max(at for tenant, at in (breaker._answered, breaker._other) if tenant != "a")
 
 

@@ -87,7 +87,7 @@ def test_where_the_engine_does_not_say_what_it_queued_the_limit_drifts_by_a_tent
 
 
 def erlang_b(places: int, load: float) -> float:
-    """The share of calls that find no place, where nobody waits."""
+    """The share of calls that find no place, without a queue."""
     lost = 1.0
     for number in range(1, places + 1):
         lost = load * lost / (number + load * lost)
@@ -144,7 +144,8 @@ def served(
     ids=lambda given: str(given),
 )
 def test_tenants_of_weights_3_and_1_that_both_flood_share_by_weight_and_few_places_coarsely(places, hold_s, expected):
-    """A place that is free for a moment goes to who comes first, and of few places such moments are more."""
+    """A place that is free for a moment goes to the first caller, and with few places such moments are more
+    frequent."""
     shares = served(places, hold_s, {"a": 3, "b": 1}, {"a": 3, "b": 3}, 300 * hold_s)
     assert shares["a"] == pytest.approx(expected, abs=0.02)
 

@@ -1,7 +1,7 @@
-"""Whatever comes in whatever order, on a clock that jumps: quotas, single flights, and a breaker that tenants share.
+"""Events in any order, on a clock that jumps: quotas, single flights, and a breaker that tenants share.
 
-Each machine has a plain model of what must hold beside the real thing. (The breaker of one backend and the limiter have
-theirs in test_breaker.py and test_limiter.py.)
+Each machine has a plain model of its invariants beside the real object. (The machines of the breaker of one backend and
+of the limiter are in test_breaker.py and test_limiter.py.)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Bucket:
 
 
 class QuotaMachine(RuleBasedStateMachine):
-    """Four tenants, of whom two at most are remembered where they are idle."""
+    """Four tenants; at most two idle ones are remembered."""
 
     ALLOWANCE = Allowance(requests_per_s=2, requests_burst=5, tokens_per_minute=600, concurrency=3)
 
@@ -108,7 +108,7 @@ class QuotaMachine(RuleBasedStateMachine):
                 assert account.tokens.level() == pytest.approx(self.tokens[tenant].level, abs=1e-3)
 
     def reserved(self, tenant: str, tokens: int, claim: quota.Claim) -> tuple[Reservation | None, float]:
-        """What is admitted, or after how many seconds it may be."""
+        """The admitted claim, or the seconds after which it may be."""
         try:
             return self.quotas.reserve(tenant, self.ALLOWANCE, tokens, claim), 0.0
         except QuotaExceeded as refused:
@@ -226,7 +226,7 @@ async def taken(reader: Reader[int]) -> tuple[ServiceError | None, list[int]]:
 
 
 class SharedBreakerMachine(RuleBasedStateMachine):
-    """Three tenants; what one meets alone, while others are answered, keeps no other away."""
+    """Three tenants; a failure that one meets alone, while others are answered, keeps no other away."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -242,7 +242,7 @@ class SharedBreakerMachine(RuleBasedStateMachine):
         self.running = list[tuple[str, SharedPermit]]()
         self.guilty = set[str]()  # whose calls have not all gone well
         self.answered = {name: float("-inf") for name in "abc"}
-        self.alone = True  # whether at each bad end another tenant had just been answered, and nobody else had met it
+        self.alone = True  # whether at each failure another tenant had just been answered, and no other had met it
 
     @rule(seconds=JUMPS)
     def time_passes(self, seconds: float):

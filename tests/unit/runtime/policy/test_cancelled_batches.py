@@ -1,4 +1,4 @@
-"""Whoever is cancelled while an engine's batch is gathered or runs, at whichever await, leaves nothing that waits."""
+"""A caller that is cancelled while an engine's batch is gathered or runs, at whichever await, leaves no waiter."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_of_a_batcher(run: Any, within_s: float):
 @pytest.mark.parametrize("before", [0, 3])
 @pytest.mark.parametrize("run", [doubled, broken])
 def test_of_a_scheduler(run: Any, before: int):
-    """It runs at once, or waits behind others. What runs goes on without its caller, and nobody hears how it ends."""
+    """It runs at once, or waits behind others. A running batch continues without its caller, and its end is ignored."""
 
     @asynccontextmanager
     async def scene() -> Work:

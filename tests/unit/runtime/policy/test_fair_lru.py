@@ -1,4 +1,4 @@
-"""Who makes room where several tenants share it."""
+"""Which entries are evicted where several tenants share the capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs, and who waits for a place."""
+"""Which items run, and which wait for a place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Waiter:
 
 
 class Scene:
-    """Starts whoever has a place; `refused` tenants' do not run."""
+    """Starts items that have a place; those of `refused` tenants do not run."""
 
     def __init__(self, places: int, refused: str = "", charged: bool = False):
         self.started: list[str] = []
