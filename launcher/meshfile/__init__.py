@@ -1,7 +1,7 @@
 """One file from which a mesh of one's own models and providers is started: `hedgerow up mesh.yaml`.
 
-`schema` is what may stand in it, `reading` makes one of a file or says everything that is wrong with it, and `parts` is
-what it means: the services and their settings. From these, `processes` makes what runs on this machine, `compose` and
-`helm` what runs in containers. `preflight` asks the services' own code what it says of their settings, and
-`following` brings a running mesh to what the file says now.
+`schema` has its keys, `reading` makes one of a file or reports everything that is wrong with it, and `parts` has the
+services that it means, with their settings. From these, `processes` makes the processes on this machine, `compose` and
+`helm` the containers. `preflight` checks the settings with the services' own code, and `following` brings a running
+mesh to the file as it is now.
 """

@@ -20,7 +20,7 @@ def missing_models(file: MeshFile) -> list[Entry]:
 
 
 async def pull_meanwhile(wanted: Sequence[Entry], tell: Callable[[str], None]) -> None:
-    """Get models without keeping the mesh from its work: in a child process, whose lines are told. Raises
+    """Get models without keeping the mesh from its work: in a child process, whose lines go to `tell`. Raises
     `CatalogError`. Cancelled, it ends the child."""
     names = [each.name for each in wanted]
     command = killed_with_parent([sys.executable, "-m", "launcher.catalog", *names])
@@ -36,7 +36,7 @@ async def pull_meanwhile(wanted: Sequence[Entry], tell: Callable[[str], None]) -
 
 
 async def _told(child: Process, tell: Callable[[str], None]) -> str:
-    """Tell each line once the next one is there; the last one is returned, and told where there is no error."""
+    """Report each line once the next one is there; the last one is returned, and reported where there is no error."""
     assert child.stdout
     last = ""
     async for line in child.stdout:

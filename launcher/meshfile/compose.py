@@ -70,7 +70,7 @@ def compose_containers(file: MeshFile, images: str = IMAGES) -> list[Container]:
 
 
 def _opened(gateway: Container) -> Container:
-    """Without tenants everybody on this machine may call, as without containers: its port is published on loopback."""
+    """Without tenants every process of this machine may call, as without containers: its port is on loopback."""
     opened = {**gateway.environment, gateway.part.prefixed("ALLOW_ANONYMOUS"): "true"}
     return Container(gateway.part, gateway.image, opened, gateway.folders)
 

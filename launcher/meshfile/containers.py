@@ -1,7 +1,7 @@
-"""What the services of a mesh file are as containers, for compose or for Kubernetes.
+"""The services of a mesh file as containers, for compose or for Kubernetes.
 
-They speak plain text to each other: their network must be one that nobody else is in, or one that encrypts by itself.
-Keys stay references. Whoever needs a model's folder gets it below /models.
+They speak plain text to each other: their network must be their own, or one that encrypts automatically.
+Keys stay references. A service that needs a model's folder gets it below /models.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODELS = "/models"
 TENANTS = "/etc/hedgerow/tenants.yaml"
 DATA = "/var/lib/hedgerow"  # of the cache
 _UNFOLDED = 100_000  # columns: JSON in one line
-# Of keys, for whoever reads settings without them.
+# In the place of keys, where settings are checked without them.
 _STAND_INS = {"REDIS_URL": "redis://redis:6379/0", "ENCRYPTION_KEY": "A" * 43 + "="}
 
 
@@ -100,7 +100,7 @@ def _container(
 def _own(
     file: MeshFile, part: Part, found: Sequence[Part], addresses: Callable[[Part], Sequence[str]]
 ) -> dict[str, object]:
-    """What it is told because it is a container."""
+    """The settings that it has as a container."""
     if part.service == "cache":
         return {"DATABASE": f"{DATA}/answers.sqlite", "COLLECTIONS_DATABASE": f"{DATA}/collections.sqlite"}
     if part.service != "gateway":

@@ -20,7 +20,7 @@ class CannotEdit(ValueError):
 
 
 def add(text: str, path: Sequence[str], digest: str) -> str:
-    """The text with `digest` first in the list at `path`. What is missing on the way there is added."""
+    """The text with `digest` first in the list at `path`. Missing keys on the way there are added."""
     node, missing = _root(text), list(path)
     while missing and (pair := _pair(node, missing[0])):
         node, missing = pair[1], missing[1:]
@@ -110,7 +110,7 @@ def _cut(text: str, start: int, end: int, instead: str = "") -> str:
 
 
 def _blank(old: str) -> str:
-    """What separates a value from its key's colon is there already, where there is a value."""
+    """The space between a value and its key's colon is there already, where there is a value."""
     return " " if old else ""
 
 

@@ -41,7 +41,7 @@ async def follow(path: Path, state_dir: Path, mesh: Mesh, current: Plan, tell: T
 
 
 async def _wanted(path: Path, state_dir: Path, current: Plan, tell: Tell) -> Plan:
-    """What the file asks for now, with the catalogue's models on this machine. The mesh serves meanwhile."""
+    """The plan of the file as it is now, with the catalogue's models on this machine. The mesh serves meanwhile."""
     wanted = await replanned(path, state_dir, current)
     if missing := missing_models(wanted.file):
         await pull_meanwhile(missing, tell)
@@ -92,7 +92,7 @@ def _done(before: Mapping[str, ServiceSpec], after: Mapping[str, ServiceSpec]) -
 
 
 async def _changes(path: Path, text: str) -> AsyncIterator[None]:
-    """Whenever the file has changed and is as it was at the last look, for who writes it may not be done."""
+    """Whenever the file has changed and is as it was at the last look, for its writer may not be done."""
     known = seen = text.encode()
     while True:
         await asyncio.sleep(_LOOK_S)

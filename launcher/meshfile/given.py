@@ -37,8 +37,8 @@ NOTHING = f"""no model to serve. Name one in one of three ways:
 
 @dataclass(frozen=True)
 class Given:
-    """What the command line says. `models`: `NAME=URL`, `PROVIDER:MODEL` or `NAME=PROVIDER:MODEL` each; `key_env`: the
-    variable with the key of the URLs that are no known provider's."""
+    """The options of the command line. `models`: `NAME=URL`, `PROVIDER:MODEL` or `NAME=PROVIDER:MODEL` each; `key_env`:
+    the variable with the key of the URLs that are no known provider's."""
 
     models: Sequence[str] = ()
     key_env: str = ""
@@ -109,7 +109,7 @@ def _section(given: str, key_env: str, environment: Mapping[str, str]) -> tuple[
 
 
 def _at(url: str, model: str, provider: str, key_env: str) -> dict[str, Any]:
-    """A model at a URL. What its callers send as pictures goes on as they are."""
+    """A model at a URL. Its callers' pictures go on as they are."""
     section: dict[str, Any] = {"url": [url], "model": model, "sees": True}
     if provider == AZURE:
         return {**section, "key_env": AZURE_KEY, "options": {"dialect": "azure"}}

@@ -58,7 +58,7 @@ def values(file: MeshFile, environment: Mapping[str, str], found: Sequence[Conta
     told["models"] = [_model(container, rows) for container in found if container.part.service == "llm"]
     if any(container.part.from_hub for container in found):
         told["storage"] = {"hub": {"tokenSecret": {"name": KEYS, "key": "HF_TOKEN"}}}
-    # Without Redis each gateway counts quotas by itself, and each router learns by itself.
+    # Without Redis each gateway counts quotas alone, and each router learns alone.
     replicas = 1 if told["redis"]["mode"] == "none" else 2
     told["gateway"] = {
         "replicas": max(replicas, file.gateway.workers),  # in the place of workers
@@ -83,7 +83,7 @@ def _served(part: Part) -> str:
 
 
 def _needed(found: Sequence[Container]) -> str:
-    """What must be there before it is installed."""
+    """The Secrets and models that must be there before it is installed."""
     lines = []
     if names := sorted({_entry(each.part, key) for each in found for key in each.keys.values()}):
         literals = " ".join(f'--from-literal={name}="${name}"' for name in names)
@@ -141,7 +141,7 @@ def _ports(settings: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _service(container: Container, workers: int = 1) -> Values:
-    """What any service is told, and the memory of one of its processes."""
+    """The settings of any service, and the memory of one of its processes."""
     part = container.part
     inside = {name: container.environment[part.prefixed(name)] for name in part.folders if name != "TENANTS_FILE"}
     settings = {name: value for name, value in {**part.settings, **inside}.items() if name not in _CHARTS}

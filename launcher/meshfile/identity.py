@@ -15,7 +15,7 @@ _DIGITS = 16
 
 
 def identity_of(model: Model) -> str:
-    """A digest of where a model is, and of its files as far as sizes and times tell. Empty where it is not here yet."""
+    """A digest of where a model is, and of its files as far as sizes and times show. Empty where it is not here yet."""
     if model.local:
         told = list(_files(model.local))
         if not told:

@@ -12,6 +12,6 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def text() -> str:
-    """What the file is to hold; `make docs` writes it."""
+    """The schema's text; `make docs` writes it."""
     whole = {"$schema": _DIALECT, **MeshFile.model_json_schema(), "title": "A mesh file of hedgerow"}
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"

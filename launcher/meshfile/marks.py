@@ -17,7 +17,7 @@ Place = tuple[int, int]  # line and column, from 1
 
 @dataclass
 class Marked:
-    """What a YAML text says, and where. `problems` are those of the text itself: no YAML, or a name twice."""
+    """The content of a YAML text, with places. `problems` are those of the text itself: no YAML, or a name twice."""
 
     content: Any = None
     keys: dict[Steps, Place] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Marked:
 
 
 def read_marked(text: str) -> Marked:
-    """Read one YAML document. Of what is wrong with the text, only its place and the kind are told: not the line."""
+    """Read one YAML document. An error of the text has its place and kind, not the line."""
     loader, marked = yaml.SafeLoader(text), Marked()
     try:
         node = loader.get_single_node()

@@ -1,4 +1,4 @@
-"""What may stand in a mesh file of its models."""
+"""The keys of models in a mesh file."""
 
 from __future__ import annotations
 

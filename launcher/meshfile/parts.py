@@ -1,6 +1,6 @@
-"""What a mesh file means: the services, and what each is told.
+"""The services that a mesh file means, with the settings of each.
 
-A `Part` says nothing of where its service runs. Who runs it (`processes` on this machine, `compose`, `helm`)
+A `Part` says nothing of where its service runs. Its runner (`processes` on this machine, `compose`, `helm`)
 gives it addresses, and its folders and keys in its own way.
 """
 
@@ -55,7 +55,7 @@ class Part:
     memory_gib: float = 1.0
     gpus: int = 0
     from_hub: bool = False
-    leaves: bool = False  # whether it talks to somebody outside
+    leaves: bool = False  # whether it calls servers outside
 
     def prefixed(self, setting: str) -> str:
         """The variable of a setting."""
@@ -63,7 +63,7 @@ class Part:
 
 
 def parts(file: MeshFile) -> list[Part]:
-    """All services of a mesh, the gateway last. Who is where is not said yet: see `gateway_finds`."""
+    """All services of a mesh, the gateway last. They have no addresses yet: see `gateway_finds`."""
     found = [_cache(file)] if file.cache.enabled else []
     found += [_router(file), *(part for name in file.models for part in _model(name, file))]
     found += [_vision(file.vision)] if file.vision else []
@@ -79,7 +79,7 @@ def parts(file: MeshFile) -> list[Part]:
 
 
 def gateway_finds(found: Sequence[Part], addresses: Callable[[Part], Sequence[str]]) -> dict[str, Any]:
-    """What a gateway is told of the others."""
+    """The gateway's settings about the others."""
     alone = {part.service: addresses(part)[0] for part in found if part.service != "llm"}
     names = ("cache", "router", "vision", "audio")
     models: dict[str, list[str]] = {}
@@ -150,7 +150,7 @@ def _gateway(file: MeshFile) -> Part:
     said = {"WORKERS": given.workers, "ALLOW_ANONYMOUS": given.allow_anonymous, "PLAINTEXT": given.plaintext}
     settings = {**shared.pop("settings"), "PROFILE": file.profile, **_stored_answers(file.cache)}
     settings |= {name: value for name, value in said.items() if name.lower() in given.model_fields_set}
-    # Who may come in is told of the address that lets them.
+    # Errors about callers are reported at the address that admits them.
     origins: dict[str, Steps] = dict.fromkeys(("ADDRESS", "PLAINTEXT", "ALLOW_ANONYMOUS"), ("gateway", "address"))
     origins |= {"WORKERS": ("gateway", "workers"), "HTTP_ADDRESS": ("gateway", "http"), "LLM_ADDRESSES": ("models",)}
     origins["TENANTS"] = ("tenants",)
@@ -169,7 +169,7 @@ def _with_hits(settings: Settings, hits: Mapping[str, Any]) -> Settings:
 
 
 def _stored_answers(cache: Cache) -> dict[str, Any]:
-    """Who gets stored answers without asking for them, and whose, where the file says it."""
+    """Which requests get stored answers by default, and whose, where the file says it."""
     said: dict[str, Any] = {"scope": cache.scope} if cache.scope else {}
     if cache.semantic:
         said["others"] = "any"
@@ -245,7 +245,7 @@ def _of_engine(name: str, model: Model, url: str) -> dict[str, Any]:
     """The engine's own settings that the file has words for."""
     if url:
         said: dict[str, Any] = {"base_url": url, "model": model.model or name}
-        if model.sees and model.engine_used == "openai":  # which takes none unless it is told to
+        if model.sees and model.engine_used == "openai":  # which takes none by default
             said["features"] = ["tools", "logprobs", "logit_bias", "images"]
         return said | ({"context_tokens": model.context_tokens} if model.context_tokens else {})
     said = {"model": model.hub} if model.hub else {}
@@ -253,7 +253,7 @@ def _of_engine(name: str, model: Model, url: str) -> dict[str, Any]:
 
 
 def _in_catalogue(name: str, model: Model) -> dict[str, Any]:
-    """The router's row. What nobody knows is left out of it."""
+    """The router's row. Unknown fields are left out."""
     public = provider_models.find(model.url[0], model.model or name) if model.url else provider_models.UNKNOWN
     prices = model.prices if "prices" in model.model_fields_set else public
     said: dict[str, Any] = {"name": name, "tier": model.tier}
@@ -274,7 +274,7 @@ def _in_catalogue(name: str, model: Model) -> dict[str, Any]:
 
 
 def _context_of(folder: Path | None) -> int | None:
-    """What a model says of itself."""
+    """The context length in a model's own configuration."""
     if folder is None:
         return None
     try:

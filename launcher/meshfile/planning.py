@@ -37,7 +37,7 @@ class Plan:
     sharing: Sharing = Sharing.NONE
 
     def write_files(self, state_dir: Path) -> None:
-        """What the services read beside their environment."""
+        """Write the files that services read beside their environment."""
         write_tenants(self.file, state_dir, os.environ)
 
 

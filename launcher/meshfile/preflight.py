@@ -1,7 +1,7 @@
-"""What the services' own code says of the settings that a mesh file gives them, before any of them starts.
+"""Checks the settings of a mesh file with the services' own code, before any of them starts.
 
 A process that ends at once (`services.runtime.refusals`) reads the settings of all services, as each itself reads them;
-what one refuses is told at its place in the file.
+a refusal is reported at its place in the file.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SAID = re.compile(r"\.(options|settings)\.")
 
 
 async def refused(read: Read, told: Iterable[tuple[Part, Mapping[str, str]]]) -> list[Problem]:
-    """What services that are told this would refuse; nothing where they are not installed, as where manifests are
+    """The refusals of services with these settings; none where they are not installed, as where manifests are
     written alone. Of a file that has problems, only what it says itself: the rest may come of what was left out."""
-    first = {part.name: (part, environment) for part, environment in told}  # replicas are told the same
+    first = {part.name: (part, environment) for part, environment in told}  # replicas have the same settings
     complaints = await _complaints(list(first.values()))
     found = [
         _problem(read, part, complaint)

@@ -1,4 +1,4 @@
-"""What is wrong with a mesh file, all of it at once, each with its place."""
+"""The problems of a mesh file, all of them at once, each with its place."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _LIGHT = ("cache", "router", "gateway")
 
 @dataclass
 class Ports:
-    """Who has which port on loopback. A process keeps its own for as long as the mesh runs, whatever comes and goes."""
+    """The ports of processes on loopback. A process keeps its port for as long as the mesh runs."""
 
     first: int
     given: dict[str, int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Process:
 
 
 def processes(file: MeshFile, ports: Ports, state_dir: Path, environment: Mapping[str, str]) -> list[Process]:
-    """What runs, the gateway last. Raises ValueError where a key cannot be read any more."""
+    """The processes to run, the gateway last. Raises ValueError where a key cannot be read any more."""
     found, local = parts(file), _Local(file, ports, state_dir.absolute(), environment)
     return [Process(part, spec) for part in found for spec in local.specs(part, found)]
 
@@ -121,7 +121,7 @@ class _Local:
             yield service_spec(name, part.service, address, told, {})
 
     def _own(self, part: Part, everybody: Iterable[Part]) -> dict[str, str]:
-        """What it is told because it runs here."""
+        """The settings that it has because it runs here."""
         if part.service == "cache":
             return {
                 **({} if "EMBEDDER" in part.settings or self._embeds() else {"EMBEDDER": "none"}),

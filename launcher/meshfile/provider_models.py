@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-_NOON = time(12, tzinfo=UTC)  # some prices are lower at night; everybody who renders a file on one day has the same
+_NOON = time(12, tzinfo=UTC)  # some prices are lower at night; a file rendered twice on one day is the same
 _OPENAI, _OF_REGIONS = "openai", ".api.openai.com"
 
 
@@ -33,7 +33,7 @@ UNKNOWN = ProviderModel()
 
 
 def find(url: str, model: str) -> ProviderModel:
-    """What is known of `model` at a provider's API; `UNKNOWN` for a server that is nobody's in the data, whatever its
+    """The data on `model` at a provider's API; `UNKNOWN` for a server that is no provider's in the data, whatever its
     model is called."""
     host = urlsplit(url).hostname or ""
     return _find(host, url.rstrip("/"), model) if _is_public(host) else UNKNOWN

@@ -21,14 +21,14 @@ from launcher.meshfile.schema import MeshFile
 
 _LARGEST_BYTES = 1024 * 1024
 _ROUNDS = 3  # in which what is wrong is left out, with what it leaves incomplete
-# What people write who do not know the file's own word.
+# Other words for a key of the file, as people write them.
 _MEANT = {"key": "key_env", "api_key": "key_env", "token": "key_env", "base_url": "url", "price": "prices"}
 
 
 @dataclass(frozen=True)
 class Read:
-    """A file as it was read. Where there are `problems`, `file` is what it says without what is wrong, for whoever has
-    more to say of that; or None, where too little is left."""
+    """A file as it was read. Where there are `problems`, `file` is the rest of it, for further checks; or None,
+    where too little is left."""
 
     name: str  # as it was asked for
     text: str
@@ -79,7 +79,7 @@ def _validated(content: Any, surroundings: Surroundings) -> tuple[MeshFile | Non
             return MeshFile.model_validate(content, context=surroundings), found
         except ValidationError as error:
             errors = error.errors()
-        found = found or list(errors)  # what comes of leaving something out is nobody's fault
+        found = found or list(errors)  # errors that follow from leaving a key out are not the author's
         for members, name in [_at_fault(content, each["loc"]) for each in errors]:
             members.pop(name, None)
     return None, found

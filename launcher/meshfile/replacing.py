@@ -16,7 +16,7 @@ from hedgerow.private import open_private
 
 @dataclass(frozen=True)
 class Replaceable:
-    """A file that is ours alone, of all who ask for it here."""
+    """A file that this process alone has locked."""
 
     path: Path
 
@@ -52,7 +52,7 @@ def locked(path: Path, *, make: bool = False) -> Iterator[Replaceable]:
 
 
 def _is_at(opened: int, path: Path) -> bool:
-    """Whether nobody has replaced it meanwhile."""
+    """Whether it has not been replaced meanwhile."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(opened), os.stat(path))
     return False

@@ -1,4 +1,4 @@
-"""What may stand in a mesh file. Its fields' descriptions are docs/mesh-file.md."""
+"""The keys of a mesh file. Its fields' descriptions are docs/mesh-file.md."""
 
 from __future__ import annotations
 

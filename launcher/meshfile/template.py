@@ -1,4 +1,4 @@
-"""The first mesh file of somebody who has none: `hedgerow init`."""
+"""The first mesh file: `hedgerow init`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ PROVIDERS = {
 
 @dataclass(frozen=True)
 class Answers:
-    """What somebody wants: a model (see `place_of`), its key's variable, who may call, and which stored answers are
-    given: none, to the same question, or also to other wordings."""
+    """The answers of `hedgerow init`: a model (see `place_of`), its key's variable, the callers, and the stored answers
+    that they get: none, to the same question, or also to other wordings."""
 
     model: str
     key_env: str = ""
@@ -99,7 +99,7 @@ def _scalar(text: str) -> str:
 
 
 _TENANTS = f"""\
-# Who may call: whoever has a key. The first one is taken from the environment too.
+# Callers: those with a key. The first key is taken from the environment too.
 tenants:
   me:
     key_env: {CALLERS_KEY}
@@ -107,7 +107,7 @@ tenants:
     # tokens_per_minute: 100000
 """
 _NO_TENANTS = f"""\
-# Who may call: everybody on this machine. To give keys:
+# Callers: every process of this machine. To give keys:
 # tenants:
 #   me:
 #     key_env: {CALLERS_KEY}

@@ -1,4 +1,4 @@
-"""What may stand in a mesh file of its tenants."""
+"""The keys of tenants in a mesh file."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ class Tenant(Section):
         if {"key_env", "key_file"} <= info.data.keys() and not (
             digests or info.data["key_env"] or info.data["key_file"]
         ):
-            raise ValueError("a key is needed (key_env, key_file or key_sha256): nobody could be this tenant")
+            raise ValueError("a key is needed (key_env, key_file or key_sha256): no caller could be this tenant")
         return digests

@@ -42,7 +42,7 @@ async def assemble(settings: LlmSettings) -> AsyncIterator[Mapping[ServiceDescri
             watch.cancel()
     except BaseExceptionGroup as errors:
         if errors.subgroup(_EngineFailed):
-            raise SystemExit(1) from None  # whoever supervises this process starts it anew
+            raise SystemExit(1) from None  # the supervisor of this process starts it again
         raise
     finally:
         await engine.close()

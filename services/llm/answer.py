@@ -1,4 +1,4 @@
-"""A provider's answer as it arrives: events are counted and become chunks. What one says is for those that derive."""
+"""A provider's answer as it arrives: events are counted and become chunks. Subclasses read one event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BadEvent(Exception):
 
 @dataclass(slots=True)
 class More:
-    """What events that arrived together say, piece by piece."""
+    """The content of events that arrived together, piece by piece."""
 
     others: int = 0  # that are none of these: only callers in the provider's own words get them
     text: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Answer(ABC):
         return self._tokens > 0 or self._reason is not None or self._gave_events
 
     def add(self, events: list[str]) -> Chunk | None:
-        """What events that arrived together say. Each holds about one token; the usage at the end has the count."""
+        """The content of events that arrived together. Each has about one token; the usage at the end has the count."""
         more, tokens = More(), 0
         for event in events:
             if self.broken or (self.is_last(event) and not self.last_says):
@@ -105,7 +105,7 @@ class Answer(ABC):
 
     @abstractmethod
     def read(self, event: str, more: More) -> None:
-        """Add to `more` what an event says. Raises BadEvent; what else it raises means that the event is malformed."""
+        """Add an event's content to `more`. Raises BadEvent; any other error means that the event is malformed."""
 
 
 def type_of(event: str) -> str:

@@ -1,4 +1,4 @@
-"""What Anthropic's Messages API answers, event by event, without any I/O.
+"""Answers of Anthropic's Messages API, event by event, without any I/O.
 
 Source: https://platform.claude.com/docs/en/build-with-claude/streaming
 """
@@ -29,7 +29,7 @@ class AnthropicAnswer(Answer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: dict[str, Any] = {}  # usage so far: prompts are told at the beginning, the rest at the end
+        self._told: dict[str, Any] = {}  # usage so far: that of prompts comes at the beginning, the rest at the end
         self._without_arguments: dict[int, str] = {}  # blocks of calls, and what stood in them at first
         self._others = set[int]()  # blocks of neither text nor calls
 
@@ -90,7 +90,7 @@ class AnthropicAnswer(Answer):
                 more.tool_calls.append(self.calls.delta(index, arguments=str(delta["partial_json"])))
 
     def _count(self, usage: dict[str, Any] | None) -> None:
-        """Each event tells totals, of what it knows."""
+        """Each event has totals of the kinds that it knows."""
         self._told |= {name: value for name, value in (usage or {}).items() if value is not None}
         plain, cached, written = (count(self._told.get(name)) for name in _OF_PROMPT)
         details = self._told.get("output_tokens_details") or {}

@@ -1,4 +1,4 @@
-"""What Anthropic's Messages API is asked, without any I/O.
+"""Requests to Anthropic's Messages API, without any I/O.
 
 Source: https://platform.claude.com/docs/en/api/messages
 """
@@ -22,9 +22,9 @@ _CHOICES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
 
 
 def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What is posted. Raises InvalidInput and NotSupported for what this API cannot express.
+    """The body to post. Raises InvalidInput and NotSupported for fields that this API cannot express.
 
-    `thinking` is left out where the API would refuse it: in the middle of a turn, whose thoughts nobody has kept, and
+    `thinking` is left out where the API would refuse it: in the middle of a turn, whose thoughts were not kept, and
     where a tool must be called.
     """
     body = {**to_conversation(request.messages, model), "max_tokens": max_tokens, "stream": True}
@@ -44,7 +44,7 @@ def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, A
 
 
 def to_conversation(messages: tuple[Message, ...], model: str) -> dict[str, Any]:
-    """Instructions stand apart from the turns; what a tool gave back is the user's."""
+    """Instructions stand apart from the turns; a tool's result is a user's message."""
     system: list[dict[str, Any]] = []
     turns: list[dict[str, Any]] = []
     for index, message in enumerate(messages):

@@ -1,4 +1,4 @@
-"""What arrives together is handed on together, so that a slow reader costs fewer messages and not more delay."""
+"""Items that arrive together are handed on together, so that a slow reader costs fewer messages and not more delay."""
 
 from __future__ import annotations
 

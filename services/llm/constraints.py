@@ -2,7 +2,7 @@
 tenants in turn. What it takes to make is remembered, and charged to the tenant at every request: the engine makes it
 again each time.
 
-A tenant that has used its share is told when to come back, and others go on: so nobody's grammars hold up the rest.
+A tenant that has used its share gets an error with a delay, and others go on: no tenant's grammars hold up the rest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LONGEST_S = 30.0  # for a trial that has a fraction of a second, or for its pro
 
 
 class Constraints:
-    """Says of a constraint whether the engine may have it. Nothing is shared between tenants, or one could tell from
+    """Says of a constraint whether the engine may have it. Nothing is shared between tenants, or one could find from
     the time it takes what another has asked."""
 
     def __init__(self, settings: ConstraintSettings, trial: Trial, clock: Clock = time.monotonic):
@@ -67,14 +67,14 @@ class Constraints:
             raise refused(constraint, verdict.refused)
 
     async def close(self) -> None:
-        """Nobody waits any more."""
+        """No caller waits any more."""
         for task in self._trying.values():
             task.cancel()
         await asyncio.gather(*self._trying.values(), return_exceptions=True)
         await self._trial.close()
 
     async def _tried(self, key: bytes, constraint: Constraint, tenant: str, deadline: Deadline) -> Verdict:
-        """One trial for all who ask for the same, and it goes on when they leave: they may come back."""
+        """One trial for all callers of the same constraint, which goes on when they leave: they may come back."""
         task = self._trying.get(key)
         if task is None:
             task = self._trying[key] = asyncio.create_task(self._try(key, constraint, tenant))
@@ -98,7 +98,7 @@ class Constraints:
     def _done(self, key: bytes, task: asyncio.Task[Verdict]) -> None:
         del self._trying[key]
         if not task.cancelled():
-            task.exception()  # nobody may be left to hear it
+            task.exception()  # no caller may be left to retrieve it
 
     def _allowance(self, tenant: str) -> TokenBucket:
         """The processor time that a tenant's constraints may take, in seconds."""
@@ -133,7 +133,7 @@ class Trial:
                     await self._start()
                 return Verdict(**json.loads(await self._asked(question)))
         except (OSError, ValueError, asyncio.CancelledError) as error:
-            await self.close()  # what it would answer next belongs to nobody
+            await self.close()  # its next answer belongs to no caller
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise EngineDown("the trial of constraints broke off") from None

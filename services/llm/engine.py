@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from services.runtime.deadline import Deadline
 
-Progress = Callable[[str], None]  # told one line at each step
+Progress = Callable[[str], None]  # called with one line at each step
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """What a model may call. `parameters` is a JSON Schema, as text; empty: it takes none."""
+    """A tool that a model may call. `parameters` is a JSON Schema, as text; empty: it takes none."""
 
     name: str
     description: str = ""
@@ -76,7 +76,7 @@ class Sampling:
     frequency_penalty: float | None = None  # -2 to 2
     presence_penalty: float | None = None  # -2 to 2
     logit_bias: tuple[tuple[int, float], ...] = ()  # a token's number, and -100 to 100
-    top_logprobs: int | None = None  # 0 to 20; None tells no log-probabilities
+    top_logprobs: int | None = None  # 0 to 20; None: no log-probabilities
     top_k: int | None = None  # 1 or more; 0 and -1 draw from all tokens
     min_p: float | None = None  # 0 to 1
     repetition_penalty: float | None = None  # above 0 to 2; 1 turns it off
@@ -87,7 +87,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What the whole answer must match. `value` is a JSON Schema, as text, a regular expression, the texts of a choice
+    """A constraint on the whole answer. `value` is a JSON Schema, as text, a regular expression, the texts of a choice
     as a JSON array, or a grammar."""
 
     kind: Literal["json_schema", "regex", "json_object", "choice", "grammar"]
@@ -126,7 +126,7 @@ class Request:
 
 
 class FinishReason(Enum):
-    """Why a generation ended, as far as an engine can tell."""
+    """Why a generation ended, as far as an engine knows."""
 
     STOP = "stop"  # the model ended it, or a stop string did
     LENGTH = "length"  # max_tokens or the context was reached
@@ -137,7 +137,7 @@ class FinishReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an answer cost, in tokens."""
+    """The cost of an answer, in tokens."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -191,7 +191,7 @@ class Chunk:
 
 
 class Feature(Enum):
-    """What not every engine can do; the value names it in settings."""
+    """A feature that not every engine has; the value is its name in settings."""
 
     TOOLS = "tools"
     LOGPROBS = "logprobs"
@@ -206,7 +206,7 @@ class Feature(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What an engine serves."""
+    """The model that an engine serves."""
 
     name: str
     engine: str  # by the name in the settings
@@ -217,7 +217,7 @@ class Model:
     salts: bool = False  # whether it keeps prompts with different `cache_salt` apart
     features: frozenset[Feature] = frozenset()  # a request that needs another never gets there
     default_sampling: Sampling = Sampling()  # what a request gets that does not say, as far as the engine knows
-    usual_max_tokens: int = 0  # what an answer may have where nobody says, as its API wants a number; 0: it wants none
+    usual_max_tokens: int = 0  # of an answer whose request has no limit, where its API wants a number; 0: it wants none
     takes: frozenset[str] = frozenset()  # fields that it reads of a request's `untranslated`, also as `place=JSON`
     lacks: frozenset[str] = frozenset()  # fields of sampling that its API has not, and no feature is for
     apis: frozenset[str] = frozenset()  # whose words its provider reads: `chat_completions`, `messages`, `responses`
@@ -229,7 +229,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What an engine is doing now, in requests."""
+    """The load of an engine now, in requests."""
 
     running: int
     waiting: int
@@ -252,11 +252,11 @@ class Engine(Protocol):
         ...
 
     def describe(self) -> Model:
-        """What it serves; does not change."""
+        """The model that it serves; does not change."""
         ...
 
     def load(self) -> Load:
-        """What it is doing now."""
+        """Its load now."""
         ...
 
     async def warm_up(self, progress: Progress) -> None:

@@ -1,7 +1,7 @@
 """The engines that an llm service can run, by name: each a function that starts one. Another is a module and a line.
 
 They are imported when they are asked for: vLLM takes seconds to import, and is not always installed. An engine of
-somebody else's is named by its place, `package.module:start`.
+another package is named by its place, `package.module:start`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a request needs that not every engine has is refused by name, before any work is done for it."""
+"""Features that a request needs and the engine lacks are refused by name, before any work is done for it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additional
 
 
 def constraint(request: Request) -> Constraint:
-    """What the answer to a request that forces a call must match."""
+    """The constraint on the answer to a request that forces a call."""
     if request.tool_choice.mode == "named":
         (tool,) = (tool for tool in request.tools if tool.name == request.tool_choice.name)
         return Constraint("json_schema", json.dumps({**parameters(tool), **SPACED}), field="tools")

@@ -17,7 +17,7 @@ from services.llm.engine import Original, Request
 from services.runtime.errors import InvalidInput, shorten
 
 _OURS = ("hedgerow", "model", "stream")
-# What a policy may have put in the place of the caller's.
+# Fields that a policy may have put in the place of the caller's.
 _OF_POLICIES = ("messages", "system", "tools", "tool_choice", "logprobs", "top_logprobs")
 _CONVERSATION = ("input", "instructions")
 _AS_WRITTEN = frozenset({"messages", "system", "input", "tools"})
@@ -68,7 +68,8 @@ def forwarded_response(
 def _check_input(untranslated: Mapping[str, str]) -> None:
     for place, given in untranslated.items():
         if _OF_INPUT.fullmatch(place):
-            limit = "none of its kind where the gateway changes the conversation (guard, diet, system prompt, tools)"
+            changes = "guard, prompt compression, system prompt, tools"
+            limit = f"none of its kind where the gateway changes the conversation ({changes})"
             raise InvalidInput(place, limit, shorten(given))
 
 

@@ -1,9 +1,9 @@
 """Tries constraints out, in a process of its own: `python -m services.llm.grammar_sandbox`.
 
-A grammar is made by code that cannot be interrupted, and its cost cannot be told from its text: a JSON Schema of
+A grammar is made by code that cannot be interrupted, and its cost cannot be read from its text: a JSON Schema of
 30 bytes (`{"multipleOf": 1000003}`) takes seconds and hundreds of megabytes. So each is made here first, in a fork that
 the kernel ends when it has used up its time or its memory, and followed for a few tokens of the model's vocabulary.
-What comes through here is as little work in the engine. Forks are cheap: nothing but llguidance is loaded.
+A grammar that passes here is as little work in the engine. Forks are cheap: nothing but llguidance is loaded.
 
 Lines of JSON: the first says how (`Terms`), each after it is a constraint to try (`kind`, `value`), and is answered by
 a line (`Verdict`). Ends when its input does.
@@ -49,7 +49,7 @@ class Verdict:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's: who started this ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's: the parent ends this process
     os.nice(10)  # the engine goes first
     lines = sys.stdin.buffer
     terms = Terms(**json.loads(lines.readline()))
@@ -66,14 +66,14 @@ def main() -> None:
 
 
 def _ended(status: int, cpu_s: float) -> Verdict:
-    """What became of a fork that did not say so itself."""
+    """The verdict on a fork that did not report one."""
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
         return Verdict(f"more than {cpu_s * 1000:.0f} ms of work", cpu_s, 2 * cpu_s)
     return Verdict("the grammar cannot be made", cpu_s, 2 * cpu_s)
 
 
 def _try(line: bytes, terms: Terms, tokenizer: Any) -> NoReturn:
-    """Never returns: the fork ends here, with 0 once it has told its verdict."""
+    """Never returns: the fork ends here, with 0 once it has reported its verdict."""
     try:
         _limit(terms.cpu_s)
         started = time.process_time()

@@ -1,4 +1,4 @@
-"""What a server's list of models, `/v1/models`, says of one of them."""
+"""One model in a server's list of models, `/v1/models`."""
 
 from __future__ import annotations
 

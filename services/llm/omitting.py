@@ -61,6 +61,6 @@ def _places(request: Request, model: Model) -> Iterator[str]:
 
 
 def _is_said(place: str, request: Request, model: Model) -> bool:
-    """Whether the model is told in its own API's words."""
+    """Whether the model gets its own API's words."""
     given = request.original.untranslated[place] if request.original else ""
     return model.takes.issuperset(counterparts.EFFORTS) and counterparts.names_user(place, given)

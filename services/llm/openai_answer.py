@@ -1,4 +1,4 @@
-"""What OpenAI's chat completions answer, event by event, without any I/O.
+"""Answers of OpenAI's chat completions, event by event, without any I/O.
 
 Source: https://platform.openai.com/docs/api-reference/chat-streaming
 """
@@ -21,7 +21,7 @@ _REASONS = {
     "error": FinishReason.INTERRUPTED,
     "abort": FinishReason.INTERRUPTED,
 }
-# Of a delta; what else is in one only callers in the provider's own words get.
+# Of a delta; its other fields reach only callers in the provider's own words.
 _READ = frozenset({"role", "content", "refusal", "reasoning", "reasoning_content", "tool_calls"})
 
 

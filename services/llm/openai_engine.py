@@ -79,7 +79,7 @@ class OpenAIEngine(ProviderEngine):
         return {**self._capped(request, body, (responses_wire.LIMIT,)), "model": self._own.model, "stream": True}
 
     def _forwarded_chat(self, request: Request, own: Original) -> dict[str, Any]:
-        """What is left of an answer that broke off is asked for as vLLM's servers have it."""
+        """The rest of an answer that broke off is requested as vLLM's servers have it."""
         body = forwarded(request, own, lambda: self._translated(replace(request, prefix="")))
         if request.prefix:
             body = self._rest(body, request)
@@ -116,7 +116,7 @@ class OpenAIEngine(ProviderEngine):
 
 
 def _usual_apis(url: str) -> Sequence[OpenAIApi]:
-    """What a provider has where the settings do not say."""
+    """The features of a provider where the settings name none."""
     return ("chat_completions", "responses") if _is_openais(url) else ("chat_completions",)
 
 

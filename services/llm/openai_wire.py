@@ -1,4 +1,4 @@
-"""What OpenAI's chat completions are asked, without any I/O.
+"""Requests to OpenAI's chat completions, without any I/O.
 
 Source: https://platform.openai.com/docs/api-reference/chat/create
 """
@@ -53,7 +53,7 @@ def to_body(
     max_tokens_field: str,
     of_calls: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What is posted. Raises InvalidInput for what this API cannot express."""
+    """The body to post. Raises InvalidInput for fields that this API cannot express."""
     sampling = request.sampling
     begun = (Message("assistant", request.prefix),) if request.prefix else ()
     optional = {

@@ -1,4 +1,4 @@
-"""Settings of providers: servers of somebody else's that are asked over HTTP."""
+"""Settings of providers: servers of others, called over HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.runtime.security.secrets import HttpUrl, Url
 
 
 class ProviderSettings(BaseModel):
-    """What every provider has."""
+    """Settings of every provider."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -38,14 +38,12 @@ class ProviderSettings(BaseModel):
         60_000, ge=1, description="Longest silence in a stream, where the call has no deadline."
     )
     max_connections: int = Field(64, ge=1, description="Answers in flight, and connections kept; further ones wait.")
-    idle_timeout_ms: Fixed[int] = Field(
-        90_000, ge=1, description="A connection that nobody uses is closed after that long."
-    )
+    idle_timeout_ms: Fixed[int] = Field(90_000, ge=1, description="An unused connection is closed after that long.")
     warm_every_ms: Fixed[int] = Field(
         60_000,
         ge=0,
         description="Where it was asked nothing for that long it is asked for its list of models, which costs nothing, "
-        "so that a connection is open when somebody asks; shorter than `idle_timeout_ms`. 0: never.",
+        "so that a connection is open for the next request; shorter than `idle_timeout_ms`. 0: never.",
     )
     http_version: Literal["1.1", "2"] = Field(
         "1.1",

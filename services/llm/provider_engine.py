@@ -1,4 +1,4 @@
-"""One model of one provider behind the seam, over a pool of connections. What is said is for those that derive."""
+"""One model of one provider behind the seam, over a pool of connections. Subclasses have the words of an API."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ProviderEngine(ABC):
 
     @abstractmethod
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
-        """What is posted for a request in the words of this API."""
+        """The body to post for a request, in the words of this API."""
 
     @abstractmethod
     def _answer(self, request: Request) -> Answer:
@@ -199,7 +199,7 @@ class ProviderEngine(ABC):
         return min(usual or most, most) if most else usual
 
     def _beside(self, own: Mapping[str, str]) -> dict[str, str]:
-        """A caller's headers beside those of the settings, which are stronger. What is tried out is a list of both."""
+        """A caller's headers beside those of the settings, which are stronger. Beta features are a list of both."""
         extra = self._extra_headers
         tried = {
             name: f"{extra[name]},{text}" for name, text in own.items() if name in extra and name.endswith("-beta")
@@ -231,7 +231,7 @@ class ProviderEngine(ABC):
 
 
 async def _chunks(events: AsyncIterator[str], answer: Answer) -> AsyncGenerator[Chunk, None]:
-    """What the events say, until one of them cannot be trusted."""
+    """The content of the events, until one of them cannot be trusted."""
     async with aclosing(together(events)) as batches:
         async for batch in batches:
             for portion in portions(batch, MOST_CHARACTERS):

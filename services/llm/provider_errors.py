@@ -1,4 +1,4 @@
-"""What a provider's refusal means to our caller. Neither the credential nor the provider's page ever gets out."""
+"""A provider's refusal as an error for our caller. Neither the credential nor the provider's page ever gets out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.runtime.errors import ServiceError, shorten
 _MAX_OWN_CHARACTERS, _MAX_MESSAGE_CHARACTERS = 3_000, 400  # gRPC's trailers have 8 KiB, and this in base64
 _READ_BY_CLIENTS = ("type", "code", "param")
 _OVERLOADED = 529  # Anthropic's
-_NO_QUOTA = "insufficient_quota"  # OpenAI's 429 that no waiting mends
+_NO_QUOTA = "insufficient_quota"  # OpenAI's 429 that is not retryable
 # By the types of Anthropic's errors, some of which are OpenAI's as well; the last is a code of its Responses.
 _STATUSES = {
     "invalid_request_error": 400,
@@ -59,14 +59,14 @@ def in_stream_status(event: str) -> int:
 
 
 def _without(api_key: str, body: str) -> str:
-    """What a provider said, without our credential, however JSON has written that."""
+    """A provider's text without our credential, however JSON has written that."""
     for written in {api_key, json.dumps(api_key)[1:-1]} - {""}:
         body = body.replace(written, "…")
     return body
 
 
 def _own(body: str) -> str:
-    """The provider's error object as JSON; empty where there is none. What is too long for a trailer is left out, but
+    """The provider's error object as JSON; empty where there is none. A text too long for a trailer is left out, but
     for what all clients read."""
     try:
         error = json.loads(body)["error"]

@@ -9,7 +9,7 @@ from typing import Any
 from services.llm.engine import Usage
 
 _HALF = re.compile(r"\\ud[89a-f]", re.IGNORECASE)  # of a pair of surrogates, or one that is alone
-_MOST = 2**31 - 1  # tokens; more than that nobody counts
+_MOST = 2**31 - 1  # tokens; no real count is greater
 
 
 def parsed(event: str) -> Any:
@@ -23,7 +23,7 @@ def parsed(event: str) -> Any:
 
 
 def usage(prompt: Any, completion: Any, cached: Any = None, reasoning: Any = None, written: Any = None) -> Usage:
-    """What a provider says that an answer took. `cached` and `written` are tokens of the prompt. Raises as `count`."""
+    """The usage of an answer, by its provider. `cached` and `written` are tokens of the prompt. Raises as `count`."""
     prompt_tokens = count(prompt)
     cached_tokens = min(count(cached), prompt_tokens)
     return Usage(
@@ -36,7 +36,7 @@ def usage(prompt: Any, completion: Any, cached: Any = None, reasoning: Any = Non
 
 
 def count(told: Any) -> int:
-    """How many tokens a provider says. What cannot be is 0, as if it had not been told: then it is estimated.
+    """A provider's count of tokens. An impossible one is 0, as if there were none: then it is estimated.
     Raises ValueError and TypeError for what is no number."""
     try:
         tokens = int(told or 0)

@@ -1,4 +1,4 @@
-"""What a provider's own events tell of its cache, taken out of them where the cache may hold other tenants' prompts."""
+"""Removes cache usage from a provider's own events where its cache may hold other tenants' prompts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")  # Anthropi
 
 
 def without_cache(event: str) -> str:
-    """The event, whose usage takes cached tokens for plain ones, as an answer's account does. An event that tells no
+    """The event, whose usage takes cached tokens for plain ones, as an answer's account does. An event that has no
     usage stays as it is, byte by byte."""
     if not _MAY_TELL.search(event):
         return event

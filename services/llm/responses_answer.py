@@ -1,4 +1,4 @@
-"""What OpenAI's Responses answer, event by event, without any I/O.
+"""Answers of OpenAI's Responses, event by event, without any I/O.
 
 Source: https://platform.openai.com/docs/api-reference/responses-streaming
 """
@@ -22,8 +22,8 @@ _TYPES = {"rate_limit_exceeded": "rate_limit_error", "server_error": "api_error"
 
 
 class ResponsesAnswer(Answer):
-    """A response of items: messages, thoughts and calls. What the caller has to do for the model is a call; what the
-    provider's own tools do is not."""
+    """A response of items: messages, thoughts and calls. An item that asks the caller to
+    act is a call; an item of the provider's own tools is not."""
 
     last_says: ClassVar[bool] = True
 
@@ -86,7 +86,7 @@ class ResponsesAnswer(Answer):
             self._reason = FinishReason.STOP
 
     def _fail(self, error: Any) -> None:
-        """In the words in which other APIs tell of errors in a stream."""
+        """In the words that other APIs have for errors in a stream."""
         said: dict[str, Any] = error if isinstance(error, dict) else {}
         code = str(said.get("code") or "")
         kind = _TYPES.get(code, "invalid_request_error" if code.startswith(("invalid_", "image_")) else code)

@@ -1,4 +1,4 @@
-"""What OpenAI's Responses are asked, without any I/O.
+"""Requests to OpenAI's Responses, without any I/O.
 
 Source: https://platform.openai.com/docs/api-reference/responses/create
 """
@@ -23,7 +23,7 @@ HAS_NO = ("stop", "logit_bias", "ignore_eos", "stop_token_ids")
 
 
 def to_body(request: Request, model: str, max_tokens: int | None) -> dict[str, Any]:
-    """What is posted; the provider keeps nothing of it. Raises InvalidInput and NotSupported for what this API cannot
+    """The body to post; the provider keeps nothing of it. Raises InvalidInput and NotSupported for what this API cannot
     express."""
     return {
         "model": model,
@@ -40,13 +40,13 @@ def to_body(request: Request, model: str, max_tokens: int | None) -> dict[str, A
 
 
 def _to_words(original: Original | None) -> dict[str, Any]:
-    """What other APIs have under other names."""
+    """Fields that other APIs have under other names."""
     effort, user = counterparts.effort(original), counterparts.end_user(original)
     return {**({"reasoning": {"effort": effort}} if effort else {}), **({"safety_identifier": user} if user else {})}
 
 
 def of_policies(request: Request) -> dict[str, Any]:
-    """What a policy may have put in the place of the caller's words."""
+    """Fields that a policy may have put in the place of the caller's words."""
     return {**to_conversation(request.messages), **to_tools(request), **to_logprobs(request.sampling)}
 
 

@@ -1,4 +1,4 @@
-"""When a provider says to come back: `retry-after`, and what it tells of its rate limits.
+"""When a provider says to come back: `retry-after`, and the headers of its rate limits.
 
 Sources: RFC 9110, section 10.2.3; https://platform.openai.com/docs/guides/rate-limits;
 https://docs.anthropic.com/en/api/rate-limits; https://openrouter.ai/docs/api-reference/limits
@@ -22,7 +22,7 @@ _A_DATE_S, _A_DATE_MS = 1e9, 1e11  # a number this large is a time since 1970
 
 
 def retry_delay_s(headers: Mapping[str, str], now: datetime | None = None) -> float:
-    """What the headers say, or a second."""
+    """The delay in the headers, or a second."""
     said = said_delay_s(headers, now)
     return DEFAULT_RETRY_S if said is None else said
 

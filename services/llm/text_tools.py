@@ -1,6 +1,6 @@
 """Tools for a model whose chat template has no place for them, or whose way of calling no parser is known for.
 
-They are described in the system message, and what was called before and came back is told in messages that every
+They are described in the system message, and earlier calls and results are in messages that every
 template takes. The answer is text, or text and calls, each between tags: the form of Nous Research's Hermes models,
 which others have learned as well (https://github.com/NousResearch/Hermes-Function-Calling). A grammar lets text pass
 and keeps each call to its tool's schema, so that a small model calls badly at worst, but never out of form.

@@ -29,7 +29,7 @@ from services.llm.engine import (
 from services.llm.relayed_usage import without_cache
 from services.runtime.errors import InvalidInput
 
-_SINGLE, _DIGITS = struct.Struct("<f"), 9  # of the contract's numbers; 9 digits tell any two apart
+_SINGLE, _DIGITS = struct.Struct("<f"), 9  # of the contract's numbers; 9 digits distinguish any two
 _ROLES: dict[int, Literal["system", "user", "assistant", "tool"]] = {
     chat_pb2.ROLE_SYSTEM: "system",
     chat_pb2.ROLE_USER: "user",
@@ -65,7 +65,7 @@ FEATURES = {
     Feature.TOP_K: llm_pb2.FEATURE_TOP_K,
     Feature.VLLM_SAMPLING: llm_pb2.FEATURE_VLLM_SAMPLING,
 }
-# What a model's `generation_config` may say.
+# Fields of a model's `generation_config`.
 DEFAULTS = (
     "temperature",
     "top_p",
@@ -79,7 +79,7 @@ DEFAULTS = (
 
 
 def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
-    """What the engine is asked. Raises InvalidInput for a role, a part or a mode that is none."""
+    """The engine's request. Raises InvalidInput for a role, a part or a mode that is none."""
     return Request(
         to_messages(request.messages),
         _to_sampling(request.sampling),
@@ -103,7 +103,7 @@ def _to_original(original: chat_pb2.Original) -> Original:
 
 
 def to_tools(tools: Iterable[chat_pb2.Tool]) -> tuple[Tool, ...]:
-    """What may be called."""
+    """The tools that may be called."""
     return tuple(Tool(tool.name, tool.description, tool.parameters, tool.strict) for tool in tools)
 
 

@@ -1,4 +1,4 @@
-"""What a request must be for any engine. Each refusal names the field, the limit and the value."""
+"""Validation of requests for any engine. Each refusal names the field, the limit and the value."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ BOUNDED = "guidance"
 
 
 def check_early(settings: VllmSettings) -> None:
-    """Raise BadEngineSettings for what can be told without importing vLLM, which takes some ten seconds."""
+    """Raise BadEngineSettings for errors that can be found without importing vLLM, which takes some ten seconds."""
     model = settings.model
     if not model:
         raise BadEngineSettings("vllm.model: must be set")
@@ -60,7 +60,7 @@ def _declared(name: str, classes: Mapping[str, ast.ClassDef]) -> set[str]:
 
 
 def environment(settings: VllmSettings) -> dict[str, str]:
-    """What vLLM and its libraries read from the environment rather than from arguments."""
+    """Settings that vLLM and its libraries read from the environment rather than from arguments."""
     variables = {
         vllm_plugin.SWITCH: "1",
         "VLLM_CPU_OMP_THREADS_BIND": settings.cpu_omp_threads_bind,

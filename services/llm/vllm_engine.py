@@ -101,7 +101,7 @@ class VllmEngine:
         await warm_up(self, progress)
 
     async def wait_failed(self) -> str:
-        while not self._engine.errored:  # noqa: ASYNC110 - vLLM tells nobody, so it has to be asked
+        while not self._engine.errored:  # noqa: ASYNC110 - vLLM has no event for it
             await asyncio.sleep(_POLL_S)
         return "vLLM's engine process ended"
 

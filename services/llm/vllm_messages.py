@@ -11,9 +11,9 @@ from services.llm.openai_wire import to_messages
 
 
 def to_chat(messages: tuple[Message, ...], prefix: str, salt: str) -> list[dict[str, Any]]:
-    """What vLLM's renderer takes. A prefix is the last message, left open.
+    """The messages for vLLM's renderer. A prefix is the last message, left open.
 
-    vLLM keeps what it has read of media by their `uuid`, for everybody: so that holds the salt (ADR 23).
+    vLLM keeps what it has read of media by their `uuid`, for all tenants: so that holds the salt (ADR 23).
     """
     conversation = to_messages(messages)
     if prefix:

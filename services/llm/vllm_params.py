@@ -55,7 +55,7 @@ def sampling_params(
 
 @cache
 def _checked_params() -> type[Any]:
-    """vLLM 0.32 checks structured outputs in its front end's event loop, for every request, before anyone else is
+    """vLLM 0.32 checks structured outputs in its front end's event loop, for every request, before another one is
     served; ours were checked in a thread."""
     from vllm.sampling_params import SamplingParams
 
@@ -92,14 +92,14 @@ def structured_outputs(constraint: Constraint, config: Any, tokenizer: Any) -> A
 
 
 def refusal(request: Request, error: Exception) -> InvalidInput:
-    """What vLLM's own check of a request says. Ours come first, so what is left is nearly always the constraint."""
+    """The error of vLLM's own check of a request. Ours come first, so it is nearly always about the constraint."""
     if request.constraint is None:
         return InvalidInput("request", f"what the engine takes ({_said(error)})", "another")
     return refused(request.constraint, str(error))
 
 
 def refused(constraint: Constraint, why: str) -> InvalidInput:
-    """What the engine says of a constraint that it cannot follow."""
+    """The engine's error about a constraint that it cannot follow."""
     said = shorten(" ".join(why.split()), 160)
     about = constraint.field
     field = f"{about}.{constraint.kind}" if about == "response_format" else about
@@ -112,7 +112,7 @@ def template_refusal(error: Exception) -> InvalidInput:
 
 
 def unreadable_media() -> InvalidInput:
-    """What vLLM says of them is about its own code."""
+    """vLLM's text about them is about its own code."""
     return InvalidInput("messages", "pictures and recordings that the engine can read", "another")
 
 

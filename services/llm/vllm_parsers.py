@@ -86,7 +86,7 @@ class Parsers:
         return text_tools.as_text(messages, tools, takes_system=self._habits.takes_system), ()
 
     def constraint(self, request: Request) -> Constraint | None:
-        """What the answer must match for its calls' sake."""
+        """The constraint on the answer for its calls' sake."""
         if request.tools and request.tool_choice.forces:
             return forced_calls.constraint(request)
         if not chooses(request):

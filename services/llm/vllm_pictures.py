@@ -1,4 +1,4 @@
-"""What a picture may be before vLLM decodes it, in the process that serves everybody: its header is read, and nothing
+"""Checks of a picture before vLLM decodes it, in the process that serves all tenants: its header is read, and nothing
 else of it."""
 
 from __future__ import annotations

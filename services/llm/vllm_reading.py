@@ -94,7 +94,7 @@ class TaggedReading:
         return self._inner.reasoning_tokens()
 
     def _split(self, more: str, *, finished: bool) -> tuple[str, str]:
-        """What stands before the first tag, as far as that is certain, and what stands behind it."""
+        """The text before the first tag, as far as that is certain, and the text behind it."""
         if self._calls:
             return "", more
         text, self._held = self._held + more, ""

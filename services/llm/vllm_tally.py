@@ -56,7 +56,7 @@ class Tally:
 
 
 def _logprobs(completion: Any, top: int) -> list[TokenLogprob]:
-    """Of each token, its own and those of the `top` likeliest: vLLM tells them in one."""
+    """Of each token, its own and those of the `top` likeliest: vLLM has them in one."""
     told = []
     for token, likely in zip(completion.token_ids, completion.logprobs or (), strict=False):
         best = sorted((one for one in likely.values() if one.rank <= top), key=lambda one: one.rank)

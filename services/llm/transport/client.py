@@ -10,9 +10,9 @@ from services.llm.transport.reply import Limits, Reply
 from services.llm.transport.wire import Broken, Lost, Wire, WireReply
 from services.runtime.deadline import Deadline
 
-# What comes behind the last event is nobody's: a provider that does not end its body in time loses the connection.
+# Bytes after the last event belong to no request: a provider that does not end its body in time loses the connection.
 _DRAIN_S, _DRAIN_BYTES = 0.5, 64 * 1024
-# How long somebody who asks waits for a connection whose answer has just been told, before opening another.
+# How long a request waits for a connection whose answer has just ended, before opening another.
 _ABOUT_TO_END_S = 0.005
 
 
@@ -21,7 +21,7 @@ class ProviderClient:
 
     def __init__(self, wire: Wire, headers: Mapping[str, str], max_requests: int, limits: Limits):
         self._wire, self._headers, self._limits = wire, headers, limits
-        self.used_at = float("-inf")  # when somebody last asked, or had an answer, on the loop's clock
+        self.used_at = float("-inf")  # when a request or an answer was last seen, on the loop's clock
         self._places = asyncio.Semaphore(max_requests)
         self._draining: set[asyncio.Task[None]] = set()
         self._about_to_end: set[asyncio.Task[None]] = set()

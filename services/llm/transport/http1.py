@@ -24,7 +24,7 @@ from services.llm.transport.wire import Broken, Lost, Options
 
 @dataclass(slots=True)
 class _Connection:
-    """What aiohttp tells of the one that a request got."""
+    """aiohttp's trace of the connection that a request got."""
 
     kept: bool = False
 
@@ -40,7 +40,7 @@ class Http1:
             resolver=self._names,
             use_dns_cache=False,  # which lets the next one wait every ten seconds
             ssl=client_context(options.ca_file),
-            limit=0,  # whoever asks has a limit
+            limit=0,  # callers have a limit
             keepalive_timeout=options.idle_s,
         )
         connector._factory = partial(Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]  # a subclass

@@ -13,11 +13,11 @@ _SWITCHED, _FINAL = 101, 200  # statuses below it, but for this one, come before
 
 
 class Connection(ResponseHandler):
-    """What comes behind an answer that has ended was not asked for. aiohttp would keep it for the next request, which
-    may be another tenant's. Here the connection is closed.
+    """Bytes behind an answer that has ended were not asked for. aiohttp would keep them for the next request, which may
+    be another tenant's. Here the connection is closed.
 
-    aiohttp tells a broken chunk to who waits for a head, not to who reads a body. Here the body ends with the error in
-    its `exception()`.
+    aiohttp raises a broken chunk where a head is awaited, not where a body is read. Here the body ends with the error
+    in its `exception()`.
     """
 
     _answered = False  # the final head has come, and nothing was asked since

@@ -1,6 +1,6 @@
 """HTTP/2 where the provider offers it (ALPN, so over TLS only): all answers share a connection. HTTP/1.1 elsewhere.
 
-pyqwest, which is reqwest and hyper: httpx never tells the provider that nobody listens any more (it sends no
+pyqwest, which is reqwest and hyper: httpx never notifies the provider that its caller has left (it sends no
 RST_STREAM), so that it generates to the end (ADR 14).
 """
 

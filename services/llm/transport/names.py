@@ -22,11 +22,11 @@ _Name = tuple[str, int, socket.AddressFamily]
 class _Known:
     addresses: list[ResolveResult]
     since: float  # on the loop's clock
-    turn: int = 0  # whoever connects begins with another address
+    turn: int = 0  # each connection begins with another address
 
 
 class FreshNames(AbstractResolver):
-    """Answers from memory, which is renewed until `close`. `inner` is who knows; by default the machine's resolver."""
+    """Answers from memory, which is renewed until `close`. `inner` resolves; by default the machine's resolver."""
 
     def __init__(self, inner: AbstractResolver | None = None):
         self._inner = inner or aiohttp.DefaultResolver()
@@ -47,8 +47,8 @@ class FreshNames(AbstractResolver):
         return known.addresses[known.turn :] + known.addresses[: known.turn]
 
     def forget(self, before: float) -> bool:
-        """Nobody was there: the next one asks anew. Whether that may help: something was known since `before`, on the
-        loop's clock."""
+        """No address answered: the next connection resolves again. Whether that may help: an address was known since
+        `before`, on the loop's clock."""
         old = [name for name, known in self._known.items() if known.since < before]
         for name in old:
             del self._known[name]

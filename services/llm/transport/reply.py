@@ -11,7 +11,7 @@ from services.llm.transport.wire import Broken, WireReply
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a provider may send."""
+    """Limits of a provider's reply."""
 
     event_bytes: int
     answer_bytes: int

@@ -58,11 +58,11 @@ class WireReply(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """What came next of the body, nothing at its end. Raises Broken."""
+        """The next bytes of the body, none at its end. Raises Broken."""
         ...
 
     async def drop(self) -> None:
-        """Tell the provider to stop: at once, and at the price of the connection where an answer has it alone."""
+        """Have the provider stop: at once, and at the price of the connection where an answer has it alone."""
         ...
 
 
