@@ -20,7 +20,7 @@ locked = sed -nE '/^($(1))==/,/[^\\]$$/p' requirements.lock
 # A file's tests run in one worker; files start in the order of their names, so the long folders come before tests/unit.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo up unit test faults images mutants lint check format proto sync docs lock pin sbom clean
+.PHONY: help setup demo up unit test faults images mutants lint check format proto sync docs lock pin sbom release clean
 
 help:  ## This list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -112,5 +112,8 @@ pin:  ## Pin the Dockerfiles' base images by digest; needs Docker with buildx an
 sbom: setup  ## Write build/sbom.cdx.json: every package of requirements.lock with licence and hashes (CycloneDX)
 	@$(BIN)/python -m scripts.sbom
 
+release: setup  ## Make the files of a release in dist/, without a tag (RELEASE=--no-dry-run: with it); publishes nothing
+	@$(BIN)/python -m scripts.release $(RELEASE)
+
 clean:  ## Remove what was made
-	rm -rf .venv .hedgerow build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .hedgerow build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

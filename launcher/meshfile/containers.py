@@ -20,7 +20,7 @@ from launcher.meshfile.parts import Key, Part, as_text, gateway_finds, parts
 from launcher.meshfile.schema import MeshFile
 
 IMAGES = "hedgerow"
-VERSION = "0.1.0"  # of the images
+VERSION = "0.2.0"  # of the images
 HTTP_PORT = 8080
 MODELS = "/models"
 TENANTS = "/etc/hedgerow/tenants.yaml"

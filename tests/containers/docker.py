@@ -8,10 +8,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from scripts import version
+
 REPOSITORY = Path(__file__).parents[2]
 DOCKERFILES = REPOSITORY / "deploy/docker"
 BASE = "python:3.11-slim-bookworm"
-VERSION = "0.1.0"
+VERSION = version.current()
 # That for GPUs starts from an image of 10 GB and serves on no other machine.
 IMAGES = sorted(file.stem for file in DOCKERFILES.glob("*.Dockerfile") if "cuda" not in file.stem)
 _BUILD_S = 1800

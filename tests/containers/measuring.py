@@ -12,14 +12,14 @@ import time
 
 from services.runtime.probe import ask
 from tests.containers.composed import Composed, remove
-from tests.containers.docker import BASE, IMAGES, REPOSITORY, build, docker, size_mb
+from tests.containers.docker import BASE, IMAGES, REPOSITORY, VERSION, build, docker, size_mb
 from tests.containers.on_this_network import Plan, plan
 
 _NAME, _TIMES, _START_S, _POLL_S = "hedgerow-measured", 3, 300, 0.02
 _TOPOLOGY = "./deploy/docker/topology.yaml:/etc/hedgerow/topology.yaml:ro"
 # Of docker-compose.mesh.yml, which has it speak TLS.
 _CONTROL = {
-    "image": "hedgerow/control:0.1.0",
+    "image": f"hedgerow/control:{VERSION}",
     "environment": {
         "HEDGEROW_CONTROL_TOPOLOGY": "/etc/hedgerow/topology.yaml",
         "HEDGEROW_CONTROL_PLAINTEXT": "true",

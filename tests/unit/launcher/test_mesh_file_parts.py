@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from launcher.meshfile import compose, helm
-from launcher.meshfile.containers import elsewhere
+from launcher.meshfile.containers import VERSION, elsewhere
 from launcher.meshfile.fields import Permission, Surroundings
 from launcher.meshfile.parts import tenants_of
 from launcher.meshfile.processes import TENANTS_FILE, ports_of, processes, write_tenants
@@ -256,7 +256,7 @@ def test_in_compose_keys_are_references_and_folders_are_mounted(folder: Path) ->
     services = yaml.safe_load(text)["services"]
     assert services["llm-remote"]["environment"]["HEDGEROW_LLM_OPENAI__API_KEY"] == "${PROVIDER_KEY:?}"
     assert services["gateway"]["environment"]["HEDGEROW_GATEWAY_REDIS_URL"] == "${REDIS:?}"
-    assert services["gateway"]["image"] == "registry.example/h/gateway:0.1.0"
+    assert services["gateway"]["image"] == f"registry.example/h/gateway:{VERSION}"
     (mount,) = services["llm-local-1"]["volumes"]
     assert mount["source"] == str(folder / "model")
     assert mount["target"] == services["llm-local-1"]["environment"]["HEDGEROW_LLM_VLLM__MODEL"] == "/models/model"
