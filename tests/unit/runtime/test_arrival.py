@@ -14,9 +14,9 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from launcher.processes import free_port
 from services.runtime.errors import Exhausted
 from services.runtime.process.config import ServiceSettings
-from services.runtime.process.server import start_server
 from services.runtime.rpc.arrival import WINDOW_BYTES
 from services.runtime.rpc.boundary import Call
+from tests.unit.runtime.served import start_server
 
 SERVICE = pb.DESCRIPTOR.services_by_name["GatewayService"]
 LIST, CONVERSE = (f"/{SERVICE.full_name}/{name}" for name in ("ListTools", "Converse"))

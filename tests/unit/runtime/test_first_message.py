@@ -16,8 +16,8 @@ from hedgerow.gateway.v1 import gateway_pb2_grpc
 from launcher.processes import free_port
 from services.runtime.errors import Unauthenticated
 from services.runtime.process.config import ServiceSettings
-from services.runtime.process.server import start_server
 from services.runtime.rpc.boundary import Call
+from tests.unit.runtime.served import start_server
 
 SERVICE = pb.DESCRIPTOR.services_by_name["GatewayService"]
 GENERATE, CONVERSE = (f"/{SERVICE.full_name}/{name}" for name in ("Generate", "Converse"))

@@ -17,8 +17,8 @@ from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from launcher.processes import free_port
 from services.runtime.errors import Exhausted
 from services.runtime.process.config import ServiceSettings
-from services.runtime.process.server import start_server
 from services.runtime.rpc.boundary import Call
+from tests.unit.runtime.served import start_server
 from tests.waiting import until
 
 SERVICE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]

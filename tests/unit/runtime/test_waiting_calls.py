@@ -9,7 +9,7 @@ import grpc
 
 from launcher.processes import free_port
 from services.runtime.process.config import ServiceSettings
-from services.runtime.process.server import start_server
+from tests.unit.runtime.served import start_server
 
 _CHECK = "/grpc.health.v1.Health/Check"
 _CALLS = 2_000  # by default gRPC drops some from 1,000 on

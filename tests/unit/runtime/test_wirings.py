@@ -41,9 +41,10 @@ from services.runtime.errors import (
 )
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.health import Health
-from services.runtime.process.server import set_health, start_server
+from services.runtime.process.server import set_health
 from services.runtime.rpc.boundary import Call
 from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
+from tests.unit.runtime.served import start_server
 from tests.waiting import until
 
 LLM = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]

@@ -18,8 +18,8 @@ from launcher.processes import free_port
 from services.runtime.errors import Unauthenticated
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.health import Health
-from services.runtime.process.server import start_server
 from services.runtime.rpc.wrapped import Metadata
+from tests.unit.runtime.served import start_server
 
 CACHE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
 CHECK, WATCH, LIST = (f"/grpc.health.v1.Health/{name}" for name in ("Check", "Watch", "List"))
