@@ -82,11 +82,15 @@ def certs(
     if as_json:
         ca = {"certificate": str(folder / "ca.crt"), "new": is_new}
         print(json.dumps({"ca": ca, "identities": made, "secrets": shared}))
-        return
+    else:
+        _print(folder, is_new, made, shared)
+
+
+def _print(folder: Path, is_new: bool, identities: list[dict[str, str]], secrets: list[str]) -> None:
     print(f"{'made' if is_new else 'kept'}  {folder / 'ca.crt'}")
-    for each in made:
+    for each in identities:
         print(f"made  {each['folder']}  {each['uri']}  until {each['until']}")
-    for file in shared:
+    for file in secrets:
         print(f"made  {file}")
 
 

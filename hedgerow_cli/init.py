@@ -10,6 +10,8 @@ import typer
 from hedgerow_cli import mesh_file, options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from launcher.meshfile.template import Answers
 
 
@@ -70,7 +72,6 @@ def init(
       hedgerow init --yes --model "http://127.0.0.1:8000/v1 Qwen/Qwen3-8B" --key-env VLLM_API_KEY
     """
     import json
-    import shlex
 
     from hedgerow_cli.failures import needs
 
@@ -91,7 +92,13 @@ def init(
         raise typer.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint="FILE") from None
     if as_json:
         print(json.dumps({"file": str(file), "needs": answers.needed, "stored_answers": answers.stored}))
-        return
+    else:
+        _print_next_steps(file, answers)
+
+
+def _print_next_steps(file: Path, answers: Answers) -> None:
+    import shlex
+
     print(f"wrote {file}. Next:")
     for name in answers.needed:
         print(f"  export {name}=…")

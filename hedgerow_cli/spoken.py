@@ -26,9 +26,8 @@ from hedgerow import (
 )
 from hedgerow_cli import failures, options
 from hedgerow_cli.account import as_object
-from hedgerow_cli.captions import Captions
 from hedgerow_cli.playback import opened
-from hedgerow_cli.screen import Writer, print_account
+from hedgerow_cli.screen import Captions, Writer, print_account
 
 Show = Callable[[int, ConversationEvent], None]
 

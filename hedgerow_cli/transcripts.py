@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from hedgerow import Behind, Heard, Partial, Recording, Segment, SpeechSummary, Transcription
-from hedgerow_cli.captions import Captions
-from hedgerow_cli.screen import harmless
+from hedgerow_cli.screen import Captions, harmless
 from hedgerow_cli.spoken import event_object
 
 

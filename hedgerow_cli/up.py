@@ -128,13 +128,17 @@ def up(
         plan, folder = _chosen(file, given, wanted, state_dir, console, share=not processes)
         asyncio.run(_run(plan, folder, console))
     except PortInUse as error:
-        if file:
-            fail(f"{error}; choose others in {file}: gateway.address, base_port")
-        other = base_port + 1000 if base_port < 60_000 else 50_050
         same = " --mesh" if mesh else " --demo" if demo else ""
-        fail(f"{error}; choose others, for example: hedgerow up{same} --base-port {other}")
+        fail(f"{error}; choose others{_where_to_choose_ports(file, base_port, same)}")
     except (MeshError, ServiceFailed) as error:
         fail(str(error))
+
+
+def _where_to_choose_ports(file: Path | None, base_port: int, same: str) -> str:
+    """In the mesh file, or by an option beside the `same` ones."""
+    if file:
+        return f" in {file}: gateway.address, base_port"
+    return f", for example: hedgerow up{same} --base-port {base_port + 1000 if base_port < 60_000 else 50_050}"
 
 
 def _chosen(

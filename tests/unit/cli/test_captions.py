@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from hedgerow_cli.captions import Captions, caption
+from hedgerow_cli.screen import Captions, caption
 
 
 def console(terminal: bool, width: int = 40) -> Console:
