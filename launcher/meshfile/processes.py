@@ -11,9 +11,9 @@ import yaml
 
 from hedgerow.private import open_private
 from launcher.mesh import service_spec
-from launcher.meshfile.installed import has_embedder
 from launcher.meshfile.names import process_names
 from launcher.meshfile.parts import Part, as_text, gateway_finds, parts, tenants_of
+from launcher.meshfile.preflight import has_embedder
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from services.llm import vllm_load, vllm_pictures
+from services.llm import vllm_load
 from services.llm.config import LlmSettings
 from services.llm.constraints import Constraints, Trial
 from services.llm.engine import Chunk, Feature, Load, Message, Model, Progress, Request, Sampling, Tool, ToolChoice
@@ -18,12 +18,11 @@ from services.llm.grammar_sandbox import Terms
 from services.llm.openai_wire import to_tools
 from services.llm.vllm_args import BOUNDED
 from services.llm.vllm_fields import TAKEN, Fields, fields
-from services.llm.vllm_messages import characters, has_media, to_chat
+from services.llm.vllm_messages import characters, check_pictures, has_media, to_chat
 from services.llm.vllm_params import refusal, sampling_params, structured_outputs, template_refusal, unreadable_media
 from services.llm.vllm_parsers import Parsers, found
 from services.llm.vllm_reading import Unreadable
-from services.llm.vllm_stats import StatsKeeper
-from services.llm.vllm_tally import Tally
+from services.llm.vllm_tally import StatsKeeper, Tally
 from services.llm.warmup import warm_up
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ContextExceeded, Unavailable
@@ -129,7 +128,7 @@ class VllmEngine:
         size = characters(messages) + len(request.prefix) + sum(len(tool.parameters) for tool in tools)
         if size > (context - 1) * most:  # cannot fit, so do not spend seconds on counting its tokens
             raise ContextExceeded.of(context, -(-size // most), at_least=True)
-        vllm_pictures.check(request.messages, self._max_pixels)
+        check_pictures(request.messages, self._max_pixels)
         prompt = await self._render(messages, tools, request.prefix, request.cache_salt, own.template)
         tokens = len(prompt["prompt_token_ids"])
         if tokens >= context:  # at least one token to answer with

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import logging
 import os
+import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from contextlib import asynccontextmanager
 import grpc
 import uvloop
 
+from hedgerow.private import UMASK
 from services.runtime import telemetry
 from services.runtime.process.config import ServiceSettings
 
@@ -66,3 +68,13 @@ async def _to_the_end(serving: Coroutine[None, None, bool]) -> None:
     if not await serving:
         atexit._run_exitfuncs()
         os._exit(0)
+
+
+def keep_to_oneself() -> None:
+    """From now on: files for their owner alone, and no memory of a crashed process on disk, for prompts are in it.
+
+    The hard limit of core dumps stays: `prlimit --core=unlimited --pid …` turns them on for one process.
+    """
+    os.umask(UMASK)
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))

@@ -32,10 +32,9 @@ from services.runtime.process import metrics, workers
 from services.runtime.process.assembled import Assembled, Door
 from services.runtime.process.config import ServiceSettings, load
 from services.runtime.process.health import Health
-from services.runtime.process.lifetime import lifetime, to_the_end
+from services.runtime.process.lifetime import keep_to_oneself, lifetime, to_the_end
 from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.loop_watch.watch import watching
-from services.runtime.process.private import keep_to_oneself
 from services.runtime.process.probe_pages import ProbePages
 from services.runtime.process.server import listen, make_server, set_health
 from services.runtime.process.workers import Worker

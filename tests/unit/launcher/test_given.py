@@ -143,7 +143,7 @@ async def test_a_model_at_a_url_gets_the_name_of_the_only_one_there(monkeypatch:
         asked.append((url, key))
         return ["Qwen/Qwen3-8B"] if url == VLLM else ["a", "b"]
 
-    monkeypatch.setattr("launcher.meshfile.listed._listed", listed)
+    monkeypatch.setattr("launcher.meshfile.given._listed", listed)
     models = sections(Given([f"m={VLLM}", "n=http://127.0.0.1:1/v1", "p=http://h/v1#x"], "K"), {})
     found = await named_by_servers(models, {"K": " secret "})
     assert {name: each["model"] for name, each in found.items()} == {"m": "Qwen/Qwen3-8B", "n": "n", "p": "x"}

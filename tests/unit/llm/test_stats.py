@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.llm.engine import Load
-from services.llm.vllm_stats import combine
+from services.llm.vllm_tally import combine
 
 
 @pytest.mark.parametrize(

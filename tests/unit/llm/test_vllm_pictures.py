@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from services.llm.engine import Message, Part
-from services.llm.vllm_pictures import check
+from services.llm.vllm_messages import check_pictures
 from services.runtime.errors import InvalidInput
 
 
@@ -23,8 +23,8 @@ def asked(*data: bytes) -> tuple[Message, ...]:
 
 
 def test_pictures_of_the_four_kinds_are_taken() -> None:
-    check(asked(*(picture(10, 10, kind) for kind in ("PNG", "JPEG", "WEBP", "GIF"))), 100)
-    check((Message("user", "Why?"),), 1)
+    check_pictures(asked(*(picture(10, 10, kind) for kind in ("PNG", "JPEG", "WEBP", "GIF"))), 100)
+    check_pictures((Message("user", "Why?"),), 1)
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_pictures_of_the_four_kinds_are_taken() -> None:
 def test_anything_else_is_refused_before_it_is_decoded(data: bytes | tuple[int, int], message: str) -> None:
     written = data if isinstance(data, bytes) else picture(*data)
     with pytest.raises(InvalidInput, match=message):
-        check(asked(written), 100)
+        check_pictures(asked(written), 100)
