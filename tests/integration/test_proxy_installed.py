@@ -7,13 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from anthropic import Anthropic
 from openai import AuthenticationError, OpenAI, RateLimitError
 
+from tests.contract.test_images import DISTRIBUTIONS
 from tests.integration.running_up import Up, ports_in_a_row, running
 from tests.integration.test_up_mesh_file import provider
 
@@ -111,7 +111,7 @@ def test_the_sdk_alone_brings_no_service_and_its_command_says_what_to_install(wh
     assert run("python", "-c", "import hedgerow").returncode == 0
     for package in ("services", "launcher", "hedgerow_cli"):
         assert f"No module named '{package}'" in run("python", "-c", f"import {package}").stderr
-    assert run("hedgerow", "--version").stdout == f"hedgerow {version('hedgerow')}\n"
+    assert run("hedgerow", "--version").stdout == f"hedgerow {DISTRIBUTIONS['hedgerow']['version']}\n"
     assert "pip install 'hedgerow[proxy]'" in run("hedgerow", "up").stderr
 
 
