@@ -133,6 +133,8 @@ def _of_value(api: str, to: str, field: str, body: Body) -> str:
         return "refused"
     if api == to:
         return "forwarded"
+    if (api, field) == ("chat", "n"):
+        return "asked separately"
     assert request.original
     takes = _TO[to][0].takes
     lost = {

@@ -23,9 +23,9 @@ class ScriptedLlm(Scripted, llm_pb2_grpc.LLMServiceServicer):
 
 
 @asynccontextmanager
-async def scripted_llm(address: str = "127.0.0.1:0") -> AsyncIterator[ScriptedLlm]:
+async def scripted_llm(address: str = "127.0.0.1:0", *, model: ScriptedLlm | None = None) -> AsyncIterator[ScriptedLlm]:
     """At that address, by default on a free loopback port; its `target` says which."""
-    async with serving(ScriptedLlm(), llm_pb2_grpc.add_LLMServiceServicer_to_server, address) as llm:
+    async with serving(model or ScriptedLlm(), llm_pb2_grpc.add_LLMServiceServicer_to_server, address) as llm:
         yield llm
 
 

@@ -136,7 +136,9 @@ async def test_what_a_tenant_may_not_is_refused_by_name_and_sent_on_for_one_that
     assert {name: given for name, given in asked.body.items() if name not in _OURS} == body
 
 
-@pytest.mark.parametrize(("path", "model", "place", "body"), [each for each in _requests() if each[2] != "store"])
+@pytest.mark.parametrize(
+    ("path", "model", "place", "body"), [each for each in _requests() if each[2] not in ("n", "store")]
+)
 async def test_a_model_behind_another_api_refuses_them_by_name(
     http: httpx.AsyncClient, provider: RecordingProvider, path: str, model: str, place: str, body: dict[str, Any]
 ) -> None:
@@ -189,11 +191,13 @@ async def test_the_tokens_of_all_answers_are_reserved(http: httpx.AsyncClient, p
     assert reply.status_code == 200, reply.text
 
 
-async def test_a_guard_of_answers_refuses_several_by_name(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
+async def test_beside_a_guard_of_answers_several_are_asked_one_by_one(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
     body = {"model": "gpt", **_ask(n=2), "hedgerow": {"guard": "answer_personal=mask"}}
     reply = await http.post("/v1/chat/completions", json=body, headers=_headers(_RICH))
-    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "n")
-    assert provider.asked == []
+    assert [choice["index"] for choice in reply.json()["choices"]] == [0, 1]
+    assert ["n" in asked.body for asked in provider.asked] == [False, False]
 
 
 async def test_a_part_is_not_lost_where_a_guard_masks_what_is_beside_it(
@@ -224,4 +228,5 @@ async def test_a_field_that_the_other_api_does_not_have_is_left_out_where_that_i
     (sent,) = provider.asked
     assert not {"seed", "metadata", "verbosity"} & sent.body.keys()
     reply = await http.post("/v1/chat/completions", json={**body, "n": 2}, headers=asked)
-    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "n")
+    assert [choice["index"] for choice in reply.json()["choices"]] == [0, 1]
+    assert not any("n" in each.body for each in provider.asked)

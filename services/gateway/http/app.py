@@ -44,8 +44,8 @@ from services.runtime.process.config import is_loopback
 
 ANTHROPIC = anthropic_messages.error
 DIALECTS: Mapping[str, Dialect] = {
-    "/v1/chat/completions": Dialect(read_chat, ChatWriter, Told.openai, chat_pb2.API_CHAT_COMPLETIONS),
-    "/v1/completions": Dialect(read_completion, CompletionWriter, Told.openai),
+    "/v1/chat/completions": Dialect(read_chat, ChatWriter, Told.openai, chat_pb2.API_CHAT_COMPLETIONS, ChatWriter),
+    "/v1/completions": Dialect(read_completion, CompletionWriter, Told.openai, choose=CompletionWriter),
     "/v1/responses": Dialect(read_response, ResponseWriter, Told.responses, chat_pb2.API_RESPONSES),
     "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC, chat_pb2.API_MESSAGES),
 }

@@ -39,7 +39,8 @@ def read_chat(
     order = RequestOptions(pb.GenerateRequest())
     take_model(order, body, known)
     body.refuse(*_REFUSED)
-    _leave_several(body)
+    take_choices(order, body)
+    _leave_more_than_text(order, body)
     take_stream(order, body)
     request = order.request
     for given in body.objects("messages", most_messages):
@@ -52,18 +53,17 @@ def read_chat(
     return order
 
 
-def refuse_several(body: Fields) -> None:
-    """More than one answer to a question."""
-    if (count := body.whole("n")) not in (None, 1):
-        raise InvalidInput("n", "1", count)
+def take_choices(order: RequestOptions, body: Fields) -> None:
+    """How many answers there are to be."""
+    if (count := body.whole("n")) is not None:
+        if not 1 <= count <= _MOST_CHOICES:
+            raise InvalidInput("n", f"1 to {_MOST_CHOICES}", count)
+        order.choices = count
 
 
-def _leave_several(body: Fields) -> None:
-    """Several answers, or more than text, are for a provider of the same API alone."""
-    count = body.whole("n")
-    if count is not None and not 1 <= count <= _MOST_CHOICES:
-        raise InvalidInput("n", f"1 to {_MOST_CHOICES}", count)
-    if count not in (None, 1):
+def _leave_more_than_text(order: RequestOptions, body: Fields) -> None:
+    """A provider of the same API reads several answers and more than text as they are written."""
+    if order.choices > 1:
         body.leave("n")
     if any(each != "text" for each in body.texts("modalities")):
         body.leave("modalities")

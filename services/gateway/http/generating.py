@@ -5,20 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission import original as words_of
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
+from services.gateway.http import several
 from services.gateway.http.account import short
 from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told, by_callers_names
 from services.gateway.http.exchange import Exchange, Shape
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.original import original
 from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
+from services.gateway.http.several import AskedAlone, ChoiceWriter, Several, Take
 from services.gateway.http.sse import PING, compact
 from services.gateway.http.watch import Watch
 from services.gateway.labels import Degraded
@@ -62,6 +65,12 @@ class Write(Protocol):
     def __call__(self, order: RequestOptions, answer_id: str) -> Writer: ...
 
 
+class WriteChoice(Protocol):
+    """Makes the writer of one of several answers."""
+
+    def __call__(self, order: RequestOptions, answer_id: str, index: int) -> ChoiceWriter: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """An API's words for orders, answers and errors. `api`: as the models' services know it, where they do."""
@@ -70,6 +79,7 @@ class Dialect:
     write: Write
     shape: Shape
     api: chat_pb2.Api = chat_pb2.API_UNSPECIFIED
+    choose: WriteChoice | None = None  # where a request may ask for several answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,7 @@ class Generating:
     dialect: Dialect
     servicer: GatewayServicer
     settings: GatewaySettings
+    alone: AskedAlone = field(default_factory=AskedAlone)
 
     async def __call__(self, exchange: Exchange) -> None:
         data = await exchange.json()
@@ -98,10 +109,55 @@ class Generating:
         exchange.broken = writer.broken
         with self._watch(exchange, order) as watch:
             try:
-                write = self._write if order.stream else self._gather
-                await self.servicer.answer(order.request, call, partial(write, exchange, order, writer, watch))
+                if await self._answer_once(exchange, order, writer, watch, call):
+                    return
+                await self._answer_several(exchange, order, body, watch, call)
             except InvalidInput as refused:
                 raise by_callers_names(refused, order.request.original.untranslated) from None
+
+    async def _answer_once(
+        self, exchange: Exchange, order: RequestOptions, writer: Writer, watch: Watch, call: Call
+    ) -> bool:
+        """Whether the request was answered as it is: one that wants several answers only by a provider."""
+        if order.choices > 1 and (not self.dialect.api or order.model in self.alone):
+            return False
+        write = self._write if order.stream else self._gather
+        try:
+            await self.servicer.answer(order.request, call, partial(write, exchange, order, writer, watch))
+        except InvalidInput as refused:
+            if order.choices == 1 or not several.is_refused(refused):
+                raise
+            self.alone.note(order.model)
+            return False
+        return True
+
+    async def _answer_several(
+        self, exchange: Exchange, order: RequestOptions, body: Fields, watch: Watch, call: Call
+    ) -> None:
+        """Ask for each of several answers separately."""
+        assert self.dialect.choose
+        tenant, reply = exchange.credential.tenant, exchange.reply
+        words_of.check(chat_pb2.Original(untranslated={"n": str(order.choices)}), tenant.provider, tenant.name)
+        several.check_choices(order.choices, tenant)
+
+        async def send(data: bytes, last: bool) -> None:
+            await reply.begin()
+            await reply.write(data, last=last)
+            watch.sent()
+
+        def came(message: pb.GenerateResponse) -> None:
+            if _has_text(message):
+                watch.came()
+
+        async def answer(request: pb.GenerateRequest, take: Take) -> None:
+            await self.servicer.answer(request, call, take)
+
+        writers = [self.dialect.choose(order, exchange.answer_id, index) for index in range(order.choices)]
+        check = partial(self._refuse_empty, order=order)
+        answers = Several(order, writers, send, check, came)
+        whole = await answers.run(answer, several.separate(order, body))
+        if not order.stream:
+            await reply.whole(200, compact(answers.whole(whole)), short(whole))
 
     async def _write(
         self, exchange: Exchange, order: RequestOptions, writer: Writer, watch: Watch, message: pb.GenerateResponse

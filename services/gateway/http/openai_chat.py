@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
@@ -33,15 +33,18 @@ def finish_of(final: pb.Final) -> str:
 class ChatWriter:
     """One answer, in chunks or whole. The first chunk has the role; all have the same id."""
 
-    def __init__(self, order: RequestOptions, answer_id: str):
+    def __init__(self, order: RequestOptions, answer_id: str, index: int | None = None):
+        """`index`: which of several answers to a question it is, each of which was asked separately."""
         self._order, self._id, self._created = order, f"chatcmpl-{answer_id}", int(time.time())
+        self._index = index or 0
         same = {"id": self._id, "object": "chat.completion.chunk", "created": self._created, "model": order.model}
         usage = b',"usage":null' if order.usage else b""
         self._same = b"data: " + compact(same)[:-1] + usage
-        self._head = self._same + b',"choices":[{"index":0,"delta":'
+        self._head = self._same + b',"choices":[{"index":%d,"delta":' % self._index
         self._tail = b',"logprobs":null,"finish_reason":null}]}\n\n'
         self._begun = False
-        self._relayed, self._own_words = RelayedChat(usage=order.usage), False
+        own = {} if index is None else {"id": self._id}
+        self._relayed, self._own_words = RelayedChat(usage=order.usage, index=self._index, own=own), False
         self._followed: dict[str, Any] = {}  # what all chunks of the provider say
 
     def chunk(self, event: pb.Event) -> bytes:
@@ -66,17 +69,26 @@ class ChatWriter:
 
     def end(self, final: pb.Final) -> bytes:
         """The finish, the usage where it is wanted, and the end. The account is in the last chunk."""
-        finish = b'{},"logprobs":null,"finish_reason":"%s"}]' % finish_of(final).encode()
+        told = account(final)
         if self._relayed.ended:
-            return self._relayed.end(account(final))
-        told = b',"hedgerow":' + compact(account(final)) + b"}\n\n"
+            return self._relayed.end(told)
+        return self.end_choice(final, None if self._order.usage else told) + self.end_all(final.usage, told)
+
+    def end_choice(self, final: pb.Final, told: Mapping[str, Any] | None) -> bytes:
+        """The finish, with the account where there is one."""
+        if self._relayed.ended:
+            return self._relayed.held(told)
+        finish = b'{},"logprobs":null,"finish_reason":"%s"}]' % finish_of(final).encode()
         ends = [self._same + b',"choices":[{"index":%d,"delta":' % each + finish for each in self._relayed.unfinished()]
-        before = self._begin() + self._relayed.held()
+        last = b',"hedgerow":' + compact(told) if told else b""
+        return self._begin() + self._relayed.held() + b"}\n\n".join(ends) + last + b"}\n\n"
+
+    def end_all(self, used: chat_pb2.Usage, told: Mapping[str, Any]) -> bytes:
+        """The last words after all choices: the usage and the account, where the usage is wanted, and the end."""
         if not self._order.usage:
-            return before + b"}\n\n".join(ends) + told + sse.DONE
-        same = self._same.removesuffix(b',"usage":null')
-        last = same + b',"choices":[],"usage":' + compact(usage(final.usage)) + told
-        return before + b"".join(each + b"}\n\n" for each in ends) + last + sse.DONE
+            return sse.DONE
+        last = self._same.removesuffix(b',"usage":null') + b',"choices":[],"usage":' + compact(usage(used))
+        return last + b',"hedgerow":' + compact(told) + b"}\n\n" + sse.DONE
 
     def broken(self, told: Told) -> bytes:
         """The end of a stream that failed."""
@@ -102,7 +114,7 @@ class ChatWriter:
             message["content"] = final.text or None
             message["tool_calls"] = [tool_call(call) for call in final.tool_calls]
         choice = {
-            "index": 0,
+            "index": self._index,
             "message": message,
             "logprobs": {"content": logprobs(final.logprobs), "refusal": None} if final.logprobs else None,
             "finish_reason": finish_of(final),
@@ -123,7 +135,7 @@ class ChatWriter:
         if self._relayed.same and self._relayed.same is not self._followed:
             self._begun, self._followed = True, self._relayed.same
             self._same = b"data: " + compact(self._followed)[:-1]
-            self._head = self._same + b',"choices":[{"index":0,"delta":'
+            self._head = self._same + b',"choices":[{"index":%d,"delta":' % self._index
         return data
 
     def _begin(self) -> bytes:

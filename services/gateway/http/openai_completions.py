@@ -10,7 +10,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
 from services.gateway.http.account import account, found
-from services.gateway.http.chat_request import refuse_several, take_form, take_sampling, take_stream
+from services.gateway.http.chat_request import take_choices, take_form, take_sampling, take_stream
 from services.gateway.http.errors import Told
 from services.gateway.http.fields import Fields
 from services.gateway.http.openai_chat import FINISHES, usage
@@ -30,7 +30,7 @@ def read_completion(
     """The order of a completion, which is one message. Raises `InvalidInput` and `ModelUnknown`."""
     order = RequestOptions(pb.GenerateRequest())
     take_model(order, body, known)
-    refuse_several(body)
+    take_choices(order, body)
     if (best_of := body.whole("best_of")) not in (None, 1):
         raise InvalidInput("best_of", "1", best_of)
     body.refuse(*_REFUSED)
@@ -59,12 +59,13 @@ def _refuse_unread(body: Fields) -> None:
 class CompletionWriter:
     """One answer, in chunks or whole."""
 
-    def __init__(self, order: RequestOptions, answer_id: str):
-        self._order = order
+    def __init__(self, order: RequestOptions, answer_id: str, index: int = 0):
+        """`index`: which of several answers to a question it is."""
+        self._order, self._index = order, index
         same = {"id": f"cmpl-{answer_id}", "object": "text_completion", "created": int(time.time())}
         self._same = {**same, "model": order.model}
         usage = b',"usage":null' if order.usage else b""
-        self._head = b"data: " + compact(self._same)[:-1] + usage + b',"choices":[{"index":0,"text":'
+        self._head = b"data: " + compact(self._same)[:-1] + usage + b',"choices":[{"index":%d,"text":' % index
 
     def chunk(self, event: pb.Event) -> bytes:
         """Text; and what was found, beside an empty one."""
@@ -76,11 +77,19 @@ class CompletionWriter:
 
     def end(self, final: pb.Final) -> bytes:
         """The finish, the usage where it is wanted, and the end."""
-        choices = [{"index": 0, "text": "", "logprobs": None, "finish_reason": _finish(final)}]
-        if not self._order.usage:
-            return sse.event({**self._same, "choices": choices, "hedgerow": account(final)}) + sse.DONE
-        told = {**self._same, "choices": [], "usage": usage(final.usage), "hedgerow": account(final)}
-        return sse.event({**self._same, "usage": None, "choices": choices}) + sse.event(told) + sse.DONE
+        told = account(final)
+        return self.end_choice(final, None if self._order.usage else told) + self.end_all(final.usage, told)
+
+    def end_choice(self, final: pb.Final, told: Mapping[str, Any] | None) -> bytes:
+        """The finish, with the account where there is one."""
+        choices = [{"index": self._index, "text": "", "logprobs": None, "finish_reason": _finish(final)}]
+        nothing = {"usage": None} if self._order.usage else {}
+        return sse.event({**self._same, **nothing, "choices": choices, **({"hedgerow": told} if told else {})})
+
+    def end_all(self, used: chat_pb2.Usage, told: Mapping[str, Any]) -> bytes:
+        """The last words after all choices: the usage and the account, where the usage is wanted, and the end."""
+        last = sse.event({**self._same, "choices": [], "usage": usage(used), "hedgerow": told})
+        return (last if self._order.usage else b"") + sse.DONE
 
     def broken(self, told: Told) -> bytes:
         """The end of a stream that failed."""
@@ -91,7 +100,7 @@ class CompletionWriter:
 
     def whole(self, final: pb.Final) -> dict[str, Any]:
         """The answer in one piece."""
-        choices = [{"index": 0, "text": final.text, "logprobs": None, "finish_reason": _finish(final)}]
+        choices = [{"index": self._index, "text": final.text, "logprobs": None, "finish_reason": _finish(final)}]
         same = {**self._same, "model": final.model or self._order.model}
         return {**same, "choices": choices, "usage": usage(final.usage), "hedgerow": account(final)}
 

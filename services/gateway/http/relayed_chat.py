@@ -34,10 +34,11 @@ class RelayedChat:
     """One answer, or several choices of one. Chunks leave as they came; those that end a choice wait for the account.
     `same` is what all of them say."""
 
-    def __init__(self, *, usage: bool):
-        """`usage`: whether the client wants the chunk with the usage, which the gateway always asks for."""
+    def __init__(self, *, usage: bool, index: int = 0, own: Mapping[str, Any] | None = None):
+        """`usage`: whether the client wants the chunk with the usage, which the gateway always asks for. `own`: the
+        words of the chunks here in the place of the provider's, as the choice `index` of several answers."""
         self.same: dict[str, Any] = {}
-        self._usage = usage
+        self._usage, self._index, self._own = usage, index, own or {}
         self._last: list[tuple[bytes, dict[str, Any]]] = []
         self._begun, self._waiting = set[int](), set[int]()  # choices
         self._gathered: list[dict[str, Any]] = []
@@ -52,6 +53,9 @@ class RelayedChat:
         data = b""
         for event in events:
             said = json.loads(event.decode())  # of bytes, it would guess the encoding first
+            if self._own:
+                said = self._renamed(said)
+                event = compact(said)
             if not self.same.get("id"):  # Azure's first chunk is about the prompt alone, and leaves these empty
                 self.same = {name: said[name] for name in _SAME if name in said}
             if self._waits(said):
@@ -63,16 +67,27 @@ class RelayedChat:
     def end(self, account: Mapping[str, Any]) -> bytes:
         """The end of the stream, with the account in its last chunk."""
         *before, (_, last) = [each for each in self._last if self._is_wanted(each[1])]
-        data = b"".join(b"data: " + event + b"\n\n" for event, _ in before)
-        return data + sse.event({**last, "hedgerow": account}) + sse.DONE
+        return self._sent(before) + sse.event({**last, "hedgerow": account}) + sse.DONE
 
     def unfinished(self) -> list[int]:
         """The choices of which the provider has not said how they ended, or the only one."""
-        return sorted(self._begun - self._waiting) or [0]
+        return sorted(self._begun - self._waiting) or [self._index]
 
-    def held(self) -> bytes:
-        """What waits for the account, where that comes after something else."""
-        return b"".join(b"data: " + event + b"\n\n" for event, said in self._last if said.get("choices"))
+    def held(self, account: Mapping[str, Any] | None = None) -> bytes:
+        """What waits for the account, where that comes after something else; else with it."""
+        held = [(event, said) for event, said in self._last if said.get("choices")]
+        if account and held:
+            *held, (_, last) = held
+            return self._sent(held) + sse.event({**last, "hedgerow": account})
+        return self._sent(held)
+
+    def _sent(self, held: Iterable[tuple[bytes, Mapping[str, Any]]]) -> bytes:
+        return b"".join(b"data: " + event + b"\n\n" for event, _ in held)
+
+    def _renamed(self, said: dict[str, Any]) -> dict[str, Any]:
+        for choice in said.get("choices") or ():
+            choice["index"] = self._index
+        return {**said, **self._own}
 
     def _waits(self, said: Mapping[str, Any]) -> bool:
         """Whether a chunk ends a choice, or comes after that; the other choices go on."""
@@ -88,7 +103,8 @@ class RelayedChat:
 
     def gather(self, events: Iterable[bytes]) -> None:
         """Take chunks of an answer that is written in one piece."""
-        self._gathered += map(json.loads, events)
+        said = map(json.loads, events)
+        self._gathered += map(self._renamed, said) if self._own else said
 
     def whole(self) -> dict[str, Any]:
         """What all chunks together say; nothing where they do not end, or make no completion."""

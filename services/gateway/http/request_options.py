@@ -41,6 +41,7 @@ class RequestOptions:
     model: str = "auto"
     stream: bool = False
     usage: bool = False
+    choices: int = 1  # answers to the question
     echo: Mapping[str, Any] = field(default_factory=dict)  # what the answer repeats of the request
     at_once: bool = False  # of a cascade: the fast model's text goes out before it has passed
     findings: bool = False  # a stream reports citations and late results as they come

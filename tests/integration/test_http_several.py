@@ -1,0 +1,155 @@
+"""Several answers to one question (`n`): each asked separately where no provider gives them to one request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from services.runtime.rpc.boundary import DOMAIN
+from tests.conftest import Start
+from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
+from tests.integration.scripted import Hold, Refusal
+from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.keys import digest
+
+CHATS, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+NO_SUCH_FIELD = Refusal(
+    "INVALID_ARGUMENT", "n: no such field of model m, got 3", "INVALID_INPUT", {"field": "n"}, domain=DOMAIN
+)
+
+
+class Separate(ScriptedLlm):
+    """A model that refuses `n`, as all do that are behind no server of chat completions, and counts what it is
+    asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.later: Any = None  # in the place of the last answer
+
+    async def Generate(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        if "n" in request.original.untranslated:
+            await NO_SUCH_FIELD.send(context)
+        number = len(self.requests)
+        self.requests.append(request)
+        if self.later and number == 2:
+            await self.later.send(context) if isinstance(self.later, Refusal) else await self.later.release.wait()
+        yield from_text(f"a{number}")
+        for each in (*words("!"), end()):
+            yield each
+
+
+def from_text(text: str) -> Any:
+    return words(text)[0]
+
+
+@pytest.fixture
+async def llm() -> AsyncIterator[ScriptedLlm]:
+    async with scripted_llm(model=Separate()) as scripted:
+        yield scripted
+
+
+async def test_openais_client_has_as_many_choices_as_it_asks_for(openai_: AsyncOpenAI, llm: Separate) -> None:
+    answer = await openai_.chat.completions.create(**QUESTION, n=3, seed=7)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    assert {choice.message.content for choice in answer.choices} == {"a0!", "a1!", "a2!"}
+    assert answer.usage
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (21, 6)
+    told = answer.model_extra["hedgerow"]
+    assert len(told["choices"]) == 3
+    assert {each["cache"]["reason"] for each in told["choices"]} == {"request"}
+    assert sorted(request.sampling.seed for request in llm.requests) == [7, 8, 9]
+    assert all(b'"n"' not in request.original.body for request in llm.requests)
+
+
+async def test_choices_stream_by_their_index_and_end_once(openai_: AsyncOpenAI) -> None:
+    stream = await openai_.chat.completions.create(**QUESTION, n=3, stream=True, stream_options={"include_usage": True})
+    chunks = [chunk async for chunk in stream]
+    assert len({chunk.id for chunk in chunks}) == 1
+    texts, finishes = dict[int, str](), dict[int, str]()
+    for chunk in chunks[:-1]:
+        (choice,) = chunk.choices
+        texts[choice.index] = texts.get(choice.index, "") + (choice.delta.content or "")
+        if choice.finish_reason:
+            finishes[choice.index] = choice.finish_reason
+    assert {*texts.values()} == {"a0!", "a1!", "a2!"}
+    assert finishes == {0: "stop", 1: "stop", 2: "stop"}
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage
+    assert chunks[-1].usage.completion_tokens == 6
+    assert len(chunks[-1].model_extra["hedgerow"]["choices"]) == 3
+
+
+async def test_a_stream_without_usage_has_the_account_beside_the_last_finish(http: httpx.AsyncClient) -> None:
+    reply = await http.post(CHATS, json={**QUESTION, "n": 2, "stream": True})
+    *events, done, _ = reply.text.split("\n\n")
+    assert done == "data: [DONE]"
+    told = [json.loads(event.removeprefix("data: ")) for event in events]
+    assert ["hedgerow" in each for each in told].count(True) == 1
+    assert "hedgerow" in told[-1]
+    assert told[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+async def test_completions_have_several_choices_as_well(openai_: AsyncOpenAI, http: httpx.AsyncClient) -> None:
+    answer = await openai_.completions.create(model="m", prompt="Hello?", n=2)
+    assert {(choice.index, choice.text) for choice in answer.choices} in (
+        {(0, "a0!"), (1, "a1!")},
+        {(0, "a1!"), (1, "a0!")},
+    )
+    reply = await http.post(COMPLETIONS, json={"model": "m", "prompt": "Hello?", "n": 2, "stream": True})
+    *events, done, _ = reply.text.split("\n\n")
+    assert done == "data: [DONE]"
+    told = [json.loads(event.removeprefix("data: ")) for event in events]
+    assert {each["choices"][0]["index"] for each in told} == {0, 1}
+    assert len(told[-1]["hedgerow"]["choices"]) == 2
+
+
+async def test_an_error_of_one_choice_is_the_error_of_all(openai_: AsyncOpenAI, llm: Separate) -> None:
+    llm.later = Refusal("INVALID_ARGUMENT", "messages: too strange", "INVALID_INPUT", {"field": "messages"}, 0, DOMAIN)
+    with pytest.raises(openai.BadRequestError, match="too strange"):
+        await openai_.chat.completions.create(**QUESTION, n=3)
+
+
+async def test_a_client_that_leaves_ends_all_choices(http: httpx.AsyncClient, llm: Separate) -> None:
+    llm.later = Hold()
+    with pytest.raises(httpx.ReadTimeout):
+        await http.post(CHATS, json={**QUESTION, "n": 3}, timeout=httpx.Timeout(5, read=1))
+    llm.later = None
+    answer = await http.post(CHATS, json={**QUESTION, "n": 2})
+    assert len(answer.json()["choices"]) == 2
+
+
+@pytest.fixture
+async def limited(start: Start, llm: ScriptedLlm) -> HttpGateway:
+    """A gateway with a tenant of few requests at once, and one without the permission."""
+    tenants = {
+        "acme": {"keys": [digest("secret")], "concurrency": 2, "provider": ["n"]},
+        "poor": {"keys": [digest("test")]},
+    }
+    return await start_http_gateway(start, llm, tenants=json.dumps(tenants))
+
+
+async def test_choices_count_against_the_tenants_concurrency_and_need_its_permission(limited: HttpGateway) -> None:
+    async with httpx.AsyncClient(base_url=limited.url, timeout=20) as http:
+        acme, poor = ({"x-api-key": key} for key in ("secret", "test"))
+        for path, body in ((CHATS, QUESTION), (COMPLETIONS, {"model": "m", "prompt": "Hello?"})):
+            refused = await http.post(path, json={**body, "n": 3}, headers=acme)
+            assert (refused.status_code, refused.json()["error"]["param"]) == (400, "n")
+            assert "at most 2, the tenant's `concurrency`" in refused.json()["error"]["message"]
+            assert len((await http.post(path, json={**body, "n": 2}, headers=acme)).json()["choices"]) == 2
+            denied = await http.post(path, json={**body, "n": 2}, headers=poor)
+            assert (denied.status_code, denied.json()["error"]["code"]) == (403, "field_denied")
+        many = await asyncio.gather(*(http.post(CHATS, json={**QUESTION, "n": 2}, headers=acme) for _ in range(3)))
+        assert {reply.status_code for reply in many} <= {200, 429}
+
+
+async def test_more_than_sixteen_are_refused_by_name(http: httpx.AsyncClient) -> None:
+    refused = await http.post(CHATS, json={**QUESTION, "n": 17})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "n")
+    assert "at most 16, where each answer is asked separately, got 17" in refused.json()["error"]["message"]
