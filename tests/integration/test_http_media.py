@@ -123,6 +123,7 @@ async def test_what_needs_a_service_that_is_not_there_says_so(start: Start, llm:
             ("POST", PATH, {"files": {"file": SPOKEN}}),
             ("POST", "/v1/audio/translations", {"files": {"file": SPOKEN}}),
             ("POST", "/v1/embeddings", {"json": {"input": "x"}}),
+            ("POST", "/v1/rerank", {"json": {"query": "x", "documents": ["x"]}}),
             ("GET", "/v1/cache/stats", {}),
             ("DELETE", "/v1/cache", {}),
         ):
@@ -160,7 +161,14 @@ async def test_the_cache_embeds_counts_and_forgets(remembering: HttpGateway, llm
             assert sum(value * value for value in reply.data[0].embedding) == pytest.approx(1, abs=1e-3)
         with pytest.raises(openai.NotFoundError, match="all-MiniLM"):
             await client.embeddings.create(model="text-embedding-3-small", input="one")
+        with pytest.raises(openai.BadRequestError, match="dimensions: 384, which are all of all-MiniLM"):
+            await client.embeddings.create(model="auto", input="one", dimensions=256)
     async with httpx.AsyncClient(base_url=remembering.url, timeout=20) as http:
+        documents = ["The cat is fed at noon.", "Berlin is in Germany.", "Paris is the capital of France."]
+        asked = {"query": "What is the capital of France?", "documents": documents, "top_n": 2}
+        ranked = (await http.post("/v1/rerank", json=asked)).json()
+        assert ranked["model"].startswith("cosine/all-MiniLM")
+        assert [each["index"] for each in ranked["results"]] == [2, 1]
         assert (await _asked(http))["verdict"] == "miss"
         await until(lambda: _stores(http), holds=lambda stores: stores == 1)
         hit = await _asked(http)

@@ -86,7 +86,10 @@ def narrowed(document: dict[str, Any]) -> dict[str, Any]:
     _ask(schemas)
     _close(schemas["CompletionRequest"], schemas)
     seen = set[int]()
-    for name in ("ChatRequest", "CompletionRequest", "ResponseRequest", "MessageRequest", "EmbeddingRequest"):
+    for name in (
+        *("ChatRequest", "CompletionRequest", "ResponseRequest", "MessageRequest"),
+        *("EmbeddingRequest", "RerankRequest", "ModerationRequest"),
+    ):
         _loosen(schemas[name], schemas, seen)
     return document
 

@@ -21,6 +21,7 @@ from services.gateway.http.anthropic_messages import MessageWriter
 from services.gateway.http.auxiliary_admission import Aside
 from services.gateway.http.caching import Caching
 from services.gateway.http.chat_request import read_chat
+from services.gateway.http.embedding import Embedding
 from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
 from services.gateway.http.exchange import Endpoint, Exchange, Serve, Shape
 from services.gateway.http.generating import Dialect, Generating
@@ -50,9 +51,8 @@ DIALECTS: Mapping[str, Dialect] = {
     "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC, chat_pb2.API_MESSAGES),
 }
 _EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
-_TEXT_ALONE = frozenset(
-    {"/v1/embeddings", "/v1/moderations", "/v1/cache/wrong"}
-)  # without pictures, recordings and conversations
+# Without pictures, recordings and conversations.
+_TEXT_ALONE = frozenset({"/v1/embeddings", "/v1/rerank", "/v1/moderations", "/v1/cache/wrong"})
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -113,12 +113,13 @@ class _App:
         for path, dialect in DIALECTS.items():
             yield self._route("POST", path, Generating(dialect, parts.servicer, parts.settings), dialect.shape)
         aside = Aside(parts.settings, parts.intake.admission)
-        caching = Caching(aside, parts.cache)
+        caching, embedding = Caching(aside, parts.cache), Embedding(aside, parts.cache)
         yield self._route("POST", "/v1/messages/count_tokens", Counting(aside, parts.fleet), ANTHROPIC)
         yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(aside, parts.hearing))
         translations = Transcriptions(aside, parts.hearing, translate=True)
         yield self._route("POST", "/v1/audio/translations", translations)
-        yield self._route("POST", "/v1/embeddings", caching.embed)
+        yield self._route("POST", "/v1/embeddings", embedding.embed)
+        yield self._route("POST", "/v1/rerank", embedding.rerank)
         yield self._route("POST", "/v1/moderations", Moderations(aside))
         yield self._route("GET", "/v1/cache/stats", caching.stats)
         yield self._route("POST", "/v1/cache/wrong", caching.report_wrong)

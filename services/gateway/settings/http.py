@@ -20,7 +20,7 @@ class HttpSettings(Group):
     max_text_body_bytes: Fixed[int] = Field(
         limits.HTTP_TEXT_BODY_BYTES,
         ge=1_024,
-        description="Of other bodies: embeddings, moderations, reports of wrong answers.",
+        description="Of other bodies: embeddings, rerank, moderations, reports of wrong answers.",
     )
     max_waiting_bytes: int = Field(
         limits.HTTP_WAITING_BYTES,

@@ -17,7 +17,7 @@ from hedgerow.cache.v1 import cache_pb2
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.config import GatewaySettings
 from services.gateway.http.auxiliary_admission import Admitted, Aside
-from services.gateway.http.caching import Caching
+from services.gateway.http.embedding import Embedding
 from services.gateway.http.errors import Told
 from services.gateway.http.exchange import Endpoint, Exchange, Serve
 from services.gateway.http.fields import Fields
@@ -111,7 +111,7 @@ async def test_a_transcript_that_comes_whole_is_200(how: str) -> None:
 
 
 async def test_embeddings_are_200() -> None:
-    sent = wire(Caching(aside(), ScriptedCache()).embed)
+    sent = wire(Embedding(aside(), ScriptedCache()).embed)
     await sent.send(asked(json.dumps({"input": "Hello."})))
     assert sent.statuses == [200]
     await sent.end()
@@ -208,7 +208,7 @@ async def charged(serve: Callable[[Aside], Serve], request: bytes, *, leaves: bo
 
 
 def embedding(*script: float | ServiceError) -> Callable[[Aside], Serve]:
-    return lambda aside: Caching(aside, ScriptedCache(*script)).embed
+    return lambda aside: Embedding(aside, ScriptedCache(*script)).embed
 
 
 def transcribing(*script: Said) -> Callable[[Aside], Serve]:

@@ -1,0 +1,111 @@
+"""Documents in the order of how near they are to a query, by embeddings that a script has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hedgerow.cache.v1 import cache_pb2
+from services.gateway.http.auxiliary_admission import Aside
+from services.gateway.http.embedding import Embedding
+from services.gateway.http.errors import Told
+from services.gateway.http.exchange import Endpoint, Exchange
+from services.runtime.errors import ServiceError, Unavailable
+from tests.unit.gateway.answer.scene import EVERYTHING
+from tests.unit.gateway.http.test_aside import SETTINGS, Bills, asked
+from tests.unit.gateway.http.wire import Wire
+
+pytestmark = pytest.mark.paused
+
+VECTORS = {"fruit": (1.0, 0.0), "pear": (0.8, 0.6), "apple": (0.96, 0.28), "stone": (-1.0, 0.0)}
+
+
+class Cache:
+    """Embeds by the script, 256 texts at a time, and keeps the requests."""
+
+    def __init__(self, problem: ServiceError | None = None):
+        self.problem, self.asked = problem, list[cache_pb2.EmbedRequest]()
+
+    async def embed(self, request: cache_pb2.EmbedRequest, *_: Any) -> cache_pb2.EmbedResponse:
+        self.asked.append(request)
+        assert 1 <= len(request.texts) <= 256
+        if self.problem:
+            raise self.problem
+        vectors = [cache_pb2.Embedding(values=VECTORS.get(text, (0.0, 1.0))) for text in request.texts]
+        return cache_pb2.EmbedResponse(model="mini", embeddings=vectors)
+
+
+async def reranked(cache: Cache, bills: Bills | None = None, **body: Any) -> tuple[int, Any]:
+    """The status and the body of the answer."""
+
+    async def known(exchange: Exchange) -> None:
+        exchange.credential = SimpleNamespace(tenant=EVERYTHING)
+        await Embedding(Aside(SETTINGS, bills or Bills()), cache).rerank(exchange)
+
+    sent = Wire(Endpoint("/", known, Told.openai, None, SETTINGS.http, False, False, True))
+    await sent.send(asked(json.dumps(body)))
+    while not sent.statuses:
+        await asyncio.sleep(0.01)
+    told = json.loads(bytes(sent.transport.written).partition(b"\r\n\r\n")[2])
+    await sent.end()
+    return sent.statuses[0], told
+
+
+async def test_the_nearest_come_first_and_the_model_says_that_it_is_a_cosine() -> None:
+    status, told = await reranked(Cache(), query="fruit", documents=["stone", "pear"])
+    assert (status, told["model"]) == (200, "cosine/mini")
+    _, told = await reranked(Cache(), query="fruit", documents=["stone", "pear", "apple"], return_documents=True)
+    assert [(each["index"], each["document"]["text"]) for each in told["results"]] == [
+        (2, "apple"),
+        (1, "pear"),
+        (0, "stone"),
+    ]
+    assert [each["relevance_score"] for each in told["results"]] == pytest.approx([0.96, 0.8, 0], abs=1e-6)
+
+
+async def test_documents_may_be_objects_and_only_the_best_may_be_asked_for() -> None:
+    documents = [{"text": "stone"}, "apple", {"text": "pear"}]
+    _, told = await reranked(Cache(), query="fruit", documents=documents, top_n=2, model="cosine/mini")
+    assert [each["index"] for each in told["results"]] == [1, 2]
+    assert "document" not in told["results"][0]
+
+
+async def test_a_thousand_documents_are_embedded_in_parts_for_their_tenant() -> None:
+    cache, bills = Cache(), Bills()
+    status, told = await reranked(cache, bills, query="fruit", documents=["x" * 40] * 999 + ["apple"])
+    assert (status, told["results"][0]["index"], len(told["results"])) == (200, 999, 1_000)
+    assert [len(each.texts) for each in cache.asked] == [256, 256, 256, 233]
+    assert {each.tenant for each in cache.asked} == {EVERYTHING.name}
+    assert told["usage"]["total_tokens"] == bills.made[0].reserved == bills.made[0].cost == (999 * 40 + 10) // 4
+
+
+async def test_a_cache_that_is_away_costs_nothing() -> None:
+    bills = Bills()
+    status, _ = await reranked(Cache(Unavailable("gone")), bills, query="fruit", documents=["x" * 400])
+    assert (status, bills.made[0].cost) == (503, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param", "limit"),
+    [
+        ({"documents": ["a"]}, 400, "query", "a string"),
+        ({"query": "q", "documents": []}, 400, "documents", "1 to 1000 documents"),
+        ({"query": "q", "documents": ["a"] * 1_001}, 400, "documents", "1001"),
+        ({"query": "q", "documents": ["a", {}]}, 400, "documents[1].text", "a string"),
+        ({"query": "q", "documents": ["a", None]}, 400, "documents[1]", "a string, or an object"),
+        ({"query": "q", "documents": ["a", 7]}, 400, "documents[1]", "an object"),
+        ({"query": "q", "documents": [{"text": 1}]}, 400, "documents[0].text", "a string"),
+        ({"query": "q", "documents": ["a"], "top_n": 0}, 400, "top_n", "at least 1"),
+        ({"query": "q", "documents": ["a"], "max_tokens_per_doc": 9}, 400, "max_tokens_per_doc", "not supported"),
+        ({"query": "q", "documents": ["a" * 300_000]}, 400, "documents", "at most 262144 bytes together"),
+        ({"query": "q", "documents": ["a"], "model": "rerank-v3.5"}, 404, "model", "cosine/mini"),
+    ],
+)
+async def test_limits_and_models_are_named(body: dict[str, Any], status: int, param: str, limit: str) -> None:
+    answered, told = await reranked(Cache(), **body)
+    assert (answered, told["error"]["param"]) == (status, param)
+    assert limit in told["error"]["message"]
