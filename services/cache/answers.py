@@ -44,7 +44,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a lookup found. `similarity` is that of the nearest question, None where none was compared. `candidate`:
+    """The result of a lookup. `similarity` is that of the nearest question, None where none was compared. `candidate`:
     whether one was near that no rule refuses, given or not; `sample`: it is to be judged.
 
     `stale`, with a miss: the entry for this very question, whose time is over. `expired_ms`: for how long that of a hit
@@ -195,7 +195,7 @@ class Answers:
         return tightened
 
     async def _just_above(self, asked: str, entry: Entry, deadline: Deadline) -> float:
-        """What an entry must ask for, so that `asked` is none of its hits."""
+        """The score that an entry must require, so that `asked` is none of its hits."""
         stored, tenant = entry.asked.decode(), entry.tenant
         a, b = [await self.embed(text, tenant, deadline) for text in (asked, stored)]
         if a is None or b is None:

@@ -1,7 +1,7 @@
 """What vectors are gathered around: k-means in two levels.
 
-First the square root of as many clusters, then each is divided by itself, into as many as it has vectors for. For 4,096
-centroids that is a thirtieth of the work of doing it at once.
+First the square root of as many clusters, then each is divided separately, into as many as it has vectors for. For
+4,096 centroids that is a thirtieth of the work of doing it at once.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The model comes as a Python package of the extra `embedder`, so nothing is downloaded. Its converter needs PyTorch, a
 gigabyte that serving does not: whoever keeps the folder that is made here (`HEDGEROW_CACHE_MODEL`, as the image of the
-cache does) serves without the extra. This file imports nothing of ours, so that an image's build can run it by itself.
+cache does) serves without the extra. This file imports nothing of ours, so that an image's build can run it alone.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def convert(folder: Path, source: Path | None = None) -> None:
         )
         if converter.returncode:
             raise RuntimeError(f"converting {source} failed: {converter.stderr[-2000:]}")
-        # Not by the converter, which would copy who may read it, too.
+        # Not by the converter, which would copy its permissions, too.
         (made / TOKENIZER).write_bytes((source / TOKENIZER).read_bytes())
         if not folder.exists():  # another process may have been quicker
             made.rename(folder)

@@ -220,8 +220,8 @@ class Database:
             yield entry, unpacked(embedding) if embedding and made_by == embedded_by else None
 
     def verified(self, made_by: str) -> list[tuple[Traffic, tuple[object, ...]]]:
-        """What was verified of each tenant and category, the least recently written first. What others than `made_by`
-        scored is deleted."""
+        """The verified records of each tenant and category, the least recently written first. Records that others than
+        `made_by` scored are deleted."""
         self._connection.execute("DELETE FROM verified_traffic WHERE made_by <> ?", (made_by,))
         rows = self._connection.execute("SELECT * FROM verified_traffic ORDER BY written_at_ms").fetchall()
         return [(Traffic(str(tenant), str(category)), tuple(row)) for tenant, category, _, _, *row in rows]
@@ -249,7 +249,7 @@ class Database:
 
 
 def make_private(path: Path) -> None:
-    """It holds what tenants asked and were answered. What SQLite puts beside it gets the mode of the file itself."""
+    """It holds what tenants asked and were answered. Files that SQLite puts beside it get its mode."""
     os.close(open_private(str(path), os.O_CREAT | os.O_RDWR))
     for file in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal"))):
         try:

@@ -51,7 +51,7 @@ class _Flight:
 
 class Embedder:
     """Embeds texts with an engine. Texts that differ only in case or in white space are the same text to the model.
-    The memory has `memory_bytes`; what nobody has asked for `forget_after_s` is forgotten by `sweep`."""
+    The memory has `memory_bytes`; texts that were not asked for `forget_after_s` are forgotten by `sweep`."""
 
     def __init__(self, engine: Engine, memory_bytes: int, forget_after_s: float, clock: Clock = time.monotonic):
         self.name, self._max_characters = engine.name, engine.max_characters

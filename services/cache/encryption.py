@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Texts(NamedTuple):
-    """What is sealed of an entry; where it is, `asked` is `SEALED` and `embedding` empty."""
+    """The texts of an entry that are sealed; where they are, `asked` is `SEALED` and `embedding` empty."""
 
     asked: bytes
     answer: bytes
@@ -79,7 +79,7 @@ class Encryption:
         return bool(self._ciphers)
 
     def seal(self, entry: Entry, embedding: bytes) -> Texts:
-        """What may be kept of an entry."""
+        """The columns of an entry that may be kept."""
         if not self._ciphers:
             return Texts(entry.asked, entry.answer, embedding)
         name, cipher = next(iter(self._ciphers.items()))

@@ -25,7 +25,7 @@ LANGUAGES = frozenset({"en"})  # of all-MiniLM-L6-v2
 class Engine(Protocol):
     """Embeds texts, on the thread that calls it."""
 
-    name: str  # tells apart vectors that must not be compared
+    name: str  # vectors of different names must not be compared
     languages: frozenset[str]  # that its model was trained on, ISO 639-1; empty: nearly all
     max_batch: int  # how many texts it had best be given at once
     max_characters: int  # of a text, before it is looked at

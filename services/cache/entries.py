@@ -17,8 +17,8 @@ from services.cache import greedy_dual
 from services.cache.greedy_dual import GreedyDual
 from services.runtime.policy.fair_lru import FairLru
 
-# Of one entry in resident memory, measured where it is dearest, alone in its tenant and its partition: its embedding,
-# an index of its own, its bookkeeping.
+# Of one entry in resident memory, measured where it is most expensive, alone in its tenant and its partition: its
+# embedding, an index of its own, its bookkeeping.
 OVERHEAD_BYTES = 3_328
 
 

@@ -142,7 +142,7 @@ class FileStore:
             made_by, now_ms = self._memory.thresholds.made_by, self._now_ms()
             self._commits.append(database.verified(traffic, made_by, now_ms, record.row))
         if news:
-            self._verified = self._commits.append(database.keep_verified(RECORDS + 1))  # and everyone
+            self._verified = self._commits.append(database.keep_verified(RECORDS + 1))  # and that of all tenants
 
     def _committed(self, entry: Entry, write: asyncio.Future[None]) -> None:
         """An entry is on disk, or the disk refused it: then memory lets go of it, also when its caller has left."""

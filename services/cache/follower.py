@@ -1,7 +1,7 @@
 """Keeps memory the same as the shared entries: a snapshot at a sequence number, then one change after the other.
 
 The changes of this process come the same way, so every replica's memory goes through the same sequence of changes, and
-all end alike. Who starts, or finds a gap in the stream (it was cut, or Redis began anew), loads a snapshot.
+all end alike. A replica that starts, or finds a gap in the stream (cut, or Redis began again), loads a snapshot.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Follower:
         self.sequence = change.sequence
 
     def _put(self, change: Change, stored: Stored | None) -> None:
-        if change.entries:  # whatever is held here: somebody may have a copy of it from another replica
+        if change.entries:  # whatever is held here: a gateway may have a copy of it from another replica
             self._memory.watchers.publish(Removal(key=change.key))
         if stored:
             self._memory.learn(*stored, self._redis.now_ms(), told=bool(change.entries))

@@ -2,9 +2,9 @@
 
 GreedyDual-Size-Frequency (Cherkasova, Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency Caching Policy,
 HPL-98-69R1, 1998): an entry's priority is `clock + uses * cost / size`, taken at each use, and its store is the first.
-Who has the lowest goes, and the clock is set to what that had. So what is costly or often asked for stays longer than
-what is cheap, and what is not asked for any more goes when the clock has come up to it, however often it was. A change
-takes O(log n).
+The value with the lowest goes, and the clock is set to what that had. So what is costly or often asked for stays longer
+than what is cheap, and what is not asked for any more goes when the clock has come up to it, however often it was. A
+change takes O(log n).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from google.protobuf.message import DecodeError
 from hedgerow.cache.v1 import cache_pb2
 
 _PROMPT_TOKENS = 4  # cost as much as one that is generated: roughly what providers charge
-_TOKEN_BYTES = 4  # of an answer whose tokens nobody counted
+_TOKEN_BYTES = 4  # of an answer whose tokens were not counted
 
 
 class Valued(Protocol):
-    """What has a priority, 0 before its first use. `cost`: of having it once more. `size`: in bytes, above 0."""
+    """A value with a priority, 0 before its first use. `cost`: of having it once more. `size`: in bytes, above 0."""
 
     uses: int
     cost: float
@@ -37,8 +37,8 @@ _Place = tuple[float, int, str]  # priority, when it was given, key
 
 
 class GreedyDual:
-    """The order of one tenant's values. One that comes with a priority keeps it, and tells the clock of its last use.
-    The clock goes on from the latest of these, so after a restart all is as it was."""
+    """The order of one tenant's values. One that comes with a priority keeps it, and advances the clock to its last
+    use. The clock goes on from the latest of these, so after a restart all is as it was."""
 
     def __init__(self) -> None:
         self._clock = 0.0
@@ -53,7 +53,7 @@ class GreedyDual:
         return iter(self._places)
 
     def put(self, key: str, value: Valued) -> None:
-        """There is one more. Without a priority it makes room for nobody before its first use."""
+        """Add a value. Without a priority it is the last to go, until its first use."""
         if value.priority:
             self._clock = max(self._clock, value.priority - _worth(value))
         self._place(key, value.priority or math.inf)
@@ -89,7 +89,7 @@ def _worth(value: Valued) -> float:
 
 
 def cost(answer: bytes) -> float:
-    """What an encoded answer took, in tokens that were generated; at least 1."""
+    """The cost of an encoded answer, in tokens that were generated; at least 1."""
     try:
         kept = cache_pb2.Answer.FromString(answer)
     except DecodeError:  # not ours

@@ -1,6 +1,6 @@
 """Group commit: writes to the database, off the event loop, in the order they were asked for, many to a commit.
 
-A commit costs a flush of the disk whatever is in it. What arrives while one runs goes into the next together, so
+A commit costs a flush of the disk whatever is in it. Writes that arrive while one runs go into the next together, so
 concurrent stores cost about as much as one.
 """
 
@@ -67,6 +67,6 @@ class GroupCommit:
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:
-    """Nobody waits for the write of an eviction; its failure is logged once, with its batch."""
+    """No caller waits for the write of an eviction; its failure is logged once, with its batch."""
     if not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""What memory finds near questions with, and its counterpart where only equal questions count."""
+"""The index in which memory finds near questions, and its counterpart where only equal questions count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Rebuilds(Protocol):
     """Makes partitions faster to search."""
 
     def consider(self, partition: Partition | None) -> None:
-        """Make a partition's lists anew where that is due."""
+        """Make a partition's lists again where that is due."""
 
     def close(self) -> None:
         """Leave what is not done."""
@@ -30,7 +30,7 @@ class Index(Protocol):
         """Prepare the thread that uses it."""
 
     def rebuilds(self, vectors_thread: Executor, device: Device = CPU) -> Rebuilds:
-        """What makes its partitions faster to search."""
+        """The worker that makes its partitions faster to search."""
 
     def __contains__(self, partition: bytes) -> bool: ...
 

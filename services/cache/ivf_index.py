@@ -80,7 +80,7 @@ class Lists:
     def blocks(self, every: int = 1, at_once: int = _AT_ONCE) -> Iterator[Block]:
         """Copies of all vectors, or of one in `every`, some at a time.
 
-        Between two blocks vectors may be removed, but none added: who is removed leaves its place to the last of its
+        Between two blocks vectors may be removed, but none added: a removed one leaves its place to the last of its
         list. As each list is read from its end, that is one that was read already. So no vector is missed, but one
         may come twice.
         """

@@ -22,7 +22,7 @@ class KeyedQuestion:
 
     @property
     def traffic(self) -> Traffic:
-        """What verdicts on its candidates count for."""
+        """The traffic that verdicts on its candidates count for."""
         return Traffic(self.tenant, self.category)
 
 

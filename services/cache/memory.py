@@ -1,4 +1,4 @@
-"""What this process serves from: the entries, the index of their questions, and those who hear of removals.
+"""The memory that this process serves from: the entries, the index of their questions, and watchers of removals.
 
 Every change is made to the entries at once and queued for the index in the same step of the event loop, so both go
 through the same order of changes. Where entries are kept beyond this process is a store's affair, which tells memory
@@ -96,7 +96,7 @@ class Memory:
 
     def put(self, entry: Entry, vector: Vector | None, told: bool = False) -> list[Entry]:
         """Hold an entry in place of any of the same key, of which watchers are `told` already or else hear now. Returns
-        those that had to go for it. `settled` tells when it may be found by meaning."""
+        those that had to go for it. `settled` returns when it may be found by meaning."""
         replaced = self.entries.pop(entry.key)
         if replaced:
             entry.uses = max(entry.uses, replaced.uses)  # it is asked for as often
@@ -153,7 +153,7 @@ class Memory:
             self._retire(gone)
 
     def remove(self, removal: Removal) -> int:
-        """What may not be served any more goes, wherever it is held or on its way to. Returns how many were held."""
+        """Drop removed entries, wherever they are held or on their way to. Returns how many were held."""
         for arriving in self._arriving:
             arriving.outdated |= removal.covers(arriving.question.key, arriving.question.tenant)
         if removal.key:
@@ -188,7 +188,7 @@ class Memory:
 
     @contextmanager
     def on_its_way(self, question: KeyedQuestion) -> Iterator[Arriving]:
-        """A copy that will be there soon: tells whether what happens inside makes it outdated."""
+        """A copy that will be there soon: has whether a change inside makes it outdated."""
         arriving = Arriving(question)
         self._arriving.add(arriving)
         try:

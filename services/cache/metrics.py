@@ -63,7 +63,7 @@ class _Counts(Collector):
         yield CounterMetricFamily("hedgerow_cache_tightened", "Wrong answers reported, of entries held.", tightened)
         yield CounterMetricFamily(
             "hedgerow_cache_threshold_alarms",
-            "Tenants, or categories of theirs, for which the default is not safe.",
+            "Tenants, or categories of a tenant, for which the default is not safe.",
             thresholds.alarms,
         )
         yield GaugeMetricFamily("hedgerow_cache_verified", "Samples judged that count.", measured.samples)

@@ -1,7 +1,7 @@
 """The vectors of one partition, in one list while they are few and in many when there are more.
 
 Lists are made for as many vectors as there are at the time. When there are twice as many, or a quarter, they are made
-anew beside those that serve: `rebuild.py` does the work, and the partition says when it is due.
+again beside those that serve: `rebuild.py` does the work, and the partition says when it is due.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Partition:
         self.dimension = dimension
         self._held = [Lists(dimension)]  # all are searched; the last one takes what comes
         self._made_for = 0  # vectors, when lists were last made
-        self._removed: list[Ids] = []  # while lists are made anew, what their maker was not told of
+        self._removed: list[Ids] = []  # while lists are rebuilt, removals that their builder does not know
         self.rebuilding = False
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class Partition:
 
     @property
     def due(self) -> bool:
-        """Whether its lists should be made anew."""
+        """Whether its lists should be rebuilt."""
         grown = len(self) >= max(FEW, 2 * self._made_for)
         shrunk = self._made_for >= FEW and 4 * len(self) <= self._made_for
         return (grown or shrunk) and not self.rebuilding
@@ -61,13 +61,13 @@ class Partition:
         return found if len(self._held) == 1 else nlargest(count, found, key=itemgetter(1))
 
     def seal(self) -> Sequence[Lists]:
-        """Lists to be made anew, which will not grow any more: what comes goes behind them."""
+        """Lists to rebuild, which will not grow any more: new vectors go behind them."""
         sealed, self._made_for, self._removed = self._held, len(self), []
         self._held = [*sealed, Lists(self.dimension)]
         return sealed
 
     def removed(self) -> Ids:
-        """What was removed since `seal`, or since this was asked last."""
+        """The vectors removed since `seal`, or since the last call."""
         removed, self._removed = self._removed, []
         return np.concatenate([np.empty(0, np.int64), *removed])
 
@@ -86,5 +86,5 @@ class Partition:
         self._held = [into]
 
     def done(self) -> None:
-        """Lists are made anew no more: they were replaced, or those there are must do until it is due again."""
+        """The rebuild has ended: the lists were replaced, or the old ones serve until it is due again."""
         self._removed, self.rebuilding = [], False

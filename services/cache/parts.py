@@ -32,13 +32,13 @@ class Around:
     collections: Collections | None = None
 
     async def run(self) -> None:
-        """What collections do by themselves, until cancelled."""
+        """The background work of collections, until cancelled."""
         if self.collections:
             await self.collections.run()
 
 
 class Parts(Protocol):
-    """What a cache is made with."""
+    """The parts that a cache is made of."""
 
     engine: Engine
     index: Index

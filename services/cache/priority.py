@@ -1,4 +1,4 @@
-"""Threads that give way to all others, for what nobody waits for."""
+"""Threads that give way to all others, for background work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of a partition made anew beside those that serve, on a thread of low priority.
+"""Lists of a partition rebuilt beside those that serve, on a thread of low priority.
 
 That thread reads and changes nothing of the partition itself: it has the vectors' own thread do so, in steps of one or
 two milliseconds, between which searches and changes go on. What is removed meanwhile is removed from the new lists too,
@@ -31,7 +31,7 @@ _REMOVED_AT_ONCE = 500  # in a step
 
 
 class Rebuilds:
-    """Makes lists anew for one partition after the other. `vectors_thread` has one thread."""
+    """Rebuilds the lists of one partition after the other. `vectors_thread` has one thread."""
 
     def __init__(self, vectors_thread: Executor, device: Device = CPU):
         self._vectors_thread, self._device = vectors_thread, device
@@ -39,7 +39,7 @@ class Rebuilds:
         self._closing = False
 
     def consider(self, partition: Partition | None) -> None:
-        """Make a partition's lists anew where that is due. On the vectors' thread."""
+        """Rebuild a partition's lists where that is due. On the vectors' thread."""
         if partition is not None and partition.due and not self._closing:
             partition.rebuilding = True
             self._thread.submit(self._rebuild, partition)
@@ -88,7 +88,7 @@ class Rebuilds:
         return self._steps(lambda: chain.from_iterable(lists.blocks(every) for lists in sealed))
 
     def _steps(self, begin: Callable[[], Iterator[T]]) -> Iterator[T]:
-        """What an iterator gives, each item made on the vectors' thread."""
+        """The items of an iterator, each made on the vectors' thread."""
         items = begin()
         while some := self._step(lambda: list(islice(items, 1))):
             yield some[0]

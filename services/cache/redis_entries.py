@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 Stored = tuple[Entry, "Vector | None"]
 
-_MAX_CHANGES = 10_000  # in the stream; who is further behind loads a snapshot
+_MAX_CHANGES = 10_000  # in the stream; a replica that is further behind loads a snapshot
 _MAX_TOMBSTONES = 100_000
 _PRUNED = 10  # tenants at a time
-_USED = 3 * 500  # keys, times and counts that Redis is told of at a time
+_USED = 3 * 500  # keys, times and counts sent to Redis at a time
 _SHARE = 0.8  # of Redis' memory for the entries: the rest is for the stream, tombstones, and what else is there
 _OVERHEAD_BYTES = 2_048  # of an entry in Redis: its hash, and what finds it
 _SOON_MS = 60_000  # clocks differ a little: what ends in Redis so soon has ended

@@ -1,16 +1,16 @@
 """Changes of the shared entries, each in one script: an entry, what finds it and the news of it appear together.
 
 Every change has a sequence number that only grows: Redis' time in microseconds, or one more than the last. In the
-change stream a change names the one before it, so who follows sees a gap at once. Redis' time, and not a count, so that
+change stream a change names the one before it, so a follower sees a gap at once. Redis' time, and not a count, so that
 the numbers of a Redis that lost its data are not used again.
 
-A removal leaves a tombstone with its sequence number, as `tombstones` tells. A put brings its epoch; a later tombstone
+A removal leaves a tombstone with its sequence number, as in `tombstones`. A put brings its epoch; a later tombstone
 is a conflict, and so is an epoch below the watermark, that of the last tombstone given up or of the beginning.
 
 The sequence number is written first: a Redis that has no room left refuses that, and then nothing was done.
 
 Redis' own eviction knows no tenants, so it must not come to that: a put that makes the entries too large makes room as
-`fair_lru` does, by bytes, in the order of `greedy_dual`. The stream does not tell of that: what replicas hold in memory
+`fair_lru` does, by bytes, in the order of `greedy_dual`. The stream does not report that: what replicas hold in memory
 they may go on to serve.
 
 Names in Redis are those of the first version, so that replicas of both can share one during an upgrade.

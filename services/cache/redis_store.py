@@ -107,7 +107,7 @@ class RedisStore:
             self._memory.learn(*stored, self._redis.now_ms())
 
     def sweep(self, used: Sequence[Used], gone: Sequence[Entry]) -> None:
-        """In Redis entries end by themselves; what found them goes bit by bit."""
+        """In Redis entries expire automatically; their lists are cleaned bit by bit."""
         for entry, times in used:
             _, before = self._used.get(entry.key, (entry, 0))
             self._used[entry.key] = entry, before + times

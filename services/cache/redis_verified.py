@@ -137,7 +137,7 @@ class RedisVerified:
         return (self.thresholds.made_by, traffic.tenant, *limits, *added, _before(traffic.category))
 
     async def _drop(self, client: Any, traffic: Traffic) -> None:
-        """What cannot be read."""
+        """A record that cannot be read."""
         fields = [_before(traffic.category) + name for name in (*_FIELDS, _AT)]
         await client.hdel(self._key(traffic.tenant), *fields)
 
@@ -150,7 +150,7 @@ class RedisVerified:
 
 
 def _before(category: str) -> str:
-    """What stands before the fields of a category."""
+    """The prefix of the fields of a category."""
     return f"{category}:" if category else ""
 
 

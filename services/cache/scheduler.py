@@ -1,4 +1,5 @@
-"""What waits for the one thread of a model. Tenants take turns at it, so the flood of one is waited for by none."""
+"""Work that waits for the one thread of a model. Tenants take turns at it, so the flood of one is waited for by
+none."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Made = TypeVar("Made")
 
 @dataclass(eq=False, slots=True)
 class Job(Generic[Given, Made]):
-    """What a model is given, and what comes of it. `computed` is there once its turn has nearly come."""
+    """The input of a model, and its output. `computed` is there once its turn has nearly come."""
 
     tenant: str
     given: Given
@@ -55,7 +56,7 @@ class Scheduler(Generic[Given, Made]):
         return job
 
     def withdraw(self, job: Job[Given, Made]) -> bool:
-        """Take it back if it still waits, and say whether it did. What runs already goes on."""
+        """Take it back if it still waits, and say whether it did. Work that runs already goes on."""
         waited = self._places.waiting.remove(job) or bool(job.computed and self._batcher.withdraw(job.computed))
         if waited:
             job.outcome.cancel()
@@ -86,7 +87,7 @@ class Scheduler(Generic[Given, Made]):
         return True
 
     def _settle(self, job: Job[Given, Made], computed: asyncio.Future[Made]) -> None:
-        error = None if computed.cancelled() else computed.exception()  # heard also where nobody waits for it
+        error = None if computed.cancelled() else computed.exception()  # retrieved also where no caller waits for it
         if not (computed.cancelled() or job.outcome.done()):
             job.outcome.set_exception(error) if error else job.outcome.set_result(computed.result())
         self._places.ended()

@@ -36,7 +36,7 @@ class ByMeaning:
 
     @asynccontextmanager
     async def collections(self, settings: CacheSettings, embedder: Embedder) -> AsyncIterator[Around]:
-        """What is in their file. Ends the process with 2 where that is not usable."""
+        """The content of their file. Ends the process with 2 where that is not usable."""
         limits = settings.collections
         try:
             file = await asyncio.to_thread(CollectionFile, settings.collections_database, engines.DIMENSION)

@@ -40,7 +40,7 @@ class Store(Protocol):
 
     async def insert(self, entry: Entry, vector: Vector | None, epoch: int) -> bool:
         """Keep an entry. True: it is kept, and served. False: it was skipped, because the store is `local`; whether it
-        is kept nobody knows. Raises `Conflict` where its key or its tenant was removed after `epoch`, `NotKept`, and
+        is kept is not known. Raises `Conflict` where its key or its tenant was removed after `epoch`, `NotKept`, and
         `Exhausted` where too much waits; then it is neither kept nor served."""
 
     async def remove(self, removal: Removal) -> int:

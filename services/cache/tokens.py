@@ -1,4 +1,4 @@
-"""What the model reads of a text, and what it does not see of it.
+"""The part of a text that the model reads, and the part that it does not see.
 
 Its tokenizer knows 30,522 pieces of words. A word of more than 100 characters, and one with a character that no piece
 has, becomes `[UNK]`; accents go, and so do control and invisible characters. Texts that differ in nothing else are the

@@ -1,9 +1,9 @@
-"""What was removed when, so that no store brings back what was removed after its answer was begun.
+"""Removals with their times, so that no store brings back an answer that was begun before its removal.
 
 A removal leaves a tombstone with its sequence number. A store brings the epoch of its answer, the sequence number that
 was the last one known when it was begun; a later tombstone of its key or its tenant is a conflict. When there are too
 many tombstones the oldest one goes, and its number becomes the watermark: a store whose epoch is below it is a conflict
-too, because nobody can say any more that it is none.
+too, because it may be one.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class VectorIndex:
         return len(self._ids)
 
     def rebuilds(self, vectors_thread: Executor, device: Device = CPU) -> Rebuilds:
-        """What makes the lists of its partitions anew."""
+        """The worker that rebuilds the lists of its partitions."""
         return Rebuilds(vectors_thread, device)
 
     def partitions(self) -> list[bytes]:

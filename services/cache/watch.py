@@ -1,4 +1,4 @@
-"""Tells watchers of every removal, without waiting for any of them."""
+"""Notifies watchers of every removal, without waiting for any of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.cache.tombstones import Removal
 
 
 class Watchers:
-    """Everyone who watches. Each may be `limit` removals behind."""
+    """All watchers. Each may be `limit` removals behind."""
 
     def __init__(self, limit: int):
         self._limit = limit

@@ -1,4 +1,4 @@
-"""Embeds what nobody waits for at this moment, on an engine of its own whose threads give way to all others.
+"""Embeds texts in the background, on an engine of its own whose threads give way to all others.
 
 In one queue with the lookups' questions, and behind all of them, a snippet would still be before the question that
 comes next: it takes ten milliseconds, and what an engine has begun it ends. Threads of less priority are what an

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What came of a document. `embedded`: those of its snippets that had to be."""
+    """The result of putting a document. `embedded`: those of its snippets that had to be."""
 
     unchanged: bool
     snippets: int
@@ -64,8 +64,8 @@ class Stats:
 
 
 class Collections:
-    """What callers may do. `embedder` embeds questions, `behind` snippets; both are one model, whose pieces `length`
-    counts. `run()` embeds anew what another one has embedded."""
+    """The operations of callers. `embedder` embeds questions, `behind` snippets; both are one model, whose pieces
+    `length` counts. `run()` embeds documents of another model again."""
 
     def __init__(
         self,
@@ -137,17 +137,17 @@ class Collections:
         return found
 
     async def run(self) -> None:
-        """Embed anew what another engine has embedded, document by document; then there is nothing left to do."""
+        """Embed documents of another engine again, one by one; then there is nothing left to do."""
         count, left = 0, True
         while left:
             try:
                 left = await self._renew()
                 count += left
             except ServiceError as error:
-                _log.warning("documents cannot be embedded anew: %s", error)
+                _log.warning("documents cannot be embedded again: %s", error)
                 await asyncio.sleep(_PAUSE_S)
         if count:
-            _log.info("%d documents embedded anew", count)
+            _log.info("%d documents embedded again", count)
 
     def close(self) -> None:
         """End the threads and close the file. Nothing may be asked of collections any more."""
@@ -157,7 +157,7 @@ class Collections:
         self._file.close()
 
     async def _renew(self) -> bool:
-        """Embed one document anew, and say whether there was any."""
+        """Embed one document again, and say whether there was any."""
         outdated = await self._write(self._writer.outdated)
         if outdated:
             vectors = await self.behind.embed(outdated.searched, outdated.tenant)

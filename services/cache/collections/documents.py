@@ -1,4 +1,4 @@
-"""What goes into a collection, and what comes out of it."""
+"""Documents of a collection, and hits of a search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Format(Enum):
 
 
 class Ranking(Enum):
-    """What a search goes by."""
+    """The ranking of a search."""
 
     BOTH = "both"
     MEANING = "meaning"
@@ -36,7 +36,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Something to be found in: one text, or passages that somebody else has cut."""
+    """Something to be found in: one text, or passages that the caller has cut."""
 
     source: str
     title: str
@@ -51,7 +51,7 @@ class Document:
         return sum(len(part.encode()) for part in parts)
 
     def digest(self, max_tokens: int) -> bytes:
-        """What tells apart two documents that would become other snippets, of at most `max_tokens` each."""
+        """A digest that differs where a document would become other snippets, of at most `max_tokens` each."""
         parts = [self.format.value, self.title, self.text]
         parts += [part for passage in self.passages for part in (passage.title, passage.text)]
         told = hashlib.sha256(f"{CUT_BY}:{max_tokens}".encode())
@@ -70,7 +70,7 @@ class Snippet:
 
     @property
     def searched(self) -> str:
-        """What is embedded and indexed."""
+        """The text that is embedded and indexed."""
         return self.lead + self.text
 
     @property
@@ -92,7 +92,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is known of a collection."""
+    """The counts of a collection."""
 
     name: str
     description: str
@@ -104,7 +104,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSummary:
-    """What is known of a document besides its text."""
+    """The data on a document besides its text."""
 
     source: str
     title: str

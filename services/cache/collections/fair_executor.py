@@ -22,7 +22,8 @@ class Turns:
         self._turns = FairTurns()
 
     async def run(self, tenant: str, work: Callable[[], T]) -> T:
-        """What `work` returns. What has begun goes on without its caller. Raises `Exhausted` when too much waits."""
+        """The result of `work`. Work that has begun goes on without its caller. Raises `Exhausted` when too much
+        waits."""
         if self._turns.waiting >= self._max_waiting:
             raise Exhausted(f"{self._name}: {self._max_waiting} wait", retry_delay_s=1)
         await self._turns.begin(tenant)

@@ -90,7 +90,7 @@ def unpacked(stored: bytes) -> Vector:
 class CollectionFile:
     """An open file. Without a `path`, one that vanishes when it is closed.
 
-    `writer` and `reader` are for one thread each, `vectors` for who holds `change`.
+    `writer` and `reader` are for one thread each, `vectors` for the holder of `change`.
     """
 
     def __init__(self, path: str, dimension: int):
@@ -125,7 +125,7 @@ class CollectionFile:
         return len(self.vectors)
 
     def close(self) -> None:
-        """Close the file; what was committed stays in it."""
+        """Close the file; committed changes stay in it."""
         self._opened.close()
 
 

@@ -111,6 +111,6 @@ class Reader:
 
 
 def _quoted(question: str) -> list[str]:
-    """The words of a question as FTS5 wants to be told them, each once."""
+    """The words of a question in FTS5's syntax, each once."""
     words = dict.fromkeys(word for word in _BETWEEN_WORDS.split(question.lower()) if word)
     return [f'"{word}"' for word in list(words)[:_MAX_WORDS]]

@@ -19,7 +19,7 @@ class CollectionSettings(BaseModel):
         ge=32,
         le=MOST_TOKENS,
         description="Longest snippet, in word pieces of the embedder, with the heading that is searched with it. The "
-        "model was trained on 128. Documents are cut anew when they are put again.",
+        "model was trained on 128. Documents are cut again when they are put again.",
     )
     max_document_bytes: Fixed[int] = Field(
         1024 * 1024, ge=1, description="Largest document taken, in bytes of its text."

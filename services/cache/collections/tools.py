@@ -1,6 +1,6 @@
 """`hedgerow.tool.v1.ToolService`: each collection of a tenant is a tool that searches it.
 
-Whose call it is says the header by which gateways tell it to every service (`x-hedgerow-tenant`).
+The tenant of a call is in the header that gateways send to every service (`x-hedgerow-tenant`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PARAMETERS = json.dumps(
 
 
 class ToolServicer:
-    """The contract over collections. What was found may be used again for `reusable_ms`."""
+    """The contract over collections. Results may be used again for `reusable_ms`."""
 
     def __init__(self, collections: Collections, reusable_ms: int):
         self._collections, self._reusable_ms = collections, reusable_ms

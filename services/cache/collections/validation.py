@@ -1,4 +1,4 @@
-"""What may come in. Each check names the field, the limit and the value."""
+"""Validation of requests. Each check names the field, the limit and the value."""
 
 from __future__ import annotations
 

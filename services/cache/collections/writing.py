@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What there was before a document is put. `vectors`: of its snippets, by checksum."""
+    """The document's former state. `vectors`: of its snippets, by checksum."""
 
     collection: int | None = None
     unchanged: int | None = None  # how many snippets it has, where it is kept as it is
@@ -54,7 +54,7 @@ class Writer:
         self._execute, self._many = file.writer.execute, file.writer.executemany
 
     def before(self, tenant: str, name: str, source: str, digest: bytes, description: str) -> Before:
-        """What is known of a document that will be put. One that is `unchanged` need not be. Raises `NotKept`."""
+        """The known state of a document that will be put. One that is `unchanged` need not be. Raises `NotKept`."""
         with self._change():
             collection = self._find(tenant, name)
             if collection is None:
@@ -133,7 +133,7 @@ class Writer:
 
     @contextmanager
     def _change(self) -> Iterator[_Changes]:
-        """One transaction. What it changes of the index is changed with the commit, under the lock of both."""
+        """One transaction. Its changes of the index happen with the commit, under the lock of both."""
         changes = _Changes()
         try:
             self._execute("BEGIN IMMEDIATE")

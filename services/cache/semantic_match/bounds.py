@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import exp, lgamma, log, log1p
 
-CONFIDENCE = 0.95  # of each bound by itself
+CONFIDENCE = 0.95  # of each bound separately
 _CERTAIN = -log(1 - CONFIDENCE)
 # Of the mixture, whose mean is 1%: there it is tight. Without hits 138 items say that a share is below 2.8%.
 _PRIOR = (1.0, 99.0)

@@ -55,7 +55,7 @@ def _rivals() -> dict[str, list[tuple[int, str]]]:
 
 
 _RIVALS = _rivals()
-# What a question can lose or gain and still ask the same.
+# Words that a question can lose or gain and still ask the same.
 _FUNCTION_WORDS = _set(
     """a about actually also am an and any are as at be been being best but by can could describe did do does doing
     done down explain for from get getting give good got had has have having he her him his how i if in into is it its
@@ -70,7 +70,7 @@ _MEMORY = 500_000  # characters of the texts whose facts are remembered; each ta
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What must agree for two questions to have one answer. Words are in lower case."""
+    """The facts that must agree for two questions to have one answer. Words are in lower case."""
 
     length: int  # of the text, in characters
     words: frozenset[str]
@@ -154,7 +154,7 @@ def _is_content(word: str) -> bool:
 
 
 def stem(word: str) -> str:
-    """What is left of an English word without its ending, roughly."""
+    """The stem of an English word, roughly."""
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word.removesuffix(ending)

@@ -83,7 +83,7 @@ def _asked_for(a: Facts, b: Facts) -> bool:
 
 
 def _order(a: Facts, b: Facts) -> bool:
-    """The same words in another order: who is afraid of whom."""
+    """The same words in another order: subject and object may be exchanged."""
     return a.content != b.content and sorted(a.content) == sorted(b.content) and a.links == b.links
 
 

@@ -2,7 +2,7 @@
 those that were judged. Plain numbers, 20 KB at the most.
 
 It can be added up: of what came since it was last written a record keeps an account of its own, so that replicas which
-share a record add theirs to it. Samples are appended, and a count that fades is linear in what it was.
+share a record add their accounts to it. Samples are appended, and a count that fades is linear in what it was.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 NEVER = 2.0  # above every score: no hit of what is merely alike
-FLOOR = 0.75  # who scores less is no candidate
+FLOOR = 0.75  # a question that scores less is no candidate
 GRID = (*(round(FLOOR + 0.001 * step, 3) for step in range(251)), NEVER)  # of thresholds
 SAMPLES = 5_000  # of a record; then the older half leaves, so that each bound is one of a sample that only grows
 SAMPLE_BYTES = 2
@@ -23,7 +23,7 @@ DECISIONS = 8  # of a record: what categories of different gateways' settings al
 FADES = tuple(1 - 1 / lookups for lookups in (20_000, 1_000))  # lookups that the share of candidates is about
 _GIVEN, _WRONG, _LEVEL = 0, 1, 2  # bits of a sample: whether it was given, was wrong, and the level its score reaches
 _COLUMNS = 9
-_MANY_LOOKUPS = 100  # are news by themselves
+_MANY_LOOKUPS = 100  # are news without a sample
 Row = tuple[bytes, float, float, float, float, float, bool, bool, float]  # as it is kept: see `Record.row`
 
 
@@ -43,7 +43,7 @@ class Counts:
             self.faded[2 * place + 1] = self.faded[2 * place + 1] * fade + candidate
 
     def add(self, later: Counts) -> None:
-        """What came after this."""
+        """The counts that came after this."""
         self.samples += later.samples
         self.lookups += later.lookups
         for place, kept in enumerate(later.kept):
@@ -52,7 +52,7 @@ class Counts:
 
     @property
     def kept(self) -> list[float]:
-        """What is left, after these lookups, of what was counted before them."""
+        """The share that is left, after these lookups, of earlier counts."""
         return [fade**self.lookups for fade in FADES]
 
     def trim(self) -> bool:
@@ -88,7 +88,7 @@ class Record:
 
     @classmethod
     def of(cls, row: Sequence[object]) -> Record:
-        """What `row` was, with nothing new. Raises ValueError for what is none."""
+        """The record of a `row`, with nothing new. Raises ValueError for a row that is none."""
         if len(row) != _COLUMNS:
             raise ValueError(f"{_COLUMNS} columns, got {len(row)}")
         samples, threshold, certified, alarmed = _samples(row[0]), *map(_number, row[5:8])
@@ -104,7 +104,7 @@ class Record:
 
     @property
     def decision(self) -> Decision:
-        """What was decided for lookups that allow for as much as the last one."""
+        """The decision for lookups that allow for as much as the last one."""
         return self.decisions[self.max_wrong]
 
     @property
@@ -118,7 +118,8 @@ class Record:
         return samples, a, b, c, d, decision.threshold, decision.certified, decision.alarmed, self.max_wrong
 
     def decide(self, max_wrong: float, decision: Decision) -> None:
-        """What is in force for lookups that allow for so much. Of too many such the one that was decided first goes."""
+        """The decision in force for lookups that allow for so much. Of too many such the one that was decided first
+        goes."""
         self.decisions[max_wrong] = decision
         if len(self.decisions) > DECISIONS:
             del self.decisions[next(each for each in self.decisions if each not in (max_wrong, self.max_wrong))]
@@ -138,7 +139,7 @@ class Record:
             self._wrong[level] += not right
 
     def changed(self) -> str:
-        """What differs between the newer half of the samples and the older one, for people; mostly nothing."""
+        """The difference between the newer half of the samples and the older one, for people; mostly nothing."""
         import numpy as np  # which an exact-only cache, without samples, does not have
 
         from services.cache.semantic_match import drift
@@ -152,7 +153,7 @@ class Record:
         return bool(self._news.samples) or self._news.lookups >= _MANY_LOOKUPS
 
     def take(self) -> Counts:
-        """What came since the last time."""
+        """The counts since the last call."""
         news, self._news = self._news, Counts()
         return news
 

@@ -1,7 +1,8 @@
 """The records that are remembered, shared fairly by their tenants: when there are too many, the tenant that has most of
 them loses the one it used least recently. So a tenant with many categories takes nothing from one that has few.
 
-Ties go to who was there least recently, which `fair_lru` would not do, and with a record for each tenant all are ties.
+Ties go to the tenant that was there least recently, which `fair_lru` would not do, and with a record for each tenant
+all are ties.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Thresholds:
         return sum(bool(record.drift) for _, record in self._records)
 
     def drift(self, tenant: str) -> str:
-        """What has changed in a tenant's questions of no category, for people; mostly nothing."""
+        """The change in a tenant's questions of no category, for people; mostly nothing."""
         record = self._records.get(Traffic(tenant))
         return record.drift if record else ""
 
@@ -157,11 +157,11 @@ class Thresholds:
         return self._records.use(traffic, self.default)
 
     def _allowed(self, max_wrong: float) -> float:
-        """What lookups allow for, 1 where it is not less than what the service does."""
+        """The share of wrong hits that lookups allow, 1 where it is not less than what the service does."""
         return max_wrong if max_wrong < self._max_wrong else 1.0
 
     def _decision(self, traffic: Traffic, max_wrong: float) -> Decision:
-        """What is in force for lookups that allow for so much."""
+        """The threshold in force for lookups that allow for so much."""
         record, allowed = self._records.get(traffic), self._allowed(max_wrong)
         if record is None:
             return Decision(self.default)
@@ -177,7 +177,7 @@ class Thresholds:
         max_wrong, default = min(allowed, self._max_wrong), self.default
         before = record.decisions.get(allowed, Decision(default))
         threshold, certified, beyond = self._decided(record, max_wrong)
-        if max_wrong < self._max_wrong:  # who asks for fewer wrong hits gets no looser one
+        if max_wrong < self._max_wrong:  # fewer wrong hits never mean a looser threshold
             threshold = max(threshold, self._decided(record, self._max_wrong)[0])
         withdrawn = before.certified and before.threshold <= default
         alarmed = beyond or (threshold > default and (before.alarmed or withdrawn))

@@ -35,7 +35,7 @@ class Verification:
         return self._share > 0
 
     def least(self, threshold: float) -> float:
-        """What a candidate has to score."""
+        """The least score of a candidate."""
         return min(threshold, FLOOR) if self.on else threshold
 
     def look_up(self, traffic: Traffic, candidate: bool) -> None:
@@ -44,5 +44,5 @@ class Verification:
             self.thresholds.look_up(traffic, candidate)
 
     def draws(self) -> bool:
-        """Whether a candidate is drawn: before anybody asks whether it is given."""
+        """Whether a candidate is drawn: before the decision whether it is given."""
         return self._toss() < self._share
