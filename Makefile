@@ -18,7 +18,8 @@ UV := $(BIN)/uv
 # The lines of requirements.lock for some packages, with their hashes: $(call locked,one|another).
 locked = sed -nE '/^($(1))==/,/[^\\]$$/p' requirements.lock
 # A file's tests run in one worker; files start in the order of their names, so the long folders come before tests/unit.
-PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+# Three workers, because tests of processes wait; two for what computes, because each worker collects for seconds.
+PARALLEL := --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo up unit test faults images mutants lint check format proto sync docs lock pin sbom release clean
 
@@ -45,10 +46,10 @@ up: setup  ## Start the mesh and keep it running
 	@$(BIN)/hedgerow up --demo
 
 unit: setup  ## Run the unit tests; the inner loop
-	@$(BIN)/python -m pytest -q tests/unit $(PARALLEL)
+	@$(BIN)/python -m pytest -q tests/unit -n 2 $(PARALLEL)
 
 test: setup  ## Run every test: those that measure come last and alone
-	$(BIN)/python -m pytest -m "not measures" $(PARALLEL); passed=$$?; \
+	$(BIN)/python -m pytest -m "not measures" -n 3 $(PARALLEL); passed=$$?; \
 	  $(BIN)/python -m pytest -m measures tests/fault && exit $$passed
 
 faults: setup  ## Run the fault tests at full size and write docs/faults.md
@@ -71,7 +72,7 @@ lint: setup  ## Lint, types, imports: all that runs no test
 	$(BIN)/buf lint
 
 check: lint  ## The same and the contract tests
-	$(BIN)/python -m pytest -q tests/contract $(PARALLEL)
+	$(BIN)/python -m pytest -q tests/contract -n 2 $(PARALLEL)
 
 format: setup  ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,5 @@
-"""Imported by the process that `tests/forked.py` forks services from, and by nobody else."""
+"""Imported by the process that `tests/forked.py` forks services from, and by no other: a forkserver imports modules by
+name, and runs no function."""
 
 from __future__ import annotations
 

@@ -134,11 +134,13 @@ class Counted:
         return self._now()[kind] - self._before[kind]
 
     def _now(self) -> dict[str, float]:
-        def total(name: str, **labels: str) -> float:
-            return sum(REGISTRY.get_sample_value(name, {"model": m, **labels}) or 0 for m in PRICES)
-
-        kinds = {kind: total("hedgerow_tokens_total", kind=kind) for kind in ("prompt", "completion")}
-        return {"usd": total("hedgerow_cost_usd_total"), **kinds}
+        counted = {"usd": 0.0, "prompt": 0.0, "completion": 0.0}
+        for metric in REGISTRY.restricted_registry(["hedgerow_tokens_total", "hedgerow_cost_usd_total"]).collect():
+            for sample in metric.samples:
+                kind = sample.labels.get("kind", "usd")
+                if sample.labels["model"] in PRICES and kind in counted:
+                    counted[kind] += sample.value
+        return counted
 
     def assert_is(self, *used: Used) -> None:
         assert self["usd"] == pytest.approx(sum(each.usd for each in used), abs=MICRODOLLAR / 1_000)
