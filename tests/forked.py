@@ -3,8 +3,8 @@
 Until it serves, a forked gateway takes 0.04 s of CPU and a router 0.01 s, where `python -m services.…` takes 0.77 s and
 0.38 s, nearly all of it to import; tests start some four hundred services. What is forked reads the same settings, runs
 the same `__main__` from its first line, and is a session, a log and an exit code, as the launcher's. It is no fresh
-interpreter, and begins with the memory of all services: tests that are about that start the launcher's, as `hedgerow up`
-does.
+interpreter, and begins with the memory of all services: tests that are about that start the launcher's, as
+`hedgerow up` does.
 """
 
 from __future__ import annotations
