@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from services.gateway.cache_eligibility.settings import Bypassed
-from services.gateway.changes import By, Changed
+from services.gateway.decisions import By, Changed
 from services.gateway.labels import Act, Degraded
 
 PAGE = Path(__file__).with_name("reports.md")

@@ -11,12 +11,12 @@ from typing import Any
 from docs.labels import replaced
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.http.chat_request import read_chat
+from services.gateway.http.dialects.chat_request import read_chat
+from services.gateway.http.dialects.generating import original
+from services.gateway.http.dialects.messages_request import read_messages
+from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import parse
-from services.gateway.http.messages_request import read_messages
-from services.gateway.http.original import original
 from services.gateway.http.request_options import RequestOptions
-from services.gateway.http.responses_request import read_response
 from services.llm import anthropic_wire, features, openai_wire, responses_wire, untranslated
 from services.llm.counterparts import EFFORTS, names_user
 from services.llm.engine import Feature, Model, Request

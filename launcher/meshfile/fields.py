@@ -32,7 +32,7 @@ class Surroundings:
     keys_needed: bool = True
 
 
-# As the gateway's own (`services/gateway/permissions.py`).
+# As the gateway's own (`services/gateway/settings/permissions.py`).
 Permission = Literal[
     "background",
     "extra_body",

@@ -16,10 +16,9 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.gateway.v1 import gateway_pb2
-from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.control import AdmissionControl, Pressure
 from services.gateway.admission.identity import BadTenants, Identity
 from services.gateway.admission.intake import Intake, Limits
-from services.gateway.admission.pressure import Pressure
 from services.gateway.answer.backends import Backends, Fallbacks, Prompts
 from services.gateway.answer.stages import opening
 from services.gateway.answer.stages.cache.l1 import L1Cache
@@ -33,21 +32,20 @@ from services.gateway.errors import BodiesWaiting
 from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack
 from services.gateway.http.app import Parts, make_app
-from services.gateway.http.server import HttpServer, bind
+from services.gateway.http.server.listener import HttpServer, bind
 from services.gateway.output_validation.forms import Forms
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.shared import sharing
-from services.gateway.tools.setup import make_toolbox
+from services.gateway.tools.toolbox import make_toolbox
 from services.gateway.upstream.assignment import SCHEME
 from services.gateway.upstream.completion import Llm
-from services.gateway.upstream.contexts import follow_contexts
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
 from services.gateway.upstream.media import Media, make_media
 from services.gateway.upstream.members import Members
 from services.gateway.upstream.readiness import Readiness
-from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.routes import Routes, follow_contexts
 from services.gateway.upstream.start import Start
 from services.gateway.upstream.stubs import Cache, Router, keep_up, watch
 from services.runtime.policy.waiting_bytes import WaitingBytes
@@ -56,8 +54,7 @@ from services.runtime.process.assembled import Assembled
 from services.runtime.security import tls
 
 if TYPE_CHECKING:
-    from services.gateway.upstream.control import Control
-    from services.gateway.upstream.discovery import Bootstrap
+    from services.gateway.upstream.discovery import Bootstrap, Control
 
 _SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 _SETTLE_S = 1.0
@@ -135,7 +132,7 @@ async def assemble(
                 for each in work:
                     leaving.callback(group.create_task(each).cancel)
                 if found:
-                    from services.gateway.upstream.control import Control
+                    from services.gateway.upstream.discovery import Control
 
                     control = Control(await stack.enter_async_context(dial(found.control, "control")))
                     await _follow_lists(settings, fleet, control, found, partial(dial, service="llm"), group, leaving)

@@ -9,8 +9,6 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
-from services.gateway.profiles import DEFAULT, OfProfile, Profile
-from services.gateway.settings.admission import KeptSettings, ShedSettings
 from services.gateway.settings.answer_time import Timed
 from services.gateway.settings.generation import (
     BreakerSettings,
@@ -21,10 +19,11 @@ from services.gateway.settings.generation import (
     LimitSettings,
     RetrySettings,
 )
+from services.gateway.settings.group import DEFAULT, OfProfile, Profile
 from services.gateway.settings.guard import UNGUARDED, GuardSettings
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings, WarmSettings
 from services.gateway.settings.response_format import ConstraintSettings
-from services.gateway.settings.serving import Address, Addresses
+from services.gateway.settings.serving import Address, Addresses, KeptSettings, ShedSettings
 from services.gateway.settings.tenants import TenantSettings
 from services.gateway.settings.tools import ToolSettings
 from services.runtime import limits

@@ -1,9 +1,11 @@
-"""What the policies did for a request, and why: for its last event, its trace and the metrics."""
+"""What the policies decided and what was changed, with reasons: for the last event, the trace, the HTTP API and the
+metrics. `make docs` writes the tables of the words from here."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
@@ -11,7 +13,10 @@ from typing import Any, Protocol
 
 from prometheus_client import Counter
 
-from services.gateway.labels import Act, Policy
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.labels import Act, Label, Policy
+from services.gateway.settings.group import LONGEST_MS
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError
 
@@ -74,3 +79,138 @@ class Decisions(list[Decision]):
         error.metadata["trace_id"] = trace_id
         if self:
             error.metadata["decisions"] = json.dumps(self.told(opened))
+
+
+class By(Label):
+    """Who asked for a change (`Change.by`)."""
+
+    REQUEST = "request", "the request"
+    TENANT = "tenant", "the settings of its tenant"
+    MESH = "mesh", "the mesh file or its profile, or settings of a service"
+
+
+class Changed(Label):
+    """What was changed (`Change.what`)."""
+
+    BUDGET = "budget", "the time is limited; `before` has a longer time that was requested"
+    MAX_TOKENS = "max_tokens", "the answer's tokens are limited; `before` has a higher limit that was requested"
+    CACHE = "cache", "a cached answer was sent: `exact`, `semantic` or `stale`"
+    SHARED = "shared", "the answer is shared with an equal request"
+    MODEL = "model", "another model than the chosen one answered"
+    TEMPLATE = "template", "the fixed text was sent"
+    PROMPT_COMPRESSED = "prompt_compressed", "the prompt was compressed"
+    CONVERSATION_CUT = "conversation_cut", "the oldest turns were left out"
+    CONVERSATION_SUMMARIZED = "conversation_summarized", "the oldest turns were summarized"
+    FIELD_OMITTED = "field_omitted", "a field that the model's API lacks was left out; `before` names it"
+    SYSTEM_PROMPT = "system_prompt", "a system prompt of the gateway was added"
+    TOOLS = "tools", "mesh tools were called or offered"
+    PICTURES = "pictures", "the model received image labels as text"
+    RECORDING = "recording", "the model received a transcript"
+    PROMPT_MASKED = "prompt_masked", "secrets or personal data in the prompt were masked"
+    ANSWER_MASKED = "answer_masked", "findings in the answer were masked"
+    ANSWER_ENDED = "answer_ended", "the guard ended the answer"
+    FORM_CHECKED = "form_checked", "the answer was compared with `response_format`"
+    FORM_REPAIRED = "form_repaired", "the model repaired an answer that did not match"
+
+
+_OF_ACTS: Mapping[Act, Changed] = {
+    Act.FALLBACK_TEMPLATE: Changed.TEMPLATE,
+    Act.GUARD_HID: Changed.PROMPT_MASKED,
+    Act.GUARD_MASKED: Changed.ANSWER_MASKED,
+    Act.GUARD_ENDED: Changed.ANSWER_ENDED,
+    Act.FORM_VALID: Changed.FORM_CHECKED,
+    Act.FORM_HELD: Changed.FORM_CHECKED,
+    Act.FORM_FAILED: Changed.FORM_CHECKED,
+    Act.FORM_UNCHECKED: Changed.FORM_CHECKED,
+    Act.FORM_REPAIRED: Changed.FORM_REPAIRED,
+}
+_COUNTED = (Changed.PROMPT_MASKED, Changed.ANSWER_MASKED, Changed.ANSWER_ENDED)  # whose reason is what was found
+
+
+class Changes(list[pb.Change]):
+    """In the order in which they were made. `by`: who asked for each, where that is known when a request is admitted;
+    `origin` says it of the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by: dict[Changed, By] = {}
+        self.origin: Callable[[Changed], By] = lambda _: By.MESH
+        self._tokens: pb.Change | None = None  # the limit of the answer
+        self._most = 0
+
+    def add(self, what: Changed, *, before: str = "", after: str = "", by: By | None = None) -> pb.Change:
+        """Note a change, once: what is the same again says nothing new."""
+        change = pb.Change(what=what, before=before, after=after, by=by or self._by(what))
+        if change not in self:
+            self.append(change)
+        return change
+
+    def take(self, act: Act, reason: str) -> None:
+        """Note what a policy did, where that changes the request or the answer."""
+        if act is Act.FALLBACK_STALE:
+            self.add(Changed.CACHE, after="stale", by=By.MESH)
+        elif what := _OF_ACTS.get(act):
+            found = reason if what in _COUNTED else act.value.action if what is Changed.FORM_CHECKED else ""
+            self.add(what, after=found)
+
+    def limit_time(self, budget_ms: float, asked_ms: float, by: By, *, told: bool = True) -> None:
+        """The answer has so long, in milliseconds; `asked_ms`: what the request wanted, 0 where it did not say. Without
+        `told` that is no change by itself."""
+        self.by[Changed.BUDGET] = by
+        if told and budget_ms < LONGEST_MS:  # else clients give up by themselves
+            before = milliseconds(asked_ms) if asked_ms > budget_ms else ""
+            self.add(Changed.BUDGET, before=before, after=milliseconds(budget_ms))
+
+    def limit_tokens(self, most: int, by: By, asked: int = 0) -> None:
+        """The answer has at most so many tokens; `asked`: what the request wanted, 0 where it did not say."""
+        if most and (not self._most or most < self._most):
+            before = f"{asked} tokens" if asked else ""
+            self._tokens, self._most = self.add(Changed.MAX_TOKENS, before=before, after=f"{most} tokens", by=by), most
+
+    def add_prompt(self, report: pb.PromptReport) -> None:
+        """What became of the prompt, once its tokens are counted."""
+        if report.diet:
+            alone = not (report.dropped_turns or report.system)  # else they count all of it
+            before, after = report.tokens_before, report.tokens_after
+            known = alone and before and after
+            self.add(
+                Changed.PROMPT_COMPRESSED,
+                before=f"{before} tokens" if known else "",
+                after=f"{after} tokens" if known else "",
+            )
+        if report.dropped_turns:
+            what = Changed.CONVERSATION_SUMMARIZED if report.summary == "kept" else Changed.CONVERSATION_CUT
+            before, after = report.turns, report.turns - report.dropped_turns
+            self.add(what, before=f"{before} turns", after=f"{after} turns")
+        if report.system:
+            self.add(Changed.SYSTEM_PROMPT, after=report.system)
+
+    def add_media(self, pictures: int, transcript: str) -> None:
+        """What the model was told in the place of pictures and a recording."""
+        if pictures:
+            self.add(Changed.PICTURES, before=f"{pictures} pictures", after="labels")
+        if transcript:
+            self.add(Changed.RECORDING, after="text")
+
+    def cut(self, reason: int, budget_ms: float, written: int, *, stored: bool) -> pb.Change | None:
+        """The limit of the gateway's or a model service's that has ended the answer; None: it is the model's own end,
+        or that of the request's own `max_tokens`. `written`: its tokens, which a `stored` one does not tell."""
+        if reason == chat_pb2.FINISH_REASON_BUDGET:
+            return pb.Change(what=Changed.BUDGET, after=milliseconds(budget_ms), by=self._by(Changed.BUDGET))
+        if reason == chat_pb2.FINISH_REASON_LENGTH and self._tokens and (stored or written >= self._most):
+            return self._tokens
+        return None
+
+    def _by(self, what: Changed) -> By:
+        return self.by.get(what) or self.origin(what)
+
+
+def told(change: pb.Change) -> str:
+    """For people: `prompt_compressed: 812 tokens → 640 tokens, by tenant`."""
+    values = " → ".join(filter(None, (change.before, change.after)))
+    return f"{change.what}: {values}, by {change.by}" if values else f"{change.what}, by {change.by}"
+
+
+def milliseconds(ms: float) -> str:
+    """For people."""
+    return f"{ms:.0f} ms"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from services.gateway.admission.intake import Intake
-from services.gateway.admission.model import TIERS
+from services.gateway.admission.question import TIERS
 from services.gateway.config import GatewaySettings
 from services.gateway.http.app import Parts, _App
 from services.runtime.policy.waiting_bytes import WaitingBytes

@@ -29,12 +29,12 @@ from hedgerow_cli.app import app
 from hedgerow_cli.ask import ask
 from scripts.request_options import WRITTEN
 from services.gateway.admission.option_limits import check_options
-from services.gateway.http.chat_request import read_chat
+from services.gateway.http.dialects.chat_request import read_chat
+from services.gateway.http.dialects.completions import read_completion
+from services.gateway.http.dialects.messages_request import read_messages
+from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import parse
-from services.gateway.http.messages_request import read_messages
-from services.gateway.http.openai_completions import read_completion
 from services.gateway.http.request_options import RequestOptions
-from services.gateway.http.responses_request import read_response
 from services.runtime.errors import InvalidInput
 from tests.conftest import REPOSITORY
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from services.gateway.http.original import FOR_PROVIDERS
+from services.gateway.http.dialects.generating import FOR_PROVIDERS
 from tests.answering_provider import TEXT, answered
 from tests.integration.foreign_clients import SCRIPTS, Installed, output
 from tests.integration.transparent import OPERATORS, Transparent, transparent_gateway

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from launcher.processes import free_port
-from services.gateway.permissions import PERMISSIONS
+from services.gateway.settings.permissions import PERMISSIONS
 from tests.conftest import starting
 from tests.recording_provider import CHAT, RecordingProvider, recording_provider
 

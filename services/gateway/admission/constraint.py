@@ -1,12 +1,13 @@
-"""What a response format may ask for. An engine turns it into a grammar before the first token, and consults that at
-every token, for all its callers in one loop: so what one asks for must be little work, told before any work is done.
+"""How much work a regular expression may make, told from its text alone, in one pass.
 
-One pass over at most `max_bytes`, in microseconds for what honest callers send. What this counts are the shapes whose
-cost was measured (docs/adr/0024-structured-output.md); what it cannot foresee, the llm service tries out.
+An automaton has about as many states as the pattern has characters once its repetitions are written out. That number
+is what is counted: `(a{9}b){9}` is 90. The dialect does not matter for it, and whether the pattern is one is for the
+engine to say. What a star repeats is counted once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
@@ -15,11 +16,13 @@ from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import pattern
 from services.gateway.settings.response_format import ConstraintSettings
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
+_REPEATED = re.compile(r"\{(\d*)(?:,(\d*))?\}")
+_CLASS = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.)*+\]", re.DOTALL)
+MOST_COUNTED = 10**9  # more than that is not counted
 _SCHEMA, _REGEX = "response_format.json_schema", "response_format.regex"
 _CHOICE, _GRAMMAR = "response_format.choice", "response_format.grammar"
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")  # schemas by name
@@ -29,6 +32,45 @@ _LENGTHS = ("minLength", "maxLength")
 _DATA = ("const", "enum", "default", "examples")  # any JSON: nothing in there is a keyword
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _REMEMBERED = 128  # of the formats that came last: at most 4 MiB
+
+
+def pattern_size(pattern: str) -> int:
+    """The characters of `pattern`, its repetitions written out."""
+    outer: list[int] = []  # what each open group's surroundings have
+    total = last = at = 0  # `last`: of the total, what a count that follows would repeat
+    while at < len(pattern):
+        character, step, counts = pattern[at], 1, None
+        if character == "(":
+            outer.append(total)
+            total = last = 0
+        elif character == ")":
+            last = max(total, 1)
+            total = last + (outer.pop() if outer else 0)
+        elif character == "{" and (counts := _REPEATED.match(pattern, at)):
+            step = counts.end() - at
+            more = min(last * (_most(counts) - 1), MOST_COUNTED)
+            total, last = total + more, last + more
+        elif character not in "*+?":
+            step = _length(pattern, at)
+            total, last = total + 1, 1
+        at += step
+    return min(total + sum(outer), MOST_COUNTED)
+
+
+def _length(pattern: str, at: int) -> int:
+    """Of the character, escape or class that begins there."""
+    if pattern[at] == "\\":
+        return 2
+    if pattern[at] != "[":
+        return 1
+    closed = _CLASS.match(pattern, at)
+    return (closed.end() if closed else len(pattern)) - at
+
+
+def _most(counts: re.Match[str]) -> int:
+    """The larger of a repetition's counts, at least 1."""
+    given = [count for count in counts.groups() if count]
+    return max((int(count) if len(count) < len(str(MOST_COUNTED)) else MOST_COUNTED for count in given), default=1) or 1
 
 
 def is_checked(request: pb.GenerateRequest, checks: bool) -> bool:
@@ -60,7 +102,7 @@ def check_schema(field: str, text: str, limits: ConstraintSettings) -> None:
 def _check_regex(text: str, limits: ConstraintSettings) -> None:
     _check_bytes(_REGEX, text, limits.max_pattern_bytes)
     _check_written(_REGEX, text)
-    if (size := pattern.size(text)) > limits.max_repetition:
+    if (size := pattern_size(text)) > limits.max_repetition:
         raise InvalidInput(_REGEX, f"at most {limits.max_repetition} characters with its repetitions written out", size)
 
 
@@ -137,7 +179,7 @@ class _Count:
     def _pattern(self, name: str, text: str) -> None:
         _check_bytes(f"{self._field}: {name}", text, self._limits.max_pattern_bytes)
         self._add("patterns", 1)
-        self._add("repetition", pattern.size(text))
+        self._add("repetition", pattern_size(text))
 
     def _add(self, what: str, count: int) -> None:
         total = getattr(self, f"_{what}") + count
@@ -161,8 +203,8 @@ def _inside(node: Any, is_schema: bool) -> Iterator[tuple[Any, int, bool]]:
 
 def _times(value: float) -> int:
     """How often a keyword's number makes an engine repeat something. Of a fraction its digits count."""
-    digits = "".join(map(str, Decimal(repr(value)).as_tuple().digits[: len(str(pattern.MOST))]))
-    return min(max(int(abs(value)), int(digits)), pattern.MOST)
+    digits = "".join(map(str, Decimal(repr(value)).as_tuple().digits[: len(str(MOST_COUNTED))]))
+    return min(max(int(abs(value)), int(digits)), MOST_COUNTED)
 
 
 def _check_bytes(field: str, text: str, most: int) -> None:

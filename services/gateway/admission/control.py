@@ -1,35 +1,75 @@
-"""What must be passed before any work is done: load, then the tenant's quota.
+"""Admission: load first, then the tenant's quota, before any work is done.
 
-Refusing costs microseconds and happens at once: the caller has its whole time left to go elsewhere. Only the items of a
-batch wait, for nobody waits for any one of them.
+A refusal takes microseconds and comes at once, so that the caller has its whole time left to go elsewhere. Only items
+of a batch wait, because no client waits for a single item.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.question import Question
+from services.gateway.admission.question import Question, estimated_tokens
 from services.gateway.admission.quota import CONVERSATION, REQUEST, Claim, QuotaExceeded, Quotas, Reservation
-from services.gateway.admission.recordings import estimated_tokens
 from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.decisions import Decisions
 from services.gateway.labels import Act
-from services.gateway.permissions import choices
 from services.gateway.policies.ticket import Shed, score
-from services.gateway.settings.admission import ShedSettings
-from services.runtime.deadline import Deadline
+from services.gateway.settings.permissions import choices
+from services.gateway.settings.serving import ShedSettings
+from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import Exhausted
 
+_EVERY_S = 0.1
+_SMOOTHING = 0.3  # about 0.7 s until 9 tenths of a change are seen
+
+_LAG = Gauge("hedgerow_loop_lag_seconds", "How late the event loop runs its callbacks, smoothed.")
+_CORES = Gauge("hedgerow_cpu_cores", "CPU seconds that this process uses in a second, smoothed.")
 _ANSWER_TOKENS = 256  # reserved for an answer whose request names no limit
 _LEAST_S = 0.01  # between two tries
 _SHARED_SHARE = 0.2  # of the time there is, that the gateways' common quotas may take at most
 _REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota.", ["tenant", "quota"])
+
+
+class Pressure:
+    """The process's load: 1 when its event loop runs `lag_limit_s` late while it uses `cpu_limit` cores or more."""
+
+    def __init__(
+        self,
+        lag_limit_s: float,
+        cpu_limit: float,
+        clock: Clock = time.monotonic,
+        cpu_clock: Clock = time.process_time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ):
+        self._lag_limit_s, self._cpu_limit = lag_limit_s, cpu_limit
+        self._clock, self._cpu_clock, self._sleep = clock, cpu_clock, sleep
+        self._lag_s = self._cores = 0.0
+
+    def value(self) -> float:
+        """The smoothed lag over its limit; 0 while there is CPU left."""
+        return self._lag_s / self._lag_limit_s if self._cores >= self._cpu_limit else 0.0
+
+    async def run(self) -> None:
+        """Watch, until cancelled."""
+        while True:
+            began, cpu_began = self._clock(), self._cpu_clock()
+            await self._sleep(_EVERY_S)
+            took_s = self._clock() - began
+            if took_s > 0:
+                self._saw(max(took_s - _EVERY_S, 0.0), (self._cpu_clock() - cpu_began) / took_s)
+
+    def _saw(self, lag_s: float, cores: float) -> None:
+        self._lag_s += (lag_s - self._lag_s) * _SMOOTHING
+        self._cores += (cores - self._cores) * _SMOOTHING
+        _LAG.set(self._lag_s)
+        _CORES.set(self._cores)
 
 
 class AdmissionControl:

@@ -30,8 +30,8 @@ from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSetting
 from services.gateway.config import KEY_WANTED
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.guard.checks import prepare
-from services.gateway.permissions import PERMISSIONS
 from services.gateway.settings.guard import UNGUARDED, GuardSettings
+from services.gateway.settings.permissions import PERMISSIONS
 from services.gateway.settings.tenants import TenantPromptSettings, TenantSettings
 from services.runtime import yaml_file
 from services.runtime.errors import shorten

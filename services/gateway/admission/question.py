@@ -1,22 +1,63 @@
-"""A request that may be served, and what validation has found out about it."""
+"""A request that may be served: its model, what validation has found out about it, and estimates of its tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import tools as toolbox
 from services.gateway.cache_eligibility.settings import Bypassed
-from services.gateway.permissions import is_plain_text
+from services.gateway.errors import ModelUnknown
 from services.gateway.prompt import window
+from services.gateway.settings.permissions import is_plain_text
 from services.gateway.upstream.media import Hearing, Seeing
 
+# Names that may stand in the place of a model's.
+TIERS = {
+    "auto": pb.TIER_UNSPECIFIED,
+    "fast": pb.TIER_FAST,
+    "balanced": pb.TIER_BALANCED,
+    "quality": pb.TIER_QUALITY,
+}
+_TOKENS_PER_S = 10
+_PCM_BYTES_PER_S, _PACKED_BYTES_PER_S = 32_000, 4_000  # of 16 kHz in a WAV file, and of what is packed as speech is
 Recording = Literal["", "context", "question"]
 _BYTES_PER_TOKEN = 4  # of UTF-8, in English; the engine's own count is the truth
+
+
+class Names(Container[str], Iterable[str], Protocol):
+    """Of models."""
+
+
+def unknown(name: str, known: Iterable[str]) -> ModelUnknown:
+    """The error for a name that no model has, with those that there are."""
+    return ModelUnknown(name, ", ".join([*sorted(known), *TIERS]))
+
+
+def read_model(request: pb.GenerateRequest, known: Names) -> None:
+    """Have a tier's name stand for the tier, in place; `auto` stands for no model. Raises `ModelUnknown`."""
+    if not request.model or request.model in known:
+        return
+    if request.model not in TIERS:
+        raise unknown(request.model, known)
+    request.tier = TIERS[request.model] or request.tier
+    request.model = ""
+
+
+def estimated_tokens(file: bytes) -> int:
+    """As far as its length in bytes tells: what is reserved, and what it costs a client that leaves before its length
+    in seconds is known."""
+    return heard_tokens(len(file) / (_PCM_BYTES_PER_S if file.startswith(b"RIFF") else _PACKED_BYTES_PER_S))
+
+
+def heard_tokens(seconds: float) -> int:
+    """Of so many seconds."""
+    return math.ceil(seconds * _TOKENS_PER_S)
 
 
 @dataclass(frozen=True)

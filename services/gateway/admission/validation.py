@@ -11,11 +11,10 @@ from typing import Literal
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import constraint, kept_responses, messages, original, tools
+from services.gateway.admission import constraint, messages, provider, tools
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.model import read_model
 from services.gateway.admission.option_limits import check_options
-from services.gateway.admission.question import Question, prompt_tokens, recording_is
+from services.gateway.admission.question import Question, prompt_tokens, read_model, recording_is
 from services.gateway.config import GatewaySettings
 from services.gateway.guard.checks import checks_for
 from services.gateway.upstream.media import Hearing, Media
@@ -124,10 +123,10 @@ def check_for(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySett
         raise InvalidInput("cache.category", f"one of {known}", shorten(request.cache.category))
     if not request.HasField("original"):
         return
-    original.check(request.original, tenant.provider, tenant.name)
+    provider.check(request.original, tenant.provider, tenant.name)
     form = constraint.is_checked(request, tenant.checks_forms(by_default=settings.response_format.check))
-    original.check_beside(request, checks_for(tenant.guard, request), form=form)
-    kept_responses.settle(request.original, tenant.provider, tenant.name)
+    provider.check_beside(request, checks_for(tenant.guard, request), form=form)
+    provider.settle_store(request.original, tenant.provider, tenant.name)
 
 
 def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:

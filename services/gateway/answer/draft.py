@@ -11,8 +11,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.omission import omits
-from services.gateway.admission.origin import origin
+from services.gateway.admission.precedence import omits, origin
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.event_writer import EventWriter

@@ -16,8 +16,7 @@ from services.gateway.answer import metrics
 from services.gateway.answer.metrics import HITS, OUTCOMES, REASONS, VERDICTS, Targets
 from services.gateway.answer.output import Output
 from services.gateway.answer.plan import Plan
-from services.gateway.changes import Changes, told
-from services.gateway.decisions import Decisions
+from services.gateway.decisions import Changes, Decisions, told
 from services.gateway.labels import Act
 from services.gateway.policies.ticket import Shed
 from services.runtime import telemetry

@@ -10,7 +10,7 @@ from prometheus_client import Counter, Histogram
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.settings.budgets import TargetSettings
+from services.gateway.settings.answer_time import TargetSettings
 from services.runtime import telemetry
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2.5, 5, *telemetry.LONG_S)

@@ -13,8 +13,7 @@ from services.gateway.answer.draft import Draft
 from services.gateway.answer.inputs import in_tools
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.unchanged_fields import own_words
-from services.gateway.changes import Changed
-from services.gateway.decisions import Decisions
+from services.gateway.decisions import Changed, Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Reading
 from services.gateway.policies.ticket import Ticket, score

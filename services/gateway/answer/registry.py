@@ -23,7 +23,7 @@ from services.gateway.answer.stages.prompt import PromptStage
 from services.gateway.answer.stages.router import RouterStage
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.answer.stages.tools import ToolsStage
-from services.gateway.settings.budgets import StageBudgets
+from services.gateway.settings.answer_time import StageBudgets
 
 STAGES: Mapping[str, type[AnswerStage]] = {
     stage.name: stage

@@ -1,8 +1,4 @@
-"""A batch: several requests in one call, that nobody waits for one by one.
-
-Its items go in their turn, those with the least time first. Each one's budget counts from the batch's start, for its
-caller waits from then on; what is left of it when its turn comes is what its answer has.
-"""
+"""Batches: items run as room appears, and each item ends with its answer or with its own error."""
 
 from __future__ import annotations
 
@@ -10,15 +6,30 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from google.rpc import code_pb2, error_details_pb2
+
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.api.preparation import CheckedRequest
 from services.gateway.policies.batch_admission import BatchAdmission, Turn
 from services.gateway.policies.ticket import Shed
+from services.runtime.rpc.boundary import to_status
 
 _RETRY_AFTER_S = 1.0
-
-
 Give = Callable[[CheckedRequest, Turn], Awaitable[pb.Final]]
+
+
+def batch_error(error: Exception, trace_id: str) -> pb.BatchError:
+    """The same facts that the status of a whole call would carry. `trace_id`: of the call."""
+    status = to_status(error)
+    told = pb.BatchError(code=code_pb2.Code.Name(status.code), message=status.message, trace_id=trace_id)
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    for detail in status.details:
+        _ = detail.Unpack(info) or detail.Unpack(retry)
+    told.reason = info.reason
+    told.metadata.update(info.metadata)
+    if retry.HasField("retry_delay"):
+        told.retry_delay.CopyFrom(retry.retry_delay)
+    return told
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.answer.event_writer import Send
 from services.gateway.errors import AnswerNotKept
 from services.gateway.policies.single_flight import Flight, Reader
-from services.gateway.settings.admission import KeptSettings
+from services.gateway.settings.serving import KeptSettings
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput
 

@@ -17,10 +17,9 @@ from functools import cache, partial
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.budget import Budget, budget_of, limited
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.origin import note_asked
+from services.gateway.admission.precedence import Budget, budget_of, limited, note_asked
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, Claim, Reservation
 from services.gateway.admission.validation import check_for, validate

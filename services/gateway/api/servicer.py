@@ -22,14 +22,12 @@ from services.gateway.answer.event_writer import Send
 from services.gateway.answer.registry import STAGES
 from services.gateway.answer.runner import Answer
 from services.gateway.answer.stages.stage import AnswerStage
-from services.gateway.api import warm
 from services.gateway.api.arrivals import Arrivals
-from services.gateway.api.batch import Batch
-from services.gateway.api.batch_error import batch_error
+from services.gateway.api.auxiliary import report_wrong, warm_up
+from services.gateway.api.batch import Batch, batch_error
 from services.gateway.api.conversation import Conversation, ends_with, opening
 from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
 from services.gateway.api.preparation import CheckedRequest, Preparation
-from services.gateway.api.reports import report_wrong
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
@@ -153,7 +151,7 @@ class GatewayServicer:
     async def Warm(self, request: pb.WarmRequest, call: Call) -> AsyncIterator[pb.WarmResponse]:
         credential = self.authorize(call.metadata, call.peer)
         place = self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
-        async with place, aclosing(warm.responses(request, credential.tenant, self._warming)) as responses:
+        async with place, aclosing(warm_up(request, credential.tenant, self._warming)) as responses:
             async for response in responses:
                 credential.check()
                 yield response

@@ -16,7 +16,7 @@ from services.gateway.policies.limit import Sample
 from services.gateway.policies.shared_breaker import Blame, SharedPermit
 from services.gateway.policies.single_flight import Flight
 from services.gateway.policies.ticket import Slot
-from services.gateway.upstream.drill import Fault
+from services.gateway.upstream.assignment import Fault
 from services.gateway.upstream.fleet import Pool, Replica
 from services.runtime.deadline import Deadline
 from services.runtime.errors import (

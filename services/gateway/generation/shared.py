@@ -10,8 +10,8 @@ from services.gateway.generation.call import Call, Text
 from services.gateway.generation.fallback import RETRIES
 from services.gateway.generation.job import Attempt, Generate, Job, Placed, Report
 from services.gateway.labels import Act
-from services.gateway.permissions import is_plain_text
 from services.gateway.policies.single_flight import Flight, Reader, SingleFlight
+from services.gateway.settings.permissions import is_plain_text
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 from services.runtime.errors import ServiceError, TooLate
 

@@ -8,7 +8,7 @@ from typing import Any
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.metrics import OUTCOMES, REASONS, VERDICTS
-from services.gateway.changes import Changed
+from services.gateway.decisions import Changed
 from services.gateway.http.errors import Headers
 
 _SHORT: tuple[tuple[bytes, Callable[[pb.Final], str]], ...] = (

@@ -16,25 +16,26 @@ from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.intake import Intake
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
-from services.gateway.http import anthropic_messages, sse
-from services.gateway.http.anthropic_messages import MessageWriter
-from services.gateway.http.auxiliary_admission import Aside
-from services.gateway.http.caching import Caching
-from services.gateway.http.chat_request import read_chat
-from services.gateway.http.embedding import Embedding
+from services.gateway.http import sse
+from services.gateway.http.dialects import messages_answer
+from services.gateway.http.dialects.chat_answer import ChatWriter
+from services.gateway.http.dialects.chat_request import read_chat
+from services.gateway.http.dialects.completions import CompletionWriter, read_completion
+from services.gateway.http.dialects.generating import Dialect, Generating
+from services.gateway.http.dialects.messages_answer import MessageWriter
+from services.gateway.http.dialects.messages_request import read_messages
+from services.gateway.http.dialects.responses_answer import ResponseWriter
+from services.gateway.http.dialects.responses_request import read_response
+from services.gateway.http.endpoints.auxiliary_admission import Aside
+from services.gateway.http.endpoints.cache import Caching
+from services.gateway.http.endpoints.embedding import Embedding
+from services.gateway.http.endpoints.models import Counting, Models
+from services.gateway.http.endpoints.moderations import Moderations
+from services.gateway.http.endpoints.transcriptions import Transcriptions
 from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
-from services.gateway.http.exchange import Endpoint, Exchange, Serve, Shape
-from services.gateway.http.generating import Dialect, Generating
-from services.gateway.http.messages_request import read_messages
-from services.gateway.http.models import Models
-from services.gateway.http.moderations import Moderations
-from services.gateway.http.openai_chat import ChatWriter
-from services.gateway.http.openai_completions import CompletionWriter, read_completion
-from services.gateway.http.openai_responses import ResponseWriter
-from services.gateway.http.responses_request import read_response
-from services.gateway.http.server import HttpServer
-from services.gateway.http.token_counts import Counting
-from services.gateway.http.transcriptions import Transcriptions
+from services.gateway.http.server.endpoint import Endpoint, Serve, Shape
+from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.server.listener import HttpServer
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.media import Hearing
 from services.gateway.upstream.readiness import Readiness
@@ -43,7 +44,7 @@ from services.gateway.upstream.stubs import Cache
 from services.runtime.errors import ServiceError
 from services.runtime.process.config import is_loopback
 
-ANTHROPIC = anthropic_messages.error
+ANTHROPIC = messages_answer.error
 DIALECTS: Mapping[str, Dialect] = {
     "/v1/chat/completions": Dialect(read_chat, ChatWriter, Told.openai, chat_pb2.API_CHAT_COMPLETIONS, ChatWriter),
     "/v1/completions": Dialect(read_completion, CompletionWriter, Told.openai, choose=CompletionWriter),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,9 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.request_options import Kind, RequestOption, Surface
 from hedgerow.request_options.fields import GUARD_ACTIONS, GUARDED, VERIFIERS, holder, set_cache, word_values
 from hedgerow.request_options.table import options_on
-from services.gateway.admission.model import TIERS, unknown
-from services.gateway.http.end_user import end_user
+from services.gateway.admission.question import TIERS, unknown
 from services.gateway.http.fields import Fields
+from services.gateway.http.sse import compact
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 from services.runtime.rpc.boundary import TRACE_ID_HEADER
@@ -31,6 +31,9 @@ _MOST_ATTEMPTS, _ATTEMPT_DIGITS = 1_000, 18  # Python turns no more than 4,300 d
 _MESH_TOOL = ("name", "source", "arguments", "offered")
 _GUARD_EXAMPLE = "personal=mask,secrets=refuse"
 TRUNCATIONS = _WORDS["truncation"]
+# The gateway does not find these in the request: an answer in one piece has no pace.
+_CHECKED_HERE = ("hit_chars_per_s", "silence_ms")
+_NAMES = ("safety_identifier", "user")  # OpenAI's; Anthropic's is `metadata.user_id`
 
 
 @dataclass(slots=True)
@@ -221,8 +224,6 @@ _READ: Mapping[Kind, Callable[[Fields, str], Any]] = {
     Kind.WORDS: _read_words,
 }
 _READERS = {name: _READ[option.kind] for name, option in _OPTIONS.items() if name not in _OWN}
-# The gateway does not find these in the request: an answer in one piece has no pace.
-_CHECKED_HERE = ("hit_chars_per_s", "silence_ms")
 
 
 class _Headers(Fields):
@@ -244,3 +245,21 @@ def _parsed(option: RequestOption, value: str) -> str | float | bool | list[str]
         return float(value)
     except ValueError:
         return value
+
+
+def end_user(body: Fields) -> list[str]:
+    """Each name that a body has for its end user, once: two requests are of one end user where all are the same. A
+    provider gets the fields as they are."""
+    return list(dict.fromkeys(filter(None, map(_text, _given(body)))))
+
+
+def _given(body: Fields) -> Iterator[Any]:
+    yield from map(body.seen, _NAMES)
+    metadata = body.seen("metadata")
+    yield metadata.get("user_id") if isinstance(metadata, dict) else None
+
+
+def _text(given: Any) -> str:
+    if given is None or isinstance(given, str):
+        return given or ""
+    return compact(given).decode()

@@ -1,18 +1,19 @@
-"""Server-sent events, in the dialect that every client of these APIs reads.
+"""Server-sent events, in the form that every client of these APIs reads, and JSON texts that grow with them.
 
-Events of `data:` lines alone. A comment ends with one newline: with a blank line after it, OpenAI's client takes it for
-an event without data. No ids, no `retry`, nothing empty.
+Events consist of `data:` lines. A comment ends with one newline: OpenAI's client takes a comment with a blank line
+after it for an event without data. There are no ids, no `retry` and no empty fields.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 CONTENT_TYPE = b"text/event-stream; charset=utf-8"
 PING = b": ping\n"
 DONE = b"data: [DONE]\n\n"
+Join = Callable[[Iterable[str]], str]
 
 
 def quoted(text: str) -> bytes:
@@ -33,3 +34,30 @@ def event(data: Mapping[str, Any]) -> bytes:
 def named(data: Mapping[str, Any]) -> bytes:
     """One event that says its type in a line of its own too, as Anthropic's do."""
     return f"event: {data['type']}\n".encode() + event(data)
+
+
+class GrowingTexts:
+    """Objects have their texts once `settle` was called."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[tuple[int, str], tuple[dict[str, Any], list[str], Join]] = {}
+
+    def add(self, holder: dict[str, Any], field: str, piece: str, join: Join = "".join) -> None:
+        """More of the text in a field of an object; `join` makes one text of all pieces. Raises TypeError where either
+        is no text."""
+        key = id(holder), field
+        if key not in self._pieces:
+            self._pieces[key] = holder, [_text(holder.get(field, ""))], join
+        self._pieces[key][1].append(_text(piece))
+
+    def settle(self) -> None:
+        """Write what has come into the objects."""
+        for (_, field), (holder, pieces, join) in self._pieces.items():
+            holder[field] = join(pieces)
+        self._pieces.clear()
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"a text, got {type(given).__name__}")
+    return given

@@ -1,11 +1,48 @@
-"""The base of groups of settings."""
+"""The base of groups of settings, and the profiles: sets of defaults under one name. An operator's settings override
+the profile's."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Literal
+
 from pydantic import BaseModel, ConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from services.runtime import limits
+
+Profile = Literal["latency", "transparent"]
+DEFAULT: Profile = "latency"
+LONGEST_MS = 600_000  # that OpenAI's clients wait
+# By profile, where a setting's default is another one than that of its field.
+PROFILES: Mapping[Profile, Mapping[str, Any]] = {
+    "latency": {},
+    "transparent": {
+        "default_budget_ms": LONGEST_MS,
+        "max_budget_ms": LONGEST_MS,
+        "hits": {"others": "off"},
+        "prompt": {"diet": "off", "whole": True},
+        "response_format": {"check": False},
+        "max_messages": limits.LONG_MESSAGES,
+        "max_content_bytes": limits.LONG_CONTENT_BYTES,
+    },
+}
 
 
 class Group(BaseModel):
     """Settings that are given together."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OfProfile(PydanticBaseSettingsSource):
+    """The defaults of the profile that stronger sources name."""
+
+    def __init__(self, settings: type[BaseSettings]):
+        super().__init__(settings)
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        raise AssertionError("not used: a profile is read as a whole")
+
+    def __call__(self) -> dict[str, Any]:
+        return dict(PROFILES.get(self.current_state.get("profile", DEFAULT), {}))  # pydantic refuses other names

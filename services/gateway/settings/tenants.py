@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
-from services.gateway.permissions import Permission
 from services.gateway.settings.group import Group
 from services.gateway.settings.guard import UNGUARDED, GuardSettings
+from services.gateway.settings.permissions import Permission
 
 
 class TenantPromptSettings(Group):

@@ -1,4 +1,4 @@
-"""The one shape of whoever has tools."""
+"""The interface of every source of tools, and the sources that are gRPC services of `hedgerow.tool.v1`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+import grpc
 from opentelemetry.trace import Span
 
+from hedgerow.channel import answer
 from hedgerow.tool.v1 import tool_pb2
+from services.gateway.upstream.stubs import Pending, watch, whose
+from services.gateway.upstream.translate import translate
+from services.runtime import telemetry
+from services.runtime.errors import InvalidInput, Missing
+
+_SERVICE = f"/{tool_pb2.DESCRIPTOR.package}.ToolService/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +49,45 @@ class ToolSource(Protocol):
     async def run(self) -> None:
         """Keep connected, until cancelled."""
         ...
+
+
+class ToolService:
+    """`name` is for people. It is told whose each call is, and may list other tools for each tenant."""
+
+    kind: ClassVar[str] = "service"
+    per_tenant: ClassVar[bool] = True
+
+    def __init__(self, channel: grpc.aio.Channel, name: str):
+        self._channel, self._name = channel, name
+        self._list = channel.unary_unary(
+            f"{_SERVICE}ListTools",
+            request_serializer=tool_pb2.ListToolsRequest.SerializeToString,
+            response_deserializer=tool_pb2.ListToolsResponse.FromString,
+        )
+        self._call = channel.unary_unary(
+            f"{_SERVICE}CallTool",
+            request_serializer=tool_pb2.CallToolRequest.SerializeToString,
+            response_deserializer=tool_pb2.CallToolResponse.FromString,
+        )
+
+    async def list(self, tenant: str, timeout_s: float) -> Sequence[tool_pb2.ToolDescription]:
+        request = tool_pb2.ListToolsRequest()
+        try:
+            listed: tool_pb2.ListToolsResponse = await answer(
+                self._list(request, timeout=timeout_s, metadata=(whose(tenant),))
+            )
+        except grpc.aio.AioRpcError as error:
+            raise translate(error, self._name) from None
+        return listed.tools
+
+    async def call(self, call: Call) -> tool_pb2.CallToolResponse:
+        request = tool_pb2.CallToolRequest(name=call.name, arguments=call.arguments, idempotency_key=call.key)
+        metadata = (*telemetry.propagate(call.span), whose(call.tenant))
+        pending = Pending(self._call(request, timeout=call.timeout_s, metadata=metadata), self._name)
+        try:
+            return await pending.reply()  # type: ignore[no-any-return]
+        except (InvalidInput, Missing) as error:  # what is wrong with a call, for the model
+            return tool_pb2.CallToolResponse(content=error.message, failed=True)
+
+    async def run(self) -> None:
+        await watch(self._channel)

@@ -1,11 +1,5 @@
-"""One source of tools, and what stands before it. Outermost first:
-
-Reused     a result that still counts costs nobody anything
-Breaker    of each tool by itself: one that fails, crawls or stays silent keeps no other from being called
-Limiter    of the source: a place, or a short wait for one; tenants share them by weight
-Retry      once, where the tool says that a call may be repeated, and the budget for retries has one
-the call   until the answer's end; how long anybody waits for it is the answer's matter
-"""
+"""Results that may answer again: of the same arguments of the same tool, to the same tenant, for as long as the tool
+says."""
 
 from __future__ import annotations
 
@@ -28,18 +22,50 @@ from services.gateway.policies.retry import Retry
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.ticket import Ticket
 from services.gateway.tools.listing import Checker, Listing, Tool
-from services.gateway.tools.result_cache import Reused
 from services.gateway.tools.source import Call, ToolSource
 from services.gateway.upstream.fleet import make_breaker
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import ServiceError
+from services.runtime.policy.fair_lru import FairLru
 
+_OVERHEAD_BYTES = 600  # of a result beside its message's fields
+Place = tuple[str, str, str, str]  # a tenant, a source, a tool of its, arguments
 _log = logging.getLogger(__name__)
 _MOST_TENANTS = 1_000  # whose lists are kept, where each has its own
 _MOST_BREAKERS = 1_000
 _AGAIN_S = 1.0  # before a list is asked for again that did not come, or did not have what is looked for
 _QUEUE = 1_000
 Waited = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
+    tenant: str
+    result: tool_pb2.CallToolResponse
+    size: int
+    until: float
+
+
+class Reused:
+    """At most `max_bytes` of them; tenants share the room fairly."""
+
+    def __init__(self, max_bytes: int, clock: Clock = time.monotonic):
+        self._kept: FairLru[Place, _Kept] = FairLru(max_bytes)
+        self._clock = clock
+
+    def get(self, place: Place) -> tool_pb2.CallToolResponse | None:
+        kept = self._kept.get(place)
+        if kept is None:
+            return None
+        if kept.until <= self._clock():
+            self._kept.pop(place)
+            return None
+        self._kept.use(place)
+        return kept.result
+
+    def put(self, place: Place, result: tool_pb2.CallToolResponse, for_s: float) -> None:
+        size = result.ByteSize() + sum(map(len, place)) + _OVERHEAD_BYTES
+        self._kept.replace(place, _Kept(place[0], result, size, self._clock() + for_s))
 
 
 @dataclass(slots=True)

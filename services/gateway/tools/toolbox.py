@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+import grpc
 from opentelemetry.trace import Span
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
+from services.gateway.config import GatewaySettings
+from services.gateway.policies.retry import Retry
 from services.gateway.settings.tools import ToolSettings
 from services.gateway.tools.listing import Tool
-from services.gateway.tools.source_client import SourceClient, Told, Waited
+from services.gateway.tools.source import ToolService, ToolSource
+from services.gateway.tools.source_client import Reused, SourceClient, Told, Waited
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
@@ -224,3 +228,21 @@ def _check_together(request: pb.GenerateRequest, offered: Mapping[str, Tool], aw
     choice = request.tool_choice
     if choice.WhichOneof("choice") == "name" and choice.name not in own | offered.keys() and not away:
         raise InvalidInput("tool_choice.name", f"one of {', '.join(sorted(own | offered.keys()))}", choice.name)
+
+
+def make_toolbox(settings: GatewaySettings, retry: Retry, channel: Callable[[str], grpc.aio.Channel]) -> Toolbox:
+    """All sources, none of them connected yet. `channel`: that of an address; `retry`: the gateway's budget."""
+    reused = Reused(settings.tools.reused_bytes)
+    shelves = [
+        SourceClient(name, _source(name, settings, channel), settings, reused, retry) for name in settings.tools.sources
+    ]
+    return Toolbox(settings.tools, shelves)
+
+
+def _source(name: str, settings: GatewaySettings, channel: Callable[[str], grpc.aio.Channel]) -> ToolSource:
+    own = settings.tools.sources[name]
+    if own.address:
+        return ToolService(channel(own.address), name)
+    from services.gateway.tools.mcp_source import McpSource  # half a second of CPU
+
+    return McpSource(name, own, settings.tools)

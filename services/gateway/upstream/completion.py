@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from hedgerow.channel import answer
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.upstream.drill import Fault
+from services.gateway.upstream.assignment import Fault
 from services.gateway.upstream.translate import ERRORS, translate
 from services.runtime.errors import ServiceError, Unavailable
 from services.runtime.telemetry import Metadata

@@ -1,9 +1,10 @@
-"""Who serves a model, as the control plane says: `ClusterLoadAssignment`s over ADS, followed by the gateway itself.
+"""The replicas and drills of models, as the control plane sends them: an xDS client,
+imported where an address needs it.
 
-gRPC's own `xds:///` channels choose a replica and do not tell which. For models that is not enough: a hedge must go to
-another replica than the first call, a breaker belongs to one, and a prompt belongs where its beginning is. So for them
-the gateway is an xDS client: of the assignments, and of the routes, which say what drill is running. When the control
-plane is away, what it said last stays in force.
+gRPC's own `xds:///` channels choose a replica and do not say which. For models that is not enough: a hedge must go to
+another replica than the first call, a breaker belongs to one replica, and a prompt goes to the replica that has read
+its prefix. So the gateway follows the `ClusterLoadAssignment`s over ADS, and the routes, which name the drill that is
+running. While the control plane is away, its last version stays in force.
 
 The protocol, state of the world over one stream: https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
 """
@@ -20,26 +21,73 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+import grpc
 from envoy.config.core.v3 import base_pb2, health_check_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.route.v3 import route_pb2
+from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.service.discovery.v3 import discovery_pb2
+from envoy.type.v3 import percent_pb2
 from google.protobuf import any_pb2, json_format
 from google.protobuf.message import DecodeError, Message
 from google.rpc import code_pb2, status_pb2
 
-from services.gateway.upstream import drill_route
-from services.gateway.upstream.assignment import Assignment, Endpoint
+from services.gateway.upstream.assignment import Assignment, Drill, Endpoint
 from services.gateway.upstream.balance import Locality
-from services.gateway.upstream.control import Control
-from services.gateway.upstream.drill import Drill
+from services.gateway.upstream.stubs import both_ways
 from services.runtime.deadline import set_within
 
+_FILTER = "envoy.filters.http.fault"
+_DENOMINATORS = {
+    percent_pb2.FractionalPercent.HUNDRED: 100,
+    percent_pb2.FractionalPercent.TEN_THOUSAND: 10_000,
+    percent_pb2.FractionalPercent.MILLION: 1_000_000,
+}
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 _URL = "type.googleapis.com/"
 _IN_SERVICE = (health_check_pb2.HEALTHY, health_check_pb2.UNKNOWN)
 _log = logging.getLogger(__name__)
+
+
+class Control:
+    """The control plane."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._discover = channel.stream_stream(
+            "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
+            request_serializer=discovery_pb2.DiscoveryRequest.SerializeToString,
+            response_deserializer=discovery_pb2.DiscoveryResponse.FromString,
+        )
+
+    def discover(
+        self, requests: AsyncGenerator[discovery_pb2.DiscoveryRequest, None]
+    ) -> AsyncGenerator[discovery_pb2.DiscoveryResponse, None]:
+        """Resources as they change; waits for the control plane, ends with `ServiceError` when it goes."""
+        return both_ways(self._discover(wait_for_ready=True), requests, "control")
+
+
+def _drill_of(route: route_pb2.RouteConfiguration) -> Drill:
+    """The drill of a service's route; one that does nothing where there is none. Raises `DecodeError`."""
+    given = fault_pb2.HTTPFault()
+    for host in route.virtual_hosts:
+        if _FILTER in host.typed_per_filter_config:
+            host.typed_per_filter_config[_FILTER].Unpack(given)
+    return Drill(
+        given.delay.fixed_delay.ToNanoseconds() / 1e9,
+        _share_of(given.delay.percentage),
+        _status(given.abort.grpc_status),
+        _share_of(given.abort.percentage) if given.abort.grpc_status else 0.0,
+    )
+
+
+def _share_of(percentage: percent_pb2.FractionalPercent) -> float:
+    """0 to 1."""
+    return min(1.0, float(percentage.numerator) / _DENOMINATORS.get(percentage.denominator, 100))
+
+
+def _status(number: int) -> grpc.StatusCode:
+    return next((code for code in grpc.StatusCode if code.value[0] == number), grpc.StatusCode.UNKNOWN)
 
 
 class BadBootstrap(ValueError):
@@ -180,7 +228,7 @@ class _Routes(_Kind[route_pb2.RouteConfiguration, Drill]):
     message = route_pb2.RouteConfiguration
 
     def read(self, given: route_pb2.RouteConfiguration) -> tuple[str, Drill]:
-        return given.name, drill_route.read(given)
+        return given.name, _drill_of(given)
 
 
 def read(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
@@ -191,7 +239,7 @@ def read(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
         raise BadAssignment(f"{given.cluster_name}: each address once, got {min(twice)} twice")
     kept = 1.0
     for drop in given.policy.drop_overloads:
-        kept *= 1 - drill_route.share(drop.drop_percentage)
+        kept *= 1 - _share_of(drop.drop_percentage)
     return Assignment(tuple(endpoints), 1 - kept)
 
 

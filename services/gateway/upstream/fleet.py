@@ -20,9 +20,9 @@ from services.gateway.policies.retry import Retry
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.settings.generation import BreakerSettings, LimitSettings
 from services.gateway.upstream import balance
+from services.gateway.upstream.assignment import Drill
 from services.gateway.upstream.balance import Locality, Policy
 from services.gateway.upstream.completion import Llm
-from services.gateway.upstream.drill import Drill
 from services.gateway.upstream.prefix import Blocks, Prefixes
 from services.gateway.upstream.start import Notice, Start
 from services.runtime.deadline import Clock

@@ -13,9 +13,8 @@ import grpc
 
 from services.gateway.config import GatewaySettings
 from services.gateway.upstream import balance
-from services.gateway.upstream.assignment import Assignment
+from services.gateway.upstream.assignment import Assignment, Drill
 from services.gateway.upstream.completion import Llm
-from services.gateway.upstream.drill import Drill
 from services.gateway.upstream.fleet import Pool, Replica, make_replica
 from services.gateway.upstream.stubs import watch
 from services.runtime.deadline import until_set

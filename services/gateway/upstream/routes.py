@@ -1,4 +1,8 @@
-"""The router's table, held here, so that a choice costs microseconds and no call."""
+"""The router's table, kept in the gateway, so that a choice takes microseconds and no call.
+
+The models' own services know the sizes of their contexts best: an engine counts, and a provider's list of models may
+say it. `follow_contexts` asks them; the table has the operator's figure.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,14 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from hedgerow.router.v1 import router_pb2
+from services.gateway.upstream.completion import Llm
+from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.stubs import Router
+from services.runtime.errors import ServiceError, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
+
+_ASKED_S = 2.0  # the longest one may take to say
+_AWAY_S, _AGAIN_S = 2.0, 60.0  # to the next time, where one is away, and where all have been asked
 
 
 class Routes:
@@ -121,3 +131,28 @@ def _tier(number: int) -> Tier:
 
 def _latency(row: router_pb2.Latency) -> Latency:
     return Latency(row.p50_ms, row.p95_ms, row.p99_ms, row.samples)
+
+
+async def follow_contexts(fleet: Fleet, routes: Routes) -> None:
+    """Ask every model's replicas, again and again: a provider may come later, or serve another model. Never returns."""
+    while True:
+        there = await asyncio.gather(*(_learn(pool, routes) for pool in fleet.pools.values()))
+        await asyncio.sleep(_AGAIN_S if all(there) else _AWAY_S)
+
+
+async def _learn(pool: Pool, routes: Routes) -> bool:
+    """Whether all replicas were there to be asked. Of several contexts the smallest counts."""
+    told = [await _ask(replica.llm) for replica in tuple(pool.replicas)]
+    if known := [context for context in told if context]:
+        routes.learn(pool.model, min(known))
+    return None not in told
+
+
+async def _ask(llm: Llm) -> int | None:
+    """None: it is away."""
+    try:
+        return await llm.context_tokens(_ASKED_S)
+    except Unavailable:
+        return None
+    except ServiceError:  # of another version, or busy
+        return 0

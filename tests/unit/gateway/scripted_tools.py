@@ -11,9 +11,8 @@ from hedgerow.llm.v1 import llm_pb2
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.retry import Retry
-from services.gateway.tools.result_cache import Reused
 from services.gateway.tools.source import Call
-from services.gateway.tools.source_client import SourceClient
+from services.gateway.tools.source_client import Reused, SourceClient
 from services.gateway.tools.toolbox import Toolbox
 from services.runtime.errors import ServiceError, TooLate
 from tests.clock import loop_clock

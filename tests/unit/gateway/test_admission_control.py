@@ -15,7 +15,7 @@ from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.admission.quota import Allowance, QuotaExceeded
 from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.policies.ticket import Shed
-from services.gateway.settings.admission import ShedSettings
+from services.gateway.settings.serving import ShedSettings
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedState
 from tests.clock import loop_clock, on_paused_loop

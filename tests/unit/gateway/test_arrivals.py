@@ -20,7 +20,7 @@ from services.gateway.admission.quota import Allowance, QuotaExceeded
 from services.gateway.api.arrivals import Arrival, Arrivals
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
-from services.gateway.settings.admission import ShedSettings
+from services.gateway.settings.serving import ShedSettings
 from services.runtime.errors import InvalidInput
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.rpc.arrival import WINDOW_BYTES

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.budget import Budget
+from services.gateway.admission.precedence import Budget
 from services.gateway.admission.question import Question
 from services.gateway.api.batch import Batch
 from services.gateway.api.preparation import CheckedRequest

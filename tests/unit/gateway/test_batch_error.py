@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from services.gateway.api.batch_error import batch_error
+from services.gateway.api.batch import batch_error
 from services.runtime.errors import Exhausted, InvalidInput
 
 _TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -12,7 +12,7 @@ import pytest
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.quota_scripts import RENEW, RESERVE, SETTLE
 from services.gateway.admission.shared_quotas import _SHA, SharedQuotas
-from services.gateway.settings.admission import ShedSettings
+from services.gateway.settings.serving import ShedSettings
 from services.runtime.deadline import Deadline
 from tests.cancelling import cancelled_at_every_await, settled
 from tests.clock import loop_clock

@@ -11,10 +11,10 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.admission.budget import Budget, budget_of
 from services.gateway.admission.identity import Identity
-from services.gateway.changes import By, Changed, Changes, told
+from services.gateway.admission.precedence import Budget, budget_of
 from services.gateway.config import GatewaySettings
+from services.gateway.decisions import By, Changed, Changes, told
 from services.gateway.errors import BudgetSpent
 from services.gateway.http.account import account, short
 from services.gateway.settings.guard import GuardSettings

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from services.gateway.config import GatewaySettings
-from services.gateway.settings.budgets import StageBudget, StageBudgets, StageName
+from services.gateway.settings.answer_time import StageBudget, StageBudgets, StageName
 from services.runtime.process.config import load
 
 BEYOND = ("--address", "0.0.0.0:50050", "--plaintext", "true")

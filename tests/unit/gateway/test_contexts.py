@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from hedgerow.router.v1 import router_pb2
-from services.gateway.upstream.contexts import follow_contexts
-from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.routes import Routes, follow_contexts
 from services.runtime.errors import NotSupported, Unavailable
 
 pytestmark = pytest.mark.paused

@@ -11,6 +11,7 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2, json_format
 
+from services.gateway.upstream.assignment import Drill
 from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.discovery import (
     Assignment,
@@ -21,7 +22,6 @@ from services.gateway.upstream.discovery import (
     bootstrap,
     read,
 )
-from services.gateway.upstream.drill import Drill
 
 
 def endpoint(address: str, health: str = "HEALTHY", weight: int = 1) -> dict:

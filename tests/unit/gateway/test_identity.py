@@ -15,8 +15,8 @@ from services.gateway.admission.identity import LOCAL, BadTenants, Identity, Ten
 from services.gateway.admission.quota import Allowance
 from services.gateway.cache_eligibility.settings import HitSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
-from services.gateway.permissions import PERMISSIONS
 from services.gateway.settings.guard import GuardSettings
+from services.gateway.settings.permissions import PERMISSIONS
 from services.gateway.settings.tenants import TenantSettings
 from tests.keys import digest
 from tests.waiting import until

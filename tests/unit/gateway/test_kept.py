@@ -16,7 +16,7 @@ from services.gateway.admission.quota import REQUEST, Allowance, Claim, QuotaExc
 from services.gateway.answer.event_writer import Send
 from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
 from services.gateway.errors import AnswerNotKept
-from services.gateway.settings.admission import KeptSettings
+from services.gateway.settings.serving import KeptSettings
 from services.runtime.errors import Exhausted, InvalidInput
 from tests.unit.gateway.reading import sent_by
 

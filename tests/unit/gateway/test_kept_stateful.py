@@ -16,7 +16,7 @@ from services.gateway.admission.quota import Allowance, Claim, Quotas, Reservati
 from services.gateway.answer.event_writer import Send
 from services.gateway.api.idempotency import IdempotencyStore
 from services.gateway.errors import AnswerNotKept
-from services.gateway.settings.admission import KeptSettings
+from services.gateway.settings.serving import KeptSettings
 from services.runtime.errors import Exhausted, InvalidInput
 from tests.clock import PausedLoop
 

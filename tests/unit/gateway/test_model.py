@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.model import read_model
+from services.gateway.admission.question import read_model
 from services.gateway.errors import ModelUnknown
 
 FAST, QUALITY = pb.TIER_FAST, pb.TIER_QUALITY

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.changes import told
 from services.gateway.config import GatewaySettings
+from services.gateway.decisions import told
 from services.gateway.http.account import account, short
 from services.runtime import question_key
 from tests.unit.gateway.answer.scene import MISS, Scene

@@ -10,18 +10,18 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import original as words
+from services.gateway.admission import provider
 from services.gateway.admission.control import _tokens
 from services.gateway.admission.question import Question
 from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.errors import FieldDenied
 from services.gateway.guard.checks import checks_for
-from services.gateway.http.chat_request import read_chat
+from services.gateway.http.dialects.chat_request import read_chat
+from services.gateway.http.dialects.generating import original
+from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.fields import Fields
-from services.gateway.http.messages_request import read_messages
-from services.gateway.http.original import original
-from services.gateway.permissions import PERMISSIONS, choices, needed
 from services.gateway.settings.guard import GuardSettings
+from services.gateway.settings.permissions import PERMISSIONS, choices, needed
 from services.runtime.errors import InvalidInput
 
 HELLO = {"role": "user", "content": "Hi"}
@@ -125,10 +125,10 @@ def test_a_message_names_the_field_and_the_setting(name: str) -> None:
 
 def refused(request: pb.GenerateRequest, permission: str, place: str) -> None:
     with pytest.raises(FieldDenied) as denied:
-        words.check(request.original, [each for each in PERMISSIONS if each != permission], "acme")
+        provider.check(request.original, [each for each in PERMISSIONS if each != permission], "acme")
     assert str(denied.value).startswith(f"{place}: ")
     assert f"`provider: [{permission}]` in the tenant's settings permits it" in str(denied.value)
-    words.check(request.original, [permission], "acme")
+    provider.check(request.original, [permission], "acme")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def refused(request: pb.GenerateRequest, permission: str, place: str) -> None:
 @pytest.mark.parametrize("write", [chat, messages])
 def test_no_setting_permits_another_account_or_another_tenants_cache(write: Any, field: str, given: object) -> None:
     with pytest.raises(FieldDenied, match=rf"^{field}: none.*; no setting permits it$") as denied:
-        words.check(write(**{field: given}).original, PERMISSIONS, "acme")
+        provider.check(write(**{field: given}).original, PERMISSIONS, "acme")
     assert "another's key" not in str(denied.value)
 
 
@@ -171,7 +171,7 @@ def test_no_setting_permits_another_account_or_another_tenants_cache(write: Any,
     ],
 )
 def test_what_costs_nothing_more_needs_no_permission(request_: pb.GenerateRequest) -> None:
-    words.check(request_.original, (), "acme")
+    provider.check(request_.original, (), "acme")
 
 
 @pytest.mark.parametrize("kind", ["mcp", "web_search", "web_search_preview", "code_interpreter", "image_generation",
@@ -232,32 +232,32 @@ def test_a_policy_that_looks_at_one_text_is_not_beside_several(
     request = chat(**asked, hedgerow=beside)
     (place,) = asked
     with pytest.raises(InvalidInput, match=rf"^{place}: none beside {why}, which looks at one text, got "):
-        words.check_beside(request, checks_for(GuardSettings(), request), form=False)
+        provider.check_beside(request, checks_for(GuardSettings(), request), form=False)
 
 
 def test_a_form_that_is_checked_is_not_beside_several_answers() -> None:
     with pytest.raises(InvalidInput, match=r"^n: none beside a check of the answer's form"):
-        words.check_beside(chat(n=2), None, form=True)
-    words.check_beside(chat(n=2), None, form=False)
+        provider.check_beside(chat(n=2), None, form=True)
+    provider.check_beside(chat(n=2), None, form=False)
 
 
 def test_a_guard_of_requests_wants_parts_that_it_can_read() -> None:
     body = part(type="document", source={"type": "base64", "media_type": "application/pdf", "data": "eA=="})
     checks = checks_for(GuardSettings(personal="refuse"), pb.GenerateRequest())
     with pytest.raises(InvalidInput, match=r"^messages\[0\]\.content\[1\]: text, which the guard of requests"):
-        words.check_beside(messages(**body), checks, form=False)
-    words.check_beside(chat(**part(type="image_url", image_url={"url": "https://a.example"})), checks, form=False)
+        provider.check_beside(messages(**body), checks, form=False)
+    provider.check_beside(chat(**part(type="image_url", image_url={"url": "https://a.example"})), checks, form=False)
     text = {"type": "text", "media_type": "text/plain", "data": "jane@example.org"}
-    words.check_beside(messages(**part(type="document", source=text)), checks, form=False)  # the stage reads it
+    provider.check_beside(messages(**part(type="document", source=text)), checks, form=False)  # the stage reads it
 
 
 def test_a_part_that_a_policy_would_lose_is_refused_by_its_place() -> None:
     own = chat(**part(type="file", file={"file_data": "eA=="})).original
     with pytest.raises(InvalidInput, match=r"^messages\[0\]\.content\[1\]: none where the gateway changes"):
-        words.refuse_left(own, {"messages", "system"})
-    words.refuse_left(own, {"tools"})
+        provider.refuse_left(own, {"messages", "system"})
+    provider.refuse_left(own, {"tools"})
     with pytest.raises(InvalidInput, match=r"^tools\[0\]: none where the gateway changes"):
-        words.refuse_left(messages(tools=[SEARCH]).original, {"messages", "tools"})
+        provider.refuse_left(messages(tools=[SEARCH]).original, {"messages", "tools"})
 
 
 def test_a_turn_that_the_provider_has_paused_goes_on() -> None:

@@ -16,7 +16,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity
 from services.gateway.answer.backends import Prompts
-from services.gateway.api import warm
+from services.gateway.api import auxiliary
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import WarmDenied
 from services.gateway.policies.ticket import Ticket
@@ -71,7 +71,7 @@ class Scene:
 
     async def warmed(self, *names: str) -> list[pb.WarmResponse]:
         request = pb.WarmRequest(system_prompts=names)
-        return [each async for each in warm.responses(request, self.identity.tenant(None), self.warming)]
+        return [each async for each in auxiliary.warm_up(request, self.identity.tenant(None), self.warming)]
 
 
 def read(model: ScriptedLlm) -> list[tuple[str, str]]:
@@ -276,12 +276,12 @@ async def test_who_may_not_names_nothing_known_or_comes_second_is_refused() -> N
     scene = Scene(tenants={"a": {"keys": [f"{1:064x}"]}}, small=llm())
     cold = scene.identity._make("a", scene.identity._known)
     with pytest.raises(WarmDenied):
-        await anext(warm.responses(pb.WarmRequest(), cold, scene.warming))
+        await anext(auxiliary.warm_up(pb.WarmRequest(), cold, scene.warming))
     scene = Scene(small=llm())
     with pytest.raises(InvalidInput, match="system_prompts: one of support, other, got nothing"):
         await scene.warmed("nothing")
     local = scene.identity.tenant(None)
-    first = warm.responses(pb.WarmRequest(), local, scene.warming)
+    first = auxiliary.warm_up(pb.WarmRequest(), local, scene.warming)
     await anext(first)
     with pytest.raises(Exhausted, match="one call at a time"):
         await scene.warmed()

@@ -9,7 +9,7 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.router.v1 import router_pb2
-from services.gateway.http import anthropic_messages, openai_responses
+from services.gateway.http.dialects import messages_answer, responses_answer
 from services.gateway.upstream import routes
 from services.llm.answer import Answer, More
 from services.llm.anthropic_answer import AnthropicAnswer
@@ -94,8 +94,8 @@ def test_callers_are_told_in_their_own_words():
     used = chat_pb2.Usage(
         prompt_tokens=2_000, completion_tokens=100, cached_prompt_tokens=1_500, cache_write_tokens=400
     )
-    anthropic = anthropic_messages._usage(used)
+    anthropic = messages_answer._usage(used)
     assert anthropic["input_tokens"] == 100
     assert (anthropic["cache_read_input_tokens"], anthropic["cache_creation_input_tokens"]) == (1_500, 400)
-    details = openai_responses._usage(used)["input_tokens_details"]
+    details = responses_answer._usage(used)["input_tokens_details"]
     assert details == {"cached_tokens": 1_500, "cache_write_tokens": 400}

@@ -19,7 +19,7 @@ from launcher.meshfile.processes import TENANTS_FILE, ports_of, processes, write
 from launcher.meshfile.reading import parse
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
-from services.gateway.permissions import PERMISSIONS
+from services.gateway.settings.permissions import PERMISSIONS
 from services.gateway.settings.tenants import TenantSettings
 from services.router.config import RouterSettings
 

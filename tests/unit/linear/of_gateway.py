@@ -7,8 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway import permissions
-from services.gateway.admission import intake, original, pattern
+from services.gateway.admission import constraint, intake, provider
 from services.gateway.answer import prompt_builder
 from services.gateway.answer.auxiliary_call import verdict
 from services.gateway.answer.stages import guard
@@ -17,9 +16,10 @@ from services.gateway.guard import injection
 from services.gateway.guard.denied import Denied
 from services.gateway.guard.screen import Screen
 from services.gateway.http import fields, structure
-from services.gateway.http.exchange import Bounds, Exchange
-from services.gateway.http.multipart import read_form
+from services.gateway.http.endpoints.transcriptions import read_form
+from services.gateway.http.server.exchange import Bounds, Exchange
 from services.gateway.prompt import compression, protected, window
+from services.gateway.settings import permissions
 from services.runtime import complexity, strict_json
 from services.runtime.security.credentials import SECRETS
 from services.runtime.security.personal_data import PERSONAL
@@ -39,7 +39,7 @@ def _permitted(text: str) -> None:
     """A place of a caller's choice, and a field of it with a text of the caller's."""
     permissions.needed(text, "1")
     permissions.needed(f"{text}]", json.dumps({"type": text, "source": {"type": text}}))
-    original.refuse_left(chat_pb2.Original(untranslated={f"{encodable(text)}]": "1"}), ("other",))
+    provider.refuse_left(chat_pb2.Original(untranslated={f"{encodable(text)}]": "1"}), ("other",))
 
 
 def _arguments(text: str) -> None:
@@ -92,7 +92,7 @@ WHOLE: Mapping[str, Reader] = {
     "permissions": whole(_permitted),
     "pieces for injections": whole(lambda text: list(injection.pieces(text))),
     "results of tools": whole(lambda text: prompt_builder.as_data("search", text)),
-    "sizes of patterns": whole(pattern.size),
+    "sizes of patterns": whole(constraint.pattern_size),
     "strict JSON": whole(_json),
     "the end of a text": whole(lambda text: window.shortened(text, 4_096)),
     "values of JSON": whole(_structure),

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.http.chat_request import read_chat
+from services.gateway.http.dialects.chat_request import read_chat
+from services.gateway.http.dialects.generating import original
+from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.fields import parse
-from services.gateway.http.messages_request import read_messages
-from services.gateway.http.original import original
 from services.llm import anthropic_wire, openai_wire, responses_wire, untranslated
 from services.llm.counterparts import EFFORTS
 from services.llm.engine import Constraint, Message, Model, Original, Request

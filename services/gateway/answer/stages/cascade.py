@@ -31,7 +31,7 @@ from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.generation.shared import Reading
 from services.gateway.labels import Act
 from services.gateway.output_validation.mismatch import Unchecked
-from services.gateway.settings.budgets import StageBudget
+from services.gateway.settings.answer_time import StageBudget
 from services.gateway.settings.generation import CascadeSettings
 from services.runtime.errors import ServiceError
 

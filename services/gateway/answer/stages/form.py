@@ -24,7 +24,7 @@ from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.errors import FormBroken
 from services.gateway.labels import Act, Degraded
 from services.gateway.output_validation.mismatch import Mismatch, Unchecked, again
-from services.gateway.settings.budgets import StageBudget
+from services.gateway.settings.answer_time import StageBudget
 from services.runtime.errors import ServiceError
 
 _FORMS = Counter("hedgerow_forms", "Answers that are to match a response format, by what was found.", ["outcome"])

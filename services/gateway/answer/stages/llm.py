@@ -12,7 +12,7 @@ from services.gateway.answer import model_call
 from services.gateway.answer.draft import Streamed
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
-from services.gateway.changes import By, Changed
+from services.gateway.decisions import By, Changed
 from services.gateway.generation.job import Report
 from services.gateway.generation.shared import Reading
 from services.gateway.labels import Act, Degraded

@@ -16,8 +16,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.question import Question
-from services.gateway.admission.recordings import estimated_tokens, heard_tokens
+from services.gateway.admission.question import Question, estimated_tokens, heard_tokens
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running

@@ -26,7 +26,7 @@ from services.gateway.answer.backends import Backends
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import BesideStage
 from services.gateway.labels import Act
-from services.gateway.settings.budgets import StageBudget
+from services.gateway.settings.answer_time import StageBudget
 
 Connect = Callable[[str, str], Awaitable[grpc.aio.Channel]]
 _log = logging.getLogger("services.gateway")

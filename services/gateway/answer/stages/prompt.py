@@ -14,7 +14,7 @@ from dataclasses import replace
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.prompting import prompting
+from services.gateway.admission.precedence import prompting
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
@@ -24,7 +24,7 @@ from services.gateway.answer.stages.summaries import NOTE
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
 from services.gateway.prompt.compression import dieted
-from services.gateway.settings.budgets import StageBudget
+from services.gateway.settings.answer_time import StageBudget
 from services.gateway.settings.prompt import PromptSettings
 from services.runtime import telemetry
 from services.runtime.complexity import Complexity

@@ -6,13 +6,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.prompting import prompting
+from services.gateway.admission.precedence import prompting
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.labels import Degraded
-from services.gateway.permissions import choices
 from services.gateway.prompt import window
+from services.gateway.settings.permissions import choices
 from services.runtime.complexity import Complexity
 from services.runtime.errors import InvalidInput
 from services.runtime.routing import Choice, Demand, Tier, affordable

@@ -12,7 +12,7 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
-from services.gateway.settings.budgets import StageBudget
+from services.gateway.settings.answer_time import StageBudget
 
 
 class AnswerStage:

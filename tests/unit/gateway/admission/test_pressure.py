@@ -6,7 +6,7 @@ import time
 import pytest
 from prometheus_client import REGISTRY
 
-from services.gateway.admission.pressure import Pressure
+from services.gateway.admission.control import Pressure
 from tests.clock import PausedClock
 
 

@@ -23,7 +23,7 @@ from services.gateway.answer.stages.cache.l1 import L1Cache
 from services.gateway.generation.stack import make_stack
 from services.gateway.output_validation.forms import Checked, Forms, checked
 from services.gateway.policies.baseline import LatencyBaseline
-from services.gateway.settings.budgets import StageBudgets
+from services.gateway.settings.answer_time import StageBudgets
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.tools.toolbox import Toolbox
 from services.gateway.upstream.fleet import make_breaker

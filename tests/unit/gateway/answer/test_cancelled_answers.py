@@ -18,7 +18,7 @@ from services.gateway.answer.event_writer import Send
 from services.gateway.answer.runner import Answer
 from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
 from services.gateway.policies.shared_breaker import SharedBreaker
-from services.gateway.settings.admission import KeptSettings
+from services.gateway.settings.serving import KeptSettings
 from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock

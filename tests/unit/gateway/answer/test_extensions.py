@@ -25,7 +25,7 @@ from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Resumable, Shared
 from services.gateway.policies.ticket import Ticket
-from services.gateway.settings.budgets import StageBudgets
+from services.gateway.settings.answer_time import StageBudgets
 from services.llm import engines
 from services.llm.config import LlmSettings
 from services.llm.errors import BadEngineSettings
@@ -53,7 +53,7 @@ class Guardrail:
 '''
 STAGE = '''
 from services.gateway.answer.stages.stage import AnswerStage
-from services.gateway.settings.budgets import StageBudget
+from services.gateway.settings.answer_time import StageBudget
 
 class TimeStage(AnswerStage):
     """Tells the model what time it is."""

@@ -16,7 +16,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard import injection, screen
-from services.gateway.settings.budgets import StageBudget, StageBudgets
+from services.gateway.settings.answer_time import StageBudget, StageBudgets
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
 from tests.unit.gateway.answer.scene import ACME, EXACT, MISS, STORED, Scene, outcomes

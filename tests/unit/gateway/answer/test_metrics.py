@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 import services.audio.metrics
 import services.gateway.http.app  # noqa: F401  # with all that measures in a gateway
 from services.gateway.answer.metrics import Targets
-from services.gateway.settings.budgets import TargetSettings
+from services.gateway.settings.answer_time import TargetSettings
 
 LONGEST_BUDGET_S = 120
 

@@ -11,7 +11,7 @@ from services.gateway.answer.plan import make_plan
 from services.gateway.answer.registry import STAGES, claims
 from services.gateway.answer.stages.opening import BadStage, load
 from services.gateway.answer.stages.own import OwnStage
-from services.gateway.settings.budgets import StageBudgets
+from services.gateway.settings.answer_time import StageBudgets
 
 
 class Account(OwnStage):

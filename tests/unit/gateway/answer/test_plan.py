@@ -12,7 +12,7 @@ from services.gateway.admission.question import Question
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import Stage, make_plan
 from services.gateway.answer.registry import STAGES, claims
-from services.gateway.settings.budgets import StageBudget, StageBudgets
+from services.gateway.settings.answer_time import StageBudget, StageBudgets
 from tests.clock import PausedClock
 
 

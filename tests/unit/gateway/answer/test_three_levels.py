@@ -10,15 +10,13 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.budget import Budget, TokenLimit, budget_of, limited
 from services.gateway.admission.constraint import is_checked
 from services.gateway.admission.identity import Identity, Tenant
-from services.gateway.admission.origin import note_asked
-from services.gateway.admission.prompting import prompting
+from services.gateway.admission.precedence import Budget, TokenLimit, budget_of, limited, note_asked, prompting
 from services.gateway.answer.backends import Prompts
 from services.gateway.answer.stages.summaries import Summaries
-from services.gateway.changes import By, Changed, Changes, told
 from services.gateway.config import GatewaySettings
+from services.gateway.decisions import By, Changed, Changes, told
 from services.gateway.settings.prompt import PromptSettings
 from services.gateway.settings.tenants import TenantSettings
 from services.runtime.deadline import Deadline

@@ -14,7 +14,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.guard import injection
-from services.gateway.settings.budgets import StageBudget, StageBudgets
+from services.gateway.settings.answer_time import StageBudget, StageBudgets
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
 from tests.unit.gateway.answer.scene import EVERYTHING, Scene, outcomes

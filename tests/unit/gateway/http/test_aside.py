@@ -16,13 +16,13 @@ from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.config import GatewaySettings
-from services.gateway.http.auxiliary_admission import Admitted, Aside
-from services.gateway.http.embedding import Embedding
+from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
+from services.gateway.http.endpoints.embedding import Embedding
+from services.gateway.http.endpoints.transcriptions import Form, Transcriptions, _heard
 from services.gateway.http.errors import Told
-from services.gateway.http.exchange import Endpoint, Exchange, Serve
 from services.gateway.http.fields import Fields
-from services.gateway.http.multipart import Form
-from services.gateway.http.transcriptions import Transcriptions, _heard
+from services.gateway.http.server.endpoint import Endpoint, Serve
+from services.gateway.http.server.exchange import Exchange
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import make_breaker

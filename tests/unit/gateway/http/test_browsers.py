@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from services.gateway.http.browsers import check
+from services.gateway.http.server.endpoint import check_page
 from services.runtime.errors import Forbidden
 
 HERE = "127.0.0.1:8080"
@@ -43,8 +43,8 @@ HERE = "127.0.0.1:8080"
 )
 def test_a_page_elsewhere_may_not_call(headers: dict[str, str], origins: tuple[str, ...], refused: str):
     with pytest.raises(Forbidden, match=f"^{refused}") if refused else nullcontext():
-        check(headers, origins, loopback=True)
+        check_page(headers, origins, loopback=True)
 
 
 def test_a_gateway_that_others_can_reach_may_have_a_name():
-    check({"host": "gateway:8080"}, (), loopback=False)
+    check_page({"host": "gateway:8080"}, (), loopback=False)

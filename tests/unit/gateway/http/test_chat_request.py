@@ -11,7 +11,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.errors import ModelUnknown
-from services.gateway.http.chat_request import read_chat
+from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.fields import parse
 from services.gateway.http.request_options import RequestOptions, settle_replacing
 from services.runtime.errors import InvalidInput

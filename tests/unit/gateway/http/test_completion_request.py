@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from services.gateway.http.dialects.completions import read_completion
 from services.gateway.http.fields import parse
-from services.gateway.http.openai_completions import read_completion
 from services.gateway.http.request_options import RequestOptions
 from services.runtime.errors import InvalidInput
 

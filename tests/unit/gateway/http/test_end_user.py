@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from services.gateway.http.chat_request import read_chat
+from services.gateway.http.dialects.chat_request import read_chat
+from services.gateway.http.dialects.generating import original
+from services.gateway.http.dialects.messages_request import read_messages
+from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import Fields, parse
-from services.gateway.http.messages_request import read_messages
-from services.gateway.http.original import original
 from services.gateway.http.request_options import RequestOptions
-from services.gateway.http.responses_request import read_response
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 9}
 

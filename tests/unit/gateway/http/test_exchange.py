@@ -6,7 +6,8 @@ import pytest
 
 from services.gateway.errors import KeyUnknown
 from services.gateway.http.errors import Told
-from services.gateway.http.exchange import Endpoint, Exchange
+from services.gateway.http.server.endpoint import Endpoint
+from services.gateway.http.server.exchange import Exchange
 from services.gateway.settings.http import HttpSettings
 from tests.unit.gateway.http.wire import Wire
 

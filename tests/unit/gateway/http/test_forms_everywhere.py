@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.http.chat_request import read_chat
+from services.gateway.http.dialects.chat_request import read_chat
+from services.gateway.http.dialects.completions import read_completion
+from services.gateway.http.dialects.generating import Read
+from services.gateway.http.dialects.messages_request import read_messages
+from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import parse
-from services.gateway.http.generating import Read
-from services.gateway.http.messages_request import read_messages
-from services.gateway.http.openai_completions import read_completion
-from services.gateway.http.responses_request import read_response
 from services.runtime.errors import InvalidInput
 
 Format = chat_pb2.ResponseFormat

@@ -14,9 +14,10 @@ from services.gateway.admission.intake import Intake
 from services.gateway.admission.quota import Allowance
 from services.gateway.errors import BodiesWaiting
 from services.gateway.http.errors import Told
-from services.gateway.http.exchange import Endpoint, Exchange, Serve
-from services.gateway.settings.admission import ShedSettings
+from services.gateway.http.server.endpoint import Endpoint, Serve
+from services.gateway.http.server.exchange import Exchange
 from services.gateway.settings.http import HttpSettings
+from services.gateway.settings.serving import ShedSettings
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from tests.unit.gateway.http.wire import Wire
 

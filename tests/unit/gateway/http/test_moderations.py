@@ -14,9 +14,10 @@ import pytest
 
 from services.gateway.admission.identity import Tenant
 from services.gateway.guard.checks import everything
+from services.gateway.http.endpoints.moderations import MODEL, Moderations
 from services.gateway.http.errors import Told
-from services.gateway.http.exchange import Endpoint, Exchange
-from services.gateway.http.moderations import MODEL, Moderations
+from services.gateway.http.server.endpoint import Endpoint
+from services.gateway.http.server.exchange import Exchange
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate

@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.openai_chat import ChatWriter
+from services.gateway.http.dialects.chat_answer import ChatWriter
 from services.gateway.http.request_options import RequestOptions
 
 FINAL = pb.Final(

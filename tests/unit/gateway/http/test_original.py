@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.admission import original as permission
+from services.gateway.admission import provider
 from services.gateway.errors import FieldDenied
-from services.gateway.http.chat_request import read_chat
+from services.gateway.http.dialects.chat_request import read_chat
+from services.gateway.http.dialects.generating import original
+from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.fields import Fields, parse
-from services.gateway.http.messages_request import read_messages
-from services.gateway.http.original import original
 from services.runtime.errors import InvalidInput
 
 
@@ -90,13 +90,13 @@ def test_headers_for_providers_pass_within_limits() -> None:
 def test_what_a_provider_keeps_or_charges_more_for_needs_permission(field: str, given: object) -> None:
     own = told({**ASKED, field: given})
     with pytest.raises(FieldDenied, match=rf"^{field}: .* for tenant acme, got .*; `provider: \[{field}\]`"):
-        permission.check(own, (), "acme")
-    permission.check(own, (field,), "acme")
+        provider.check(own, (), "acme")
+    provider.check(own, (field,), "acme")
 
 
 @pytest.mark.parametrize(("field", "given"), [("store", False), ("service_tier", "auto"), ("background", False)])
 def test_what_asks_for_nothing_more_needs_none(field: str, given: object) -> None:
-    permission.check(told({**ASKED, field: given}), (), "acme")
+    provider.check(told({**ASKED, field: given}), (), "acme")
 
 
 @pytest.mark.parametrize("text", ["caf\xe9", "a\tb", "a\x7f"])

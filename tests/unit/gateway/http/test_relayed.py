@@ -9,10 +9,10 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http import relayed_chat, relayed_messages
-from services.gateway.http.anthropic_messages import MessageWriter
-from services.gateway.http.relayed_chat import RelayedChat
-from services.gateway.http.relayed_messages import RelayedMessages
+from services.gateway.http.dialects import chat_relay, messages_relay
+from services.gateway.http.dialects.chat_relay import RelayedChat
+from services.gateway.http.dialects.messages_answer import MessageWriter
+from services.gateway.http.dialects.messages_relay import RelayedMessages
 from services.gateway.http.request_options import RequestOptions
 
 
@@ -23,7 +23,7 @@ def chunk(delta: dict[str, Any], index: int = 0, **more: Any) -> dict[str, Any]:
 def test_chunks_make_one_completion_with_all_their_fields() -> None:
     call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}
     logprob = {"token": "a", "logprob": -0.1}
-    whole = relayed_chat.merged(
+    whole = chat_relay.merged(
         [
             chunk({"role": "assistant", "content": "To"}, logprobs={"content": [logprob]}),
             chunk({"content": "kyo", "tool_calls": [call]}, logprobs={"content": [logprob]}),
@@ -48,13 +48,13 @@ def test_chunks_make_one_completion_with_all_their_fields() -> None:
 def test_what_a_server_says_again_in_each_chunk_is_said_once() -> None:
     call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{"}}
     more = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "}"}}
-    whole = relayed_chat.merged([chunk({"role": "assistant", "tool_calls": [each]}) for each in (call, more)])
+    whole = chat_relay.merged([chunk({"role": "assistant", "tool_calls": [each]}) for each in (call, more)])
     (made,) = whole["choices"][0]["message"]["tool_calls"]
     assert made == {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 
 
 def test_several_choices_stay_apart() -> None:
-    whole = relayed_chat.merged([chunk({"content": "b"}, index=1), chunk({"content": "a"}), chunk({"content": "a"})])
+    whole = chat_relay.merged([chunk({"content": "b"}, index=1), chunk({"content": "a"}), chunk({"content": "a"})])
     assert [choice["message"]["content"] for choice in whole["choices"]] == ["aa", "b"]
 
 
@@ -97,7 +97,7 @@ def test_usage_is_for_clients_that_ask_for_it_wherever_it_comes() -> None:
 
 
 def test_events_make_one_message_with_all_their_fields() -> None:
-    message = relayed_messages.merged(
+    message = messages_relay.merged(
         [
             {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 3}}},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "input": {}}},
@@ -122,7 +122,7 @@ def test_events_make_one_message_with_all_their_fields() -> None:
 
 
 def test_events_without_an_end_make_no_message() -> None:
-    assert relayed_messages.merged([{"type": "message_start", "message": {"id": "m"}}]) == {}
+    assert messages_relay.merged([{"type": "message_start", "message": {"id": "m"}}]) == {}
 
 
 START = {"type": "message_start", "message": {"id": "m", "stop_reason": None, "usage": {"input_tokens": 3}}}
@@ -137,7 +137,7 @@ def grown(**delta: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("pieces", "given"), [(('{"a":', ""), '{"a":'), (("[1", "]"), "[1]")])
 def test_arguments_that_were_cut_or_are_no_object_are_told_as_they_are(pieces: tuple[str, ...], given: str) -> None:
     deltas = [grown(type="input_json_delta", partial_json=piece) for piece in pieces]
-    message = relayed_messages.merged([START, BLOCK, *deltas, STOP])
+    message = messages_relay.merged([START, BLOCK, *deltas, STOP])
     assert message["content"] == [{"type": "tool_use", "id": "t", "input": {"arguments": given}}]
 
 
@@ -148,7 +148,7 @@ def test_the_end_of_a_message_may_come_in_several_events() -> None:
     assert b"message_delta" not in first
     assert json.loads(relayed.chunks(sent(more)).partition(b"data: ")[2]) == STOP
     assert b'"output_tokens":4},"hedgerow"' in relayed.end({})
-    message = relayed_messages.merged([START, STOP, more])
+    message = messages_relay.merged([START, STOP, more])
     assert (message["stop_reason"], message["container"]) == ("max_tokens", None)
     assert message["usage"] == {"input_tokens": 3, "output_tokens": 4}
 
@@ -215,7 +215,7 @@ def test_blocks_of_a_provider_that_are_open_stop_where_the_gateway_ends_the_answ
 
 def test_sound_in_pieces_is_put_together_as_sound() -> None:
     pieces = [chunk({"audio": {"data": data}}) for data in ("eA==", "eXo=")]
-    (choice,) = relayed_chat.merged(pieces)["choices"]
+    (choice,) = chat_relay.merged(pieces)["choices"]
     assert choice["message"]["audio"]["data"] == "eHl6"
 
 

@@ -12,10 +12,10 @@ from pydantic import TypeAdapter
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.dialects.responses_answer import ResponseWriter
+from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.errors import Told
 from services.gateway.http.fields import Fields
-from services.gateway.http.openai_responses import ResponseWriter
-from services.gateway.http.responses_request import read_response
 from tests.recorded_response import (
     CALL,
     ID,

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
-from services.gateway.http.auxiliary_admission import Aside
-from services.gateway.http.embedding import Embedding
+from services.gateway.http.endpoints.auxiliary_admission import Aside
+from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.errors import Told
-from services.gateway.http.exchange import Endpoint, Exchange
+from services.gateway.http.server.endpoint import Endpoint
+from services.gateway.http.server.exchange import Exchange
 from services.runtime.errors import ServiceError, Unavailable
 from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.http.test_aside import SETTINGS, Bills, asked

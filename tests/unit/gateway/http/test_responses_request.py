@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.admission import kept_responses
+from services.gateway.admission import provider
 from services.gateway.errors import FieldDenied
+from services.gateway.http.dialects.generating import original
+from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import Fields
-from services.gateway.http.original import original
 from services.gateway.http.request_options import RequestOptions
-from services.gateway.http.responses_request import read_response
 from services.runtime.errors import InvalidInput
 
 USER: dict[str, Any] = {"role": "user", "content": "?"}
@@ -107,14 +107,14 @@ def test_what_is_no_request_of_any_provider_is_refused(odd: dict[str, Any]) -> N
 
 def test_a_provider_keeps_nothing_of_a_tenant_without_permission() -> None:
     _, own = read(store=None)
-    kept_responses.settle(own, (), "acme")
+    provider.settle_store(own, (), "acme")
     assert json.loads(own.body)["store"] is False
     _, own = read()
     body = own.body
-    kept_responses.settle(own, ("store",), "acme")
+    provider.settle_store(own, ("store",), "acme")
     assert own.body == body
     own.api = chat_pb2.API_CHAT_COMPLETIONS
-    kept_responses.settle(own, (), "acme")
+    provider.settle_store(own, (), "acme")
     assert own.body == body
 
 
@@ -122,5 +122,5 @@ def test_a_provider_keeps_nothing_of_a_tenant_without_permission() -> None:
 def test_a_tenant_without_permission_goes_on_with_nothing_that_was_kept(field: str) -> None:
     _, own = read(**{field: "x"})
     with pytest.raises(FieldDenied, match=rf"^{field}: none for tenant acme, got .*; `provider: \[store\]`"):
-        kept_responses.settle(own, (), "acme")
-    kept_responses.settle(own, ("store",), "acme")
+        provider.settle_store(own, (), "acme")
+    provider.settle_store(own, ("store",), "acme")

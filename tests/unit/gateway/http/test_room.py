@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from services.gateway.http.connection_limit import Room
+from services.gateway.http.server.connection import Room
 
 
 @dataclass(eq=False)

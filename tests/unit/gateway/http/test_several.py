@@ -10,9 +10,9 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Allowance
+from services.gateway.http.dialects.several import AskedAlone, check_choices, is_refused, separate, together
 from services.gateway.http.fields import parse
 from services.gateway.http.request_options import RequestOptions
-from services.gateway.http.several import AskedAlone, check_choices, is_refused, separate, together
 from services.runtime.errors import InvalidInput
 from tests.clock import PausedClock
 from tests.unit.gateway.answer.scene import EVERYTHING

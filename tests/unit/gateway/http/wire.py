@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 
-from services.gateway.http.connection import Connection, State
+from services.gateway.http.server.connection import Connection, State
 from services.gateway.settings.http import HttpSettings
 
 _TURNS = 12  # of the loop, until everything that can go on has gone on

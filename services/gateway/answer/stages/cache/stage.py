@@ -20,7 +20,7 @@ from services.gateway.answer.stages.cache.l1 import Copy
 from services.gateway.answer.stages.cache.stored import is_of_another, is_storable, may_keep, note_private, paced
 from services.gateway.answer.stages.stage import AnswerStage, retrieve
 from services.gateway.cache_eligibility.settings import Bypassed
-from services.gateway.changes import Changed
+from services.gateway.decisions import Changed
 from services.gateway.guard.screen import AT_ONCE
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedPermit

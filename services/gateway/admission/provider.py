@@ -1,0 +1,87 @@
+"""What a request has a provider do beyond the answer, and whether its tenant may have that done."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.errors import FieldDenied
+from services.gateway.guard.checks import Checks
+from services.gateway.settings.permissions import BEYOND, needed, texts
+from services.runtime.errors import InvalidInput, shorten
+
+_NOT_LOOKED_AT = frozenset({"audio", "modalities", "n"})
+_PICTURES = ("image", "image_url", "input_image")
+_GO_ON = ("conversation", "previous_response_id")  # with what a provider has kept
+_STORE = "store"
+
+
+def check(original: chat_pb2.Original, permitted: Sequence[str], tenant: str) -> None:
+    """Raise `FieldDenied` for a field that needs what the tenant's setting `provider` does not name, or that no setting
+    permits: the first one in the order of the table."""
+    found = ((needed(place, given), place, given) for place, given in sorted(original.untranslated.items()))
+    denied = [(each, place, given) for each, place, given in found if each and each.permission not in permitted]
+    if denied:
+        beyond, place, given = min(denied, key=lambda each: BEYOND.index(each[0]))
+        if beyond.permission is None:  # the value may be a credential
+            raise FieldDenied(f"{place}: {beyond.instead}; no setting permits it")
+        raise FieldDenied(
+            f"{place}: {beyond.instead} for tenant {shorten(tenant)}, got {shorten(given)}; "
+            f"`provider: [{beyond.permission}]` in the tenant's settings permits it"
+        )
+
+
+def check_beside(request: pb.GenerateRequest, checks: Checks | None, *, form: bool) -> None:
+    """Raise `InvalidInput` for what no policy that the request or its tenant has could look at. `form`: whether the
+    answer's form is checked."""
+    asked = request.original.untranslated
+    beside = {
+        "a guard of answers": bool(checks and checks.screens),
+        "a check of the answer's form": form,
+        "a cascade": request.HasField("cascade"),
+        "mesh_tools": bool(request.mesh_tools),
+    }
+    for place, given in asked.items():
+        for policy in (name for name, is_there in beside.items() if is_there and place in _NOT_LOOKED_AT):
+            raise InvalidInput(place, f"none beside {policy}, which looks at one text", shorten(given))
+        if checks and checks.asks and _is_unreadable(place, given):
+            raise InvalidInput(place, "text, which the guard of requests can look through", shorten(given))
+
+
+def refuse_left(original: chat_pb2.Original, stale: Collection[str]) -> None:
+    """Raise `InvalidInput` for a part that would be lost where other words stand for the fields `stale`."""
+    for place, given in original.untranslated.items():
+        if place.endswith("]") and re.split(r"[.\[]", place, maxsplit=1)[0] in stale:
+            limit = "none where the gateway changes what is around it (a guard, a diet, a system prompt, tools)"
+            raise InvalidInput(place, limit, shorten(given))
+
+
+def _is_unreadable(place: str, given: str) -> bool:
+    """Whether a part of a message is a file, and may hold text that nothing here reads. Pictures are let through."""
+    if not place.endswith("]") or place.startswith("tools["):
+        return False
+    part = json.loads(given)
+    if part.get("type") in _PICTURES:
+        return False
+    beyond = needed(place, given)
+    encoded = any(key.endswith("source.type") and text == "base64" for key, text in texts(part))
+    return encoded or (beyond is not None and beyond.permission == "files")
+
+
+def settle_store(original: chat_pb2.Original, permitted: Sequence[str], tenant: str) -> None:
+    """Have the provider keep nothing where the tenant's setting `provider` does not name `store` and the request does
+    not say. Raises `FieldDenied` for a request that goes on with what was kept: that could only be another tenant's."""
+    if original.api != chat_pb2.API_RESPONSES or _STORE in permitted:
+        return
+    for field in _GO_ON:
+        if given := original.untranslated.get(field):
+            raise FieldDenied(
+                f"{field}: none for tenant {shorten(tenant)}, got {shorten(given)}; "
+                f"`provider: [{_STORE}]` in the tenant's settings permits it"
+            )
+    if _STORE not in original.untranslated:
+        original.body = json.dumps({**json.loads(original.body), _STORE: False}, separators=(",", ":")).encode()
+        original.untranslated[_STORE] = "false"

@@ -1,0 +1,184 @@
+"""A provider's own chunks of a chat completion, on their way to a client of the same API."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.gateway.http import sse
+from services.gateway.http.sse import GrowingTexts, compact
+
+_SAME = ("id", "object", "created", "model")
+_SAID_ONCE = frozenset({"id", "index", "name", "role", "type"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Growing:
+    """What grows in an answer: its texts, and the objects of its arrays, each found by its index."""
+
+    texts: GrowingTexts = field(default_factory=GrowingTexts)
+    _arrays: dict[int, tuple[list[Any], dict[Any, dict[str, Any]]]] = field(default_factory=dict)
+
+    def objects(self, array: list[Any]) -> dict[Any, dict[str, Any]]:
+        """Those of an array, by their index: a search for each piece of a call would read all calls before it."""
+        if id(array) not in self._arrays:
+            self._arrays[id(array)] = array, {each["index"]: each for each in array if _index(each) is not None}
+        return self._arrays[id(array)][1]
+
+
+class RelayedChat:
+    """One answer, or several choices of one. Chunks leave as they came; those that end a choice wait for the account.
+    `same` is what all of them say."""
+
+    def __init__(self, *, usage: bool, index: int = 0, own: Mapping[str, Any] | None = None):
+        """`usage`: whether the client wants the chunk with the usage, which the gateway always asks for. `own`: the
+        words of the chunks here in the place of the provider's, as the choice `index` of several answers."""
+        self.same: dict[str, Any] = {}
+        self._usage, self._index, self._own = usage, index, own or {}
+        self._last: list[tuple[bytes, dict[str, Any]]] = []
+        self._begun, self._waiting = set[int](), set[int]()  # choices
+        self._gathered: list[dict[str, Any]] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has said how the answer ended, and all that has begun of it."""
+        return bool(self._last) and self._begun <= self._waiting
+
+    def chunks(self, events: Iterable[bytes]) -> bytes:
+        """Those that a client gets now."""
+        data = b""
+        for event in events:
+            said = json.loads(event.decode())  # of bytes, it would guess the encoding first
+            if self._own:
+                said = self._renamed(said)
+                event = compact(said)
+            if not self.same.get("id"):  # Azure's first chunk is about the prompt alone, and leaves these empty
+                self.same = {name: said[name] for name in _SAME if name in said}
+            if self._waits(said):
+                self._last.append((event, said))
+            elif self._is_wanted(said):
+                data += b"data: " + event + b"\n\n"
+        return data
+
+    def end(self, account: Mapping[str, Any]) -> bytes:
+        """The end of the stream, with the account in its last chunk."""
+        *before, (_, last) = [each for each in self._last if self._is_wanted(each[1])]
+        return self._sent(before) + sse.event({**last, "hedgerow": account}) + sse.DONE
+
+    def unfinished(self) -> list[int]:
+        """The choices of which the provider has not said how they ended, or the only one."""
+        return sorted(self._begun - self._waiting) or [self._index]
+
+    def held(self, account: Mapping[str, Any] | None = None) -> bytes:
+        """What waits for the account, where that comes after something else; else with it."""
+        held = [(event, said) for event, said in self._last if said.get("choices")]
+        if account and held:
+            *held, (_, last) = held
+            return self._sent(held) + sse.event({**last, "hedgerow": account})
+        return self._sent(held)
+
+    def _sent(self, held: Iterable[tuple[bytes, Mapping[str, Any]]]) -> bytes:
+        return b"".join(b"data: " + event + b"\n\n" for event, _ in held)
+
+    def _renamed(self, said: dict[str, Any]) -> dict[str, Any]:
+        for choice in said.get("choices") or ():
+            choice["index"] = self._index
+        return {**said, **self._own}
+
+    def _waits(self, said: Mapping[str, Any]) -> bool:
+        """Whether a chunk ends a choice, or comes after that; the other choices go on."""
+        choices = {choice.get("index", 0) for choice in said.get("choices") or ()}
+        self._begun |= choices
+        waits = _ends(said) or bool(choices & self._waiting or (self._last and not choices))
+        self._waiting |= choices if waits else set()
+        return waits
+
+    def _is_wanted(self, said: Mapping[str, Any]) -> bool:
+        """All but a chunk that tells the usage, where the client has not asked for that."""
+        return bool(self._usage or said.get("choices") or not said.get("usage"))
+
+    def gather(self, events: Iterable[bytes]) -> None:
+        """Take chunks of an answer that is written in one piece."""
+        said = map(json.loads, events)
+        self._gathered += map(self._renamed, said) if self._own else said
+
+    def whole(self) -> dict[str, Any]:
+        """What all chunks together say; nothing where they do not end, or make no completion."""
+        try:
+            return merged(self._gathered) if any(map(_ends, self._gathered)) else {}
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return {}
+
+
+def merged(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """A chat completion of its chunks, with all fields that those have."""
+    whole: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    growing = _Growing()
+    for chunk in chunks:
+        whole |= {name: given for name, given in chunk.items() if name != "choices" and given is not None}
+        for choice in chunk.get("choices") or ():
+            _grow(choices.setdefault(choice.get("index", 0), {}), choice, growing)
+    growing.texts.settle()
+    if whole:
+        made = [_finished(choices[index]) for index in sorted(choices)]
+        whole |= {"object": "chat.completion", "choices": made}
+    return whole
+
+
+def _finished(choice: dict[str, Any]) -> dict[str, Any]:
+    """A choice of an answer in one piece. Calls of tools have no index there."""
+    message = {"content": None, **choice.pop("delta", {})}
+    for call in message.get("tool_calls") or ():
+        call.pop("index", None)
+    return {"logprobs": None, **choice, "message": message}
+
+
+def _grow(known: dict[str, Any], more: Mapping[str, Any], growing: _Growing, *, audio: bool = False) -> None:
+    """Texts go on, objects grow, arrays grow by the index that their objects have, or else at their end. `audio`:
+    whether `known` is an answer's sound."""
+    for name, given in more.items():
+        old = known.get(name)
+        if old is None or given is None:
+            known[name] = old if given is None else _copied(given)
+        elif isinstance(old, dict) and isinstance(given, dict):
+            _grow(old, given, growing, audio=name == "audio")
+        elif isinstance(old, list) and isinstance(given, list):
+            _grow_list(old, given, growing)
+        elif isinstance(old, str) and isinstance(given, str) and name not in _SAID_ONCE:
+            growing.texts.add(known, name, given, _joined if audio and name == "data" else "".join)
+        else:
+            known[name] = given or old
+
+
+def _grow_list(known: list[Any], more: Iterable[Any], growing: _Growing) -> None:
+    objects = growing.objects(known)
+    for given in more:
+        index = _index(given)
+        if index is not None and index in objects:
+            _grow(objects[index], given, growing)
+            continue
+        known.append(_copied(given))
+        if index is not None:
+            objects[index] = known[-1]
+
+
+def _index(given: Any) -> Any:
+    return given.get("index") if isinstance(given, dict) else None
+
+
+def _joined(sound: Iterable[str]) -> str:
+    """Pieces of sound, each in base64 of its own."""
+    return base64.b64encode(b"".join(map(base64.b64decode, sound))).decode()
+
+
+def _copied(given: Any) -> Any:
+    return json.loads(compact(given))
+
+
+def _ends(said: Mapping[str, Any]) -> bool:
+    """Whether a chunk says how the answer ended."""
+    return any(choice.get("finish_reason") for choice in said.get("choices") or ())

@@ -1,0 +1,258 @@
+"""Routes that ask for an answer. The request is read in one dialect and given to the servicer that serves gRPC; its
+events are written in that dialect, as a stream or in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission import provider as words_of
+from services.gateway.api.servicer import GatewayServicer
+from services.gateway.config import GatewaySettings
+from services.gateway.http.account import short
+from services.gateway.http.dialects import several
+from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take
+from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told, by_callers_names
+from services.gateway.http.fields import Fields, parse
+from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
+from services.gateway.http.server.endpoint import Shape
+from services.gateway.http.server.exchange import FOR_PROVIDERS, Exchange
+from services.gateway.http.server.watch import Watch
+from services.gateway.http.sse import PING, compact
+from services.gateway.labels import Degraded
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput
+from services.runtime.rpc.boundary import Call
+
+_MOST_HEADERS, _MOST_CHARACTERS = 16, 1_024
+_WHOSE = frozenset({"openai-organization", "openai-project"})  # the gateway's own account pays
+_TEXTS = frozenset({"delta", "tool_call", "reasoning", "relayed"})
+
+
+def original(
+    api: chat_pb2.Api, data: bytes, body: Fields, headers: Mapping[str, str], own: str = "hedgerow"
+) -> chat_pb2.Original:
+    """The words of a request whose `body` has been read from `data`. `own` is the field that is for the gateway alone.
+    Raises `InvalidInput` for headers beyond their limits."""
+    unread = {place: given for place, given in body.unread().items() if place.partition(".")[0] != own}
+    untranslated = {place: compact(given).decode() for place, given in unread.items()}
+    return chat_pb2.Original(api=api, body=data, headers=_for_provider(headers), untranslated=untranslated)
+
+
+def _for_provider(headers: Mapping[str, str]) -> dict[str, str]:
+    """No header says who calls: neither keys nor accounts pass."""
+    found = {name: text for name, text in headers.items() if name.startswith(FOR_PROVIDERS) and name not in _WHOSE}
+    if len(found) > _MOST_HEADERS:
+        raise InvalidInput("headers", f"at most {_MOST_HEADERS} for the provider", len(found))
+    for name, text in found.items():
+        if len(text) > _MOST_CHARACTERS:
+            raise InvalidInput(name, f"at most {_MOST_CHARACTERS} characters", len(text))
+        if not (text.isascii() and text.isprintable()):
+            raise InvalidInput(name, "printable characters of ASCII", ascii(text))
+    return found
+
+
+class Read(Protocol):
+    """Reads a body; `known` are the models' names, `most_messages` the most that its conversation may have."""
+
+    def __call__(
+        self, body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = ..., /
+    ) -> RequestOptions: ...
+
+
+class Writer(Protocol):
+    """Writes one answer."""
+
+    def chunk(self, event: pb.Event) -> bytes:
+        """What an event is in a stream; empty for most."""
+
+    def gather(self, event: pb.Event) -> None:
+        """Take an event of an answer that is written in one piece."""
+
+    def end(self, final: pb.Final) -> bytes:
+        """The end of a stream."""
+
+    def broken(self, told: Told) -> bytes:
+        """The end of a stream that failed."""
+
+    def whole(self, final: pb.Final) -> Mapping[str, Any]:
+        """The answer in one piece."""
+
+
+class Write(Protocol):
+    """Makes the writer of one answer; `answer_id` is unlike any other's."""
+
+    def __call__(self, order: RequestOptions, answer_id: str) -> Writer: ...
+
+
+class WriteChoice(Protocol):
+    """Makes the writer of one of several answers."""
+
+    def __call__(self, order: RequestOptions, answer_id: str, index: int) -> ChoiceWriter: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """An API's words for orders, answers and errors. `api`: as the models' services know it, where they do."""
+
+    read: Read
+    write: Write
+    shape: Shape
+    api: chat_pb2.Api = chat_pb2.API_UNSPECIFIED
+    choose: WriteChoice | None = None  # where a request may ask for several answers
+
+
+@dataclass(frozen=True, slots=True)
+class Generating:
+    """What serves such a route."""
+
+    dialect: Dialect
+    servicer: GatewayServicer
+    settings: GatewaySettings
+    alone: AskedAlone = field(default_factory=AskedAlone)
+
+    async def __call__(self, exchange: Exchange) -> None:
+        data = await exchange.json()
+        body = parse(data, exchange.bounds.json)
+        order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses, self.settings.max_messages)
+        if api := self.dialect.api:
+            order.request.original.CopyFrom(original(api, data, body, exchange.headers))
+        for place in () if api else body.left():
+            raise InvalidInput(place, "text, pictures in data: URLs, recordings and functions", "another type")
+        tenant, checks = exchange.credential.tenant, self.settings.response_format.check
+        settle_replacing(order, checks=tenant.checks_forms(by_default=checks))
+        settle_pace(order)
+        call = Call(
+            exchange.metadata, _deadline(order, exchange.headers), exchange.span, exchange.peer, exchange.admitted
+        )
+        writer = self.dialect.write(order, exchange.answer_id)
+        exchange.broken = writer.broken
+        with self._watch(exchange, order) as watch:
+            try:
+                if await self._answer_once(exchange, order, writer, watch, call):
+                    return
+                await self._answer_several(exchange, order, body, watch, call)
+            except InvalidInput as refused:
+                raise by_callers_names(refused, order.request.original.untranslated) from None
+
+    async def _answer_once(
+        self, exchange: Exchange, order: RequestOptions, writer: Writer, watch: Watch, call: Call
+    ) -> bool:
+        """Whether the request was answered as it is: one that wants several answers only by a provider."""
+        if order.choices > 1 and (not self.dialect.api or order.model in self.alone):
+            return False
+        write = self._write if order.stream else self._gather
+        try:
+            await self.servicer.answer(order.request, call, partial(write, exchange, order, writer, watch))
+        except InvalidInput as refused:
+            if order.choices == 1 or not several.is_refused(refused):
+                raise
+            self.alone.note(order.model)
+            return False
+        return True
+
+    async def _answer_several(
+        self, exchange: Exchange, order: RequestOptions, body: Fields, watch: Watch, call: Call
+    ) -> None:
+        """Ask for each of several answers separately."""
+        assert self.dialect.choose
+        tenant, reply = exchange.credential.tenant, exchange.reply
+        words_of.check(chat_pb2.Original(untranslated={"n": str(order.choices)}), tenant.provider, tenant.name)
+        several.check_choices(order.choices, tenant)
+
+        async def send(data: bytes, last: bool) -> None:
+            await reply.begin()
+            await reply.write(data, last=last)
+            watch.sent()
+
+        def came(message: pb.GenerateResponse) -> None:
+            if _has_text(message):
+                watch.came()
+
+        async def answer(request: pb.GenerateRequest, take: Take) -> None:
+            await self.servicer.answer(request, call, take)
+
+        writers = [self.dialect.choose(order, exchange.answer_id, index) for index in range(order.choices)]
+        check = partial(self._refuse_empty, order=order)
+        answers = Several(order, writers, send, check, came)
+        whole = await answers.run(answer, several.separate(order, body))
+        if not order.stream:
+            await reply.whole(200, compact(answers.whole(whole)), short(whole))
+
+    async def _write(
+        self, exchange: Exchange, order: RequestOptions, writer: Writer, watch: Watch, message: pb.GenerateResponse
+    ) -> None:
+        """More of a stream."""
+        reply = exchange.reply
+        if final := _final(message):
+            self._refuse_empty(final, order)
+        data = b"".join(map(writer.chunk, message.events))
+        if final:
+            data += writer.end(final)
+        if not data:
+            return
+        if _has_text(message):
+            watch.came()
+        if not reply.status:
+            await reply.begin(short(final) if final else ())
+        await reply.write(data, last=final is not None)
+        watch.sent()
+
+    async def _gather(
+        self, exchange: Exchange, order: RequestOptions, writer: Writer, watch: Watch, message: pb.GenerateResponse
+    ) -> None:
+        """More of an answer that is sent in one piece, with its end."""
+        if _has_text(message):
+            watch.came()
+        for event in message.events:
+            writer.gather(event)
+        if final := _final(message):
+            self._refuse_empty(final, order)
+            await exchange.reply.whole(200, compact(writer.whole(final)), short(final))
+
+    def _watch(self, exchange: Exchange, order: RequestOptions) -> Watch:
+        limits, reply = self.settings.http, exchange.reply
+
+        async def beat() -> None:
+            await reply.begin()
+            await reply.write(PING)
+
+        silence_ms = limits.silence_ms if order.silence_ms is None else order.silence_ms
+        return Watch(exchange.receive, silence_ms / 1000, limits.heartbeat_ms / 1000, beat if order.stream else None)
+
+    def _refuse_empty(self, final: pb.Final, order: RequestOptions) -> None:
+        """An answer that nobody should take for one: none of its text is a model's, or the rest of it is lost."""
+        if final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED:
+            raise Interrupted(f"{final.model}: the model broke in mid-answer", trace_id=final.trace_id)
+        if final.finish_reason != chat_pb2.FINISH_REASON_BUDGET:
+            return
+        if Degraded.LLM_TEMPLATE not in final.degraded and (final.text or final.tool_calls or final.reasoning):
+            return
+        request = order.request
+        first_ms = request.first_token_budget_ms or self.settings.first_token_budget_ms
+        if 0 < first_ms < final.budget_ms:
+            raise FirstTokenTimeout(f"no text within the first {first_ms} ms", trace_id=final.trace_id)
+        raise BudgetTimeout(f"no text within {final.budget_ms:.0f} ms", trace_id=final.trace_id)
+
+
+def _final(message: pb.GenerateResponse) -> pb.Final | None:
+    last = message.events[-1]
+    return last.final if last.HasField("final") else None
+
+
+def _has_text(message: pb.GenerateResponse) -> bool:
+    return any(event.WhichOneof("kind") in _TEXTS for event in message.events)
+
+
+def _deadline(order: RequestOptions, headers: Mapping[str, str]) -> Deadline:
+    """How long the client reads: of no use for a stream, where it counts from byte to byte."""
+    if not order.stream:
+        with suppress(ValueError):
+            if (seconds := float(headers.get("x-stainless-read-timeout", ""))) > 0:
+                return Deadline.after(seconds)
+    return Deadline.never()

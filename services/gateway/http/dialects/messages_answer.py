@@ -1,0 +1,189 @@
+"""Writing answers as Anthropic's Messages: blocks that start, grow and stop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.question import prompt_tokens
+from services.gateway.http import sse
+from services.gateway.http.account import account, found
+from services.gateway.http.dialects.messages_relay import RelayedMessages, input_of
+from services.gateway.http.errors import MESSAGES, Told
+from services.gateway.http.request_options import RequestOptions
+
+_STOPS = {
+    chat_pb2.FINISH_REASON_LENGTH: "max_tokens",
+    chat_pb2.FINISH_REASON_BUDGET: "max_tokens",
+    chat_pb2.FINISH_REASON_TOOL_CALLS: "tool_use",
+    chat_pb2.FINISH_REASON_CONTENT_FILTER: "refusal",
+}
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+_PARAMS = {"image_url": "image"}  # what OpenAI's callers know by another name
+_WORDS = frozenset({"delta", "tool_call", "reasoning", "patch"})
+_TEXT, _THINKING = -1, -2  # in place of a tool call's index
+
+
+def error(told: Told) -> dict[str, Any]:
+    """An error in Anthropic's shape. `code` and `param` are ours."""
+    kind = _TYPES.get(told.status, "invalid_request_error" if told.status < 500 else "api_error")
+    message, param = told.too_long.anthropic(told.message) if told.too_long else told.message, told.param
+    if param in _PARAMS:
+        param, message = _PARAMS[param], _PARAMS[param] + message.removeprefix(param)
+    shown: dict[str, Any] = {"type": kind, "message": message, "code": told.code, "param": param}
+    if param == "thread":  # with which a client sends its whole conversation
+        shown["details"] = {"error_code": "thread_unsupported_request"}
+    if told.own and told.api == MESSAGES:
+        shown = dict(told.own)
+    return {"type": "error", "error": shown, **({"hedgerow": told.account} if told.account else {})}
+
+
+class MessageWriter:
+    """One answer, in events or whole."""
+
+    def __init__(self, order: RequestOptions, answer_id: str):
+        self._order, self._id = order, f"msg_{answer_id}"
+        self._begun, self._blocks = False, 0
+        self._open: dict[int, int] = {}  # the index of each block that is open
+        self._relayed, self._own_words = RelayedMessages(), False
+
+    def chunk(self, event: pb.Event) -> bytes:
+        """What an event is in a stream; nothing for most."""
+        block: dict[str, Any]
+        if event.in_relayed:
+            return b""
+        match event.WhichOneof("kind"):
+            case "relayed":
+                data = self._relayed.chunks(event.relayed.events)
+                self._begun = self._begun or self._relayed.begun
+                return data
+            case "delta":
+                return self._grow(_TEXT, _text(""), "text_delta", "text", event.delta.text)
+            case "reasoning":
+                block = {"type": "thinking", "thinking": "", "signature": ""}
+                return self._grow(_THINKING, block, "thinking_delta", "thinking", event.reasoning.text)
+            case "tool_call":
+                call = event.tool_call
+                block = _tool_use(call, {})
+                return self._grow(call.index, block, "input_json_delta", "partial_json", call.arguments)
+        if self._order.findings and (told := found(event)):
+            return self._begin() + sse.named(_delta(None, {"output_tokens": 0}, told))
+        return b""
+
+    def end(self, final: pb.Final) -> bytes:
+        """Every block stops, and so does the message."""
+        if self._relayed.ended:
+            return self._relayed.end(account(final))
+        told = _delta(stop_reason(final), _usage(final.usage), account(final))
+        stops = self._relayed.stops() + b"".join(self._stop(key) for key in list(self._open))
+        return self._begin() + stops + sse.named(told) + sse.named({"type": "message_stop"})
+
+    def broken(self, told: Told) -> bytes:
+        """The end of a stream that failed."""
+        return sse.named(error(told))
+
+    def gather(self, event: pb.Event) -> None:
+        """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
+        if event.HasField("relayed"):
+            self._relayed.gather(event.relayed.events)
+        elif event.WhichOneof("kind") in _WORDS and not event.in_relayed:
+            self._own_words = True
+
+    def whole(self, final: pb.Final) -> dict[str, Any]:
+        """The answer in one piece."""
+        if not self._own_words and (relayed := self._relayed.whole()):
+            return {**relayed, "hedgerow": account(final)}
+        content: list[dict[str, Any]] = []
+        if final.reasoning:
+            content.append({"type": "thinking", "thinking": final.reasoning, "signature": ""})
+        if text := final.text.removeprefix(self._order.request.prefix):
+            content.append(_text(text))
+        content += (_tool_use(call, input_of(call.arguments)) for call in final.tool_calls)
+        return {
+            **self._message(final.model or self._order.model, _usage(final.usage)),
+            "content": content,
+            "stop_reason": stop_reason(final),
+            "hedgerow": account(final),
+        }
+
+    def _begin(self) -> bytes:
+        if self._begun:
+            return b""
+        self._begun = True
+        # What the prompt really had is known at the end, and told there.
+        usage = _usage(chat_pb2.Usage(prompt_tokens=prompt_tokens(self._order.request.messages)))
+        return sse.named({"type": "message_start", "message": self._message(self._order.model, usage)})
+
+    def _grow(self, key: int, block: dict[str, Any], kind: str, name: str, text: str) -> bytes:
+        """More of a block, which starts where it is not open. Text and thoughts stop where something else starts."""
+        data = self._begin()
+        if key not in self._open:
+            data += self._relayed.stops() + self._stop(_THINKING) + self._stop(_TEXT)
+            self._blocks = max(self._blocks, self._relayed.blocks)
+            self._open[key], self._blocks = self._blocks, self._blocks + 1
+            data += sse.named({"type": "content_block_start", "index": self._open[key], "content_block": block})
+        if not text:
+            return data
+        delta = {"type": kind, name: text}
+        return data + sse.named({"type": "content_block_delta", "index": self._open[key], "delta": delta})
+
+    def _stop(self, key: int) -> bytes:
+        if key not in self._open:
+            return b""
+        return sse.named({"type": "content_block_stop", "index": self._open.pop(key)})
+
+    def _message(self, model: str, usage: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "stop_details": None,
+            "container": None,
+            "usage": usage,
+        }
+
+
+def stop_reason(final: pb.Final) -> str:
+    """`end_turn`, `max_tokens`, `tool_use` or `refusal`."""
+    return _STOPS.get(final.finish_reason, "end_turn")
+
+
+def _delta(reason: str | None, usage: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    delta = {"stop_reason": reason, "stop_sequence": None}
+    return {"type": "message_delta", "delta": delta, "usage": usage, "hedgerow": told}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text, "citations": None}
+
+
+def _tool_use(call: chat_pb2.ToolCall | chat_pb2.ToolCallDelta, given: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given, "caller": {"type": "direct"}}
+
+
+def _usage(used: chat_pb2.Usage) -> dict[str, Any]:
+    return {
+        "cache_creation": None,
+        "inference_geo": None,
+        "output_tokens_details": {"thinking_tokens": used.reasoning_tokens},
+        "server_tool_use": None,
+        "service_tier": "standard",
+        "input_tokens": used.prompt_tokens - used.cached_prompt_tokens - used.cache_write_tokens,
+        "cache_creation_input_tokens": used.cache_write_tokens,
+        "cache_read_input_tokens": used.cached_prompt_tokens,
+        "output_tokens": used.completion_tokens,
+    }

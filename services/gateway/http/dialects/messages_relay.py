@@ -1,0 +1,131 @@
+"""A provider's own events of a message, on their way to a client of Anthropic's API."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from services.gateway.http import sse
+from services.gateway.http.sse import GrowingTexts
+
+_GROWS = {  # by the kind of a delta: the field of its block that it goes on, and its own
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("partial_json", "partial_json"),
+}
+
+
+class RelayedMessages:
+    """One answer. Events leave as they came; what tells its end waits for the account."""
+
+    def __init__(self) -> None:
+        self.begun, self.blocks = False, 0  # `blocks`: more than any of theirs has as its index
+        self._open: list[int] = []
+        self._last: dict[str, Any] = {}
+        self._gathered: list[dict[str, Any]] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has said how the answer ended."""
+        return bool(self._last)
+
+    def chunks(self, events: Iterable[bytes]) -> bytes:
+        """Those that a client gets now."""
+        data = b""
+        for event in events:
+            self.begun, said = True, json.loads(event)
+            self._follow(said)
+            if said["type"] == "message_delta":
+                data += sse.named(self._last) if self._last else b""
+                self._last = said
+            else:
+                data += f"event: {said['type']}\n".encode() + b"data: " + event + b"\n\n"
+        return data
+
+    def stops(self) -> bytes:
+        """The end of their blocks, where the answer goes on or ends without them."""
+        data = b"".join(sse.named({"type": "content_block_stop", "index": index}) for index in self._open)
+        self._open.clear()
+        return data
+
+    def end(self, account: Mapping[str, Any]) -> bytes:
+        """The end of the stream, with the account."""
+        return sse.named({**self._last, "hedgerow": account}) + sse.named({"type": "message_stop"})
+
+    def gather(self, events: Iterable[bytes]) -> None:
+        """Take events of an answer that is written in one piece."""
+        self._gathered += map(json.loads, events)
+
+    def whole(self) -> dict[str, Any]:
+        """The message that all events together say; nothing where they do not end, or make none."""
+        try:
+            return merged(self._gathered)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return {}
+
+    def _follow(self, said: Mapping[str, Any]) -> None:
+        """Note which blocks are open."""
+        if isinstance(index := said.get("index"), int):
+            self.blocks = max(self.blocks, index + 1)
+            if said["type"] == "content_block_start":
+                self._open.append(index)
+            elif said["type"] == "content_block_stop" and index in self._open:
+                self._open.remove(index)
+
+
+def merged(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """A message of its events, with all fields that those have."""
+    message: dict[str, Any] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    ended, growing = False, GrowingTexts()
+    for event in events:
+        match event["type"]:
+            case "message_start":
+                message = dict(event["message"])
+            case "content_block_start":
+                blocks[event["index"]] = copy.deepcopy(event["content_block"])
+            case "content_block_delta":
+                _grow(blocks[event["index"]], event["delta"], growing)
+            case "message_delta":
+                usage = {**(message.get("usage") or {}), **_there(event.get("usage") or {})}
+                rest = {name: given for name, given in event.items() if name not in ("type", "delta", "usage")}
+                delta = {name: said for name, said in event["delta"].items() if said is not None or name not in message}
+                message |= {**delta, **rest, "usage": usage}
+                ended = True
+    growing.settle()
+    return {**message, "content": [_finished(blocks[index]) for index in sorted(blocks)]} if ended else {}
+
+
+def _grow(block: dict[str, Any], delta: Mapping[str, Any], growing: GrowingTexts) -> None:
+    kind = delta["type"]
+    if kind == "citations_delta":
+        block["citations"] = block.get("citations") or []
+        block["citations"].append(delta["citation"])
+    elif kind in _GROWS:
+        whole, more = _GROWS[kind]
+        block[whole] = block.get(whole) or ""
+        growing.add(block, whole, delta[more])
+    else:  # of a kind that was not there yet
+        block |= {name: given for name, given in delta.items() if name != "type"}
+
+
+def _finished(block: dict[str, Any]) -> dict[str, Any]:
+    if text := block.pop("partial_json", ""):
+        block["input"] = input_of(text)
+    return block
+
+
+def input_of(arguments: str) -> dict[str, Any]:
+    """What a tool is called with. What a model wrote that is no object, or has no end, is told as it is."""
+    try:
+        given = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        given = None
+    return given if isinstance(given, dict) else {"arguments": arguments}
+
+
+def _there(usage: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: given for name, given in usage.items() if given is not None}

@@ -1,0 +1,170 @@
+"""Reading what Anthropic's Messages ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.dialects.chat_request import leave_choice_of_left, put_tool, take_form
+from services.gateway.http.dialects.parts import left
+from services.gateway.http.fields import Fields
+from services.gateway.http.request_options import RequestOptions, take_model, take_options
+from services.gateway.http.sse import compact
+from services.runtime.errors import InvalidInput
+from services.runtime.limits import LONG_MESSAGES, STOPS
+
+_ROLES = {"user": chat_pb2.ROLE_USER, "assistant": chat_pb2.ROLE_ASSISTANT, "system": chat_pb2.ROLE_SYSTEM}
+_ROLE_NAMES = {role: name for name, role in _ROLES.items()}
+_OF_ROLES = {  # blocks that only one role has
+    "image": chat_pb2.ROLE_USER,
+    "tool_result": chat_pb2.ROLE_USER,
+    "tool_use": chat_pb2.ROLE_ASSISTANT,
+}
+_MODES = {
+    "auto": chat_pb2.TOOL_MODE_AUTO,
+    "any": chat_pb2.TOOL_MODE_REQUIRED,
+    "none": chat_pb2.TOOL_MODE_NONE,
+    "tool": chat_pb2.TOOL_MODE_UNSPECIFIED,  # by its name
+}
+_FAILED = "Error: "
+_THOUGHTS = ("thinking", "redacted_thinking")  # not for the next model to read
+
+
+def read_messages(
+    body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = LONG_MESSAGES
+) -> RequestOptions:
+    """The order of a message. Raises `InvalidInput` and `ModelUnknown`."""
+    if "thread" in body:  # what a provider keeps of one tenant, another could go on with
+        raise InvalidInput("thread", "none: each request brings its whole conversation", "one")
+    order = read_prompt(body, known, most_messages)
+    request, sampling = order.request, order.request.sampling
+    order.stream = bool(body.flag("stream"))
+    most = body.whole("max_tokens")
+    if most is None:
+        raise body.wrong("max_tokens", "a whole number")
+    sampling.max_tokens = most
+    if (temperature := body.number("temperature")) is not None:
+        sampling.temperature = temperature
+    if (top_p := body.number("top_p")) is not None:
+        sampling.top_p = top_p
+    if (top_k := body.whole("top_k")) is not None:
+        sampling.top_k = top_k
+    if "stop_sequences" in body:
+        sampling.stop.extend(body.texts("stop_sequences", STOPS))
+    _take_beginning(request, body)
+    output = body.object("output_config")
+    take_form(request, body, output and output.object("format"))
+    take_options(order, headers, body)
+    return order
+
+
+def _take_beginning(request: pb.GenerateRequest, body: Fields) -> None:
+    """An assistant's turn at the end is the answer's beginning, put into the model's mouth. One with the provider's own
+    blocks is a turn that the provider has paused, and goes on with: what asks for that stands behind it."""
+    last = request.messages[-1] if request.messages else chat_pb2.Message()
+    if last.role != chat_pb2.ROLE_ASSISTANT:
+        return
+    if any(place.startswith(f"messages[{len(body.array('messages')) - 1}].") for place in body.left()):
+        request.messages.add(role=chat_pb2.ROLE_USER, content="[pause_turn]")
+    elif not last.tool_calls:
+        request.prefix = request.messages.pop().content
+
+
+def read_prompt(body: Fields, known: Collection[str], most_messages: int = LONG_MESSAGES) -> RequestOptions:
+    """What a model reads: also what is counted."""
+    order = RequestOptions(pb.GenerateRequest())
+    take_model(order, body, known)
+    request = order.request
+    if "system" in body:
+        text = _text_alone(body, "system")
+        if text:
+            request.messages.add(role=chat_pb2.ROLE_SYSTEM, content=text)
+    for given in body.objects("messages", most_messages):
+        _take_message(request, given)
+    _take_tools(request, body)
+    return order
+
+
+def _take_message(request: pb.GenerateRequest, given: Fields) -> None:
+    role = given.one_of("role", _ROLES)
+    if role is None:
+        raise given.wrong("role", "one of user, assistant")
+    if not isinstance(given.raw("content"), list):
+        request.messages.add(role=role, content=given.needed("content"))
+        return
+    message = chat_pb2.Message(role=role)
+    for block in given.objects("content"):
+        _take_block(request, message, block)
+    if all(part.WhichOneof("kind") == "text" for part in message.parts):
+        message.content = "".join(part.text for part in message.parts)
+        del message.parts[:]
+    if message.content or message.parts or message.tool_calls:
+        request.messages.append(message)
+
+
+def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: Fields) -> None:
+    """Results of tools come before the text beside them, each as a message of its own."""
+    kind = block.needed("type")
+    if kind in _OF_ROLES and message.role != _OF_ROLES[kind]:
+        raise block.wrong("type", f"in a message of role {_ROLE_NAMES[_OF_ROLES[kind]]} alone")
+    match kind:
+        case "text":
+            message.parts.add(text=block.needed("text"))
+        case "image" if not _is_elsewhere(block):
+            message.parts.add(image=_picture(block))
+        case "tool_use":
+            call = compact(block.raw("input") or {}).decode()
+            message.tool_calls.add(id=block.needed("id"), name=block.needed("name"), arguments=call)
+        case "tool_result":
+            result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=block.needed("tool_use_id"))
+            result.content = _text_alone(block, "content")
+            if block.flag("is_error"):  # other APIs have no such flag
+                result.content = f"{_FAILED}{result.content}"
+        case _ if kind not in _THOUGHTS:
+            message.parts.add(text=left(block, kind))
+
+
+def _is_elsewhere(block: Fields) -> bool:
+    """Whether a picture is to be fetched, or lies at the provider."""
+    source = block.object("source")
+    return source is not None and source.needed("type") != "base64"
+
+
+def _picture(block: Fields) -> bytes:
+    source = block.object("source")
+    if source is None:
+        raise block.wrong("source", "an object")
+    return source.base64("data")
+
+
+def _text_alone(given: Fields, name: str) -> str:
+    """A string, or blocks of text. Others are left for a provider."""
+    if not isinstance(given.raw(name), list):
+        return given.text(name) or ""
+    texts = []
+    for block in given.objects(name):
+        kind = block.needed("type")
+        texts.append(block.needed("text") if kind == "text" else left(block, kind))
+    return "".join(texts)
+
+
+def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:
+    for given in body.objects("tools"):
+        if (given.text("type") or "custom") == "custom":
+            put_tool(request, given, "input_schema")
+        else:
+            given.leave()
+    choice = body.object("tool_choice")
+    if choice is None:
+        return
+    mode = choice.one_of("type", _MODES)
+    if mode is None:
+        raise InvalidInput(choice.at("type"), f"one of {', '.join(_MODES)}", "null")
+    if mode == chat_pb2.TOOL_MODE_UNSPECIFIED:
+        request.tool_choice.name = choice.needed("name")
+    else:
+        request.tool_choice.mode = mode
+    if choice.flag("disable_parallel_tool_use"):
+        request.parallel_tool_calls = False
+    leave_choice_of_left(request, body)

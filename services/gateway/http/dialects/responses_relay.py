@@ -1,0 +1,143 @@
+"""A provider's own events of a response, on their way to a client of the same API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from services.gateway.http import sse
+from services.gateway.http.sse import GrowingTexts
+
+_BEGINS = ("response.created", "response.in_progress", "response.queued")
+_ENDS = ("response.completed", "response.incomplete")
+_PARTS = {  # by the kind of a part: the events of it, the list of its item that has it, and its place there
+    "output_text": ("response.output_text.", "content", "content_index"),
+    "refusal": ("response.refusal.", "content", "content_index"),
+    "reasoning_text": ("response.reasoning_text.", "content", "content_index"),
+    "summary_text": ("response.reasoning_summary_text.", "summary", "summary_index"),
+}
+_WHOLE = {  # by the kind of an item that is written piece by piece: the events of it, and its field
+    "function_call": ("response.function_call_arguments.", "arguments"),
+    "custom_tool_call": ("response.custom_tool_call_input.", "input"),
+}
+_OF_END = ("status", "output", "error", "incomplete_details", "completed_at", "usage")
+# What an event raises that is not as it should be: it leaves all the same, and is not ended where the gateway has to.
+_ODD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+Told = tuple[str, dict[str, Any]]  # the type of an event, and its other fields
+
+
+class RelayedResponse:
+    """One answer. Events leave as they came; the last one waits for the account. `sequence`: the next number."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self._response: dict[str, Any] = {}
+        self._items: dict[int, dict[str, Any]] = {}
+        self._open = set[int]()  # places in the output
+        self._last: dict[str, Any] = {}
+        self._growing = GrowingTexts()
+
+    @property
+    def begun(self) -> bool:
+        return self.sequence > 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has said how the answer ended."""
+        return bool(self._last)
+
+    @property
+    def same(self) -> dict[str, Any]:
+        """What of the response does not change with its end; nothing before it has begun."""
+        return {name: given for name, given in self._response.items() if name not in _OF_END}
+
+    def chunks(self, events: Iterable[bytes]) -> bytes:
+        """Those that a client gets now."""
+        data = b""
+        for event in events:
+            told = json.loads(event)
+            self.sequence = max(self.sequence, int(told.get("sequence_number") or 0)) + 1
+            if told["type"] in _ENDS:
+                self._last = told
+            else:
+                data += f"event: {told['type']}\n".encode() + b"data: " + event + b"\n\n"
+                with suppress(*_ODD):
+                    self._follow(told)
+        return data
+
+    def end(self, account: Mapping[str, Any]) -> bytes:
+        """The end of the stream, with the account."""
+        return sse.named({**self._last, "response": {**self._last["response"], "hedgerow": account}})
+
+    def whole(self) -> dict[str, Any]:
+        """The response in one piece; nothing where it has not ended."""
+        return dict(self._last["response"]) if self._last else {}
+
+    def close(self, status: str) -> Iterator[Told]:
+        """The last events of what the provider has left open."""
+        self._growing.settle()
+        for index in sorted(self._open):
+            item = self._items[index]
+            item["status"] = status
+            at = {"item_id": item.get("id"), "output_index": index}
+            if known := _WHOLE.get(str(item.get("type"))):
+                yield f"{known[0]}done", {**at, known[1]: item.get(known[1], "")}
+            for name, place in (("summary", "summary_index"), ("content", "content_index")):
+                for number, part in enumerate(_objects(item.get(name))):
+                    yield from _closed(part, {**at, place: number})
+            yield "response.output_item.done", {"output_index": index, "item": item}
+        self._open.clear()
+
+    def items(self) -> list[dict[str, Any]]:
+        """The output, as far as it came."""
+        self._growing.settle()
+        return [self._items[index] for index in sorted(self._items)]
+
+    def _follow(self, told: Mapping[str, Any]) -> None:
+        kind = told["type"]
+        if kind in _BEGINS:
+            self._response = dict(told["response"])
+        elif kind == "response.output_item.added":
+            self._items[int(told["output_index"])] = _copied(told["item"])
+            self._open.add(int(told["output_index"]))
+        elif kind == "response.output_item.done":
+            self._items[int(told["output_index"])] = _copied(told["item"])
+            self._open.discard(int(told["output_index"]))
+        elif kind in ("response.content_part.added", "response.reasoning_summary_part.added"):
+            name, place = ("content", "content_index") if "content" in kind else ("summary", "summary_index")
+            parts = self._items[told["output_index"]].setdefault(name, [])
+            parts[told[place] :] = [_copied(told["part"])]
+        elif kind.endswith(".delta"):
+            self._grow(kind.removesuffix("delta"), told)
+
+    def _grow(self, events: str, told: Mapping[str, Any]) -> None:
+        item = self._items[told["output_index"]]
+        for prefix, field in _WHOLE.values():
+            if prefix == events:
+                self._growing.add(item, field, told["delta"])
+        for prefix, name, place in _PARTS.values():
+            if prefix == events:
+                part = item[name][told[place]]
+                field = "refusal" if "refusal" in part else "text"
+                self._growing.add(part, field, told["delta"])
+
+
+def _closed(part: Mapping[str, Any], at: dict[str, Any]) -> Iterator[Told]:
+    known = _PARTS.get(str(part.get("type")))
+    if known is None:
+        return
+    field = "refusal" if "refusal" in part else "text"
+    more = {"logprobs": part.get("logprobs") or []} if field == "text" and known[0] == "response.output_text." else {}
+    yield f"{known[0]}done", {**at, field: part.get(field, ""), **more}
+    done = "response.reasoning_summary_part.done" if known[1] == "summary" else "response.content_part.done"
+    yield done, {**at, "part": part}
+
+
+def _objects(given: Any) -> list[dict[str, Any]]:
+    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+
+
+def _copied(given: Any) -> dict[str, Any]:
+    return dict(json.loads(sse.compact(given)))

@@ -1,0 +1,269 @@
+"""Reads requests of OpenAI's Responses API.
+
+Items and fields that the gateway's contract has no place for are left unread: a model behind the same API gets them as
+the caller wrote them, a model behind another API refuses them by their place. Policies read their texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.dialects.chat_request import MODES, ROLES, put_tool, take_form, take_sampling
+from services.gateway.http.dialects.parts import read_part
+from services.gateway.http.fields import Fields
+from services.gateway.http.request_options import TRUNCATIONS, RequestOptions, take_model, take_options
+from services.runtime.errors import InvalidInput
+from services.runtime.limits import LONG_MESSAGES
+
+_TEXTS = ("input_text", "output_text", "text", "refusal")
+_REASONING = "reasoning"
+_NOTHING = "…"  # stands where an item or a part has no text
+# No text of these is anybody's words: names, addresses, and what is not to be read.
+_NOT_WORDS = frozenset(
+    {
+        "call_id",
+        "detail",
+        "encrypted_content",
+        "file_data",
+        "file_id",
+        "file_url",
+        "id",
+        "image_url",
+        "result",
+        "role",
+        "status",
+        "type",
+    }
+)
+_MOST_WITHOUT_BLANK = 1_024  # characters: what is longer is data
+_KEPT = ("previous_response_id", "conversation", "background")  # what one provider alone knows, or goes on with
+# What the answer repeats of the request, and what clients want to read where it says nothing.
+_ECHOED: Mapping[str, Any] = {
+    "background": False,
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": None,
+    "safety_identifier": None,
+    "service_tier": "default",
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+_OPENAIS = ("text", "json_object", "json_schema")  # of formats
+_TOOL: Mapping[str, Any] = {"description": None, "parameters": None, "strict": False}
+_LOGPROBS = "message.output_text.logprobs"
+
+
+def take_input(request: pb.GenerateRequest, body: Fields, most_messages: int) -> None:
+    """Add the messages that `input` says, `most_messages` at most. Raises `InvalidInput`."""
+    if isinstance(body.seen("input"), str):
+        request.messages.add(role=chat_pb2.ROLE_USER, content=body.needed("input"))
+        return
+    if "input" not in body:
+        raise body.wrong("input", "a string or an array")
+    items = body.objects("input")
+    asking = [index for index, item in enumerate(items) if item.seen("type") != _REASONING]
+    called = set[str]()
+    for index, item in enumerate(items):
+        if len(request.messages) > most_messages:
+            raise InvalidInput("messages", f"at most {most_messages}", f"{len(items)} items")
+        last = bool(asking) and index == asking[-1]
+        if not _take_item(request, item, called, last=last):
+            _stand_in(request, item)
+    if not asking:
+        request.messages.add(role=chat_pb2.ROLE_USER, content=_NOTHING)  # all of it is kept by the provider
+
+
+def _take_item(request: pb.GenerateRequest, item: Fields, called: set[str], *, last: bool) -> bool:
+    """Whether the contract has a place for it. The last one of a conversation there is a user's or a result; `called`
+    are the calls so far, by their ids."""
+    kind = item.seen("type")
+    if kind is None or kind == "message":
+        return _take_message(request, item, last=last)
+    if kind == "function_call" and not last:
+        item.needed("type")
+        call = {name: item.needed(name) for name in ("name", "arguments")}
+        _speaking(request).tool_calls.add(id=item.needed("call_id"), **call)
+        called.add(item.needed("call_id"))
+        return True
+    if kind == "function_call_output" and _call_of(item) in called:
+        item.needed("type")
+        result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=item.needed("call_id"))
+        _put_content(result, item, "output", pictures=False)
+        return True
+    if kind == _REASONING:
+        item.needed("type")  # what a model thought before is not for a model behind another API to read
+        return True
+    if not isinstance(kind, str):
+        raise item.wrong("type", "a string")
+    return False
+
+
+def _call_of(item: Fields) -> str:
+    if not isinstance(call_id := item.seen("call_id"), str):
+        raise item.wrong("call_id", "a string")
+    return call_id
+
+
+def _take_message(request: pb.GenerateRequest, item: Fields, *, last: bool) -> bool:
+    role = item.seen("role")
+    if not isinstance(role, str) or role not in ROLES:
+        raise item.wrong("role", f"one of {', '.join(ROLES)}")
+    if last and ROLES[role] != chat_pb2.ROLE_USER:
+        return False
+    item.text("type")
+    _put_content(request.messages.add(role=item.one_of("role", ROLES) or chat_pb2.ROLE_USER), item, "content")
+    return True
+
+
+def _put_content(message: chat_pb2.Message, given: Fields, name: str, *, pictures: bool = True) -> None:
+    """A text, or parts. Text alone stays text; a part that has no place is left unread, and stands for a message that
+    has no others."""
+    if not isinstance(given.seen(name), list):
+        message.content = given.text(name) or ""
+        return
+    given_parts = given.objects(name)
+    parts = [read_part(part) for part in given_parts if _is_read(part, pictures=pictures)]
+    if given_parts and not parts:
+        message.content = "\n".join(map(_words, given_parts))
+    elif all(part.WhichOneof("kind") == "text" for part in parts):
+        message.content = "".join(part.text for part in parts)
+    else:
+        message.parts.extend(parts)
+
+
+def _is_read(part: Fields, *, pictures: bool) -> bool:
+    kind, url = part.seen("type"), part.seen("image_url")
+    if kind in _TEXTS:
+        return True
+    if not isinstance(kind, str):
+        raise part.wrong("type", "a string")
+    inline = isinstance(url, str) and url[:5].lower() == "data:" and "file_id" not in part
+    return pictures and (kind == "input_audio" or (kind == "input_image" and inline))
+
+
+def _stand_in(request: pb.GenerateRequest, item: Fields) -> None:
+    """What policies read in the place of an item that has none. No model gets it."""
+    request.messages.add(role=chat_pb2.ROLE_USER, content=_words(item))
+
+
+def _words(given: Fields) -> str:
+    return "\n".join(text for name in given for text in _texts(name, given.seen(name))) or _NOTHING
+
+
+def _texts(name: str, given: Any) -> Iterator[str]:
+    if name in _NOT_WORDS:
+        return
+    if isinstance(given, str):
+        if given.strip() and (len(given) <= _MOST_WITHOUT_BLANK or " " in given[:_MOST_WITHOUT_BLANK]):
+            yield given
+    elif isinstance(given, dict):
+        for inner, value in given.items():
+            yield from _texts(inner, value)
+    elif isinstance(given, list):
+        for value in given:
+            yield from _texts("", value)
+
+
+def _speaking(request: pb.GenerateRequest) -> chat_pb2.Message:
+    """The assistant's turn that calls are a part of."""
+    if request.messages and request.messages[-1].role == chat_pb2.ROLE_ASSISTANT:
+        return request.messages[-1]
+    return request.messages.add(role=chat_pb2.ROLE_ASSISTANT)
+
+
+def read_response(
+    body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = LONG_MESSAGES
+) -> RequestOptions:
+    """The order of a response. Raises `InvalidInput` and `ModelUnknown`."""
+    order = RequestOptions(pb.GenerateRequest())
+    request = order.request
+    take_model(order, body, known)
+    order.stream = bool(body.flag("stream"))
+    body.object("stream_options")
+    if instructions := body.text("instructions"):
+        request.messages.add(role=chat_pb2.ROLE_SYSTEM, content=instructions)
+    take_input(request, body, most_messages)
+    _take_sampling(request, body)
+    _take_tools(request, body)
+    request.prompt.truncation = body.one_of("truncation", TRUNCATIONS) or pb.TRUNCATION_UNSPECIFIED
+    text = body.object("text")
+    take_form(request, body, text and text.object("format"))
+    take_options(order, headers, body)
+    _settle_kept(order, body)
+    order.echo = _echo(body)
+    return order
+
+
+def _settle_kept(order: RequestOptions, body: Fields) -> None:
+    """What goes on with something that a provider has kept is for that one alone, and no other request's answer."""
+    for name in _KEPT:
+        if not body.seen(name):
+            continue
+        if not order.request.model:
+            raise InvalidInput(name, "none where the router chooses: name the model that knows it", order.model)
+        order.request.single_attempt = True
+        order.request.cache.bypass = True
+
+
+def _take_sampling(request: pb.GenerateRequest, body: Fields) -> None:
+    sampling = request.sampling
+    take_sampling(request, body)
+    if (most := body.whole("max_output_tokens")) is not None:
+        sampling.max_tokens = most
+    top, include = body.whole("top_logprobs"), body.seen("include")
+    if not isinstance(include, list | None):
+        raise body.wrong("include", "an array")
+    if top or _LOGPROBS in (include or ()):
+        sampling.top_logprobs = top or 0
+
+
+def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:
+    """Functions; a provider's own tools are left to it, and so is a choice that is not of functions."""
+    for given in body.objects("tools"):
+        kind = given.seen("type")
+        if not isinstance(kind, str):
+            raise given.wrong("type", "a string")
+        if kind == "function":
+            given.needed("type")
+            put_tool(request, given, "parameters")
+    _take_choice(request, body)
+    if not request.tools:
+        if not isinstance(body.seen("parallel_tool_calls"), bool | None):
+            raise body.wrong("parallel_tool_calls", "true or false")
+    elif (parallel := body.flag("parallel_tool_calls")) is not None:
+        request.parallel_tool_calls = parallel
+
+
+def _take_choice(request: pb.GenerateRequest, body: Fields) -> None:
+    choice = body.seen("tool_choice")
+    if isinstance(choice, str) and choice in MODES:
+        if request.tools:
+            request.tool_choice.mode = body.one_of("tool_choice", MODES) or chat_pb2.TOOL_MODE_AUTO
+    elif isinstance(choice, dict) and isinstance(choice.get("type"), str):
+        if request.tools and choice["type"] == "function" and (named := body.object("tool_choice")):
+            named.needed("type")
+            request.tool_choice.name = named.needed("name")
+    elif choice is not None:
+        raise body.wrong("tool_choice", f"one of {', '.join(MODES)}, or an object with a type")
+
+
+def _echo(body: Fields) -> dict[str, Any]:
+    told = {name: default if body.seen(name) is None else body.seen(name) for name, default in _ECHOED.items()}
+    if (text := body.object("text")) and (given := text.object("format")) and given.text("type") not in _OPENAIS:
+        told["text"] = {**told["text"], **_ECHOED["text"]}  # its strict clients refuse a type that they do not know
+    return {**told, "tools": [{**_TOOL, **tool} for tool in body.array("tools")], "store": False}

@@ -1,0 +1,194 @@
+"""Several answers to one question, where no provider gives them to one request: each is asked separately.
+
+All are admitted, limited and charged on their own, run at the same time within the same budget, and end together: the
+first error ends them all. None comes from the cache, is stored there, or is shared with an equal request, because equal
+texts would come of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.http.account import account
+from services.gateway.http.dialects.chat_answer import usage
+from services.gateway.http.fields import Fields
+from services.gateway.http.request_options import RequestOptions
+from services.gateway.http.sse import compact
+from services.runtime.deadline import Clock
+from services.runtime.errors import InvalidInput
+
+_MOST = 16  # requests of the gateway for one by HTTP
+_FIELD = "n"
+_LARGEST = 2**63 - 1
+_SUMS = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens", "drafted_tokens", "accepted_tokens",
+         "reasoning_tokens", "cache_write_tokens")  # fmt: skip
+_KNOWN_S = 60.0
+Take = Callable[[pb.GenerateResponse], Awaitable[None]]
+Answer = Callable[[pb.GenerateRequest, Take], Awaitable[None]]
+
+
+class ChoiceWriter(Protocol):
+    """Writes one of several answers."""
+
+    def chunk(self, event: pb.Event) -> bytes:
+        """An event in a stream; empty for most."""
+
+    def gather(self, event: pb.Event) -> None:
+        """Take an event of an answer that is written in one piece."""
+
+    def end_choice(self, final: pb.Final, told: Mapping[str, Any] | None) -> bytes:
+        """The finish of the choice in a stream, with the account where there is one."""
+
+    def end_all(self, used: chat_pb2.Usage, told: Mapping[str, Any]) -> bytes:
+        """The last words of a stream, after all choices."""
+
+    def whole(self, final: pb.Final) -> Mapping[str, Any]:
+        """The answer in one piece."""
+
+
+class AskedAlone:
+    """Models that have refused to give several answers to one request, by the names that requests have for them. They
+    are not asked to for a minute, because a refusal counts as one request more."""
+
+    def __init__(self, clock: Clock = time.monotonic):
+        self._clock, self._until = clock, dict[str, float]()
+
+    def __contains__(self, model: str) -> bool:
+        return self._clock() < self._until.get(model, 0.0)
+
+    def note(self, model: str) -> None:
+        self._until[model] = self._clock() + _KNOWN_S
+
+
+def is_refused(error: InvalidInput) -> bool:
+    """Whether a request is refused because it asks for several answers: by a model, or beside a policy of the gateway.
+    What a provider refuses it has read."""
+    return error.metadata.get("field") == _FIELD and "provider_error" not in error.metadata
+
+
+def check_choices(count: int, tenant: Tenant) -> None:
+    """Raise `InvalidInput` for more than can ever be admitted together."""
+    allowance = tenant.allowance
+    limits = {
+        _MOST: "where each answer is asked separately",
+        **({int(allowance.requests_burst): "the tenant's `requests_burst`"} if allowance.requests_per_s else {}),
+        **({allowance.concurrency: "the tenant's `concurrency`"} if allowance.concurrency else {}),
+    }
+    if count > (most := min(limits)):
+        raise InvalidInput(_FIELD, f"at most {most}, {limits[most]}", count)
+
+
+def separate(order: RequestOptions, body: Fields) -> list[pb.GenerateRequest]:
+    """A request for each answer, equal but for the seeds, which count up as vLLM's do."""
+    given = {name: body.seen(name) for name in body if name != _FIELD}
+    return [_one(order.request, given, index) for index in range(order.choices)]
+
+
+def _one(asked: pb.GenerateRequest, given: dict[str, Any], index: int) -> pb.GenerateRequest:
+    request = pb.GenerateRequest()
+    request.CopyFrom(asked)
+    request.cache.bypass = True
+    if request.idempotency_key:
+        request.idempotency_key += f"\n{index}"  # which no header can have
+    if request.sampling.HasField("seed"):
+        seed = request.sampling.seed
+        given["seed"] = request.sampling.seed = seed + index if seed <= _LARGEST - index else seed - index
+    if request.HasField("original"):
+        request.original.untranslated.pop(_FIELD, None)
+        request.original.body = compact(given)
+    return request
+
+
+@dataclass(slots=True)
+class Several:
+    """The answers on their way to the client. `send` sends more of a stream, and whether that is the last; it is called
+    by one at a time."""
+
+    order: RequestOptions
+    writers: Sequence[ChoiceWriter]
+    send: Callable[[bytes, bool], Awaitable[None]]
+    check: Callable[[pb.Final], None]  # raises for an answer that should not be taken for one
+    came: Callable[[pb.GenerateResponse], None]  # is called for every message
+    _finals: dict[int, pb.Final] = field(default_factory=dict)
+    _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def run(self, answer: Answer, requests: Iterable[pb.GenerateRequest]) -> pb.Final:
+        """All of them together. Raises the first error."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for index, request in enumerate(requests):
+                    group.create_task(self._run_one(answer, index, request))
+        except BaseExceptionGroup as group_of:
+            raise _first(group_of) from None
+        return together([self._finals[index] for index in sorted(self._finals)])
+
+    def whole(self, together: pb.Final) -> dict[str, Any]:
+        """The answers in one piece."""
+        each = [writer.whole(self._finals[index]) for index, writer in enumerate(self.writers)]
+        choices = [choice for one in each for choice in one["choices"]]
+        return {**each[0], "choices": choices, "usage": usage(together.usage), "hedgerow": self._account(together)}
+
+    async def _run_one(self, answer: Answer, index: int, request: pb.GenerateRequest) -> None:
+        async def take(message: pb.GenerateResponse) -> None:
+            await self._take(index, message)
+
+        await answer(request, take)
+
+    async def _take(self, index: int, message: pb.GenerateResponse) -> None:
+        writer, last = self.writers[index], message.events[-1]
+        if last.HasField("final"):
+            self.check(last.final)
+        self.came(message)
+        async with self._sending:
+            if last.HasField("final"):
+                self._finals[index] = last.final
+            if not self.order.stream:
+                for event in message.events:
+                    writer.gather(event)
+                return
+            data = b"".join(map(writer.chunk, message.events))
+            over = len(self._finals) == len(self.writers)
+            if last.HasField("final"):
+                data += self._end(index, last.final, over=over)
+            if data:
+                await self.send(data, over)
+
+    def _end(self, index: int, final: pb.Final, *, over: bool) -> bytes:
+        if not over:
+            return self.writers[index].end_choice(final, None)
+        all_of_them = together([self._finals[each] for each in sorted(self._finals)])
+        told = self._account(all_of_them)
+        ended = self.writers[index].end_choice(final, None if self.order.usage else told)
+        return ended + self.writers[index].end_all(all_of_them.usage, told)
+
+    def _account(self, all_of_them: pb.Final) -> dict[str, Any]:
+        return {**account(all_of_them), "choices": [account(self._finals[each]) for each in sorted(self._finals)]}
+
+
+def together(finals: Sequence[pb.Final]) -> pb.Final:
+    """The first one, with the tokens and the cost of all, the longest time, and what any of them was degraded by."""
+    whole = pb.Final()
+    whole.CopyFrom(finals[0])
+    for name in _SUMS:
+        setattr(whole.usage, name, sum(getattr(each.usage, name) for each in finals))
+    whole.cost_usd = sum(each.cost_usd for each in finals)
+    whole.total_ms = max(each.total_ms for each in finals)
+    if first := [each.ttft_ms for each in finals if each.HasField("ttft_ms")]:
+        whole.ttft_ms = min(first)
+    degraded = dict.fromkeys(reason for each in finals for reason in each.degraded)
+    whole.degraded[:] = list(degraded)
+    return whole
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,142 @@
+"""Embeddings by the cache's embedder: as vectors (OpenAI's embeddings), and as the order of documents by their distance
+from a query (rerank, in the form that Cohere, Jina and vLLM share)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import struct
+from collections.abc import Sequence
+from operator import mul
+from typing import Any
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.channel import MAX_MESSAGE_BYTES
+from services.gateway.errors import ModelUnknown
+from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
+from services.gateway.http.endpoints.cache import present
+from services.gateway.http.endpoints.text_inputs import read_texts, tokens_of
+from services.gateway.http.fields import Fields
+from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.sse import compact
+from services.gateway.upstream.stubs import Cache
+from services.runtime.errors import InvalidInput, ServiceError
+
+_MOST_TEXTS = 256  # the contract's
+_MOST_DOCUMENTS = 1_000  # as Cohere has it
+_MOST_BYTES = MAX_MESSAGE_BYTES // 2  # which the cache takes in one message, whatever is around the texts
+_ANY = ("auto", "default")
+_COSINE = "cosine/"  # before the embedder's name: no model has read query and document together
+_AT_ONCE = 32  # documents that are compared before others have their turn: 0.5 ms
+_REFUSED = ("rank_fields", "max_chunks_per_doc", "max_tokens_per_doc", "truncate_prompt_tokens")
+Vector = Sequence[float]
+
+
+class Embedding:
+    """Serves `/v1/embeddings` and `/v1/rerank`."""
+
+    def __init__(self, aside: Aside, cache: Cache | None):
+        self._aside, self._cache = aside, cache
+
+    async def embed(self, exchange: Exchange) -> None:
+        cache, body = present(self._cache, "embeddings"), await exchange.fields()
+        given, model = read_texts(body, "input", _MOST_TEXTS, self._most_bytes), body.text("model") or _ANY[0]
+        packed = body.one_of("encoding_format", {"float": False, "base64": True}) or False
+        async with self._aside.admitted(exchange, tokens=given.tokens) as admitted:
+            reply = await self._vectors(cache, given.texts, admitted)
+            if model not in (*_ANY, reply.model):
+                raise ModelUnknown(model, ", ".join((reply.model, *_ANY)))
+            dimensions = len(reply.embeddings[0].values)
+            if (wanted := body.whole("dimensions")) not in (None, dimensions):
+                raise InvalidInput("dimensions", f"{dimensions}, which are all of {reply.model}", wanted)
+            await exchange.reply.whole(200, compact(_embeddings(reply, given.tokens, packed=packed)))
+
+    async def rerank(self, exchange: Exchange) -> None:
+        cache, body = present(self._cache, "rerank"), await exchange.fields()
+        body.refuse(*_REFUSED)
+        model, query, documents = body.text("model") or _ANY[0], body.needed("query"), _documents(body)
+        most = _most(body, len(documents))
+        shown = body.flag("return_documents") or False
+        tokens = tokens_of("documents", [query, *documents], self._most_bytes)
+        async with self._aside.admitted(exchange, tokens=tokens) as admitted:
+            scores, name = await self._scores(cache, query, documents, admitted)
+            if model not in (*_ANY, name):
+                raise ModelUnknown(model, ", ".join((name, *_ANY)))
+            best = sorted(range(len(scores)), key=lambda index: -scores[index])[:most]
+            results = [
+                {
+                    "index": index,
+                    "relevance_score": scores[index],
+                    **({"document": {"text": documents[index]}} if shown else {}),
+                }
+                for index in best
+            ]
+            usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+            told = {"id": f"rerank-{exchange.answer_id}", "model": name, "usage": usage, "results": results}
+            await exchange.reply.whole(200, compact(told))
+
+    async def _scores(
+        self, cache: Cache, query: str, documents: Sequence[str], admitted: Admitted
+    ) -> tuple[list[float], str]:
+        """The cosine of each document with the query, 0 where it is less; and whose figures they are."""
+        about: Vector = ()
+        texts, scores, name = [query, *documents], list[float](), ""
+        for begin in range(0, len(texts), _MOST_TEXTS):
+            reply = await self._vectors(cache, texts[begin : begin + _MOST_TEXTS], admitted)
+            vectors, name = [each.values for each in reply.embeddings], _COSINE + reply.model
+            if not about:
+                about, *vectors = vectors
+            for at, vector in enumerate(vectors):
+                scores.append(min(1.0, max(0.0, sum(map(mul, about, vector)))))
+                if at % _AT_ONCE == _AT_ONCE - 1:
+                    await asyncio.sleep(0)
+        return scores, name
+
+    async def _vectors(self, cache: Cache, texts: Sequence[str], admitted: Admitted) -> cache_pb2.EmbedResponse:
+        """Of a length of 1."""
+        request = cache_pb2.EmbedRequest(texts=texts, tenant=admitted.tenant)
+        try:
+            return await cache.embed(request, admitted.timeout_s, admitted.metadata)
+        except ServiceError as error:
+            admitted.failed(error)
+            raise
+
+    @property
+    def _most_bytes(self) -> int:
+        return min(self._aside.settings.max_content_bytes, _MOST_BYTES)
+
+
+def _documents(body: Fields) -> list[str]:
+    """Texts, or objects with one."""
+    given = body.array("documents")
+    if not 1 <= len(given) <= _MOST_DOCUMENTS:
+        raise InvalidInput("documents", f"1 to {_MOST_DOCUMENTS} documents", len(given))
+    return [_document(f"documents[{index}]", each) for index, each in enumerate(given)]
+
+
+def _document(place: str, given: Any) -> str:
+    if isinstance(given, str):
+        return given
+    document = Fields({place: given}).object(place)
+    if document is None:
+        raise InvalidInput(place, "a string, or an object with a text", "null")
+    return Fields({"text": document.seen("text")}, place).needed("text")
+
+
+def _most(body: Fields, count: int) -> int:
+    most = body.whole("top_n")
+    if most is not None and most < 1:
+        raise InvalidInput("top_n", "at least 1", most)
+    return count if most is None else most
+
+
+def _embeddings(reply: cache_pb2.EmbedResponse, tokens: int, *, packed: bool) -> dict[str, Any]:
+    def shown(values: Any) -> str | list[float]:
+        return base64.b64encode(struct.pack(f"<{len(values)}f", *values)).decode() if packed else list(values)
+
+    data = [
+        {"object": "embedding", "index": index, "embedding": shown(each.values)}
+        for index, each in enumerate(reply.embeddings)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "model": reply.model, "data": data, "usage": usage}

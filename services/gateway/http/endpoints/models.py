@@ -1,0 +1,78 @@
+"""The list of models, as OpenAI has it, and the count of a prompt's tokens by the model that would read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission import messages, tools
+from services.gateway.admission.question import TIERS, unknown
+from services.gateway.config import GatewaySettings
+from services.gateway.http.dialects.messages_request import read_prompt
+from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
+from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.sse import compact
+from services.gateway.upstream.fleet import Fleet
+from services.gateway.upstream.routes import Routes
+from services.runtime.errors import InvalidInput
+
+
+class Models:
+    """Serves `/v1/models` and `/v1/models/{id}`."""
+
+    def __init__(self, settings: GatewaySettings, routes: Routes, created: int):
+        self._names, self._routes, self._created = tuple(settings.llm_addresses), routes, created
+
+    async def list(self, exchange: Exchange) -> None:
+        data = [self._told(name) for name in (*self._names, *TIERS)]
+        await exchange.reply.whole(200, compact({"object": "list", "data": data}))
+
+    async def one(self, exchange: Exchange) -> None:
+        name = exchange.scope["path_params"]["model"]
+        if name not in self._names and name not in TIERS:
+            raise unknown(name, self._names)
+        await exchange.reply.whole(200, compact(self._told(name)))
+
+    def _told(self, name: str) -> dict[str, Any]:
+        told: dict[str, Any] = {"id": name, "object": "model", "created": self._created, "owned_by": "hedgerow"}
+        if context := self._routes.context_tokens(name):
+            told["max_model_len"] = context
+        if known := self._routes.model(name):
+            told["hedgerow"] = {
+                "tier": pb.Tier.Name(known.tier).removeprefix("TIER_").lower(),
+                "prompt_usd_per_mtok": known.prompt_usd_per_mtok,
+                "completion_usd_per_mtok": known.completion_usd_per_mtok,
+                "cached_prompt_usd_per_mtok": known.cached_prompt_usd_per_mtok,
+                "cache_write_usd_per_mtok": known.cache_write_usd_per_mtok,
+            }
+        return told
+
+
+class Counting:
+    """Serves `/v1/messages/count_tokens`. Pictures and recordings are not counted."""
+
+    def __init__(self, aside: Aside, fleet: Fleet):
+        self._aside, self._fleet = aside, fleet
+
+    async def __call__(self, exchange: Exchange) -> None:
+        settings = self._aside.settings
+        request = read_prompt(await exchange.fields(), settings.llm_addresses, settings.max_messages).request
+        self._check(request)
+        async with self._aside.admitted(exchange) as admitted:
+            tokens = await self._count(request, admitted)
+            await exchange.reply.whole(200, compact({"input_tokens": tokens}))
+
+    async def _count(self, request: pb.GenerateRequest, admitted: Admitted) -> int:
+        """By a replica of the model, or of the first where the router would choose."""
+        pool = self._fleet.pools[request.model or next(iter(self._aside.settings.llm_addresses))]
+        return await pool.count_tokens(
+            request.messages, request.tools, admitted.tenant, admitted.timeout_s, admitted.metadata
+        )
+
+    def _check(self, request: pb.GenerateRequest) -> None:
+        settings = self._aside.settings
+        written, most = messages.check(request, settings.max_messages), settings.max_content_bytes
+        written += tools.check(request, settings.response_format)
+        messages.flatten(request)
+        if written > most:
+            raise InvalidInput("messages", f"at most {most} bytes of content", f"{written} bytes")

@@ -1,0 +1,124 @@
+"""Texts, classified by OpenAI's moderations: by the guard, which looks for other things than OpenAI's models do.
+
+The categories of OpenAI are there because its clients read them. The score of one that nothing looked for applies to no
+input type, which is how that API says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from services.gateway.admission.identity import Tenant
+from services.gateway.errors import ModelUnknown
+from services.gateway.guard import injection
+from services.gateway.guard.checks import Checks, everything
+from services.gateway.guard.denied import TooSlow
+from services.gateway.guard.screen import AT_ONCE, Screen
+from services.gateway.http.endpoints.auxiliary_admission import Aside
+from services.gateway.http.endpoints.text_inputs import read_texts
+from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.sse import compact
+from services.runtime.deadline import Deadline
+from services.runtime.errors import TooLate
+from services.runtime.limits import CONTENT_BYTES
+from services.runtime.policy.fair_turns import FairTurns
+from services.runtime.security.private_data import Finding, Kind
+
+MODEL = "hedgerow-guard"
+_ANY = ("auto", "default")
+_MOST_TEXTS = 256
+_OPENAIS = (
+    "hate", "hate/threatening", "harassment", "harassment/threatening", "illicit", "illicit/violent", "self-harm",
+    "self-harm/intent", "self-harm/instructions", "sexual", "sexual/minors", "violence", "violence/graphic",
+)  # fmt: skip
+Category = Literal["injection", "secrets", "personal", "denied"]
+_OF_KIND: Mapping[Kind, Category] = {"secret": "secrets", "personal": "personal", "denied": "denied"}
+
+
+@dataclass(slots=True)
+class _Verdict:
+    """`rules` has those that found something, by their categories; `injection` is the classifier's probability."""
+
+    rules: dict[Category, Counter[str]] = field(default_factory=dict)
+    injection: float = 0.0
+
+    def note(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            self.rules.setdefault(_OF_KIND[finding.kind], Counter())[finding.rule] += 1
+
+    def note_injection(self, piece: str, least: float) -> None:
+        rule = injection.by_pattern(piece)
+        score = 1.0 if rule else injection.probability(piece)
+        self.injection = max(self.injection, score)
+        if score >= least:
+            self.rules.setdefault("injection", Counter())[rule or injection.CLASSIFIER] += 1
+
+    def told(self, checks: Checks) -> dict[str, Any]:
+        scores: dict[Category, float] = {"injection": self.injection, "secrets": 0.0, "personal": 0.0}
+        if checks.denied:
+            scores["denied"] = 0.0
+        scores |= {category: 1.0 for category in self.rules if category != "injection"}
+        return {
+            "flagged": bool(self.rules),
+            "categories": {**dict.fromkeys(_OPENAIS, False), **{each: each in self.rules for each in scores}},
+            "category_scores": {**dict.fromkeys(_OPENAIS, 0.0), **scores},
+            "category_applied_input_types": {
+                **{each: [] for each in _OPENAIS},
+                **{each: ["text"] for each in scores},
+            },
+            "hedgerow": {"rules": {category: dict(found) for category, found in self.rules.items()}},
+        }
+
+
+class Moderations:
+    """Serves `/v1/moderations`. All requests together take one step between two turns of the event loop, and tenants
+    take steps in turn."""
+
+    def __init__(self, aside: Aside):
+        self._aside, self._turns = aside, FairTurns()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        body, settings = await exchange.fields(), self._aside.settings
+        given = read_texts(body, "input", _MOST_TEXTS, min(settings.max_content_bytes, CONTENT_BYTES))
+        if (model := body.text("model") or MODEL) not in (MODEL, *_ANY):
+            raise ModelUnknown(model, ", ".join((MODEL, *_ANY)))
+        tenant = exchange.credential.tenant
+        checks = everything(tenant.guard)
+        async with self._aside.admitted(exchange, tokens=given.tokens) as admitted:
+            deadline = Deadline.after(admitted.timeout_s)
+            verdicts = [await self._verdict(text, checks, tenant, deadline) for text in given.texts]
+            results = [verdict.told(checks) for verdict in verdicts]
+            told = {"id": f"modr-{exchange.answer_id}", "model": MODEL, "results": results}
+            await exchange.reply.whole(200, compact(told))
+
+    async def _verdict(self, text: str, checks: Checks, tenant: Tenant, deadline: Deadline) -> _Verdict:
+        verdict = _Verdict()
+        steps, more = _look(text, checks, verdict), True
+        while more:
+            await self._turns.begin(tenant.name, tenant.weight)
+            try:
+                more = next(steps, False)
+                await asyncio.sleep(0)
+            except TooSlow as problem:
+                raise TooLate(f"moderations: {problem}") from None
+            finally:
+                self._turns.ended()
+            if more and deadline.is_over():
+                raise TooLate("moderations: not done within the budget of the request")
+        return verdict
+
+
+def _look(text: str, checks: Checks, verdict: _Verdict) -> Iterator[bool]:
+    """Look for everything in `text`, in steps. Raises `TooSlow`."""
+    screen = Screen(checks.hides, checks.denied)
+    for at in range(0, len(text), AT_ONCE):
+        verdict.note(screen.feed(text[at : at + AT_ONCE]).findings)
+        yield True
+    verdict.note(screen.close().findings)
+    for piece in injection.pieces(text):
+        verdict.note_injection(piece, checks.settings.injection_score)
+        yield True

@@ -1,0 +1,211 @@
+"""OpenAI's audio transcriptions, by the audio service. The form is read whole, within the limit of a body, and kept in
+memory: containers have no disk."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import FormData, Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from hedgerow.audio.v1 import audio_pb2
+from services.gateway.admission.question import estimated_tokens, heard_tokens
+from services.gateway.http import sse
+from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
+from services.gateway.http.errors import NotJson, NotOffered
+from services.gateway.http.fields import Fields
+from services.gateway.http.server.exchange import Exchange
+from services.gateway.upstream.media import Hearing
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
+
+_MOST_FIELDS = 64
+_TEXT = b"text/plain; charset=utf-8"
+_FORMATS = {"json": "json", "text": "text", "verbose_json": "verbose_json"}
+Heard = AsyncGenerator[audio_pb2.TranscribeResponse, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """`fields` are texts, and lists of texts for names that end in `[]`."""
+
+    fields: Fields
+    file: bytes
+
+
+class _InMemory(MultiPartParser):
+    spool_max_size = 2**62
+
+
+async def read_form(exchange: Exchange) -> Form:
+    """The form, with its `file`. Raises `NotJson` and `InvalidInput`."""
+    kind = exchange.headers.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != "multipart/form-data":
+        raise NotJson("content-type", "multipart/form-data", kind.partition(";")[0] or "none")
+    body = await exchange.body()
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    parser = _InMemory(Headers({"content-type": kind}), stream(), max_files=1, max_fields=_MOST_FIELDS)
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise InvalidInput("body", "a form with one file", error.message) from None
+    try:
+        return await _read(form)
+    finally:
+        await form.close()
+
+
+async def _read(form: FormData) -> Form:
+    given: dict[str, Any] = {}
+    file: UploadFile | None = None
+    for name, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            file = value if name == "file" else file
+        elif name.endswith("[]"):
+            given.setdefault(name.removesuffix("[]"), []).append(value)
+        else:
+            given[name] = value
+    if file is None:
+        raise InvalidInput("file", "a file", "none")
+    return Form(Fields(given), await file.read())
+
+
+class Transcriptions:
+    """Serves `/v1/audio/transcriptions`, or with `translate` `/v1/audio/translations`. There is one model, whatever
+    name it is asked for by."""
+
+    def __init__(self, aside: Aside, hearing: Hearing | None, *, translate: bool = False):
+        self._aside, self._hearing, self._translate = aside, hearing, translate
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if self._hearing is None:
+            what = "translations" if self._translate else "transcriptions"
+            raise NotOffered(f"{what}: need an audio service (HEDGEROW_GATEWAY_AUDIO_ADDRESS)")
+        form = await read_form(exchange)
+        streamed, how, options = _wanted(form.fields)
+        options.translate = self._translate
+        reply = exchange.reply
+
+        async def beat() -> None:
+            await reply.begin()
+            await reply.write(sse.PING)
+
+        if streamed:
+            exchange.broken = lambda told: sse.event(told.openai())
+        async with (
+            self._aside.admitted(
+                exchange,
+                beat if streamed else None,
+                self._aside.settings.transcription_budget_ms,
+                tokens=estimated_tokens(form.file),
+            ) as admitted,
+            aclosing(_heard(self._hearing, form, options, admitted)) as heard,
+        ):
+            await (_stream(exchange, heard) if streamed else _whole(exchange, heard, how, options))
+
+
+def _wanted(fields: Fields) -> tuple[bool, str, audio_pb2.TranscribeOptions]:
+    """Whether in a stream, in which form, and how to listen. What a form says is text, booleans too."""
+    fields.refuse("prompt", "include", "chunking_strategy")
+    streamed = fields.one_of("stream", {"true": True, "false": False, "True": True, "False": False}) or False
+    how = fields.one_of("response_format", _FORMATS) or "json"
+    granular = fields.texts("timestamp_granularities")
+    for each in granular:
+        if each not in ("word", "segment"):
+            raise InvalidInput("timestamp_granularities", "word, segment", each)
+    return streamed, how, audio_pb2.TranscribeOptions(language=fields.text("language") or "", words="word" in granular)
+
+
+def _note_cost(reply: audio_pb2.TranscribeResponse, admitted: Admitted) -> None:
+    """A client that leaves has had at least what it was told of."""
+    if reply.HasField("summary"):
+        admitted.tokens = heard_tokens(reply.summary.audio_s)
+    elif reply.HasField("segment"):
+        admitted.tokens = max(admitted.tokens, heard_tokens(reply.segment.end_s))
+
+
+async def _heard(
+    hearing: Hearing, form: Form, options: audio_pb2.TranscribeOptions, admitted: Admitted
+) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
+    """What the audio service says, under its breaker."""
+    permit = hearing.breaker.enter(admitted.tenant)
+    if permit is None:
+        refusal = hearing.breaker.refusal(admitted.tenant)
+        admitted.failed(refusal)
+        raise refusal
+    answered = False
+    try:
+        replies = hearing.client.recording(form.file, options, admitted.timeout_s, admitted.metadata)
+        async with aclosing(replies) as heard:
+            async for reply in heard:
+                answered = True
+                _note_cost(reply, admitted)
+                yield reply
+        permit.succeeded(None)  # the time that it took is the recording's and the client's
+    except ServiceError as error:
+        if not (answered and isinstance(error, TooLate)):  # else there was too little time for so long a recording
+            permit.ended(error)
+        if not answered:
+            admitted.failed(error)
+        raise
+    finally:
+        permit.withdrawn()  # unless it has reported
+
+
+async def _stream(exchange: Exchange, heard: Heard) -> None:
+    """A delta for each segment."""
+    reply, said = exchange.reply, ""
+    async for event in heard:
+        if event.HasField("segment"):
+            delta = f"{' ' if said else ''}{event.segment.text}"
+            said += delta
+            await reply.begin()
+            await reply.write(sse.event({"type": "transcript.text.delta", "delta": delta}))
+    await reply.begin()
+    await reply.write(sse.event({"type": "transcript.text.done", "text": said}) + sse.DONE, last=True)
+
+
+async def _whole(exchange: Exchange, heard: Heard, how: str, options: audio_pb2.TranscribeOptions) -> None:
+    segments, summary = [], audio_pb2.TranscribeSummary()
+    async for event in heard:
+        if event.HasField("segment"):
+            segments.append(event.segment)
+        elif event.HasField("summary"):
+            summary = event.summary
+    if how == "text":
+        await exchange.reply.whole(200, summary.text.encode() + b"\n", kind=_TEXT)
+        return
+    told: dict[str, Any] = {"text": summary.text, "usage": {"type": "duration", "seconds": summary.audio_s}}
+    if how == "verbose_json":
+        spoken = summary.language or options.language
+        told["task"], told["language"] = ("translate", "english") if options.translate else ("transcribe", spoken)
+        told["duration"] = summary.audio_s
+        told["segments"] = [_segment(segment) for segment in segments]
+        if options.words:
+            told["words"] = [
+                {"word": word.text, "start": word.start_s, "end": word.end_s}
+                for segment in segments
+                for word in segment.words
+            ]
+    await exchange.reply.whole(200, sse.compact(told))
+
+
+def _segment(segment: audio_pb2.Segment) -> dict[str, Any]:
+    """What the audio service does not measure is as if it were sure."""
+    return {
+        "id": segment.index,
+        "seek": 0,
+        "start": segment.start_s,
+        "end": segment.end_s,
+        "text": segment.text,
+        "tokens": [],
+        "temperature": 0.0,
+        "avg_logprob": 0.0,
+        "compression_ratio": 1.0,
+        "no_speech_prob": 0.0,
+    }

@@ -1,0 +1,265 @@
+"""One connection: uvicorn's, with limits on time and size, and a place among all connections.
+
+A connection without a request under way is idle. When all places are taken, a new connection gets the place of the
+one that has been idle longest; connections on which a tenant has authenticated are the last to go. So connections that
+send nothing keep no client out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from typing import Any, Protocol, cast
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from services.gateway.http.sse import compact
+from services.gateway.settings.http import HttpSettings
+from services.runtime.security.tls import caller_in
+
+_RAW = 2  # bytes on the wire for each one that counts of a head, whose blanks and line ends do not: more are refused
+PEER = "peer_identity"  # in a request's scope: the identity that its caller's certificate proves
+PROVEN = "proven"  # in a request's scope: is called where a tenant's credential has been accepted
+
+
+class Tracked(Protocol):
+    """One of the connections. `address`: of its client; `proven`: whether a request on it had a tenant's credential."""
+
+    address: str
+    proven: bool
+
+    def abort(self) -> None:
+        """Close it at once."""
+
+
+class Room:
+    """`most` places, and at most `most_of_one` for each address."""
+
+    def __init__(self, most: int, most_of_one: int):
+        self._most, self._most_of_one = most, most_of_one
+        self._inside: set[Tracked] = set()
+        self._taken: Counter[str] = Counter()  # places by address
+        self._idle: dict[bool, OrderedDict[Tracked, None]] = {False: OrderedDict(), True: OrderedDict()}
+
+    def enter(self, new: Tracked) -> bool:
+        """Take a place, or say that there is none."""
+        if self._taken[new.address] >= self._most_of_one:
+            return False
+        if len(self._inside) >= self._most and not self._make_room():
+            return False
+        self._inside.add(new)
+        self._taken[new.address] += 1
+        return True
+
+    def leave(self, gone: Tracked) -> None:
+        """Give its place back, if it has one."""
+        if gone not in self._inside:
+            return
+        self._inside.discard(gone)
+        self.busy(gone)
+        self._taken[gone.address] -= 1
+        if not self._taken[gone.address]:
+            del self._taken[gone.address]
+
+    def idle(self, connection: Tracked) -> None:
+        """It has no request under way."""
+        if connection in self._inside:
+            self._idle[connection.proven][connection] = None
+
+    def busy(self, connection: Tracked) -> None:
+        """It has one."""
+        for idle in self._idle.values():
+            idle.pop(connection, None)
+
+    def _make_room(self) -> bool:
+        longest = next((next(iter(idle)) for idle in self._idle.values() if idle), None)
+        if longest is None:
+            return False
+        self.leave(longest)
+        longest.abort()
+        return True
+
+
+class State(ServerState):
+    """What all connections share. `leaving`: they are not to be kept any more."""
+
+    leaving = False
+
+    def __init__(self, limits: HttpSettings) -> None:
+        super().__init__()
+        self.room = Room(limits.max_connections, limits.max_connections_of_one)
+
+
+class Connection(HttpToolsProtocol):
+    """Closed where headers take too long or are too large, where a client reads nothing for too long, and where its
+    place is needed."""
+
+    def __init__(self, limits: HttpSettings, config: Config, state: State):
+        super().__init__(config, state, {})
+        self._shared = state
+        self._limits, self._in_head, self._head_bytes = limits, True, 0
+        self._ended = False  # whether a request's last byte was in this read
+        self._cycles = deque[RequestResponseCycle]()  # the requests whose answers are not over; the first one runs
+        self._last_words = b""  # the refusal that ends the connection once these are answered
+        self._offered = b""  # the head of a request that offers another protocol, without the offer
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self.address, self.proven = "", False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._peer = caller_in(transport.get_extra_info("peercert"))
+        self.address = str((transport.get_extra_info("peername") or [""])[0])
+        if not self._shared.room.enter(self):
+            transport.abort()
+            return
+        self._shared.room.idle(self)
+        self._arm("head", self._limits.header_ms)
+
+    def abort(self) -> None:
+        """Close it at once, as `Room` asks."""
+        self.transport.abort()
+
+    def prove(self) -> None:
+        """A tenant's credential has come by it."""
+        self.proven = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._shared.room.leave(self)
+        for name in list(self._timers):
+            self._disarm(name)
+        self._unset_keepalive_if_required()
+        for cycle in self._cycles:  # uvicorn tells the last one alone
+            cycle.disconnected = True
+            cycle.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._last_words:
+            return
+        self._unset_keepalive_if_required()
+        self._ended = False
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+        if self.transport.is_closing() or self._last_words:
+            return
+        if self._in_head:
+            if not self._ended:  # else most of the read may be the request before
+                self._head_bytes += len(data)
+            if self._head_bytes > _RAW * self._limits.max_header_bytes:
+                self._refuse_head()
+        elif self.timeout_keep_alive_task is None and self.cycle.response_complete:
+            self._arm("head", self._limits.header_ms)  # blank lines between requests are no request
+
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser. A request may offer another protocol, which a server may ignore (RFC 9110, 7.8). The parser
+        takes each offer as accepted and what follows the head as that protocol; a new one reads the request without."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as offer:
+                data, self._offered = self._offered + data[offer.args[0] :], b""
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        cast(dict[str, Any], self.scope).update({PEER: self._peer, PROVEN: self.prove})
+        self._in_head, self._head_bytes = True, 0
+        if not self._cycles:  # else it may be us who does not read on
+            self._arm("head", self._limits.header_ms)
+
+    def on_headers_complete(self) -> None:
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self._limits.max_header_bytes:
+            self._refuse_head()
+            raise ValueError("a request that is refused")
+        if self.parser.should_upgrade():
+            self._offered = self._without_offer()
+            return
+        self._in_head = False
+        self._disarm("head")
+        super().on_headers_complete()
+        self._cycles.append(self.cycle)
+        self._shared.room.busy(self)
+        if self._shared.leaving:
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        if not self._offered:
+            self._ended = True
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._cycles.popleft()
+        super().on_response_complete()
+        if self._cycles or self.transport.is_closing():
+            return
+        self._shared.room.idle(self)
+        if self._last_words:
+            self._say_last_words()
+        elif self._in_head:
+            self._arm("head", self._limits.header_ms)
+
+    def _without_offer(self) -> bytes:
+        """The head that has just been read, without what it offers. Raises `ValueError` for a tunnel."""
+        if (method := self.parser.get_method()) == b"CONNECT":
+            raise ValueError("a tunnel is no request")
+        lines = [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        first = b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())
+        return b"\r\n".join([first, *lines, b"", b""])
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._arm("write", self._limits.write_ms)
+
+    def resume_writing(self) -> None:
+        self._disarm("write")
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.abort()  # to close waits for a client that does not read
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "invalid_http", msg)
+
+    def _refuse_head(self) -> None:
+        most = self._limits.max_header_bytes
+        self._refuse(431, "request_header_too_large", f"headers: {most} bytes, got more")
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        """Of what is no request there is nobody to tell but the client, and no sooner than what it asked before is
+        answered. The first refusal is the last word."""
+        if self.transport.is_closing() or self._last_words:
+            return
+        error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+        body = compact({"error": error})
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self._last_words = STATUS_LINE[status] + head + body
+        self._disarm("head")
+        broken = self._cycles[-1] if self._cycles and self._cycles[-1].more_body else None
+        if broken and len(self._cycles) > 1:
+            self._cycles.pop()
+            self.pipeline.popleft()  # the last one that came
+        elif broken and broken.response_started:
+            self.transport.close()
+        elif broken or not self._cycles:
+            self._say_last_words()
+
+    def _say_last_words(self) -> None:
+        self.transport.write(self._last_words)
+        self.transport.close()
+
+    def _arm(self, name: str, after_ms: float) -> None:
+        """One timer of each name; the first one counts."""
+        if name not in self._timers:
+            self._timers[name] = self.loop.call_later(after_ms / 1000, self.transport.abort)
+
+    def _disarm(self, name: str) -> None:
+        if timer := self._timers.pop(name, None):
+            timer.cancel()

@@ -1,0 +1,202 @@
+"""One request by HTTP and its reply.
+
+Headers are sent with the first bytes of an answer and not before, so that an error before them still has its status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from opentelemetry.trace import Span, format_span_id
+from starlette.types import Receive, Scope, Send
+
+from services.gateway.admission.credential import Credential
+from services.gateway.admission.intake import Intake, Limits
+from services.gateway.admission.quota import CONVERSATION, NOTHING
+from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told
+from services.gateway.http.fields import Fields, parse
+from services.gateway.http.server.connection import PEER
+from services.gateway.http.server.watch import Left
+from services.gateway.http.sse import CONTENT_TYPE, compact
+from services.runtime import telemetry
+from services.runtime.policy.waiting_bytes import Held
+from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
+
+Metadata = tuple[tuple[str, str], ...]
+FOR_PROVIDERS = ("openai-", "anthropic-")  # headers that a model behind the same API gets
+JSON = b"application/json"
+_SKIMMED_S, _SKIMMED_BYTES = 1.0, 1_048_576
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_PASSED_ON = frozenset({b"traceparent", b"tracestate", TENANT_HEADER.encode(), EXPIRES_HEADER.encode()})
+
+
+def _by_name(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Of a header that comes in several lines the last one; of those for providers all, as one list (RFC 9110, 5.3)."""
+    found: dict[str, str] = {}
+    for raw, value in lines:
+        name, text = raw.decode("latin-1"), value.decode("latin-1")
+        before = found.get(name) if name.startswith(FOR_PROVIDERS) else None
+        found[name] = f"{before}, {text}" if before and before != text else text
+    return found
+
+
+@dataclass(slots=True)
+class Reply:
+    """What is sent. `status` is 0 until the headers are out."""
+
+    send: Send
+    headers: Headers = field(default_factory=list)
+    status: int = 0
+
+    async def whole(
+        self, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = (), kind: bytes = JSON
+    ) -> None:
+        """Everything at once."""
+        length = (b"content-length", b"%d" % len(body))
+        await self._start(status, [(b"content-type", kind), length, *headers])
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def begin(self, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """The headers of a stream, unless they are out."""
+        if not self.status:
+            own = [(b"content-type", CONTENT_TYPE), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+            await self._start(200, [*own, *headers])
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        """More of a stream."""
+        await self.send({"type": "http.response.body", "body": data, "more_body": not last})
+
+    async def _start(self, status: int, headers: Headers) -> None:
+        self.status = status
+        await self.send({"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]})
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of a body: its bytes, the time it may take to arrive, its values, and the room that it shares with others."""
+
+    most_bytes: int
+    within_ms: int
+    json: Limits
+    intake: Intake | None
+
+
+class Exchange:
+    """A request and its reply. `span` is set while it is served, `credential` where the route wants one."""
+
+    span: Span
+    credential: Credential
+    broken: Callable[[Told], bytes] | None = None  # the last words of the stream that has begun
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, bounds: Bounds):
+        self.scope, self.receive, self.reply, self.bounds = scope, receive, Reply(send), bounds
+        self._held: Held | None = None  # of the room for bodies
+        self.headers = _by_name(scope["headers"])
+        self.peer: str = scope.get(PEER, "")  # empty in plain text
+        self._read = not {"content-length", "transfer-encoding"} & self.headers.keys()
+        self._waits = self.headers.get("expect", "").lower() == "100-continue"  # with its body, until it is asked for
+
+    @cached_property
+    def metadata(self) -> Metadata:
+        """What the gateway is told of the caller, as by gRPC."""
+        authorization, key = self.headers.get("authorization", ""), self.headers.get("x-api-key")
+        if key and not authorization.lower().startswith("bearer "):
+            authorization = f"Bearer {key}"
+        told = [("authorization", authorization)] if authorization else []
+        passed = (header for header in self.scope["headers"] if header[0] in _PASSED_ON)
+        return (*told, *((name.decode(), value.decode("latin-1")) for name, value in passed))
+
+    @property
+    def trace_id(self) -> str:
+        return telemetry.trace_id(self.span)
+
+    @property
+    def answer_id(self) -> str:
+        """Of one answer alone, where several requests may be of one trace."""
+        return format_span_id(self.span.get_span_context().span_id) + self.trace_id[:8]
+
+    def name(self) -> None:
+        """Have the reply say whose it is."""
+        own, context = self.headers.get("x-request-id", ""), self.span.get_span_context()
+        request_id = own if _REQUEST_ID.fullmatch(own) else self.trace_id
+        parent = f"00-{self.trace_id}-{format_span_id(context.span_id)}-{context.trace_flags:02x}"
+        self.reply.headers += [
+            (b"x-request-id", request_id.encode()),
+            (b"x-hedgerow-trace-id", self.trace_id.encode()),
+            (b"traceparent", parent.encode()),
+        ]
+
+    async def body(self) -> bytes:
+        """The whole body. Raises `BodyTooLarge`, `QuotaExceeded`, `BodiesWaiting`, `BodyLate` and `Left`."""
+        most, within_ms, intake = self.bounds.most_bytes, self.bounds.within_ms, self.bounds.intake
+        if (length := self.headers.get("content-length", "0")).isdecimal() and int(length) > most:
+            raise BodyTooLarge("body", f"at most {most} bytes", f"{length} bytes")
+        try:
+            async with asyncio.timeout(within_ms / 1000):
+                keyed = bool(self.headers.get("idempotency-key"))  # whether it may be for an answer that has a place
+                claim = NOTHING if keyed else CONVERSATION
+                place = intake.reading(self.credential.tenant, self.trace_id, claim) if intake else nullcontext()
+                with place as self._held:
+                    return await self._all(most, self._held)
+        except TimeoutError:
+            raise BodyLate(f"body: within {within_ms} ms, got less") from None
+
+    def admitted(self) -> None:
+        """The request is admitted, or over: its body takes no more of the room for those that are not."""
+        if self._held:
+            self._held.give_back()
+
+    async def fields(self) -> Fields:
+        """The object that a JSON body is."""
+        return parse(await self.json(), self.bounds.json)
+
+    async def json(self) -> bytes:
+        """A body that says it is JSON."""
+        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":  # a page can send others to wherever its reader can connect, unasked
+            raise NotJson("content-type", "application/json", kind or "none")
+        return await self.body()
+
+    async def _all(self, most: int, held: Held | None = None, *, keep: bool = True) -> bytes:
+        whole, size, more, self._waits = io.BytesIO(), 0, True, False
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise Left
+            piece, more = message.get("body", b""), message.get("more_body", False)
+            self._read = not more
+            size += len(piece)
+            if size > most:
+                raise BodyTooLarge("body", f"at most {most} bytes", f"{size} bytes or more")
+            if held:
+                held.take(len(piece))
+            if keep:
+                if not more and size == len(piece):
+                    whole = io.BytesIO(piece)  # which shares it
+                else:
+                    whole.write(piece)
+        return whole.getvalue()
+
+    async def _skim(self) -> bool:
+        """Whether a body that nobody wants is over soon. To close before it is takes the answer from its client."""
+        if self._waits:
+            return False
+        with suppress(BodyTooLarge, TimeoutError):
+            async with asyncio.timeout(_SKIMMED_S):
+                await self._all(_SKIMMED_BYTES, keep=False)
+        return self._read
+
+    async def fail(self, told: Told, body: Any) -> None:
+        """An end that is none of the route's own: a status, or the last words of a stream."""
+        if self.reply.status:
+            await self.reply.write(self.broken(told) if self.broken else b"", last=True)
+            return
+        unread = [] if self._read or await self._skim() else [(b"connection", b"close")]
+        await self.reply.whole(told.status, compact(body), [*told.headers(), *unread])

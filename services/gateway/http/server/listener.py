@@ -1,0 +1,158 @@
+"""The HTTP server of a gateway process: from its socket to its last answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from functools import partial
+from weakref import WeakValueDictionary
+
+from starlette.types import ASGIApp
+from uvicorn.config import Config
+
+from services.gateway.config import GatewaySettings
+from services.gateway.http.server.connection import Connection, State
+from services.gateway.settings.http import HttpSettings
+from services.runtime.security import tls
+
+_BACKLOG = 2_048
+_DATE_S = 1.0  # how exact the `date` header is
+_MOVES_S = 1.0  # for clients with open connections to come to the server that takes over
+_LAST_WORDS_S = 0.5  # for answers that are cut off to say so
+# By address, of a server of this process: the next one takes connections from the same queue, so none is reset.
+_taken_over: WeakValueDictionary[str, socket.socket] = WeakValueDictionary()
+_log = logging.getLogger(__name__)
+
+
+def bind(settings: GatewaySettings) -> socket.socket | None:
+    """The socket of `http_address`, which refuses connections for now; None without one. Ends the process with 1 when
+    it cannot be had."""
+    if not settings.http_address:
+        return None
+    before = _taken_over.get(settings.http_address) if settings.overlaps else None
+    bound = before.dup() if before and before.fileno() >= 0 else _bind(settings)
+    if settings.overlaps:
+        _taken_over[settings.http_address] = bound
+    return bound
+
+
+def _bind(settings: GatewaySettings) -> socket.socket:
+    host, _, port = settings.http_address.rpartition(":")
+    try:
+        family, kind, *_, place = socket.getaddrinfo(
+            host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if settings.processes > 1:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(place)
+    except (OSError, ValueError):
+        _log.error("http_address: %s cannot be had; another process may have it", settings.http_address)
+        raise SystemExit(1) from None
+    return bound
+
+
+class HttpServer:
+    """A `Door` of the process."""
+
+    def __init__(self, limits: HttpSettings) -> None:
+        self._limits, self._state = limits, State(limits)
+        self._bound: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._overlaps = False
+
+    @asynccontextmanager
+    async def serving(self, app: ASGIApp, bound: socket.socket, settings: GatewaySettings) -> AsyncIterator[None]:
+        """Serve `app` inside."""
+        logging.getLogger("uvicorn").setLevel("ERROR")  # it warns of what any stranger may send
+        config = Config(
+            app,
+            lifespan="off",
+            interface="asgi3",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+        )
+        config.timeout_keep_alive = self._limits.keep_alive_ms / 1000  # type: ignore[assignment]  # a timer takes both
+        config.load()
+        make = partial(Connection, self._limits, config, self._state)
+        folder = tls.Folder(settings.tls_dir) if settings.tls_dir else None
+        self._bound, self._overlaps = bound, settings.overlaps
+        await self._listen(make, folder)
+        host, _, _ = settings.http_address.rpartition(":")
+        _log.info("http on %s:%d", host, bound.getsockname()[1])
+        work = [asyncio.create_task(self._date())]
+        if folder:
+            work.append(asyncio.create_task(self._renew(make, folder)))
+        try:
+            yield
+        finally:
+            for each in work:
+                each.cancel()
+            await self.stop(0)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the process is about to stop."""
+        return self._state.leaving
+
+    def leave(self) -> None:
+        """From now on health says 503, and each answer ends its connection: who asks again then goes elsewhere. Where
+        another server has this one's address, new connections are that one's at once."""
+        self._state.leaving = True
+        if self._overlaps and self._server:
+            self._server.close()
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more requests; those in flight have so long, and are then cut off, which their clients are told.
+        Where another server takes over, a request that a client has just sent on its open connection is answered."""
+        if self._overlaps and self._state.connections:
+            await asyncio.sleep(min(_MOVES_S, grace_s))
+        if self._server and self._bound:
+            self._server.close()
+            self._bound.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        await self._ended(grace_s)
+        for task in list(self._state.tasks):
+            task.cancel()
+        await self._ended(_LAST_WORDS_S)
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+
+    async def _listen(self, make: Callable[[], Connection], folder: tls.Folder | None) -> None:
+        """Take connections, in the place of who took them before; with a `folder` by mutual TLS, as it is now."""
+        if self._bound is None:
+            return
+        context = tls.server_context(folder) if folder else None
+        before, loop = self._server, asyncio.get_running_loop()
+        self._server = await loop.create_server(make, sock=self._bound.dup(), ssl=context, backlog=_BACKLOG)
+        if before:
+            before.close()
+
+    async def _renew(self, make: Callable[[], Connection], folder: tls.Folder) -> None:
+        """New connections meet the certificate that is current."""
+        async for _ in folder.changes():
+            try:
+                await self._listen(make, folder)
+            except OSError as error:  # ssl's are among them: the files have changed once more
+                _log.error("http keeps its old certificate: %r", error)
+
+    async def _ended(self, within_s: float) -> None:
+        """Return when no request is in flight, after `within_s` at the latest."""
+        deadline = time.monotonic() + within_s
+        while self._state.tasks and (left_s := deadline - time.monotonic()) > 0:
+            await asyncio.wait(self._state.tasks, timeout=left_s)
+
+    async def _date(self) -> None:
+        while True:
+            self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+            await asyncio.sleep(_DATE_S)
