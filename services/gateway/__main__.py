@@ -172,7 +172,7 @@ def _followers(
 
 
 def _prompts(settings: GatewaySettings, models: Shared, routes: Routes, stack: AsyncExitStack) -> Prompts:
-    """What prompts are made with, until `stack` is left."""
+    """The settings and summaries that prompts are made with; the summaries close with `stack`."""
     if not settings.prompt.summary_model:
         return Prompts(settings.prompt, settings.system_prompts)
     summaries = Summaries(settings.prompt, models, routes)
@@ -183,7 +183,7 @@ def _prompts(settings: GatewaySettings, models: Shared, routes: Routes, stack: A
 def _judging(
     settings: GatewaySettings, models: Shared, routes: Routes, cache: Cache | None, stack: AsyncExitStack
 ) -> CacheVerification | None:
-    """Who judges what a cache draws, until `stack` is left."""
+    """The judge of the stored answers that a cache draws; it closes with `stack`."""
     if cache is None or not settings.judge.at_once:
         return None
     judging = CacheVerification(settings.judge, models, routes, cache)

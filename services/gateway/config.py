@@ -99,9 +99,9 @@ class GatewaySettings(Timed):
     )
     max_messages: int = Field(256, ge=1, description="Most messages of a conversation.")
     max_content_bytes: int = Field(limits.CONTENT_BYTES, ge=1, description="Largest size of all messages together.")
-    prompt: PromptSettings = Field(PromptSettings(), description="What becomes of prompts before a model reads them.")
+    prompt: PromptSettings = Field(PromptSettings(), description="Changes of prompts before a model reads them.")
     judge: JudgeSettings = Field(
-        JudgeSettings(), description="Who judges the stored answers that a cache with a `verify_share` draws."
+        JudgeSettings(), description="The judge of the stored answers that a cache with a `verify_share` draws."
     )
     cascade: CascadeSettings = Field(CascadeSettings(), description="When a fast model's answer will do.")
     guard: GuardSettings = Field(
@@ -115,7 +115,7 @@ class GatewaySettings(Timed):
     system_prompts: dict[str, SystemPromptSettings] = Field(
         {}, description="System prompts by the name that requests use, as JSON."
     )
-    warm: WarmSettings = Field(WarmSettings(), description="System prompts that models have read before anybody asks.")
+    warm: WarmSettings = Field(WarmSettings(), description="System prompts that models read in advance.")
     response_format: ConstraintSettings = Field(ConstraintSettings(), description="What answers may be constrained to.")
     max_images: int = Field(8, ge=1, le=64, description="Most pictures of a request.")
     max_images_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest size of all pictures together.")
@@ -198,7 +198,7 @@ class GatewaySettings(Timed):
     breaker: BreakerSettings = Field(BreakerSettings(), description="When a backend gets no more calls.")
     expected: Fixed[ExpectedSettings] = Field(ExpectedSettings(), description="How long backends usually need.")
     limit: LimitSettings = Field(LimitSettings(), description="How many calls a model gets at once.")
-    shed: Fixed[ShedSettings] = Field(ShedSettings(), description="Who is refused first when it gets full.")
+    shed: Fixed[ShedSettings] = Field(ShedSettings(), description="Which requests are refused first under load.")
     single_flight: bool = Field(True, description="Whether equal requests at the same time share one generation.")
     fallbacks: tuple[Literal["stale", "smaller", "template"], ...] = Field(
         ("stale", "smaller", "template"),
@@ -239,26 +239,28 @@ class GatewaySettings(Timed):
     @classmethod
     def _tokens_are_proven(cls, wanted: bool, info: ValidationInfo) -> bool:
         if wanted and not info.data.get("tls_dir"):
-            raise ValueError("false without a `tls_dir`: in plain text nobody can prove to be the edge")
+            raise ValueError(
+                "`edge_tokens` requires `tls_dir`: plaintext connections cannot authenticate the edge proxy"
+            )
         return wanted
 
     @field_validator("allow_anonymous")
     @classmethod
     def _closed_by_default(cls, allowed: bool, info: ValidationInfo) -> bool:
-        """As far as settings tell; what the tenants' file says is known when it is read."""
-        told = info.data
-        if allowed and told.get("edge_tokens"):
-            raise ValueError("false with `edge_tokens`, which lets nobody in without a token")
-        keys = told.get("api_keys") or any(tenant.keys for tenant in told.get("tenants", {}).values())
-        somebody = keys or told.get("tenants_file") or told.get("edge_tokens")
-        addresses = [told.get("address", ""), *filter(None, [told.get("http_address")])]
+        """Checks the settings alone; the tenants' file is checked when it is read."""
+        given = info.data
+        if allowed and given.get("edge_tokens"):
+            raise ValueError("false with `edge_tokens`, which admits no caller without a token")
+        keys = given.get("api_keys") or any(tenant.keys for tenant in given.get("tenants", {}).values())
+        known = keys or given.get("tenants_file") or given.get("edge_tokens")
+        addresses = [given.get("address", ""), *filter(None, [given.get("http_address")])]
         beyond = next((address for address in addresses if not is_loopback(address)), "")
-        if beyond and not (allowed or somebody):
+        if beyond and not (allowed or known):
             raise ValueError(f"{KEY_WANTED}, or true, to serve beyond loopback, at {shown(beyond)}")
         return allowed
 
     @property
     def anonymous(self) -> bool:
-        """Whether everybody who can connect is let in as long as no tenant has a key."""
+        """Whether every caller that can connect is admitted while no tenant has a key."""
         served = filter(None, (self.address, self.http_address))
         return not self.edge_tokens and (self.allow_anonymous or all(map(is_loopback, served)))

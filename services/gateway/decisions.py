@@ -25,7 +25,7 @@ _decisions = cache(_DECISIONS.labels)
 
 
 class Backend(Protocol):
-    """What callers know by its `name`, and operators by its `address` too."""
+    """A backend: callers see its `name`, operators its `address` too."""
 
     @property
     def name(self) -> str: ...
@@ -61,8 +61,8 @@ class Decisions(list[Decision]):
         _decisions(said.policy, said.action).inc()
 
     def told(self, opened: float) -> list[dict[str, Any]]:
-        """As the contract has them, with times in milliseconds since `opened`. Those of a generation that somebody else
-        started may be older than this request: they happened at 0."""
+        """As the contract has them, with times in milliseconds since `opened`. Those of a generation that
+        another request started may be older than this request: they are given as 0."""
         return [
             {
                 "policy": made.policy,
@@ -75,14 +75,14 @@ class Decisions(list[Decision]):
         ]
 
     def explain(self, error: ServiceError, opened: float, trace_id: str) -> None:
-        """Have an error that ends a request tell what the policies did before."""
+        """Put the decisions before an error into its metadata."""
         error.metadata["trace_id"] = trace_id
         if self:
             error.metadata["decisions"] = json.dumps(self.told(opened))
 
 
 class By(Label):
-    """Who asked for a change (`Change.by`)."""
+    """The level that asked for a change (`Change.by`)."""
 
     REQUEST = "request", "the request"
     TENANT = "tenant", "the settings of its tenant"
@@ -90,7 +90,7 @@ class By(Label):
 
 
 class Changed(Label):
-    """What was changed (`Change.what`)."""
+    """The kinds of changes (`Change.what`)."""
 
     BUDGET = "budget", "the time is limited; `before` has a longer time that was requested"
     MAX_TOKENS = "max_tokens", "the answer's tokens are limited; `before` has a higher limit that was requested"
@@ -128,8 +128,8 @@ _COUNTED = (Changed.PROMPT_MASKED, Changed.ANSWER_MASKED, Changed.ANSWER_ENDED) 
 
 
 class Changes(list[pb.Change]):
-    """In the order in which they were made. `by`: who asked for each, where that is known when a request is admitted;
-    `origin` says it of the others."""
+    """The changes of a request, in their order. `by`: the level that asked for each, where admission knows it; `origin`
+    gives that of the others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,9 +155,9 @@ class Changes(list[pb.Change]):
 
     def limit_time(self, budget_ms: float, asked_ms: float, by: By, *, told: bool = True) -> None:
         """The answer has so long, in milliseconds; `asked_ms`: what the request wanted, 0 where it did not say. Without
-        `told` that is no change by itself."""
+        `told` the limit alone is not reported as a change."""
         self.by[Changed.BUDGET] = by
-        if told and budget_ms < LONGEST_MS:  # else clients give up by themselves
+        if told and budget_ms < LONGEST_MS:  # clients wait no longer than that
             before = milliseconds(asked_ms) if asked_ms > budget_ms else ""
             self.add(Changed.BUDGET, before=before, after=milliseconds(budget_ms))
 
@@ -168,7 +168,7 @@ class Changes(list[pb.Change]):
             self._tokens, self._most = self.add(Changed.MAX_TOKENS, before=before, after=f"{most} tokens", by=by), most
 
     def add_prompt(self, report: pb.PromptReport) -> None:
-        """What became of the prompt, once its tokens are counted."""
+        """Note the changes of the prompt, once its tokens are counted."""
         if report.diet:
             alone = not (report.dropped_turns or report.system)  # else they count all of it
             before, after = report.tokens_before, report.tokens_after
@@ -186,7 +186,7 @@ class Changes(list[pb.Change]):
             self.add(Changed.SYSTEM_PROMPT, after=report.system)
 
     def add_media(self, pictures: int, transcript: str) -> None:
-        """What the model was told in the place of pictures and a recording."""
+        """Note that the model received texts in place of pictures and a recording."""
         if pictures:
             self.add(Changed.PICTURES, before=f"{pictures} pictures", after="labels")
         if transcript:
@@ -194,7 +194,7 @@ class Changes(list[pb.Change]):
 
     def cut(self, reason: int, budget_ms: float, written: int, *, stored: bool) -> pb.Change | None:
         """The limit of the gateway's or a model service's that has ended the answer; None: it is the model's own end,
-        or that of the request's own `max_tokens`. `written`: its tokens, which a `stored` one does not tell."""
+        or that of the request's own `max_tokens`. `written`: its tokens, which are not known of a `stored` one."""
         if reason == chat_pb2.FINISH_REASON_BUDGET:
             return pb.Change(what=Changed.BUDGET, after=milliseconds(budget_ms), by=self._by(Changed.BUDGET))
         if reason == chat_pb2.FINISH_REASON_LENGTH and self._tokens and (stored or written >= self._most):

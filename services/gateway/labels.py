@@ -65,7 +65,7 @@ class ToolOutcome(Label):
 
 
 class Policy(StrEnum):
-    """Who has decided something about a request (`Decision.policy`)."""
+    """The policies that decide about a request (`Decision.policy`)."""
 
     HEDGE = "hedge"
     RETRY = "retry"
@@ -100,7 +100,7 @@ class Said:
 
 
 class Act(Enum):
-    """What a policy may do for a request."""
+    """The actions of policies for a request."""
 
     HEDGE_STARTED = Said(
         Policy.HEDGE,

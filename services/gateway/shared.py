@@ -14,8 +14,8 @@ from services.runtime.shared_state import connected
 
 @asynccontextmanager
 async def sharing(settings: GatewaySettings, hedges: HedgeBudget) -> AsyncIterator[SharedQuotas | None]:
-    """The quotas of all gateways together, and `hedges` a part of theirs; without a `redis_url`, neither. A Redis
-    that does not answer at once is not waited for."""
+    """Yields the quotas of all gateways together, and makes `hedges` a part of their budget; without a `redis_url`,
+    None. The gateway does not wait for a Redis that does not answer at once."""
     if not settings.redis_url:
         yield None
         return

@@ -1,8 +1,8 @@
-"""How much work a regular expression may make, told from its text alone, in one pass.
+"""The limits of a response format, and how much work a regular expression may cause, counted in one pass over its text.
 
 An automaton has about as many states as the pattern has characters once its repetitions are written out. That number
-is what is counted: `(a{9}b){9}` is 90. The dialect does not matter for it, and whether the pattern is one is for the
-engine to say. What a star repeats is counted once.
+is what is counted: `(a{9}b){9}` is 90. The dialect does not matter for the count, and the engine decides whether the
+pattern is valid. The operand of a star is counted once.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def _most(counts: re.Match[str]) -> int:
 
 
 def is_checked(request: pb.GenerateRequest, checks: bool) -> bool:
-    """Whether anybody wants to know if an answer matches what was asked for. `checks`: the tenant or the gateway does,
-    where the request does not say it."""
+    """Whether the answer is compared with the response format. `checks`: the default of the tenant or the gateway, for
+    a request that does not set `repair`."""
     return request.HasField("response_format") and (checks or request.HasField("repair"))
 
 
@@ -133,7 +133,7 @@ def _check_schema(field: str, text: str, limits: ConstraintSettings) -> None:
 
 
 class _Count:
-    """What a schema has of everything that costs."""
+    """Counts the parts of a schema that cost an engine time."""
 
     def __init__(self, field: str, limits: ConstraintSettings):
         self._field, self._limits = field, limits

@@ -90,7 +90,7 @@ class AdmissionControl:
             raise
 
     async def admit_in_time(self, question: Question, tenant: Tenant, trace_id: str, deadline: Deadline) -> Reservation:
-        """`admit`, or the last refusal when nothing has changed by `deadline`. Who comes first goes first."""
+        """`admit` as soon as there is room, in the order of arrival; raises the last refusal at `deadline`."""
         while True:
             remaining = deadline.remaining()
             try:
@@ -152,7 +152,7 @@ class AdmissionControl:
 
 
 def _tokens(question: Question) -> int:
-    """What an answer may cost, or several of them, with the hearing of a recording."""
+    """The tokens that a request's answers may cost, its recording included."""
     request = question.request
     heard = estimated_tokens(request.audio.data) if question.hearing else 0
     return heard + question.prompt_tokens + choices(request.original) * (request.sampling.max_tokens or _ANSWER_TOKENS)

@@ -1,11 +1,11 @@
-"""Who is asking, and what they may have: the tenant comes from the credential and from nothing else.
+"""The tenant of a call, which comes from its credential alone, and the limits and rights of the tenant.
 
 A credential is an API key, or what the edge proved: a tenant's name from a token that it has checked, which the gateway
-takes from the edge's own certificate and from nobody else. Where there are both, they must agree.
+accepts only on a connection with the edge's certificate. Where a call has both, they must agree.
 
 Keys are kept as their SHA-256 alone, so neither the settings nor the tenants' file can give one away. A lookup hashes
 what came and asks a dictionary, about 1 µs in all, so nothing is remembered between calls. It need not take constant
-time: what it compares is a digest, and nobody can choose a key whose digest comes byte by byte nearer to another.
+time: it compares digests, and no caller can choose a key whose digest comes byte by byte nearer to another.
 
 The tenants' file is read again when it has changed. One that cannot be read as a whole changes nothing.
 """
@@ -39,7 +39,7 @@ from services.runtime.process import fixed
 from services.runtime.stamps import Stamps
 
 LOCAL = "local"  # what callers without a credential are called, where they may be
-_OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) lets everybody in"
+_OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) admits every caller"
 _POLL_S = 0.4
 _LONGEST_NAME = 256
 _NAME = f"1 to {_LONGEST_NAME} printable characters in Unicode's form NFKC, without white space around them"
@@ -58,7 +58,7 @@ class BadTenants(ValueError):
 class Tenant:
     """A tenant and what it may have."""
 
-    name: str  # gives no right: whoever makes keys or tokens may choose it
+    name: str  # gives no right: the operator or the token's issuer chooses it
     premium: bool  # among the last to be shed
     weight: float  # its share when tenants compete
     allowance: Allowance
@@ -175,10 +175,10 @@ class Identity:
         self._tell_keyless()
 
     def _tell_keyless(self) -> None:
-        """Of tenants that nobody can be."""
+        """Warn of tenants that cannot authenticate."""
         keyless = self._known.keys() - {tenant.name for tenant in self._keys.values()}
         if keyless and not (self._local or self._tokens):
-            _log.warning("tenants: nobody can be %s, without a key", ", ".join(sorted(keyless)))
+            _log.warning("tenants: without a key, no caller can be %s", ", ".join(sorted(keyless)))
 
     def _by_key(self, settings: Mapping[str, TenantSettings]) -> dict[str, Tenant]:
         """The tenant of each digest. Raises `BadTenants` for a key of two, and for a name that is none."""
@@ -238,8 +238,8 @@ class Identity:
 
 
 def _is_name(name: str) -> bool:
-    """Whether it can be told apart from every other name: two spellings of one look, and characters that cannot be
-    seen, would pass for the tenant that they resemble."""
+    """Whether the name is distinct from every other one: a second spelling that looks the same, or an invisible
+    character, would pass for the tenant that it resembles."""
     plain = name.isprintable() and name == name.strip() and name == unicodedata.normalize("NFKC", name)
     return plain and 0 < len(name) <= _LONGEST_NAME
 
@@ -274,7 +274,7 @@ def _claims(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings])
 
 @lru_cache(maxsize=10_000)
 def _salt(name: str, group: str) -> str:
-    """The same in every gateway and after a restart, so that what was read stays of use. It needs no secret: gateways
-    alone tell it to models, and no caller can choose the salt of a prompt."""
+    """The same in every gateway and after a restart, so that what was read stays of use. It needs no secret: only
+    gateways send it to models, and no caller can choose the salt of a prompt."""
     kind, whose = (b"group", group) if group else (b"tenant", name)
     return hashlib.blake2b(whose.encode(), digest_size=16, person=b"prefix " + kind).hexdigest()

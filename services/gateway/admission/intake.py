@@ -1,5 +1,5 @@
-"""Requests on their way in, by HTTP and by gRPC: bytes that nothing has admitted yet, and that all tenants' clients may
-send at once. What the headers alone say is decided before the first of them is read."""
+"""Requests on their way in, by HTTP and by gRPC: bytes that are not admitted yet, and that the clients of all tenants
+may send at once. A request that its headers alone exclude is refused before its first byte is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIELDS_OF_AN_ITEM, _FIELDS_OF_A_MESSAGE = 10, 5
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a request may have before objects are made of it. `values`: of the whole text, without the names in its
+    """Limits of a request, checked before objects are made of it. `values`: of the whole text, without the names in its
     objects. `items`: the elements of one array, or the members of one object. `messages`: the most of a conversation,
     whose array may be longer than `items`."""
 
@@ -42,7 +42,7 @@ USUAL = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What all ways into a process share."""
+    """The room for requests that are being read, shared by HTTP and gRPC."""
 
     waiting: WaitingBytes
     admission: AdmissionControl

@@ -123,7 +123,7 @@ def origin(request: pb.GenerateRequest, tenant: Tenant, what: Changed) -> By:
 def note_asked(
     changes: Changes, request: pb.GenerateRequest, tenant: Tenant, budget: Budget, *, checks_forms: bool
 ) -> None:
-    """What is known of the changes when a request is admitted. `checks_forms`: the gateway does by itself."""
+    """Record the changes that are known at admission. `checks_forms`: the gateway validates output by default."""
     changes.limit_time(budget.ms, budget.asked_ms, budget.by, told=budget.told)
     changes.limit_tokens(budget.tokens.most, By.TENANT, budget.tokens.asked)
     if request.HasField("response_format"):

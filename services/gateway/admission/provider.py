@@ -1,4 +1,4 @@
-"""What a request has a provider do beyond the answer, and whether its tenant may have that done."""
+"""Fields by which a request has a provider do more than answer, and whether its tenant may use them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def refuse_left(original: chat_pb2.Original, stale: Collection[str]) -> None:
     """Raise `InvalidInput` for a part that would be lost where other words stand for the fields `stale`."""
     for place, given in original.untranslated.items():
         if place.endswith("]") and re.split(r"[.\[]", place, maxsplit=1)[0] in stale:
-            limit = "none where the gateway changes what is around it (a guard, a diet, a system prompt, tools)"
+            limit = "none where the gateway changes what is around it (guard, compression, system prompt, tools)"
             raise InvalidInput(place, limit, shorten(given))
 
 

@@ -50,8 +50,8 @@ def read_model(request: pb.GenerateRequest, known: Names) -> None:
 
 
 def estimated_tokens(file: bytes) -> int:
-    """As far as its length in bytes tells: what is reserved, and what it costs a client that leaves before its length
-    in seconds is known."""
+    """An estimate by the length in bytes. It is reserved at first, and charged where the client leaves before the
+    length in seconds is known."""
     return heard_tokens(len(file) / (_PCM_BYTES_PER_S if file.startswith(b"RIFF") else _PACKED_BYTES_PER_S))
 
 
@@ -62,7 +62,7 @@ def heard_tokens(seconds: float) -> int:
 
 @dataclass(frozen=True)
 class Question:
-    """What `validation.validate` proves: the message is within its limits, and who it needs is there."""
+    """A validated request: it is within its limits, and the services that it needs are configured."""
 
     request: pb.GenerateRequest
     recording: Recording = ""
@@ -104,7 +104,7 @@ def _is_of_tools(message: chat_pb2.Message) -> bool:
 
 
 def recording_is(request: pb.GenerateRequest) -> Recording:
-    """What the recording of a request is for; empty where it has none."""
+    """The use of the request's recording; empty where it has none."""
     if not request.HasField("audio"):
         return ""
     written = bool(request.messages) and request.messages[-1].role == chat_pb2.ROLE_USER

@@ -9,7 +9,7 @@ A spoken conversation has one place for as long as it lasts, whatever is said in
 tokens, but have no places of their own.
 
 Where several processes share a quota (the gateway's `shared_quotas.py`), these accounts go along with what was decided
-elsewhere (`book`), and decide again as soon as nobody else can.
+elsewhere (`book`), and decide again as soon as no other process can.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from services.runtime.policy.bucket import TokenBucket
 Quota = Literal["concurrency", "requests", "tokens"]
 _MOST_IDLE = 10_000  # accounts: a caller whose name the edge proves needs no settings, so there may be any number
 _LOOKED_AT = 2  # of the oldest accounts, for each new one beyond those
-NOW_S = 1e-6  # who waited for as long as it was told is not refused for the last bit of a float
+NOW_S = 1e-6  # a caller that waited for the given delay is not refused for a rounding error
 
 
 class QuotaExceeded(Exhausted):
@@ -41,7 +41,7 @@ class QuotaExceeded(Exhausted):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a tenant may have. 0: no limit. `tokens_per_minute` is also how many it may use at once."""
+    """A tenant's limits. 0: no limit. `tokens_per_minute` is also how many it may use at once."""
 
     requests_per_s: float = 0.0
     requests_burst: float = 10.0
@@ -55,7 +55,7 @@ class Allowance:
 
 
 class Claim(NamedTuple):
-    """What counts of what is admitted, beside its tokens."""
+    """The requests and places that an admission takes, beside its tokens."""
 
     requests: int
     places: int  # of the tenant's concurrency
@@ -66,7 +66,7 @@ REQUEST, CONVERSATION, TURN, NOTHING = Claim(1, 1), Claim(0, 1), Claim(1, 0), Cl
 
 @dataclass(slots=True)
 class _Account:
-    """What a tenant has left."""
+    """The state of a tenant's quotas."""
 
     allowance: Allowance = Allowance()
     requests: TokenBucket | None = None
@@ -83,7 +83,7 @@ class _Account:
 
 
 class Reservation:
-    """What was admitted. It holds its place until it is settled, which counts once.
+    """The reservation of an admitted request. It holds its place until it is settled, which counts once.
 
     `then` hears how many of the reserved tokens were left over, below 0 when it cost more. `local` says why this
     process decided alone where others should have been asked; empty when all is as it should be.
@@ -127,7 +127,7 @@ class Quotas:
     """The accounts of all tenants."""
 
     def __init__(self, clock: Clock = time.monotonic, retry_after_s: float = 1.0):
-        """`retry_after_s` is what a tenant with too many requests at once is told: nobody knows when one ends."""
+        """`retry_after_s`: the retry delay of a refusal for concurrency; when a request will end is not known."""
         self._clock, self._retry_after_s = clock, retry_after_s
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
@@ -168,7 +168,7 @@ class Quotas:
         return _booked(self._account(tenant, allowance), tokens, claim, then)
 
     async def ended(self, tenant: str, within_s: float) -> None:
-        """Return when something of `tenant` has ended here, or `within_s` has passed. Who waits longest hears first."""
+        """Return when a request of `tenant` has ended here, or after `within_s`. The longest waiter is woken first."""
         account = self._of(tenant)
         account.waiting.append(news := asyncio.Event())
         try:

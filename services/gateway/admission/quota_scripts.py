@@ -14,7 +14,7 @@ _BUCKETS = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
 
--- What a bucket holds now. It has filled at the rate it had, up to the new burst; what is over that is lost.
+-- The level of a bucket now. It has filled at its old rate, up to the new burst; the rest is lost.
 local function level(bucket, burst)
   local had = redis.call('HMGET', KEYS[1], bucket .. '_level', bucket .. '_at', bucket .. '_rate')
   if not had[1] then return burst end

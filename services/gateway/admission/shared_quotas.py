@@ -4,9 +4,9 @@ One task carries everything to Redis, in one pipeline at a time: what comes whil
 many requests cost few round trips, one of them that is cancelled takes no connection along, and what was settled can
 never be overtaken by the renewal of its place.
 
-A place is a lease, which this process renews while the request runs: those of a gateway that was killed come back by
-themselves. Every request is in this process's own accounts too, whoever admitted it. So when Redis goes, they know what
-is running and what was used here; and when it returns, what was admitted meanwhile gets its lease.
+A place is a lease, which this process renews while the request runs: those of a gateway that was killed expire.
+Every request is in this process's own accounts too, whichever process admitted it. So while Redis is away, they know
+the requests in flight and the tokens used here; when it returns, requests admitted meanwhile get their leases.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ask:
-    """Who wants to be admitted. `verdict` is what `RESERVE` returns."""
+    """A request that waits for Redis' decision. `verdict`: the reply of `RESERVE`."""
 
     id: str
     kind: _Kind
@@ -110,8 +110,9 @@ class SharedQuotas:
             return self.local.book(tenant, allowance, tokens, claim, partial(self._end, kind, ask.id))
 
     def _reserve_alone(self, kind: _Kind, allowance: Allowance, tokens: int, claim: Claim, why: str) -> Reservation:
-        """Without Redis, whose buckets have paid nothing for it: what it has cost at its end is all theirs to book."""
-        own_id = self._new_id()  # nobody knows what Redis did with the first
+        """Reserve without Redis. Its buckets have paid nothing, so the request's whole cost is booked there at its
+        end."""
+        own_id = self._new_id()  # it is not known what Redis did with the first
         reservation = self.local.reserve(
             kind.tenant, allowance, tokens, claim, lambda over: self._end(kind, own_id, over - tokens), local=why
         )
@@ -149,7 +150,7 @@ class SharedQuotas:
             raise
 
     def _leave(self, ask: _Ask) -> None:
-        """Who asked waits no more. What it was granted, and has not seen, ends; what is granted later ends then."""
+        """The request no longer waits. A grant that it has not seen ends now; a grant that comes later ends then."""
         if ask.verdict.cancelled() or not ask.verdict.done():
             return
         if ask.verdict.exception() is None and not ask.verdict.result()[0]:
@@ -163,7 +164,7 @@ class SharedQuotas:
             self._work.set()
 
     async def _carry(self) -> None:
-        """Bring Redis what there is. Raises `SharedStateLost`; what has ended then waits for the next time."""
+        """Send Redis everything that waits. Raises `SharedStateLost`; ended requests then wait for the next time."""
         asks, self._asks = self._asks, []
         ends, self._ends = self._ends, {}
         running = self._due()
@@ -180,7 +181,7 @@ class SharedQuotas:
         for ask, verdict in zip(asks, verdicts, strict=True):
             if not ask.verdict.done():
                 ask.verdict.set_result(verdict)
-            elif not verdict[0]:  # who asked has left, and holds a place
+            elif not verdict[0]:  # its request has left, and holds a place
                 self._end(ask.kind, ask.id, ask.tokens)
 
     async def _send(
@@ -213,8 +214,8 @@ class SharedQuotas:
         return due
 
     def _take_back(self, asks: Sequence[_Ask], ends: Mapping[_Kind, Mapping[str, _End]]) -> None:
-        """Nothing is known of what Redis did: who asked is told so, and what they may hold is given back. What ended
-        longer ago than a lease holds nothing any more."""
+        """It is not known what Redis did: the waiting requests get an error, and the places that they may hold are
+        given back. A request that ended longer ago than a lease holds no place any more."""
         for ask in asks:
             if not ask.verdict.done():
                 ask.verdict.set_exception(SharedStateLost("Redis does not answer"))

@@ -1,5 +1,5 @@
-"""What a request may offer a model as tools. Their schemas are bounded as those of response formats are: an engine that
-has to call one makes a grammar of them."""
+"""The limits of a request's tools. Their schemas are bounded as those of response formats are, because an engine that
+has to call a tool makes a grammar of them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def check(request: pb.GenerateRequest, limits: ConstraintSettings) -> int:
 
 
 def check_mesh(request: pb.GenerateRequest, settings: ToolSettings) -> int:
-    """The same for the tools of the mesh, as far as the request alone tells: which of them there are is known when its
-    tenant is (`tools/toolbox.py`)."""
+    """The same for the tools of the mesh, as far as the request alone shows. Which tools exist for its tenant is
+    checked later (`tools/toolbox.py`)."""
     asked = request.mesh_tools
     if not asked:
         return 0

@@ -1,4 +1,4 @@
-"""What a request must be before any work is done for it. Every refusal names the field, the limit and the value.
+"""Validates requests before any work is done for them. Every refusal names the field, the limit and the value.
 
 The one place for limits of size and shape: whatever gets in here, no service behind the gateway may refuse for those.
 """
@@ -51,7 +51,7 @@ _RANGES: Mapping[_Ranged, _Range] = {
 
 
 def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Media) -> Question:
-    """What `request` asks, with what there is to see and hear it. Its parts become what they stand for, in place.
+    """The question of `request`, with the services for its pictures and recording. Its parts are flattened in place.
     Raises `ModelUnknown`, and `InvalidInput` as `check` does."""
     read_model(request, settings.llm_addresses)
     sees = media.sees(request.model)
@@ -68,7 +68,8 @@ def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Medi
 
 
 def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings, media: Media) -> Hearing:
-    """Who listens to a conversation. Raises `InvalidInput` for the first thing about it that cannot be served."""
+    """The audio service for a conversation. Raises `InvalidInput` for the first thing about it that cannot be
+    served."""
     read_model(options.request, settings.llm_addresses)
     check_conversation(options, settings, sees=media.sees(options.request.model))
     if media.hearing is None:
@@ -117,7 +118,8 @@ def _check_end_user(names: Sequence[str]) -> None:
 
 def check_for(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySettings) -> None:
     """Raise `InvalidInput` for a category that the tenant has not, and for what its policies could not look at, and
-    `FieldDenied` for what it may not ask for. What a provider would keep of its own accord is settled in place."""
+    `FieldDenied` for what it may not ask for. A provider is asked, in place, to store nothing
+    that the tenant may not store."""
     if request.cache.category and request.cache.category not in tenant.hits.categories:
         known = ", ".join(sorted(tenant.hits.categories)) or "none is set"
         raise InvalidInput("cache.category", f"one of {known}", shorten(request.cache.category))
@@ -164,7 +166,7 @@ def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings, *
     if options.request.HasField("audio"):
         raise InvalidInput("options.request.audio", "nothing: what is spoken is the audio", "a recording")
     if options.request.tools:
-        raise InvalidInput("options.request.tools", "none: nobody could tell their results", len(options.request.tools))
+        raise InvalidInput("options.request.tools", "none: nothing returns their results", len(options.request.tools))
     if options.request.HasField("original"):  # nothing here reads it, so it might say anything
         raise InvalidInput("options.request.original", "none by gRPC", "one")
     # Stands in for what will be said.

@@ -42,7 +42,7 @@ async def report_wrong(
 
 
 def to_report(key: str, question: str | None, tenant: str) -> cache_pb2.ReportVerdictRequest:
-    """What the cache is told. Raises `InvalidInput`."""
+    """The report to the cache. Raises `InvalidInput`."""
     if not _KEY.fullmatch(key):
         raise InvalidInput("key", "64 hexadecimal digits in lower case", shorten(key))
     report = cache_pb2.ReportVerdictRequest(tenant=tenant, key=key)
@@ -56,7 +56,7 @@ def to_report(key: str, question: str | None, tenant: str) -> cache_pb2.ReportVe
 async def warm_up(
     request: pb.WarmRequest, tenant: Tenant, warming: PrefixWarmup
 ) -> AsyncGenerator[pb.WarmResponse, None]:
-    """What is done, step by step. Raises `WarmDenied` for a tenant that may not."""
+    """Warm up, one response for each step. Raises `WarmDenied` for a tenant without the permission."""
     if not tenant.warm:
         raise WarmDenied("warm: for tenants whose setting `warm` is true")
     if len(request.system_prompts) > _MOST_NAMED:

@@ -2,9 +2,9 @@
 
     requests → audio service → what is heard → a turn for each segment → answer → responses
 
-A turn is what is said until a pause, and its answer. Words of somebody who speaks while an answer comes cut it off
-(barge-in); a noise without words does not. Its text so far stays in the conversation. An answer that is cut off before
-its first text was none: its question goes on with what is said next, as when somebody pauses for thought.
+A turn is the speech until a pause, and its answer. Words during an answer cut it off (barge-in); a noise without words
+does not. The text so far stays in the conversation. An answer that is cut off before its first text does not count: its
+question goes on with the next words, as after a pause for thought.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from services.runtime.telemetry import Metadata
 MAX_AUDIO_BYTES = 262_144  # of one message, as the audio service has it
 _PARTING_S = 2.0  # for a client to take its last error
 _OPENING_S = 10.0  # for the first message
-_AHEAD = 32  # responses that may wait for the client; who answers faster is held back
+_AHEAD = 32  # responses that may wait for the client; further ones are held back
 Responses = AsyncGenerator[pb.ConverseResponse, None]
 
 
 class Conversation:
-    """`answer` answers one turn's request, `tell` makes of its failure what callers may know. Of the turns so far, the
-    last `keep_turns` go along with a question. Without any audio for `idle_s` it ends. What was said waits in `spoken`
-    for the audio service."""
+    """`answer` answers one turn's request, `tell` converts its failure to the error for the caller. Of the turns so
+    far, the last `keep_turns` go along with a question. Without any audio for `idle_s` it ends. Speech waits in
+    `spoken` for the audio service."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Conversation:
         self._closed = asyncio.Event()
 
     def close(self) -> None:
-        """Hear no more; what was said by now is still answered."""
+        """Listen no more; speech that has come is still answered."""
         self._closed.set()
 
     def end(self, error: ServiceError) -> None:
@@ -89,7 +89,7 @@ class Conversation:
             await following
             await pumping
         finally:
-            self._cut = None  # nobody is told any more
+            self._cut = None  # no response is sent any more
             tasks = [task for task in (pumping, following, self._answering) if task]
             for task in tasks:
                 task.cancel()
@@ -113,7 +113,7 @@ class Conversation:
                             if len(request.audio) > MAX_AUDIO_BYTES:
                                 limit = f"at most {MAX_AUDIO_BYTES} bytes in a message"
                                 raise InvalidInput("audio", limit, f"{len(request.audio)} bytes")
-                            idle.reschedule(None)  # who is held back is not idle
+                            idle.reschedule(None)  # a client that is held back is not idle
                             await self._spoken.put(request.audio)
                             idle.reschedule(loop.time() + self._idle_s)
                         case "interrupt":
@@ -125,8 +125,8 @@ class Conversation:
             raise Idle(f"audio: some at least every {limit}, got none", limit=limit) from None
 
     async def _follow_to_the_end(self, audio: Audio, timeout_s: float | None, metadata: Metadata) -> None:
-        """`_follow`, and tell the end. When it is cancelled nobody reads the queue any more, and in a full one there
-        would never be room for its end."""
+        """`_follow`, then mark the end of the queue; not when cancelled: then the queue has no reader, and a full one
+        would never have room."""
         try:
             await self._follow(audio, timeout_s, metadata)
         except Exception:
@@ -143,7 +143,7 @@ class Conversation:
             await asyncio.wait({self._answering})
 
     async def _sent(self) -> AsyncGenerator[audio_pb2.TranscribeStreamRequest, None]:
-        """What the audio service gets."""
+        """The stream to the audio service."""
         pause_ms = self._options.pause_ms if self._options.HasField("pause_ms") else None
         options = audio_pb2.StreamOptions(format=self._options.format, pause_ms=pause_ms)
         yield audio_pb2.TranscribeStreamRequest(options=options)
@@ -173,8 +173,8 @@ class Conversation:
         self._turn += 1
 
     async def _give(self, turn: int, question: str, said: list[str]) -> None:
-        """One turn's answer; its text goes into `said` as it comes. One that is cut off says so by itself: whoever cuts
-        it off may be gone before it has ended."""
+        """One turn's answer; its text goes into `said` as it comes. One that is cut off reports
+        that itself, because the task that cuts it off may be gone before it has ended."""
         try:
             await self._give_whole(turn, question, said)
         except asyncio.CancelledError:

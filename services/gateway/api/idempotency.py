@@ -1,8 +1,8 @@
 """Answers that outlast a client's connection, by a key that the client gives.
 
-The answer is an execution of its own, whose events stay. Who loses the connection asks the same again and reads on from
-where it was; who asks twice because nothing was heard gets one answer. Without a client the answer goes on for a while,
-then it is given up; a whole one is kept as long. An answer that fails is not kept: to ask again is to try again.
+The answer runs separately from its client, and its events are kept. A client that loses the connection repeats its
+request and reads on from where it was; a repeated request gets the same answer. Without a client the answer goes on for
+a while, then it is given up; a whole one is kept as long. A failed answer is not kept: the next request tries again.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class IdempotencyStore:
                 kept.timer = later(self.settings.ms / 1000, self._give_up, kept)
 
     def drain(self) -> None:
-        """Give up what nobody reads: nobody will come back to a process that ends."""
+        """Give up the answers without a client: no client will come back to a process that ends."""
         for kept in [each for each in self._kept.values() if not each.clients]:
             self._give_up(kept)
 
@@ -161,7 +161,7 @@ class IdempotencyStore:
         if self._kept.get(kept.key) is kept:
             del self._kept[kept.key]
             self._sizes[kept.key[0]] -= kept.size
-            self._sizes += Counter()  # whoever has nothing
+            self._sizes += Counter()  # drops tenants at 0
             self._tenants[kept.key[0]] -= 1
             if not self._tenants[kept.key[0]]:
                 del self._tenants[kept.key[0]]

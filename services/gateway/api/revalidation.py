@@ -1,8 +1,8 @@
-"""Answers made anew behind a hit whose time is over.
+"""Revalidation: a new answer for a stale cache hit, generated in the background.
 
-Nobody waits for one. It is its tenant's own question, so it counts for its tenant's quota, but it has a batch's right
-alone: last in line, one attempt, never hedged; under pressure, over a quota or with several under way it is given up,
-and whoever asks next has it tried again. It is looked up first, for another gateway may have made it meanwhile.
+No client waits for it. It counts against the quota of the tenant that asked, and has the priority of a batch item: last
+in the queue, one attempt, never hedged. Under pressure, over a quota or with several under way it is given up, and the
+next stale hit tries again. The cache is asked first, because another gateway may have stored the answer meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from services.runtime.errors import ServiceError
 
 _AT_ONCE = 4  # in each worker
 _OF_THE_CALL = ("idempotency_key", "events_seen", "heartbeat_ms", "realtime", "budget_ms", "first_token_budget_ms")
-_REVALIDATED = Counter("hedgerow_cache_revalidated", "Answers made anew behind stale hits, by outcome.", ["outcome"])
+_REVALIDATED = Counter("hedgerow_cache_revalidated", "Answers made again behind stale hits, by outcome.", ["outcome"])
 _log = logging.getLogger(__name__)
 Give = Callable[[Question, Tenant, Span], Awaitable[pb.Final]]
 
@@ -37,7 +37,7 @@ class Revalidation:
         self._under_way: dict[tuple[str, bytes], asyncio.Task[None]] = {}
 
     def submit(self, question: Question, tenant: Tenant, key: bytes) -> None:
-        """Have a question answered anew, unless it is being: `key` is that of equal ones."""
+        """Answer a question again, unless that is under way. `key`: that of equal questions."""
         place = tenant.name, key
         if place in self._under_way:
             return
@@ -63,12 +63,12 @@ class Revalidation:
 
 
 def _outcome(final: pb.Final) -> str:
-    """`exact` where another gateway had made it, `miss` where it is made anew."""
+    """`exact` where another gateway has stored it, `miss` where it was generated here."""
     return "degraded" if final.degraded else VERDICTS[final.cache.verdict] if final.text else "failed"
 
 
 def _anew(question: Question) -> Question:
-    """The question, as one that is in nobody's way: the same for the cache."""
+    """The question with the lowest priority, and without the options of its call; the same for the cache."""
     request = pb.GenerateRequest()
     request.CopyFrom(question.request)
     for name in _OF_THE_CALL:

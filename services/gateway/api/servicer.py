@@ -168,7 +168,7 @@ class GatewayServicer:
         self._revalidating.close()
 
     def _may_converse(self, first: pb.ConverseRequest) -> Audio:
-        """Who listens. Raises where nobody can, or what is wrong with the first message."""
+        """The audio service. Raises where it is not available, or where the first message is wrong."""
         if not first.HasField("options"):
             raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
         hearing = validate_conversation(first.options, self._settings, self._media)

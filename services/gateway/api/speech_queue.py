@@ -1,5 +1,5 @@
-"""What is said in conversations, on its way to the audio service: bounded by bytes, in each conversation and in all of
-one tenant's together. Who sends faster is held back (it is not read, so gRPC's flow control stops it); nothing is lost.
+"""Speech on its way to the audio service: bounded in bytes, for each conversation and for all of a tenant's together. A
+faster client is held back: its stream is not read, so gRPC's flow control stops it. Nothing is lost.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class Spoken:
         return audio
 
     def end(self) -> None:
-        """No more comes. What is here can still be had."""
+        """No more audio comes. Waiting audio can still be read."""
         self._ended = True
         self._news.set()
 
     def clear(self) -> None:
-        """Nobody takes what is here."""
+        """Drop the waiting audio: it has no reader any more."""
         self._messages.clear()
         self._count(-self._waiting)
 

@@ -78,7 +78,7 @@ def found(event: pb.Event) -> dict[str, Any] | None:
 
 
 def short(final: pb.Final) -> Headers:
-    """What of it fits into headers."""
+    """The parts of it that fit into headers."""
     return [(name, value.encode()) for name, word in _SHORT if (value := word(final))]
 
 

@@ -59,7 +59,7 @@ _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the routes are made of."""
+    """The components that the routes use."""
 
     settings: GatewaySettings
     servicer: GatewayServicer
@@ -147,7 +147,7 @@ class _App:
         await exchange.reply.whole(503 if leaving else 200, body)
 
     async def _ready(self, exchange: Exchange) -> None:
-        """As gRPC health. Kinds of services, and no names of models: anybody may ask."""
+        """As gRPC health. It names kinds of services and no models, because it needs no credential."""
         leaving, missing = self._parts.server.leaving, self._parts.readiness.missing()
         told = {"status": "stopping"} if leaving else {"status": "starting", "missing": missing}
         ready = not (leaving or missing)

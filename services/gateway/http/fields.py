@@ -90,7 +90,7 @@ class Fields:
         return text
 
     def one_of(self, name: str, known: Mapping[str, T]) -> T | None:
-        """What a word stands for."""
+        """The value that a word names."""
         word = self.text(name)
         if word is None:
             return None

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 from hedgerow.chat.v1 import chat_pb2
 
-# What a tenant's setting `provider` may name.
+# Values of a tenant's setting `provider`.
 Permission = Literal[
     "background",
     "extra_body",

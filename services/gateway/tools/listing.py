@@ -1,4 +1,4 @@
-"""What a source lists, checked: whatever a model is shown of it is bounded, and what is left out is told."""
+"""The tools that a source lists, checked: all that a model reads of them is bounded, and omitted tools are reported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Tool:
 
     @property
     def path(self) -> str:
-        """What tells it apart from every other tool: neither a source's name nor a tool's has a slash."""
+        """Its unique path: neither a source's name nor a tool's has a slash."""
         return f"{self.source}/{self.name}"
 
 
@@ -47,7 +47,7 @@ class Listing:
 
 
 class Checker:
-    """What is taken of the lists of one source, `name`."""
+    """Checks the lists of one source, `name`."""
 
     def __init__(self, name: str, own: ToolSourceSettings, limits: ToolSettings, schemas: ConstraintSettings):
         self._name, self._own, self._limits, self._schemas = name, own, limits, schemas

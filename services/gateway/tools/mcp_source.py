@@ -31,7 +31,7 @@ _CONNECT_S = 30.0  # for a command that has to be fetched first
 _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0  # before it is connected again; twice as long each time
 _LASTED_S = 60.0  # a connection that has lasted so long was a good one
 _MOST_PAGES = 100
-_SELF = mcp.Implementation(name="hedgerow", version="0")  # which one is nobody's business
+_SELF = mcp.Implementation(name="hedgerow", version="0")  # the version is not disclosed
 _KEY = "hedgerow/idempotency-key"
 _QUESTIONS = ("query", "question", "q", "prompt")  # what servers call the argument that takes one
 _TOLD = (mcp.INVALID_PARAMS, mcp.METHOD_NOT_FOUND, mcp.INVALID_REQUEST)  # what is wrong with a call, for the model
@@ -81,7 +81,7 @@ class McpSource:
                 await self._hold()
             except Exception as error:  # of whatever kind: the SDK, the network, the command
                 why = _outline(error)  # for the log alone: it may hold addresses and paths
-            except asyncio.CancelledError:  # the SDK's scopes may leak one that nobody meant for this task
+            except asyncio.CancelledError:  # the SDK's scopes may leak one that was not meant for this task
                 if (task := asyncio.current_task()) is None or task.cancelling():
                     raise
             if not self._lost.is_set():
@@ -147,7 +147,7 @@ class McpSource:
         )
 
     def _translated(self, error: Exception) -> ServiceError:
-        """What went wrong, in our own tree. A server's own words are for the log: nobody knows what is in them."""
+        """The error in our own tree. A server's own message goes to the log alone, because it may hold anything."""
         if isinstance(error, ServiceError):
             return error
         _log.info("tools of %s: %s", self._name, _outline(error))
@@ -202,8 +202,8 @@ def _embedded(block: mcp.EmbeddedResource, told: tool_pb2.CallToolResponse) -> s
 
 _TEXTS: dict[type, Callable[..., str]] = {
     mcp.TextContent: lambda block, told: block.text,
-    mcp.ImageContent: lambda block, told: f"[a picture, {block.mime_type}: a model is told text alone]",
-    mcp.AudioContent: lambda block, told: f"[a recording, {block.mime_type}: a model is told text alone]",
+    mcp.ImageContent: lambda block, told: f"[a picture, {block.mime_type}: models read text alone]",
+    mcp.AudioContent: lambda block, told: f"[a recording, {block.mime_type}: models read text alone]",
     mcp.ResourceLink: _link,
     mcp.EmbeddedResource: _embedded,
 }

@@ -23,7 +23,7 @@ from services.gateway.settings.tools import ToolSettings
 
 _log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "USER")
-_PARTING_S = 1.0  # for a server to end when its input does, and again when it is told to; for the end of a session
+_PARTING_S = 1.0  # for a server to end after its input, and again after SIGTERM; for the end of a session
 _LOOK_S = 0.01  # how often its group is looked at
 _EVENTS = "text/event-stream"
 _SESSION = "mcp-session-id"  # header
@@ -92,7 +92,7 @@ async def _lines(
     try:
         while line := await stream.readline():
             rate.count()
-            with suppress(ValueError):  # what is no message is for nobody
+            with suppress(ValueError):  # ignores what is no message
                 await out.send(_typed(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))))
     except ValueError:
         return f"messages of at most {limits.max_message_bytes} bytes, got a longer one"
@@ -102,7 +102,7 @@ async def _lines(
 
 
 async def _stop(process: Process) -> None:
-    """Close its input, then tell its group to end, then end it: what it has started may outlive it."""
+    """Close its input, then send its group SIGTERM, then SIGKILL: its children may outlive it."""
     assert process.stdin
     process.stdin.close()
     for told in (None, signal.SIGTERM, signal.SIGKILL):
@@ -111,21 +111,21 @@ async def _stop(process: Process) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_PARTING_S):
                 await process.wait()
-                while _is_left(process):  # noqa: ASYNC110 - nobody tells of a group's end, so it has to be asked
+                while _is_left(process):  # noqa: ASYNC110 - no event reports the end of a group
                     await asyncio.sleep(_LOOK_S)
                 return
 
 
 def _is_left(process: Process) -> bool:
-    """Whether anybody is left in the group of a process that has ended."""
-    with suppress(ChildProcessError):  # orphans are children of process 1: where that is this one, nobody else waits
+    """Whether the group of an ended process still has members."""
+    with suppress(ChildProcessError):  # orphans are children of process 1, which this process may be
         while os.waitpid(-process.pid, os.WNOHANG)[0]:
             pass
     return _signal(process, 0)
 
 
 def _signal(process: Process, number: int) -> bool:
-    """Send a signal to its group; 0 is none. Whether anybody was there."""
+    """Send a signal to its group; 0 is none. Whether the group had members."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
         return True

@@ -39,11 +39,11 @@ class ToolSource(Protocol):
     per_tenant: ClassVar[bool]  # whether each tenant has a list of its own
 
     async def list(self, tenant: str, timeout_s: float) -> Sequence[tool_pb2.ToolDescription]:
-        """What there is, within `timeout_s`."""
+        """Its tools, within `timeout_s`."""
         ...
 
     async def call(self, call: Call) -> tool_pb2.CallToolResponse:
-        """Have it done. Cancelling it tells the source."""
+        """Call a tool. Cancelling notifies the source."""
         ...
 
     async def run(self) -> None:
@@ -52,7 +52,8 @@ class ToolSource(Protocol):
 
 
 class ToolService:
-    """`name` is for people. It is told whose each call is, and may list other tools for each tenant."""
+    """A service of tools. `name` is for people. Each call names its tenant, and each tenant may have a list of its
+    own."""
 
     kind: ClassVar[str] = "service"
     per_tenant: ClassVar[bool] = True

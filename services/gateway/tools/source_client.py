@@ -70,7 +70,7 @@ class Reused:
 
 @dataclass(slots=True)
 class _Listed:
-    """What was listed last. `asked_at` moves with each try, `listed_at` when one went well."""
+    """The last list. `asked_at` moves with each try, `listed_at` with each success."""
 
     checker: Checker
     listing: Listing | None = None
@@ -82,7 +82,7 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What came of a call. `retried`: why it was made twice."""
+    """The outcome of a call. `retried`: why it was made twice."""
 
     result: tool_pb2.CallToolResponse
     reused: bool = False
@@ -112,7 +112,7 @@ class SourceClient:
         )
 
     async def listing(self, tenant: str, within_s: float, missing: bool = False) -> Listing | None:
-        """What the source lists for a tenant; None where it has never said. A list that is old is asked for meanwhile.
+        """The source's list for a tenant; None where there never was one. An old list is renewed in the background.
         A first one, or one of which something is `missing`, is waited for, but not while the source is away."""
         listed, now = self._listed(tenant), self._clock()
         refresh_s = self._settings.tools.refresh_ms / 1000
@@ -124,11 +124,11 @@ class SourceClient:
         return listed.listing
 
     def listed(self, tenant: str) -> Listing | None:
-        """What it listed last; None where it never has."""
+        """The last list; None where there never was one."""
         return self._listed(tenant).listing
 
     def problem(self, tenant: str) -> str:
-        """What is wrong with the source or its list, for people."""
+        """The problem of the source or its list, for people."""
         listed = self._listed(tenant)
         return "; ".join(filter(None, [listed.problem, listed.listing.problem if listed.listing else ""]))
 
@@ -140,8 +140,8 @@ class SourceClient:
     async def call(
         self, tool: Tool, arguments: str, tenant: Tenant, score: int, within_s: float, span: Span, waited: Waited
     ) -> Told:
-        """Have it done within `within_s`. When it is cancelled, `waited` says whether its caller has waited as long as
-        it meant to: then its silence may tell. Raises `ServiceError`; a tool that says it cannot is no error."""
+        """Call a tool within `within_s`. When cancelled, `waited` says whether the caller has waited for its whole
+        time: only then the silence counts against the tool. Raises `ServiceError`; a tool's own failure is a result."""
         place = (tenant.name, self.name, tool.remote, arguments)
         if found := self._reused.get(place):
             return Told(found, reused=True)
@@ -214,10 +214,10 @@ class SourceClient:
                 permit.abandoned()
             raise
         finally:
-            permit.withdrawn()  # unless it has reported: who leaves earlier says nothing of the tool
+            permit.withdrawn()  # unless it has reported: an earlier cancel is no sample
 
     async def run(self) -> None:
-        """Keep connected, and know what there is before anybody asks, until cancelled."""
+        """Keep connected, and list the tools before the first request, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.source.run())

@@ -1,7 +1,7 @@
 """All tools of the mesh, and what a request may have of them.
 
-A request names tools and sources that the settings know; nothing that it says leads anywhere else. What its tenant may
-not use is to it as if it were not there.
+A request names tools and sources of the settings, and can reach no other address. A tool that its tenant may not use is
+hidden from it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _WITHIN_SHARE = 0.2  # of an answer's time, for lists that have to be waited for
 
 @dataclass(frozen=True, slots=True)
 class Beforehand:
-    """A call before any model has spoken. Without `arguments` the question is asked; without a `tool`, nobody can say
-    what it is: a source that has not been heard of may have it."""
+    """A call before any model has spoken. Without `arguments` it gets the question. Without a `tool` it is not
+    known: a source that has not listed its tools yet may have it."""
 
     name: str
     tool: Tool | None
     arguments: str | None = None
 
     def with_question(self, question: str) -> str:
-        """What the tool is called with."""
+        """The arguments of the call."""
         if self.arguments is not None or self.tool is None:
             return self.arguments or "{}"
         return canonical({self.tool.description.question_argument: question})
@@ -48,7 +48,7 @@ class Beforehand:
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """What one request has of the mesh's tools. `away`: what it was to be offered and no source lists now."""
+    """The mesh's tools of one request. `away`: the tools that it should be offered and that no source lists now."""
 
     toolbox: Toolbox
     beforehand: Sequence[Beforehand] = ()
@@ -58,7 +58,7 @@ class Equipment:
     max_calls: int = 0
 
     def told(self) -> Sequence[chat_pb2.Tool]:
-        """The offered tools as a model is told them."""
+        """The offered tools as a model reads them."""
         return [tool.description.tool for tool in self.offered.values()]
 
 
@@ -97,7 +97,7 @@ class Toolbox:
         return self._shelves[tool.source].own.call_ms / 1000
 
     async def list(self, tenant: Tenant, within_s: float) -> pb.ListToolsResponse:
-        """What there is for a tenant, and how it is."""
+        """A tenant's tools and the state of their sources."""
         known = await self._known(tenant, within_s, wanted=())
         listed = pb.ListToolsResponse()
         for tool in known.values():
@@ -111,7 +111,8 @@ class Toolbox:
         return listed
 
     async def equip(self, request: pb.GenerateRequest, tenant: Tenant, budget_s: float) -> Equipment:
-        """What `request` names, found within a share of its budget. Raises `InvalidInput` for what there is not."""
+        """The tools that `request` names, found within a share of its budget. Raises `InvalidInput` for an unknown
+        one."""
         names = [each.name for each in request.mesh_tools if each.name]
         known = await self._known(tenant, budget_s * _WITHIN_SHARE, names)
         beforehand, offered, away = [], dict[str, Tool](), list[str]()
@@ -153,7 +154,8 @@ class Toolbox:
         return [shelf.name for shelf in self._shelves.values() if tenant.tools and not shelf.listed(tenant.name)]
 
     async def _known(self, tenant: Tenant, within_s: float, wanted: Sequence[str]) -> dict[str, Tool]:
-        """The tools that a tenant may use, by path. What is `wanted` and not found is asked for once more."""
+        """The tools that a tenant may use, by path. For a `wanted` tool that is not found, lists are asked for
+        again."""
         if not tenant.tools:
             return {}
         await self._look(tenant, within_s, missing=False)
@@ -221,7 +223,7 @@ def _beforehand(field: str, call: Beforehand) -> Beforehand:
 
 
 def _check_together(request: pb.GenerateRequest, offered: Mapping[str, Tool], away: Sequence[str]) -> None:
-    """What the model can call must be one thing for each name, and there."""
+    """Each name that the model can call must stand for one tool, which must be there."""
     own = {tool.name for tool in request.tools}
     if both := own & offered.keys():
         raise InvalidInput("tools", "none with the name of a tool of the mesh that is offered", sorted(both)[0])

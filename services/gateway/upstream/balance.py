@@ -2,7 +2,7 @@
 
     priority   the nearest region first, the others by distance
     build      within it, a draw by weight: a canary of weight 5 beside 95 gets every twentieth call
-    policy     within that: who has the prompt's beginning, who has the fewest calls in flight, or whose turn it is
+    policy     within that: the replica with the prompt's prefix, with the fewest calls in flight, or the next in turn
 
 `prefix` is bounded: a replica with more than 1.25 × the mean of calls in flight is full, whatever it has read
 (consistent hashing with bounded loads, Mirrokni et al., https://arxiv.org/abs/1608.01350). Without it one popular
@@ -66,7 +66,7 @@ def taken(candidate: Candidate, prompt: Blocks) -> None:
 
 
 def joined(candidate: Candidate, others: Collection[Candidate]) -> None:
-    """`candidate` is new: its turn comes with the others', and not for as often as they have had theirs."""
+    """`candidate` is new: it takes turns with the others from now on, and does not catch up."""
     candidate.turn = max((other.turn for other in others), default=0.0)
 
 

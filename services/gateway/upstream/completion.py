@@ -63,7 +63,7 @@ class Completion:
         return message
 
     async def ended(self) -> None:
-        """Wait for the status, which comes after the last message and tells nothing new."""
+        """Wait for the status, which comes after the last message and has no news."""
         try:
             await self._call.read()
         except grpc.aio.AioRpcError:
@@ -73,7 +73,7 @@ class Completion:
                 raise
 
     def cancel(self, problem: ServiceError | None = None) -> None:
-        """Stop the engine. Who reads now, or later, gets the `problem`."""
+        """Stop the engine. A read now or later raises `problem`."""
         self._problem = problem
         self._call.cancel()
 

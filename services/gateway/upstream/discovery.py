@@ -100,7 +100,7 @@ class BadAssignment(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Where the control plane is, and who asks."""
+    """The control plane's address, and the node that asks."""
 
     control: str
     node: base_pb2.Node

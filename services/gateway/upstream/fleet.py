@@ -55,7 +55,7 @@ class Replica:
 
 @dataclass(slots=True, eq=False)
 class Pool:
-    """One model: its replicas, who may call them when, and how fast they have been.
+    """One model: its replicas, the limits of calls to them, and their baseline.
 
     Where the control plane lists the replicas (`members.py`) they come and go. While a drill is running it is done to
     their calls, and `drop_share` of the requests are refused before a replica is chosen.
@@ -113,8 +113,8 @@ class Pool:
         return any(replica not in failed for replica in self.replicas)
 
     def elsewhere(self, failed: Sequence[Replica]) -> Sequence[Replica]:
-        """Whom to avoid after calls to `failed`: them, and when two have failed all of their regions that are not the
-        last: what two in a row have may be what all around them have."""
+        """The replicas to avoid after calls to `failed`: these, and after two failures all of their regions, unless no
+        other is left: two failures in a row may have the cause in common with their region."""
         regions = {replica.locality.priority for replica in failed} if len(failed) > 1 else set()
         avoid = [replica for replica in self.replicas if replica in failed or replica.locality.priority in regions]
         return avoid if self.has_others(avoid) else failed
@@ -228,7 +228,7 @@ def make_replica(
     notice: Notice,
     clock: Clock = time.monotonic,
 ) -> Replica:
-    """A replica of `model` that nobody has called yet. `usual` is the model's."""
+    """A new replica of `model`. `usual` is the model's baseline."""
     name = f"{model}#{number}"
     breaker = make_breaker(settings.breaker, f"{model}@{address}", usual, clock, name)
     return Replica(address, llm, breaker, Start(notice, breaker), name=name)
@@ -237,8 +237,8 @@ def make_replica(
 def make_breaker(
     settings: BreakerSettings, name: str, usual: LatencyBaseline, clock: Clock = time.monotonic, shown: str = ""
 ) -> SharedBreaker:
-    """A closed breaker before a backend that `usual` tells about. `shown` is what callers know the backend by, where
-    that is not its `name`."""
+    """A closed breaker before a backend with the baseline `usual`. `shown`: the backend's name for callers, where that
+    is not `name`."""
     make = partial(
         Breaker,
         name,

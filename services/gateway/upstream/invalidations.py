@@ -1,8 +1,8 @@
-"""What the cache told of removals, and when this gateway heard it.
+"""Removals from the cache, and when this gateway received them.
 
-An answer may be on its way for as long as it takes to write it. What was removed after it was begun must not come back
-with it, so whoever keeps an answer here asks whether it was overtaken. Of a removal that is heard later the cache
-knows: a store tells it the epoch from before the answer was begun (`StoreRequest.epoch`).
+An entry that is removed while an answer is generated must not come back with that answer. So an answer is stored in the
+L1 cache only where no removal overtook it. The cache itself knows of removals that arrive later: a store carries the
+epoch from before the answer began (`StoreRequest.epoch`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ class Known:
 
 
 class Invalidations:
-    """The last `remembered` removals; of an answer from before them nobody can say whether it was overtaken, so it
-    was."""
+    """The last `remembered` removals. An older answer counts as overtaken, because it is not known."""
 
     def __init__(self, remembered: int, clock: Clock = time.monotonic):
         self._remembered, self._clock = remembered, clock
@@ -56,7 +55,7 @@ class Invalidations:
             self._complete_since = self._heard.popitem(last=False)[1]
 
     def learn(self, epoch: int) -> None:
-        """The cache has told an epoch."""
+        """The cache has sent an epoch."""
         self._epoch = max(self._epoch, epoch)
 
     def known(self) -> Known:

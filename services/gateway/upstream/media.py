@@ -15,8 +15,8 @@ from services.gateway.upstream.stubs import Audio, Vision
 
 @dataclass(frozen=True, slots=True)
 class Seeing:
-    """The vision service: `top_k` labels of each picture, by `model`; empty is the service's default. `note` is the
-    template by which a language model is told the labels; empty is an English sentence."""
+    """The vision service: `top_k` labels of each picture, by `model`; empty is the service's default. `note`: the
+    template of the text with the labels for a language model; empty: an English sentence."""
 
     client: Vision
     breaker: SharedBreaker
@@ -27,7 +27,7 @@ class Seeing:
 
 @dataclass(frozen=True, slots=True)
 class Hearing:
-    """Who listens to recordings and live audio."""
+    """The audio service, for recordings and live audio."""
 
     client: Audio
     breaker: SharedBreaker

@@ -1,6 +1,7 @@
 """The replicas of a model that come and go, as the control plane lists them.
 
-Who is no longer listed gets no new call; what it is writing goes on to its end, on a connection that is then closed.
+A replica that is no longer listed gets no new call. Its answers under way go on to their end; then its connection is
+closed.
 """
 
 from __future__ import annotations

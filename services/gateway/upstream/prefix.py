@@ -1,4 +1,4 @@
-"""Which replica has a prompt's beginning in its key-value cache already, as far as can be told from outside.
+"""Which replica has a prompt's prefix in its key-value cache, estimated from the prompts that were sent to it.
 
 An engine that reuses the keys and values of a shared prompt prefix (vLLM's automatic prefix caching) saves the time of
 reading it again, but only on the replica that has read it. So each replica's memory is followed from what was sent to
@@ -6,11 +6,11 @@ it: prompts are cut into blocks, each block's hash also covers all blocks before
 lately is taken to have it. The method is that of SGLang's router and of llm-d's prefix scorer, in their approximate
 form (https://github.com/sgl-project/sglang, https://llm-d.ai/docs/architecture).
 
-What one tenant's prompts begin with must not show in what another gets. So engines keep prompts of different salts
+The prefixes of a tenant's prompts must not be visible to other tenants. So engines keep prompts of different salts
 apart, and so do the blocks' hashes here.
 
-Nobody has asked for a prefix yet: rendezvous hashing (Thaler and Ravishankar, 1998) then has every gateway choose the
-same replica for it, without a word between them.
+For a prefix that no replica has, rendezvous hashing (Thaler and Ravishankar, 1998) has every gateway choose the same
+replica, without communication.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def of_request(request: llm_pb2.GenerateRequest) -> Blocks:
 
 
 class Prefixes:
-    """What one replica was sent lately."""
+    """The prompts that one replica was sent lately."""
 
     def __init__(self, most_blocks: int = _MEMORY_BLOCKS):
         self._known: LRUCache[bytes, None] = LRUCache(most_blocks)
@@ -75,5 +75,5 @@ class Prefixes:
 
 
 def rendezvous(block: bytes, name: str) -> bytes:
-    """The claim of `name` to a block that nobody has; the highest wins."""
+    """The claim of `name` to a block that no replica has; the highest wins."""
     return hashlib.blake2b(block + name.encode(), digest_size=8).digest()

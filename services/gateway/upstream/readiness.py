@@ -25,7 +25,7 @@ class Readiness:
         self._ready = False
 
     def missing(self) -> list[str]:
-        """The kinds of services that have not served yet, for anybody to read; empty once the gateway is ready."""
+        """The kinds of services that have not served yet, without names; empty once the gateway is ready."""
         if self._ready:
             return []
         served = sum(pool.served for pool in self._fleet.pools.values())
@@ -44,6 +44,6 @@ class Readiness:
                 changed.clear()
 
     def _named(self, missing: list[str]) -> list[str]:
-        """For operators, who may read the models' names."""
+        """For operators: with the models' names."""
         models = f"{self._models} of the models {', '.join(self._fleet.pools)}"
         return [models if name == "llm" else name for name in missing]

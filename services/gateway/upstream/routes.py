@@ -61,7 +61,7 @@ class Routes:
         return known.context_tokens if known else self._contexts.get(name, 0)
 
     def identity(self, name: str) -> str:
-        """What the model of this name is; without a name, what all are that might be chosen. Empty: not known."""
+        """The identity of the model of this name; without a name, of all that might be chosen. Empty: not known."""
         if name:
             return self._by_name[name].identity if name in self._by_name else ""
         return self._identities
@@ -94,7 +94,7 @@ class Routes:
         self._arrived.set()
 
     def _take_rows(self, rows: Iterable[Model]) -> None:
-        """Put rows in force, each with the context that its model's own service tells."""
+        """Put rows in force, each with the context that its model's own service reports."""
         told = self._contexts
         self._models = rank(replace(row, context_tokens=told.get(row.name, row.context_tokens)) for row in rows)
         self._by_name = {model.name: model for model in self._models}

@@ -1,4 +1,4 @@
-"""What a call to a model has used, in tokens and in US dollars at the router's prices, and the metrics of that."""
+"""The usage of calls to models, in tokens and in US dollars at the router's prices, and its metrics."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Bill(NamedTuple):
 
 
 def count(name: str, model: Model | None, finish: llm_pb2.Finish) -> Bill:
-    """Put what a call of the model `name` has used into the metrics: that is what its provider bills. Returns what goes
-    on the account of who asked, where a provider's cache that may hold other tenants' prompts has the price of other
-    tokens: else its cost would tell what others have asked. A model that is in no table of the router's costs nothing.
+    """Put the usage of a call of the model `name` into the metrics, at the provider's price. Returns the tenant's bill,
+    in which tokens of a provider's cache that may hold other tenants' prompts have the price of other tokens: else the
+    cost would reveal other tenants' questions. A model in no table of the router costs nothing.
     """
     used = finish.usage
     _tokens(name, "prompt").inc(used.prompt_tokens)

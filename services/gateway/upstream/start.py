@@ -104,7 +104,7 @@ class Start:
         return False
 
     def started(self) -> None:
-        """What the breaker has counted until now were calls to a backend that was not there yet."""
+        """The backend serves. The breaker forgets the calls that were made before."""
         if self._breaker and (self.starting or not self.served):
             self._breaker.started()
         self._reached = True

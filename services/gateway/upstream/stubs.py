@@ -154,7 +154,7 @@ class Audio:
         self._transcribe_stream = _both_streams(channel, audio_pb2, "AudioService", "TranscribeStream")
 
     async def transcribe(self, recording: bytes, timeout_s: float, metadata: Metadata) -> audio_pb2.TranscribeSummary:
-        """What a recording says; within `timeout_s`."""
+        """Transcribe a recording, within `timeout_s`."""
         try:
             options = audio_pb2.TranscribeOptions()
             async with aclosing(self.recording(recording, options, timeout_s, metadata)) as replies:
@@ -168,7 +168,7 @@ class Audio:
     def recording(
         self, recording: bytes, options: audio_pb2.TranscribeOptions, timeout_s: float, metadata: Metadata
     ) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
-        """What a recording says, segment by segment; within `timeout_s`."""
+        """Transcribe a recording segment by segment, within `timeout_s`."""
         call = self._transcribe(timeout=timeout_s, metadata=metadata)
         return both_ways(call, _pieces(recording, options), "audio")
 
@@ -178,7 +178,7 @@ class Audio:
         timeout_s: float | None,
         metadata: Metadata,
     ) -> AsyncGenerator[audio_pb2.TranscribeStreamResponse, None]:
-        """What is heard in live audio; the first request has the options. Closing it ends the call."""
+        """Transcribe live audio; the first request has the options. Closing it ends the call."""
         return both_ways(self._transcribe_stream(timeout=timeout_s, metadata=metadata), requests, "audio")
 
 
@@ -220,7 +220,7 @@ async def _follow(call: Any, who: str) -> AsyncGenerator[Any, None]:
 
 
 async def _follow_reachable(channel: grpc.aio.Channel, begin: Callable[[], Any], who: str) -> AsyncGenerator[Any, None]:
-    """`_follow` a call that begins once there is somebody to call."""
+    """`_follow` a call that begins once the backend is reachable."""
     await reachable(channel)
     async with aclosing(_follow(begin(), who)) as messages:
         async for message in messages:
@@ -258,7 +258,7 @@ async def both_ways(call: Any, requests: AsyncGenerator[Message, None], who: str
 
 
 async def watch(channel: grpc.aio.Channel, breaker: SharedBreaker | None = None) -> None:
-    """Keep connected, from before the first call on, and tell the backend's breaker, where it has one, when its
+    """Keep connected, from before the first call on, and notify the backend's breaker, where it has one, when its
     connection is lost and when it is back. Never returns."""
     while True:
         state = channel.get_state(try_to_connect=True)

@@ -1,4 +1,4 @@
-"""What a failed call to a backend means, in our own error tree."""
+"""Errors of calls to backends, translated into our own error tree."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class ImageRefused(Refused):
 
 
 def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
-    """What a failed call to `who` means. Codes without a meaning of their own here are a broken backend.
+    """The error of a failed call to the backend named `who`. Codes without a class here are a broken backend.
 
-    Callers are told the text where it is one of our services' own, which are written for them. Any other may hold
-    addresses: what gRPC itself says of a connection is for the log, and so is who may call whom.
+    Callers receive the text of our own services, which is written for them. Any other text may hold addresses: gRPC's
+    own messages go to the log, and so do refusals between services.
     """
     info, retry_delay_s = _details(error)
     details, code = error.details() or "", error.code()
@@ -97,7 +97,8 @@ def _too_long(details: str, told: Mapping[str, str], said: Mapping[str, str]) ->
 
 
 def _details(error: grpc.aio.AioRpcError) -> tuple[error_details_pb2.ErrorInfo, float | None]:
-    """Who wrote an error and why, and when to come back, as far as it says so (google.rpc.ErrorInfo, RetryInfo)."""
+    """The origin and reason of an error, and its retry delay, as far as it has them (google.rpc.ErrorInfo,
+    RetryInfo)."""
     raw = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
     info, retry, retry_delay_s = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo(), None
     with suppress(DecodeError):

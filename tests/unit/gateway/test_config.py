@@ -55,7 +55,7 @@ def test_with_keys_or_tokens_or_on_purpose_or_on_loopback_it_starts(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--edge-tokens", "true"), "edge_tokens: Value error, false without a `tls_dir`"),
+        (("--edge-tokens", "true"), "edge_tokens: Value error, `edge_tokens` requires `tls_dir`"),
         (
             ("--tls-dir", "/tls", "--edge-tokens", "true", "--allow-anonymous", "true"),
             "allow_anonymous: Value error, false with `edge_tokens`",

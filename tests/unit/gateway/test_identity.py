@@ -99,7 +99,7 @@ def test_the_one_tenant_may_have_settings() -> None:
 @pytest.mark.parametrize("tenants", [{}, {"acme": TenantSettings(premium=True)}])
 def test_without_keys_it_does_not_start_unless_it_may_be_open(tenants: dict[str, TenantSettings]) -> None:
     with pytest.raises(
-        BadTenants, match=r"tenants: a key of a tenant .* got none; `allow_anonymous` .* lets everybody"
+        BadTenants, match=r"tenants: a key of a tenant .* got none; `allow_anonymous` .* admits every caller"
     ):
         Identity({}, tenants, None)
     assert Identity({}, tenants, None, anonymous=True).tenant(None).name == LOCAL
@@ -121,7 +121,7 @@ def test_where_tenants_come_with_tokens_nobody_comes_without() -> None:
 
 def test_a_tenant_that_nobody_can_be_is_told(caplog: pytest.LogCaptureFixture) -> None:
     Identity({digest("sesame"): "acme"}, {"beta": TenantSettings()}, None)
-    assert "nobody can be beta, without a key" in caplog.text
+    assert "without a key, no caller can be beta" in caplog.text
     caplog.clear()
     Identity({digest("sesame"): "acme"}, {"beta": TenantSettings()}, None, tokens=True)
     assert not caplog.records

@@ -48,7 +48,7 @@ class ChatWriter:
         self._followed: dict[str, Any] = {}  # what all chunks of the provider say
 
     def chunk(self, event: pb.Event) -> bytes:
-        """What an event is in a stream; nothing for most."""
+        """The bytes of an event in a stream; none for most."""
         if event.in_relayed:
             return b""
         match event.WhichOneof("kind"):
@@ -130,7 +130,7 @@ class ChatWriter:
         }
 
     def _relay(self, events: Iterable[bytes]) -> bytes:
-        """The provider's chunks. What is said after them by others is said as they do."""
+        """The provider's chunks. Later chunks of the gateway's own repeat the fields that they have in common."""
         data = self._relayed.chunks(events)
         if self._relayed.same and self._relayed.same is not self._followed:
             self._begun, self._followed = True, self._relayed.same

@@ -97,7 +97,7 @@ class RelayedChat:
         return waits
 
     def _is_wanted(self, said: Mapping[str, Any]) -> bool:
-        """All but a chunk that tells the usage, where the client has not asked for that."""
+        """All but a chunk with the usage, where the client has not asked for that."""
         return bool(self._usage or said.get("choices") or not said.get("usage"))
 
     def gather(self, events: Iterable[bytes]) -> None:
@@ -106,7 +106,7 @@ class RelayedChat:
         self._gathered += map(self._renamed, said) if self._own else said
 
     def whole(self) -> dict[str, Any]:
-        """What all chunks together say; nothing where they do not end, or make no completion."""
+        """The completion of all chunks; empty where they do not end, or make no completion."""
         try:
             return merged(self._gathered) if any(map(_ends, self._gathered)) else {}
         except (AttributeError, KeyError, TypeError, ValueError):

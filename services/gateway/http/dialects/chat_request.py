@@ -100,7 +100,7 @@ def take_sampling(request: pb.GenerateRequest, body: Fields) -> None:
 
 
 def _take_vllm_sampling(sampling: chat_pb2.Sampling, body: Fields) -> None:
-    """What vLLM's servers take beyond OpenAI's API, by the same names.
+    """Fields that vLLM's servers take beyond OpenAI's API, by the same names.
 
     Source: https://docs.vllm.ai/en/latest/serving/openai_compatible_server/#extra-parameters_1
     """
@@ -275,7 +275,7 @@ def _put_message(message: chat_pb2.Message, given: Fields) -> None:
 
 
 def _put_custom_call(message: chat_pb2.Message, call: Fields) -> None:
-    """A call whose argument is a text. Results name it, so it is there; what it is, a provider alone knows."""
+    """A call whose argument is a text. It is kept because results refer to it; only a provider interprets it."""
     custom = call.object("custom")
     if custom is None:
         raise call.wrong("custom", "an object")

@@ -45,7 +45,7 @@ def original(
 
 
 def _for_provider(headers: Mapping[str, str]) -> dict[str, str]:
-    """No header says who calls: neither keys nor accounts pass."""
+    """The headers for a provider. None identifies the caller: neither keys nor accounts pass."""
     found = {name: text for name, text in headers.items() if name.startswith(FOR_PROVIDERS) and name not in _WHOSE}
     if len(found) > _MOST_HEADERS:
         raise InvalidInput("headers", f"at most {_MOST_HEADERS} for the provider", len(found))
@@ -69,7 +69,7 @@ class Writer(Protocol):
     """Writes one answer."""
 
     def chunk(self, event: pb.Event) -> bytes:
-        """What an event is in a stream; empty for most."""
+        """The bytes of an event in a stream; none for most."""
 
     def gather(self, event: pb.Event) -> None:
         """Take an event of an answer that is written in one piece."""
@@ -109,7 +109,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class Generating:
-    """What serves such a route."""
+    """Serves such a route."""
 
     dialect: Dialect
     servicer: GatewayServicer
@@ -226,7 +226,7 @@ class Generating:
         return Watch(exchange.receive, silence_ms / 1000, limits.heartbeat_ms / 1000, beat if order.stream else None)
 
     def _refuse_empty(self, final: pb.Final, order: RequestOptions) -> None:
-        """An answer that nobody should take for one: none of its text is a model's, or the rest of it is lost."""
+        """Raise for an answer that is none: no text of it is a model's, or the rest of it is lost."""
         if final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED:
             raise Interrupted(f"{final.model}: the model broke in mid-answer", trace_id=final.trace_id)
         if final.finish_reason != chat_pb2.FINISH_REASON_BUDGET:

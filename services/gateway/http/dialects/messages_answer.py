@@ -58,7 +58,7 @@ class MessageWriter:
         self._relayed, self._own_words = RelayedMessages(), False
 
     def chunk(self, event: pb.Event) -> bytes:
-        """What an event is in a stream; nothing for most."""
+        """The bytes of an event in a stream; none for most."""
         block: dict[str, Any]
         if event.in_relayed:
             return b""
@@ -120,7 +120,7 @@ class MessageWriter:
         if self._begun:
             return b""
         self._begun = True
-        # What the prompt really had is known at the end, and told there.
+        # An estimate: the prompt's tokens are known at the end, and reported there.
         usage = _usage(chat_pb2.Usage(prompt_tokens=prompt_tokens(self._order.request.messages)))
         return sse.named({"type": "message_start", "message": self._message(self._order.model, usage)})
 

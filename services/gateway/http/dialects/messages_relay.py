@@ -19,10 +19,10 @@ _GROWS = {  # by the kind of a delta: the field of its block that it goes on, an
 
 
 class RelayedMessages:
-    """One answer. Events leave as they came; what tells its end waits for the account."""
+    """One answer. Events leave as they came; the event with its end waits for the report."""
 
     def __init__(self) -> None:
-        self.begun, self.blocks = False, 0  # `blocks`: more than any of theirs has as its index
+        self.begun, self.blocks = False, 0  # `blocks`: above every index of the provider's blocks
         self._open: list[int] = []
         self._last: dict[str, Any] = {}
         self._gathered: list[dict[str, Any]] = []
@@ -119,7 +119,7 @@ def _finished(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def input_of(arguments: str) -> dict[str, Any]:
-    """What a tool is called with. What a model wrote that is no object, or has no end, is told as it is."""
+    """The arguments of a call as an object. A text that is no JSON object is passed on as `arguments`."""
     try:
         given = json.loads(arguments or "{}")
     except (ValueError, RecursionError):

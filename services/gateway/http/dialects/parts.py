@@ -28,7 +28,7 @@ def put_content(message: chat_pb2.Message, given: Fields, name: str = "content")
 
 
 def read_part(part: Fields) -> chat_pb2.Part:
-    """A text, a picture in a `data:` URL, or a recording. What else a provider may read is left for it."""
+    """A text, a picture in a `data:` URL, or a recording. Any other kind is left for the provider."""
     kind = part.needed("type")
     if kind in _TEXTS:
         return chat_pb2.Part(text=part.needed("text"))
@@ -45,7 +45,7 @@ def read_part(part: Fields) -> chat_pb2.Part:
 
 
 def left(part: Fields, kind: str) -> str:
-    """What stands for a part that is left for a provider of the same API, where the others are counted and compared. No
+    """The placeholder of a part that is left for a provider of the same API, where parts are counted and compared. No
     model reads it: one behind another API refuses the part by its place."""
     part.leave()
     return f"[{kind[:64]}]"
@@ -67,7 +67,7 @@ def _picture(part: Fields) -> bytes:
 
 
 def from_data_url(path: str, url: str) -> bytes:
-    """The bytes in a `data:` URL. Nothing else is fetched: whoever asks would choose what this gateway calls."""
+    """The bytes in a `data:` URL. Nothing is fetched: a caller would choose the addresses that this gateway calls."""
     scheme, _, rest = url.partition(":")
     if scheme.lower() != "data":
         raise InvalidInput(path, "a data: URL; others are not fetched", f"{scheme[:16]}:")

@@ -36,7 +36,7 @@ class ResponseWriter:
         self._relayed, self._own_words = RelayedResponse(), False
 
     def chunk(self, event: pb.Event) -> bytes:
-        """What an event is in a stream; nothing for most."""
+        """The bytes of an event in a stream; none for most."""
         if event.in_relayed and not self._sequence:
             return b""
         match event.WhichOneof("kind"):

@@ -50,7 +50,7 @@ class RelayedResponse:
 
     @property
     def same(self) -> dict[str, Any]:
-        """What of the response does not change with its end; nothing before it has begun."""
+        """The fields of the response that its end does not change; none before it has begun."""
         return {name: given for name, given in self._response.items() if name not in _OF_END}
 
     def chunks(self, events: Iterable[bytes]) -> bytes:

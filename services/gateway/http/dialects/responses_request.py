@@ -21,7 +21,7 @@ from services.runtime.limits import LONG_MESSAGES
 _TEXTS = ("input_text", "output_text", "text", "refusal")
 _REASONING = "reasoning"
 _NOTHING = "…"  # stands where an item or a part has no text
-# No text of these is anybody's words: names, addresses, and what is not to be read.
+# Fields without prose: names, addresses and encoded data.
 _NOT_WORDS = frozenset(
     {
         "call_id",
@@ -40,7 +40,7 @@ _NOT_WORDS = frozenset(
 )
 _MOST_WITHOUT_BLANK = 1_024  # characters: what is longer is data
 _KEPT = ("previous_response_id", "conversation", "background")  # what one provider alone knows, or goes on with
-# What the answer repeats of the request, and what clients want to read where it says nothing.
+# Fields of the request that the answer repeats, with the defaults that clients expect.
 _ECHOED: Mapping[str, Any] = {
     "background": False,
     "frequency_penalty": 0.0,
@@ -157,7 +157,7 @@ def _is_read(part: Fields, *, pictures: bool) -> bool:
 
 
 def _stand_in(request: pb.GenerateRequest, item: Fields) -> None:
-    """What policies read in the place of an item that has none. No model gets it."""
+    """Add the texts of an item that the contract has no place for, so that policies read them. No model gets them."""
     request.messages.add(role=chat_pb2.ROLE_USER, content=_words(item))
 
 
@@ -210,7 +210,7 @@ def read_response(
 
 
 def _settle_kept(order: RequestOptions, body: Fields) -> None:
-    """What goes on with something that a provider has kept is for that one alone, and no other request's answer."""
+    """A request that continues state at a provider goes to that provider alone, and shares no answer."""
     for name in _KEPT:
         if not body.seen(name):
             continue

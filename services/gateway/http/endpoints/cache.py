@@ -25,7 +25,9 @@ class Caching:
     async def stats(self, exchange: Exchange) -> None:
         cache = present(self._cache, "cache/stats")
         if not (self._aside.settings.http.metrics or _alone(exchange)):
-            raise NotOffered("cache/stats: tell of all tenants; HEDGEROW_GATEWAY_HTTP__METRICS=true serves them")
+            raise NotOffered(
+                "cache/stats: not served here: they name all tenants; HEDGEROW_GATEWAY_HTTP__METRICS=true serves them"
+            )
         async with self._aside.admitted(exchange) as admitted:
             counts = await cache.stats(admitted.tenant, admitted.timeout_s, admitted.metadata)
             told = MessageToDict(counts, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
@@ -35,7 +37,7 @@ class Caching:
         """One entry, or all of the tenant's."""
         key = exchange.scope["path_params"].get("key", "")
         cache, tenant = present(self._cache, "cache"), exchange.credential.tenant.name
-        # Whoever knows a tenant's name and a question can work out a key, so the tenant goes with it.
+        # A key can be computed from a tenant's name and a question, so the tenant goes with it.
         target = {"key": key, "owner": tenant} if key else {"tenant": tenant}
         request = cache_pb2.InvalidateRequest(**target)
         async with self._aside.admitted(exchange) as admitted:

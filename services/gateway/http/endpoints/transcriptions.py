@@ -110,7 +110,7 @@ class Transcriptions:
 
 
 def _wanted(fields: Fields) -> tuple[bool, str, audio_pb2.TranscribeOptions]:
-    """Whether in a stream, in which form, and how to listen. What a form says is text, booleans too."""
+    """Whether to stream, the response's format, and the options. All values of a form are texts, booleans too."""
     fields.refuse("prompt", "include", "chunking_strategy")
     streamed = fields.one_of("stream", {"true": True, "false": False, "True": True, "False": False}) or False
     how = fields.one_of("response_format", _FORMATS) or "json"
@@ -122,7 +122,7 @@ def _wanted(fields: Fields) -> tuple[bool, str, audio_pb2.TranscribeOptions]:
 
 
 def _note_cost(reply: audio_pb2.TranscribeResponse, admitted: Admitted) -> None:
-    """A client that leaves has had at least what it was told of."""
+    """A client that leaves is charged at least for the segments that it received."""
     if reply.HasField("summary"):
         admitted.tokens = heard_tokens(reply.summary.audio_s)
     elif reply.HasField("segment"):
@@ -132,7 +132,7 @@ def _note_cost(reply: audio_pb2.TranscribeResponse, admitted: Admitted) -> None:
 async def _heard(
     hearing: Hearing, form: Form, options: audio_pb2.TranscribeOptions, admitted: Admitted
 ) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
-    """What the audio service says, under its breaker."""
+    """The audio service's events, under its breaker."""
     permit = hearing.breaker.enter(admitted.tenant)
     if permit is None:
         refusal = hearing.breaker.refusal(admitted.tenant)
@@ -196,7 +196,7 @@ async def _whole(exchange: Exchange, heard: Heard, how: str, options: audio_pb2.
 
 
 def _segment(segment: audio_pb2.Segment) -> dict[str, Any]:
-    """What the audio service does not measure is as if it were sure."""
+    """Confidences that the audio service does not measure have their best value."""
     return {
         "id": segment.index,
         "seek": 0,

@@ -84,7 +84,7 @@ class Room:
 
 
 class State(ServerState):
-    """What all connections share. `leaving`: they are not to be kept any more."""
+    """The state of all connections. `leaving`: they are not kept alive any more."""
 
     leaving = False
 
@@ -131,7 +131,7 @@ class Connection(HttpToolsProtocol):
         for name in list(self._timers):
             self._disarm(name)
         self._unset_keepalive_if_required()
-        for cycle in self._cycles:  # uvicorn tells the last one alone
+        for cycle in self._cycles:  # uvicorn notifies only the last one
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
@@ -171,7 +171,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         cast(dict[str, Any], self.scope).update({PEER: self._peer, PROVEN: self.prove})
         self._in_head, self._head_bytes = True, 0
-        if not self._cycles:  # else it may be us who does not read on
+        if not self._cycles:  # else it may be the server that does not read on
             self._arm("head", self._limits.header_ms)
 
     def on_headers_complete(self) -> None:
@@ -233,8 +233,8 @@ class Connection(HttpToolsProtocol):
         self._refuse(431, "request_header_too_large", f"headers: {most} bytes, got more")
 
     def _refuse(self, status: int, code: str, message: str) -> None:
-        """Of what is no request there is nobody to tell but the client, and no sooner than what it asked before is
-        answered. The first refusal is the last word."""
+        """Answer bytes that are no request with an error, once the requests before them are answered, and close. Only
+        the first refusal is sent."""
         if self.transport.is_closing() or self._last_words:
             return
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}

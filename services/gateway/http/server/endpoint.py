@@ -40,20 +40,20 @@ _SECONDS = Histogram(
 _LEFT = 499  # as nginx has it
 _ELSEWHERE = ("cross-site", "same-site")
 Serve = Callable[[Exchange], Awaitable[None]]
-Shape = Callable[[Told], Any]  # the body that tells an error in place of an answer
+Shape = Callable[[Told], Any]  # the body of an error
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An ASGI application that is one route. `open_`: whoever can connect may ask. Others, where callers prove who they
-    are, are those of the gateway."""
+    """An ASGI application that is one route. `open_`: it needs no credential. Other routes, where callers authenticate
+    by certificate, admit the gateway's callers alone."""
 
     route: str
     serve: Serve
     shape: Shape
     servicer: GatewayServicer
     limits: HttpSettings
-    mutual: bool  # whether callers prove who they are
+    mutual: bool  # whether callers authenticate by certificate
     loopback: bool  # whether this machine alone can connect
     open_: bool = False
     intake: Intake | None = None

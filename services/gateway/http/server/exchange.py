@@ -49,7 +49,7 @@ def _by_name(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Reply:
-    """What is sent. `status` is 0 until the headers are out."""
+    """The reply. `status` is 0 until the headers are out."""
 
     send: Send
     headers: Headers = field(default_factory=list)
@@ -105,7 +105,7 @@ class Exchange:
 
     @cached_property
     def metadata(self) -> Metadata:
-        """What the gateway is told of the caller, as by gRPC."""
+        """The caller's metadata, as by gRPC."""
         authorization, key = self.headers.get("authorization", ""), self.headers.get("x-api-key")
         if key and not authorization.lower().startswith("bearer "):
             authorization = f"Bearer {key}"
@@ -185,7 +185,8 @@ class Exchange:
         return whole.getvalue()
 
     async def _skim(self) -> bool:
-        """Whether a body that nobody wants is over soon. To close before it is takes the answer from its client."""
+        """Whether the rest of a refused body ends soon. To close before its end would take the answer from its
+        client."""
         if self._waits:
             return False
         with suppress(BodyTooLarge, TimeoutError):

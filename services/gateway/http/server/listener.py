@@ -105,14 +105,14 @@ class HttpServer:
         return self._state.leaving
 
     def leave(self) -> None:
-        """From now on health says 503, and each answer ends its connection: who asks again then goes elsewhere. Where
+        """From now on health says 503, and each answer ends its connection, so that clients connect elsewhere. Where
         another server has this one's address, new connections are that one's at once."""
         self._state.leaving = True
         if self._overlaps and self._server:
             self._server.close()
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more requests; those in flight have so long, and are then cut off, which their clients are told.
+        """Take no more requests. Those in flight have `grace_s`; then they end with an error.
         Where another server takes over, a request that a client has just sent on its open connection is answered."""
         if self._overlaps and self._state.connections:
             await asyncio.sleep(min(_MOVES_S, grace_s))
@@ -129,7 +129,7 @@ class HttpServer:
             connection.transport.abort()
 
     async def _listen(self, make: Callable[[], Connection], folder: tls.Folder | None) -> None:
-        """Take connections, in the place of who took them before; with a `folder` by mutual TLS, as it is now."""
+        """Take connections in place of the listener before; with a `folder` by mutual TLS, with its current files."""
         if self._bound is None:
             return
         context = tls.server_context(folder) if folder else None

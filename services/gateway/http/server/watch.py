@@ -1,7 +1,7 @@
-"""Who waits for an answer, and how long nothing has come of it: what ends a request from outside.
+"""Ends a request whose client leaves, or whose answer is silent for too long.
 
-A client that leaves closes its connection, which the server tells whoever asks for more of the request. So somebody
-always asks, streaming or not, from the moment the request has been read.
+A client that leaves closes its connection, which the server reports where more of the request is read. So a task
+always reads, streaming or not, from the moment the request has come.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from services.gateway.http.errors import SilenceTimeout
 
 
 class Left(Exception):
-    """The client has gone: there is nobody to tell."""
+    """The client has gone: no reply can be sent."""
 
 
 class Watch:
