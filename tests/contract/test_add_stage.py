@@ -20,6 +20,7 @@ MOST_FILES = 12
 NAME, PORT = "glossary", 50057
 IDENTITIES, PROJECT, STAGES = "hedgerow/identities.py", "pyproject.toml", "services/gateway/answer/registry.py"
 TEST = f"tests/unit/gateway/test_{NAME}.py"
+SDK = "hedgerow/pyproject.toml"
 OWN = {
     f"protos/hedgerow/{NAME}/v1/{NAME}.proto": """// What words mean to the people who use them.
 syntax = "proto3";
@@ -242,8 +243,11 @@ def named(tree: Path) -> Iterator[tuple[str, str]]:
     text = text.replace("services.gateway | ", f"services.gateway | services.{NAME} | ", 1)
     yield (
         PROJECT,
-        re.sub(r"^control = ", f'{NAME} = ["hedgerow[runtime]"]\ncontrol = ', text, count=1, flags=re.MULTILINE),
+        re.sub(r"^control = ", f'{NAME} = ["hedgerow-mesh[runtime]"]\ncontrol = ', text, count=1, flags=re.MULTILINE),
     )
+    text = (tree / SDK).read_text()
+    (line,) = re.findall(r"^control = .*\n", text, re.MULTILINE)
+    yield SDK, text.replace(line, line.replace("control", NAME) + line, 1)
     text = (tree / STAGES).read_text()
     line = "from services.gateway.answer.stages.guard import GuardStage\n"
     text = text.replace(line, f"from services.gateway.answer.stages.{NAME} import GlossaryStage\n{line}", 1)
