@@ -1,0 +1,126 @@
+"""Makes the parts of a gateway from its settings. `__main__` runs them and serves with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+import grpc
+
+from services.gateway.admission.shared_quotas import SharedQuotas
+from services.gateway.answer.backends import Backends, Fallbacks, Prompts
+from services.gateway.answer.stages.cache.l1 import L1Cache
+from services.gateway.answer.stages.cache.verification import CacheVerification
+from services.gateway.answer.stages.cache.write_behind import WriteBehind
+from services.gateway.answer.stages.summaries import Summaries
+from services.gateway.config import GatewaySettings
+from services.gateway.generation.shared import Shared
+from services.gateway.generation.stack import make_stack
+from services.gateway.output_validation.forms import Forms
+from services.gateway.policies.baseline import LatencyBaseline
+from services.gateway.policies.hedge import HedgeBudget, HedgePool
+from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.tools.toolbox import make_toolbox
+from services.gateway.upstream.assignment import SCHEME
+from services.gateway.upstream.completion import Llm
+from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
+from services.gateway.upstream.media import Media, make_media
+from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.stubs import Cache, Router
+from services.runtime.shared_state import connected
+
+
+def make_backends(
+    settings: GatewaySettings,
+    channels: Mapping[str, grpc.aio.Channel],
+    router: Router | None,
+    pressure: Callable[[], float],
+    stack: AsyncExitStack,
+) -> Backends:
+    """The backends of answers, reached by `channels`. Background work ends when `stack` is left."""
+    fleet = _fleet(settings, channels, pressure)
+    cache = Cache(channels[settings.cache_address]) if settings.cache_address else None
+    l1 = L1Cache(settings.l1_cache_entries, settings.l1_cache_ttl_ms / 1000, settings.l1_cache_bytes)
+    routes = Routes(settings.llm_addresses.keys(), expected=router is not None, tell=fleet.expect)
+    write_behind = WriteBehind(cache, router, l1, settings.write_behind_bytes)
+    models = make_stack(fleet, write_behind.observe, shared=settings.single_flight)
+    return Backends(
+        cache,
+        _breaker(settings, "cache"),
+        fleet,
+        routes,
+        l1,
+        write_behind,
+        models,
+        Fallbacks(settings.fallbacks, settings.template),
+        _prompts(settings, models, routes, stack),
+        settings.cascade,
+        make_toolbox(settings, fleet.retry, channels.__getitem__),
+        _judging(settings, models, routes, cache, stack),
+        Forms(settings.response_format.check_ms, by_default=settings.response_format.check),
+        omits=settings.untranslated == "omit",
+    )
+
+
+def media_services(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel], routes: Routes) -> Media:
+    """The services for pictures and recordings; `routes` knows which models take pictures as they are."""
+    return replace(make_media(settings, channels, partial(_breaker, settings)), sees=routes.sees)
+
+
+def is_listed(addresses: Sequence[str]) -> bool:
+    """Whether the control plane lists the replicas."""
+    return addresses[0].startswith(SCHEME)
+
+
+@asynccontextmanager
+async def sharing(settings: GatewaySettings, hedges: HedgeBudget) -> AsyncIterator[SharedQuotas | None]:
+    """Yields the quotas of all gateways together, and makes `hedges` a part of their budget; without a `redis_url`,
+    None. The gateway does not wait for a Redis that does not answer at once."""
+    if not settings.redis_url:
+        yield None
+        return
+    async with connected(settings.redis_url, settings.redis_timeout_ms / 1000) as state:
+        quotas = SharedQuotas(state, settings.quota_lease_ms / 1000, settings.shed.retry_after_ms / 1000)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(quotas.run()), group.create_task(HedgePool(state, hedges).run())]
+            await state.tried()  # or the first answers would be marked for nothing
+            yield quotas
+            for task in tasks:
+                task.cancel()
+
+
+def _fleet(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel], pressure: Callable[[], float]) -> Fleet:
+    llms = {
+        name: [] if is_listed(addresses) else [(address, Llm(channels[address], name)) for address in addresses]
+        for name, addresses in settings.llm_addresses.items()
+    }
+    return make_fleet(settings, llms, pressure)
+
+
+def _prompts(settings: GatewaySettings, models: Shared, routes: Routes, stack: AsyncExitStack) -> Prompts:
+    """The settings and summaries that prompts are made with; the summaries close with `stack`."""
+    if not settings.prompt.summary_model:
+        return Prompts(settings.prompt, settings.system_prompts)
+    summaries = Summaries(settings.prompt, models, routes)
+    stack.push_async_callback(summaries.close)
+    return Prompts(settings.prompt, settings.system_prompts, summaries)
+
+
+def _judging(
+    settings: GatewaySettings, models: Shared, routes: Routes, cache: Cache | None, stack: AsyncExitStack
+) -> CacheVerification | None:
+    """The judge of the stored answers that a cache draws; it closes with `stack`."""
+    if cache is None or not settings.judge.at_once:
+        return None
+    judging = CacheVerification(settings.judge, models, routes, cache)
+    stack.push_async_callback(judging.close)
+    return judging
+
+
+def _breaker(settings: GatewaySettings, stage: Literal["cache", "vision", "audio"]) -> SharedBreaker:
+    expected_ms: float = getattr(settings.expected, f"{stage}_ms")
+    return make_breaker(settings.breaker, stage, LatencyBaseline(expected_ms / 1000))
