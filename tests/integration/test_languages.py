@@ -16,8 +16,6 @@ from tests.integration.scripted_llm import ScriptedLlm, end, words
 from tests.keys import digest
 from tests.waiting import until
 
-pytest.importorskip("py3langid")
-
 TENANTS = {
     "shared": {"keys": [digest("shared")], "hits": {"others": "any", "personal": "any"}},
     "apart": {"keys": [digest("apart")], "hits": {"others": "any", "personal": "any", "scope": "user"}},

@@ -11,7 +11,6 @@ most. Of 866 right hits among 12,000 pairs from Quora that loses 0.7%. Of beginn
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 _LEAST = 0.1
 _UNDECIDED = "und"  # ISO 639-2: the language is not determined
 _READ = 2_000  # characters
-_log = logging.getLogger(__name__)
 
 
 def reader(known: Collection[str]) -> Callable[[str], str]:
@@ -30,15 +28,7 @@ def reader(known: Collection[str]) -> Callable[[str], str]:
     where the language is one of the `known`. Without any, nothing is read: the embedder knows nearly all."""
     if not known:
         return lambda _: ""
-    try:
-        identifier = _identifier()
-    except ModuleNotFoundError as error:
-        _log.warning(
-            "questions in languages that the embedder does not know are compared: pip install 'hedgerow[cache]' brings "
-            "the package %s",
-            error.name,
-        )
-        return lambda _: ""
+    identifier = _identifier()
     return lambda text: _unknown(identifier, known, text[:_READ])
 
 

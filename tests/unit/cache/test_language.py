@@ -31,12 +31,10 @@ READS_ENGLISH = ("en",)
     ],
 )
 def test_the_language_of_a_text_that_an_english_embedder_does_not_know(text: str, expected: str) -> None:
-    pytest.importorskip("py3langid")
     assert language.reader(READS_ENGLISH)(text) == expected
 
 
 def test_an_embedder_of_several_languages_knows_each_of_them() -> None:
-    pytest.importorskip("py3langid")
     unknown = language.reader(("en", "de"))
     assert [unknown(text) for text in ("Wie hoch ist mein Kontostand?", "How do I reset my password?")] == ["", ""]
     assert unknown("¿Qué medicamentos tomo por la noche?") == "es"
