@@ -28,8 +28,6 @@ from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.telemetry import Metadata
 
 _log = logging.getLogger(__name__)
-_DETAILS = "grpc-status-details-bin"
-_OF_CONNECTIONS = ("failed to connect", "DNS resolution failed", "empty address list", "no healthy upstream")
 _CALLABLE = (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.IDLE)  # a ring connects when it is called
 _PIECE_BYTES = 256 * 1024  # of a recording, in one message
 

@@ -73,7 +73,7 @@ class RelayedChat:
         return sorted(self._begun - self._waiting) or [self._index]
 
     def held(self, account: Mapping[str, Any] | None = None) -> bytes:
-        """What waits for the account, where that comes after something else; else with it."""
+        """The chunks that wait for the report, where other chunks come before it; else with it."""
         held = [(event, said) for event, said in self._last if said.get("choices")]
         if account and held:
             *held, (_, last) = held
