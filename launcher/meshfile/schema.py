@@ -95,7 +95,7 @@ class Cache(WithSettings):
     )
     scope: Literal["tenant", "user"] | None = Field(
         None,
-        description="Sharing of stored answers: by all end users of a tenant (default), or by none.",
+        description="Sharing of stored answers: by all end users of a tenant (default), or each end user has its own.",
     )
     database: NewFile | None = Field(None, description="SQLite file of the entries. Default: in the state folder.")
     collections: NewFile | None = Field(

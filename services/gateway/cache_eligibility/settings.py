@@ -75,8 +75,8 @@ class HitSettings(BaseModel):
     )
     scope: Scope = Field(
         "tenant",
-        description="Sharing of stored answers: by all end users of a tenant, or by none; then requests without an "
-        "end user are not cached.",
+        description="Sharing of stored answers: by all end users of a tenant, or each end user has its own, and "
+        "requests without an end user are not cached.",
     )
     sampled: Hits = Field(
         "off",
