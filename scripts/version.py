@@ -27,7 +27,7 @@ PLACES: Mapping[str, str] = {
     "docs/openapi.yaml": r"^  version: ",
     "launcher/meshfile/containers.py": r'^VERSION = "',
 }
-_NUMBER = r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?"
+_NUMBER = r"\d+\.\d+\.\d+"  # for a pre-release PEP 440 and the chart's SemVer have different words
 
 
 def current(root: Path = ROOT) -> str:
@@ -45,7 +45,7 @@ def written(root: Path = ROOT) -> Iterator[tuple[str, str]]:
 def write(version: str, root: Path = ROOT) -> None:
     """Give every file this version. Raises ValueError for a text that is none."""
     if not re.fullmatch(_NUMBER, version):
-        raise ValueError(f"version: like 0.3.0 or 0.3.0rc1, got {version}")
+        raise ValueError(f"version: like 0.3.0, got {version}")
     for path, before in PLACES.items():
         text = (root / path).read_text()
         (root / path).write_text(_pattern(before).sub(lambda found: found[1] + version, text))

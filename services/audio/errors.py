@@ -26,7 +26,7 @@ class RecordingsFull(Exhausted):
 
 
 class Idle(TooLate):
-    """The client sent nothing for too long."""
+    """The client sent no bytes for too long. Recorded silence is bytes."""
 
     reason: ClassVar[str] = "IDLE"
 

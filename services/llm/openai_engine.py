@@ -101,7 +101,7 @@ class OpenAIEngine(ProviderEngine):
         if self._responds(request):
             return ResponsesAnswer()
         own = request.original if self._model.reads(request) else None
-        return OpenAIAnswer(int(own.untranslated.get("n", 1)) if own else 1)
+        return OpenAIAnswer(int(float(own.untranslated.get("n", 1))) if own else 1)
 
     def _place(self, request: Request) -> str:
         return self._address("responses" if self._responds(request) else "")

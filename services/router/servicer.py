@@ -1,4 +1,4 @@
-"""The contract of the router, over the table and the rules."""
+"""The contract of the router: the table of models. Gateways choose from it (`services/runtime/routing.py`)."""
 
 from __future__ import annotations
 

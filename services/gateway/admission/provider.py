@@ -34,9 +34,13 @@ def check(original: chat_pb2.Original, permitted: Sequence[str], tenant: str) ->
         )
 
 
+class NoneBeside(InvalidInput):
+    """A field that a policy of this request cannot look at. It says nothing of the model."""
+
+
 def check_beside(request: pb.GenerateRequest, checks: Checks | None, *, form: bool) -> None:
-    """Raise `InvalidInput` for what no policy that the request or its tenant has could look at. `form`: whether the
-    answer's form is checked."""
+    """Raise `NoneBeside` or `InvalidInput` for a field that a policy of the request or its tenant cannot look at.
+    `form`: whether the answer's form is checked."""
     asked = request.original.untranslated
     beside = {
         "a guard of answers": bool(checks and checks.screens),
@@ -46,7 +50,7 @@ def check_beside(request: pb.GenerateRequest, checks: Checks | None, *, form: bo
     }
     for place, given in asked.items():
         for policy in (name for name, is_there in beside.items() if is_there and place in _NOT_LOOKED_AT):
-            raise InvalidInput(place, f"none beside {policy}, which looks at one text", shorten(given))
+            raise NoneBeside(place, f"none beside {policy}, which looks at one text", shorten(given))
         if checks and checks.asks and _is_unreadable(place, given):
             raise InvalidInput(place, "text, which the guard of requests can look through", shorten(given))
 

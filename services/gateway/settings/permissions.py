@@ -124,7 +124,7 @@ def needed(place: str, given: str) -> Beyond | None:
 
 def choices(original: chat_pb2.Original) -> int:
     """How many answers a request asks for."""
-    return int(original.untranslated.get("n", 1))
+    return int(float(original.untranslated.get("n", 1)))  # JSON has 2.0 for 2
 
 
 def is_plain_text(original: chat_pb2.Original) -> bool:

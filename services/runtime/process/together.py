@@ -100,7 +100,10 @@ class Together:
         refused, unless it has a port for metrics, which two cannot share."""
         before = self._running[member.name]
         if member.is_front and not (member.settings.metrics_address or before.member.settings.metrics_address):
-            await self._start(member)
+            try:
+                await self._start(member)
+            finally:
+                before.stop.set()  # also where this is cancelled: `stop` does not know it any more
             await _end(before)
         else:
             await self._stop(member.name)

@@ -20,6 +20,7 @@ from services.runtime.process.serve import Service
 from services.runtime.process.together import Member, Together
 from services.runtime.rpc.boundary import Call
 from services.runtime.security import tls
+from tests.waiting import until
 
 LLM = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]
 GATEWAY = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
@@ -36,11 +37,12 @@ class Model:
 
 
 class Scene:
-    """Services that write down when they start and stop. `dial` is the front's."""
+    """Services that write down when they start and stop. `dial` is that of the front."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
         self.dial: tls.Dial | None = None
+        self.held: asyncio.Event | None = None  # the front starts once it is set
         self.ports = free_ports(4)
 
     def llm(self, name: str, port: int, tokens: int = 1, fails: bool = False) -> Member:
@@ -64,6 +66,8 @@ class Scene:
         self, settings: ServiceSettings, dialing: tls.Dialing
     ) -> AsyncIterator[Mapping[ServiceDescriptor, Any]]:
         with self._noted("gateway"):
+            if self.held:
+                await self.held.wait()
             async with dialing(None) as self.dial:
                 yield {GATEWAY: object()}
 
@@ -142,3 +146,18 @@ async def test_a_service_that_fails_ends_all_of_them() -> None:
         await serve()
     assert caught.group_contains(RuntimeError, match="broken")
     assert {each[1:] for each in scene.done if each[0] == "-"} == {each[1:] for each in scene.done if each[0] == "+"}
+
+
+async def test_a_front_that_is_being_exchanged_when_the_process_ends_ends_too() -> None:
+    scene = Scene()
+    async with asyncio.TaskGroup() as group:
+        together = Together(group)
+        await together.bring([scene.gateway()])
+        scene.held = asyncio.Event()
+        bringing = asyncio.create_task(together.bring([scene.gateway(lame_duck_ms=1)]))
+        await until(lambda: scene.done.count("+gateway") == 2)
+        bringing.cancel()
+        await asyncio.wait({bringing})
+        scene.held.set()
+        await together.stop()
+    assert scene.done.count("-gateway") == 2

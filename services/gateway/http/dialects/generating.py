@@ -152,7 +152,8 @@ class Generating:
         except InvalidInput as refused:
             if order.choices == 1 or not several.is_refused(refused):
                 raise
-            self.alone.note(order.model)
+            if order.request.model and not isinstance(refused, words_of.NoneBeside):
+                self.alone.note(order.model)
             return False
         return True
 
@@ -164,6 +165,7 @@ class Generating:
         tenant, reply = exchange.credential.tenant, exchange.reply
         words_of.check(chat_pb2.Original(untranslated={"n": str(order.choices)}), tenant.provider, tenant.name)
         several.check_choices(order.choices, tenant)
+        several.check_bytes(order, exchange.bounds.most_bytes)
 
         async def send(data: bytes, last: bool) -> None:
             await reply.begin()

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Protocol
 
 from hedgerow.chat.v1 import chat_pb2
@@ -85,18 +86,26 @@ def check_choices(count: int, tenant: Tenant) -> None:
         raise InvalidInput(_FIELD, f"at most {most}, {limits[most]}", count)
 
 
+def check_bytes(order: RequestOptions, most: int) -> None:
+    """Raise `InvalidInput` where a request for each answer takes more than `most` bytes, as much as a body may have."""
+    if (size := order.request.ByteSize()) * order.choices > most:
+        limit = f"at most {max(1, most // size)} for a request of {size} bytes, where each answer is asked separately"
+        raise InvalidInput(_FIELD, limit, order.choices)
+
+
 def separate(order: RequestOptions, body: Fields) -> list[pb.GenerateRequest]:
     """A request for each answer, equal but for the seeds, which count up as vLLM's do."""
     given = {name: body.seen(name) for name in body if name != _FIELD}
-    return [_one(order.request, given, index) for index in range(order.choices)]
+    return [_one(order.request, given, index, order.choices) for index in range(order.choices)]
 
 
-def _one(asked: pb.GenerateRequest, given: dict[str, Any], index: int) -> pb.GenerateRequest:
+def _one(asked: pb.GenerateRequest, given: dict[str, Any], index: int, count: int) -> pb.GenerateRequest:
     request = pb.GenerateRequest()
     request.CopyFrom(asked)
     request.cache.bypass = True
     if request.idempotency_key:
-        request.idempotency_key += f"\n{index}"  # which no header can have
+        key = f"{request.idempotency_key} {index} of {count}"
+        request.idempotency_key = f"\n{sha256(key.encode()).hexdigest()}"  # a line break, which no header can have
     if request.sampling.HasField("seed"):
         seed = request.sampling.seed
         given["seed"] = request.sampling.seed = seed + index if seed <= _LARGEST - index else seed - index

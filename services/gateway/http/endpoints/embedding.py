@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import struct
 from collections.abc import Sequence
 from operator import mul
@@ -20,7 +21,8 @@ from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.upstream.stubs import Cache
-from services.runtime.errors import InvalidInput, ServiceError
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
 
 _MOST_TEXTS = 256  # the contract's
 _MOST_DOCUMENTS = 1_000  # as Cohere has it
@@ -43,7 +45,11 @@ class Embedding:
         given, model = read_texts(body, "input", _MOST_TEXTS, self._most_bytes), body.text("model") or _ANY[0]
         packed = body.one_of("encoding_format", {"float": False, "base64": True}) or False
         async with self._aside.admitted(exchange, tokens=given.tokens) as admitted:
-            reply = await self._vectors(cache, given.texts, admitted)
+            try:
+                reply = await self._vectors(cache, given.texts, admitted, admitted.timeout_s)
+            except ServiceError as error:
+                admitted.failed(error)
+                raise
             if model not in (*_ANY, reply.model):
                 raise ModelUnknown(model, ", ".join((reply.model, *_ANY)))
             dimensions = len(reply.embeddings[0].values)
@@ -80,9 +86,15 @@ class Embedding:
     ) -> tuple[list[float], str]:
         """The cosine of each document with the query, 0 where it is less; and whose figures they are."""
         about: Vector = ()
+        deadline = Deadline.after(admitted.timeout_s)
         texts, scores, name = [query, *documents], list[float](), ""
         for begin in range(0, len(texts), _MOST_TEXTS):
-            reply = await self._vectors(cache, texts[begin : begin + _MOST_TEXTS], admitted)
+            try:
+                reply = await self._vectors(cache, texts[begin : begin + _MOST_TEXTS], admitted, deadline.remaining())
+            except ServiceError as error:
+                if not begin:  # otherwise parts of it were embedded
+                    admitted.failed(error)
+                raise _by_document(error, begin) from None
             vectors, name = [each.values for each in reply.embeddings], _COSINE + reply.model
             if not about:
                 about, *vectors = vectors
@@ -92,18 +104,28 @@ class Embedding:
                     await asyncio.sleep(0)
         return scores, name
 
-    async def _vectors(self, cache: Cache, texts: Sequence[str], admitted: Admitted) -> cache_pb2.EmbedResponse:
+    async def _vectors(
+        self, cache: Cache, texts: Sequence[str], admitted: Admitted, within_s: float
+    ) -> cache_pb2.EmbedResponse:
         """Of a length of 1."""
+        if within_s <= 0:
+            raise TooLate("rerank: not done within the budget of the request")
         request = cache_pb2.EmbedRequest(texts=texts, tenant=admitted.tenant)
-        try:
-            return await cache.embed(request, admitted.timeout_s, admitted.metadata)
-        except ServiceError as error:
-            admitted.failed(error)
-            raise
+        return await cache.embed(request, within_s, admitted.metadata)
 
     @property
     def _most_bytes(self) -> int:
         return min(self._aside.settings.max_content_bytes, _MOST_BYTES)
+
+
+def _by_document(error: ServiceError, begin: int) -> ServiceError:
+    """With the caller's name of a text, where the cache has named the text of a part that starts at `begin`."""
+    named = re.fullmatch(r"texts\[(\d+)\]", error.metadata.get("field", ""))
+    if not (named and isinstance(error, InvalidInput)):
+        return error
+    at = begin + int(named[1])
+    place = f"documents[{at - 1}]" if at else "query"
+    return InvalidInput(place, error.metadata["limit"], error.metadata["value"])
 
 
 def _documents(body: Fields) -> list[str]:

@@ -10,8 +10,15 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Allowance
-from services.gateway.http.dialects.several import AskedAlone, check_choices, is_refused, separate, together
-from services.gateway.http.fields import parse
+from services.gateway.http.dialects.several import (
+    AskedAlone,
+    check_bytes,
+    check_choices,
+    is_refused,
+    separate,
+    together,
+)
+from services.gateway.http.fields import Fields, parse
 from services.gateway.http.request_options import RequestOptions
 from services.runtime.errors import InvalidInput
 from tests.clock import PausedClock
@@ -85,3 +92,21 @@ def test_a_model_that_refused_is_asked_again_after_a_minute() -> None:
     assert "other" not in alone
     clock.advance(61)
     assert "m" not in alone
+
+
+def test_the_requests_for_all_answers_take_no_more_than_a_body_may() -> None:
+    order = RequestOptions(pb.GenerateRequest(model="m" * 1_000), choices=4)
+    size = order.request.ByteSize()
+    check_bytes(order, 4 * size)
+    with pytest.raises(InvalidInput, match=f"n: at most 3 for a request of {size} bytes.*, got 4"):
+        check_bytes(order, 4 * size - 1)
+
+
+def test_a_key_of_the_longest_length_and_another_number_of_answers_are_other_keys() -> None:
+    keys = {
+        each.idempotency_key
+        for count in (2, 3)
+        for each in separate(RequestOptions(pb.GenerateRequest(idempotency_key="k" * 128), choices=count), Fields({}))
+    }
+    assert len(keys) == 5
+    assert all(len(key) <= 128 for key in keys)
