@@ -118,6 +118,7 @@ class SimulatedProvider:
             raise
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)  # here: a task that is cancelled before its first step runs nothing
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -126,7 +127,6 @@ class SimulatedProvider:
         self.counts.accepted += 1
         tls = writer.get_extra_info("ssl_object")
         self.counts.resumed += bool(tls and tls.session_reused)
-        self._writers.add(writer)
         try:
             await (serve_http2 if self.protocol == "http2" else serve_http1)(self.answer, reader, writer)
         except Died:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
 import struct
 from collections.abc import Sequence
 from operator import mul
@@ -120,10 +119,10 @@ class Embedding:
 
 def _by_document(error: ServiceError, begin: int) -> ServiceError:
     """With the caller's name of a text, where the cache has named the text of a part that starts at `begin`."""
-    named = re.fullmatch(r"texts\[(\d+)\]", error.metadata.get("field", ""))
-    if not (named and isinstance(error, InvalidInput)):
+    field = error.metadata.get("field", "")
+    if not (isinstance(error, InvalidInput) and field.startswith("texts[")):
         return error
-    at = begin + int(named[1])
+    at = begin + int(field[len("texts[") : -1])
     place = f"documents[{at - 1}]" if at else "query"
     return InvalidInput(place, error.metadata["limit"], error.metadata["value"])
 

@@ -15,7 +15,7 @@ from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.errors import Told
 from services.gateway.http.server.endpoint import Endpoint
 from services.gateway.http.server.exchange import Exchange
-from services.runtime.errors import ServiceError, Unavailable
+from services.runtime.errors import InvalidInput, ServiceError, Unavailable
 from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.http.test_aside import SETTINGS, Bills, asked
 from tests.unit.gateway.http.wire import Wire
@@ -88,6 +88,33 @@ async def test_a_cache_that_is_away_costs_nothing() -> None:
     bills = Bills()
     status, _ = await reranked(Cache(Unavailable("gone")), bills, query="fruit", documents=["x" * 400])
     assert (status, bills.made[0].cost) == (503, 0)
+
+
+class LimitedCache(Cache):
+    """Refuses a text that is too long, by its place in the request."""
+
+    async def embed(self, request: cache_pb2.EmbedRequest, *_: Any) -> cache_pb2.EmbedResponse:
+        for index, text in enumerate(request.texts):
+            if text == "long":
+                raise InvalidInput(f"texts[{index}]", "at most 128 tokens", "300 tokens")
+        return await super().embed(request)
+
+
+@pytest.mark.parametrize(
+    ("query", "documents", "named", "free"),
+    [
+        pytest.param("long", ["a"], "query", True, id="the query"),
+        pytest.param("fruit", ["a", "long"], "documents[1]", True, id="a document"),
+        pytest.param("fruit", ["a"] * 600 + ["long"], "documents[600]", False, id="after parts that were embedded"),
+    ],
+)
+async def test_a_text_that_is_too_long_has_the_callers_name(
+    query: str, documents: list[str], named: str, free: bool
+) -> None:
+    bills = Bills()
+    status, told = await reranked(LimitedCache(), bills, query=query, documents=documents)
+    assert (status, told["error"]["param"]) == (400, named)
+    assert bool(bills.made[0].cost) is not free
 
 
 @pytest.mark.parametrize(
