@@ -30,7 +30,7 @@ import pytest
 
 from services.gateway.admission.validation import check
 from services.runtime.errors import InvalidInput
-from tests.unit.gateway.test_validation import SETTINGS, request
+from tests.unit.gateway.admission.test_validation import SETTINGS, request
 
 
 def test_a_conversation_longer_than_its_caller_wants_is_refused() -> None:

@@ -26,10 +26,10 @@ from services.runtime.routing import Choice, Demand, Model, Tier, choose
 from tests.clock import loop_clock
 from tests.unit.gateway import test_prefix_warmup as warming
 from tests.unit.gateway.answer.scene import ACME, MISS, Scene
+from tests.unit.gateway.answer.stages.cache.test_verification import SAMPLE, Reports
 from tests.unit.gateway.answer.test_billing import leaving
-from tests.unit.gateway.answer.test_judging import SAMPLE, Reports
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, fleet, text
-from tests.unit.gateway.test_completion import ScriptedLlm as OverACall
+from tests.unit.gateway.upstream.test_completion import ScriptedLlm as OverACall
 from tests.waiting import until
 
 pytestmark = pytest.mark.paused

@@ -22,7 +22,7 @@ from services.gateway.settings.tenants import TenantSettings
 from services.runtime.deadline import Deadline
 from tests.keys import digest
 from tests.unit.gateway.answer.scene import ACME, Scene
-from tests.unit.gateway.answer.test_prompt_stage import WORDY, asked_of, chatter
+from tests.unit.gateway.answer.stages.test_prompt_stage import WORDY, asked_of, chatter
 from tests.unit.gateway.prompt.test_window import said
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedLlm, finish

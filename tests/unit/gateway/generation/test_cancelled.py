@@ -21,9 +21,9 @@ from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock
-from tests.unit.gateway import test_completion
 from tests.unit.gateway.generation.scene import GONE, Scene, too_busy
 from tests.unit.gateway.scripted import ScriptedLlm, Step, finish, fleet, text
+from tests.unit.gateway.upstream import test_completion
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]
 BUDGET = 100.0  # of extra calls, saved up

@@ -19,9 +19,9 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock
-from tests.unit.gateway.answer.test_write_behind import Scene as Behind
-from tests.unit.gateway.test_batch import Scene as Batch
-from tests.unit.gateway.test_batch import item
+from tests.unit.gateway.answer.stages.cache.test_write_behind import Scene as Behind
+from tests.unit.gateway.api.test_batch import Scene as Batch
+from tests.unit.gateway.api.test_batch import item
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]
 

@@ -15,7 +15,7 @@ from services.runtime.errors import Exhausted, ServiceError, Unavailable
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.generation.scene import GONE, Scene
 from tests.unit.gateway.scripted import Step, finish, fleet, text
-from tests.unit.gateway.test_translate import failed
+from tests.unit.gateway.upstream.test_translate import failed
 
 
 class ScriptedCall:

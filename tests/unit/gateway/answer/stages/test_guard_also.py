@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.errors import GuardRefused
 from services.gateway.settings.guard import GuardSettings
 from tests.unit.gateway.answer.scene import ACME, Scene
-from tests.unit.gateway.answer.test_guard_stage import ATTACK, KEY, MINE, guarded, own_words, said
+from tests.unit.gateway.answer.stages.test_guard_stage import ATTACK, KEY, MINE, guarded, own_words, said
 from tests.unit.gateway.scripted import ScriptedLlm, finish
 from tests.unit.gateway.scripted_tools import ScriptedTools, toolbox
 

@@ -17,8 +17,8 @@ from services.gateway.api.conversation import Conversation
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.errors import KeyUnknown
 from tests.cancelling import cancelled_at_every_await, disturbed_at_every_turn
+from tests.unit.gateway.api.test_conversation import STARTED, delta, partial, segment
 from tests.unit.gateway.scripted import Said, ScriptedAudio
-from tests.unit.gateway.test_conversation import STARTED, delta, partial, segment
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]
 Disturb = Callable[["Talk"], object]

@@ -17,7 +17,7 @@ from services.gateway.http.server.endpoint import Endpoint
 from services.gateway.http.server.exchange import Exchange
 from services.runtime.errors import InvalidInput, ServiceError, Unavailable
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.test_aside import SETTINGS, Bills, asked
+from tests.unit.gateway.http.endpoints.test_auxiliary_admission import SETTINGS, Bills, asked
 from tests.unit.gateway.http.wire import Wire
 
 pytestmark = pytest.mark.paused

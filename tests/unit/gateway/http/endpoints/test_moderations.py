@@ -23,7 +23,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 from tests.cancelling import cancelled_at_every_await
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.test_aside import SETTINGS, aside, asked
+from tests.unit.gateway.http.endpoints.test_auxiliary_admission import SETTINGS, aside, asked
 from tests.unit.gateway.http.wire import Wire
 
 pytestmark = pytest.mark.paused

@@ -16,7 +16,7 @@ from services.gateway.settings.serving import ShedSettings
 from services.runtime.deadline import Deadline
 from tests.cancelling import cancelled_at_every_await, settled
 from tests.clock import loop_clock
-from tests.unit.gateway.test_admission_control import request, tenant
+from tests.unit.gateway.admission.test_control import request, tenant
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]
 LIMITED = tenant(concurrency=1, tokens_per_minute=600, requests_per_s=100)
