@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.audio.agreement import Agreement
 from services.audio.alignment import Span
-from services.audio.speech import Word
-from tests.unit.audio.voices import Hearing, said, speech, texts
+from tests.unit.audio.voices import said, texts
 
 STEP_S, TRIM_S = 0.3, 7.0
-
-
-def listen(hearing: Hearing, stop_s: float) -> tuple[Agreement, list[tuple[Word, ...]], list[Span]]:
-    """Everything said, in steps; with what was confirmed after each of them."""
-    words, confirmed, spans = Agreement(0.0, TRIM_S), [], []
-    now = 0.0
-    while now < stop_s:
-        now = min(stop_s, now + STEP_S)
-        if span := words.next(now, now == stop_s, STEP_S):
-            spans.append(span)
-            words.take(hearing(span), span)
-            confirmed.append(words.confirmed)
-    words.finish()
-    return words, [*confirmed, words.confirmed], spans
 
 
 def test_a_word_is_confirmed_when_two_runs_in_a_row_agree() -> None:
@@ -86,23 +69,6 @@ def test_released_words_are_gone_and_the_rest_goes_on() -> None:
     for stop_s in (1.6, 1.9):
         words.take(said("which", "city", "is"), Span(0, stop_s))
     assert texts(words.confirmed) == ["is"]
-
-
-@settings(deadline=None)
-@given(speech())
-def test_what_a_perfect_model_hears_comes_out_as_it_was_said(spoken: list[Word]) -> None:
-    words, *_ = listen(Hearing(spoken), spoken[-1].end_s + 0.2)
-    assert texts(words.confirmed) == texts(spoken)
-
-
-@settings(deadline=None)
-@given(speech(), st.integers(0, 100))
-def test_confirmed_words_stay_and_are_in_order_however_wrong_the_times(spoken: list[Word], seed: int) -> None:
-    _, history, _ = listen(Hearing(spoken, off_s=0.3, seed=seed), spoken[-1].end_s + 0.2)
-    for earlier, later in pairwise(history):
-        assert later[: len(earlier)] == earlier
-    starts = [word.start_s for word in history[-1]]
-    assert starts == sorted(starts)
 
 
 @settings(deadline=None)

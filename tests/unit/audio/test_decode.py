@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import struct
 import threading
 
@@ -207,16 +206,6 @@ def test_damaged_bytes_are_audio_or_refused(name: str, data: st.DataObject):
 @settings(max_examples=200, deadline=None)
 def test_random_bytes_are_audio_or_refused(head: bytes, tail: bytes):
     _audio_or_refused(head + tail)
-
-
-def test_bits_that_flip_anywhere_are_audio_or_refused():
-    rng = random.Random(22)
-    for file in CORPUS.values():
-        for _ in range(40):
-            damaged = bytearray(file)
-            for at in rng.sample(range(len(damaged)), 20):
-                damaged[at] ^= 1 << rng.randrange(8)
-            _audio_or_refused(bytes(damaged))
 
 
 def _audio_or_refused(data: bytes) -> None:

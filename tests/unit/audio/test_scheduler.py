@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Self
 
 import pytest
 
@@ -70,39 +71,31 @@ async def test_work_returns_its_result_and_raises_its_error(scheduler: Scheduler
     assert await scheduler.run(Member(live=True), lambda: 8, 1) == 8
 
 
-async def test_streams_go_before_recordings(scheduler: Scheduler):
-    stream, recording = Member(live=True), Member(live=False)
+async def order(scheduler: Scheduler, *waiting: tuple[str, int, float]) -> list[str]:
+    """Whose work runs after whose: each has a name, how many pieces of it wait, and what one of them costs."""
+    tasks = []
     with held(scheduler) as gate:
         await soon()
-        waiting = [
-            asyncio.create_task(scheduler.run(who, gate.note(name), 1))
-            for who, name in ((recording, "recording"), (stream, "stream"))
-        ]
+        for name, count, cost in waiting:
+            member = Member(live=name != "recording")
+            tasks += [asyncio.create_task(scheduler.run(member, gate.note(name), cost)) for _ in range(count)]
         await soon()
-    await asyncio.gather(*waiting)
-    assert gate.ran == ["stream", "recording"]
+    await asyncio.gather(*tasks)
+    return gate.ran
+
+
+async def test_streams_go_before_recordings(scheduler: Scheduler):
+    assert await order(scheduler, ("recording", 1, 1), ("stream", 1, 1)) == ["stream", "recording"]
 
 
 async def test_who_asks_for_more_gets_no_more(scheduler: Scheduler):
-    greedy, modest = Member(live=True), Member(live=True)
-    with held(scheduler) as gate:
-        await soon()
-        waiting = [asyncio.create_task(scheduler.run(greedy, gate.note("greedy"), 1)) for _ in range(4)]
-        waiting += [asyncio.create_task(scheduler.run(modest, gate.note("modest"), 1)) for _ in range(2)]
-        await soon()
-    await asyncio.gather(*waiting)
-    assert gate.ran == ["greedy", "modest", "greedy", "modest", "greedy", "greedy"]
+    ran = await order(scheduler, ("greedy", 4, 1), ("modest", 2, 1))
+    assert ran == ["greedy", "modest", "greedy", "modest", "greedy", "greedy"]
 
 
-async def test_dear_work_is_paid_for_with_later_turns(scheduler: Scheduler):
-    dear, cheap = Member(live=True), Member(live=True)
-    with held(scheduler) as gate:
-        await soon()
-        waiting = [asyncio.create_task(scheduler.run(dear, gate.note("dear"), 3)) for _ in range(2)]
-        waiting += [asyncio.create_task(scheduler.run(cheap, gate.note("cheap"), 1)) for _ in range(4)]
-        await soon()
-    await asyncio.gather(*waiting)
-    assert gate.ran == ["dear", "cheap", "cheap", "cheap", "dear", "cheap"]
+async def test_expensive_work_is_paid_for_with_later_turns(scheduler: Scheduler):
+    ran = await order(scheduler, ("expensive", 2, 3), ("cheap", 4, 1))
+    assert ran == ["expensive", "cheap", "cheap", "cheap", "expensive", "cheap"]
 
 
 async def test_work_whose_caller_has_gone_never_runs(scheduler: Scheduler):
@@ -163,7 +156,7 @@ class AdmissionControl:
     """An admission whose clock and load are set by the test."""
 
     def __init__(self, need: float, **limits: int | float):
-        self.clock, self.measured = PausedClock(), 0.0
+        self.clock, self.measured, self.inside = PausedClock(), 0.0, ExitStack()
         self.ended: list[Exception] = []
         needs = {"local_agreement": Need(need, 1.0), "windows": Need(need / 2, 1.0)}
         defaults = {"max_streams": 100, "max_recordings": 2, "max_load": 0.85}
@@ -173,97 +166,96 @@ class AdmissionControl:
         assert streams_only
         return self.measured
 
-    def enter(self, stack: ExitStack, policy: str = "local_agreement", tenant: str = ""):
-        self.clock.advance(0.001)
-        return stack.enter_context(self.admission.stream(policy, tenant, self.ended.append))
+    def __enter__(self) -> Self:
+        return self
 
-    def open(self, stack: ExitStack, **tenants: int) -> None:
+    def __exit__(self, *exc: object) -> None:
+        """All that has been let in leaves."""
+        self.inside.close()
+
+    def enter(self, policy: str = "local_agreement", tenant: str = ""):
+        self.clock.advance(0.001)
+        return self.inside.enter_context(self.admission.stream(policy, tenant, self.ended.append))
+
+    def open(self, **tenants: int) -> None:
         for tenant, number in tenants.items():
             for _ in range(number):
-                self.enter(stack, tenant=tenant)
+                self.enter(tenant=tenant)
 
     def opened(self) -> Counter[str]:
         return Counter(stream.tenant for stream in self.admission._streams)
 
 
 def test_one_stream_too_many_is_refused_by_number():
-    door = AdmissionControl(need=0.01, max_streams=2)
-    with ExitStack() as stack:
-        door.enter(stack)
-        door.enter(stack)
+    with AdmissionControl(need=0.01, max_streams=2) as door:
+        door.enter()
+        door.enter()
         with pytest.raises(StreamsFull, match="streams: at most 2, got one more") as caught:
-            door.enter(stack)
+            door.enter()
         assert caught.value.retry_delay_s
         assert door.admission.streams == 2
     assert door.admission.streams == 0
 
 
 def test_a_stream_that_the_model_has_no_time_for_is_refused():
-    door = AdmissionControl(need=0.3)
-    with ExitStack() as stack:
-        door.enter(stack)
-        door.enter(stack)
+    with AdmissionControl(need=0.3) as door:
+        door.enter()
+        door.enter()
         with pytest.raises(StreamsFull, match=r"load: at most 0.85 of the model's time, got 0.90 with one more stream"):
-            door.enter(stack)
-        door.enter(stack, "windows")  # needs half of it
-    with ExitStack() as stack:
-        door.enter(stack)
+            door.enter()
+        door.enter("windows")  # needs half of it
+        door.inside.close()
+        door.enter()
 
 
 def test_the_first_stream_is_let_in_whatever_it_needs():
-    door = AdmissionControl(need=3)
-    with ExitStack() as stack:
-        door.enter(stack)
+    with AdmissionControl(need=3) as door:
+        door.enter()
         with pytest.raises(StreamsFull):
-            door.enter(stack)
+            door.enter()
 
 
 def test_more_workers_bear_more_streams():
-    door = AdmissionControl(need=0.5, workers=4)
-    with ExitStack() as stack:
+    with AdmissionControl(need=0.5, workers=4) as door:
         for _ in range(6):
-            door.enter(stack)
+            door.enter()
         with pytest.raises(StreamsFull):
-            door.enter(stack)
+            door.enter()
 
 
 def test_a_load_that_is_measured_counts_too():
-    door = AdmissionControl(need=0.01)
-    with ExitStack() as stack:
-        door.enter(stack)
+    with AdmissionControl(need=0.01) as door:
+        door.enter()
         door.measured = 0.9
         with pytest.raises(StreamsFull, match=r"got 0.90"):
-            door.enter(stack)
+            door.enter()
 
 
 def test_while_a_stream_is_behind_no_other_is_let_in():
-    door = AdmissionControl(need=0.01)
-    with ExitStack() as stack:
-        slow = door.enter(stack)
+    with AdmissionControl(need=0.01) as door:
+        slow = door.enter()
         door.admission.behind(slow, 1.4)
         with pytest.raises(StreamsFull, match=r"streams behind by more than 1 s: none, got 1"):
-            door.enter(stack)
+            door.enter()
         door.clock.advance(2.5)
-        door.enter(stack)
+        door.enter()
 
 
 def test_what_streams_need_is_learned_from_them():
-    door = AdmissionControl(need=0.4)
-    with ExitStack() as stack:
-        stream = door.enter(stack)
+    with AdmissionControl(need=0.4) as door:
+        stream = door.enter()
         for _ in range(60):
             door.admission.worked(stream, took_s=0.1)
         for _ in range(7):  # and the first one: 8 × 0.1
-            door.enter(stack)
+            door.enter()
         with pytest.raises(StreamsFull):
-            door.enter(stack)
+            door.enter()
 
 
 def test_one_slow_piece_of_work_of_a_stream_that_has_only_begun_keeps_no_other_out():
-    door = AdmissionControl(need=0.2)
-    with ExitStack() as stack:
-        door.admission.worked(door.enter(stack), took_s=2.0)  # 2 × (0.2 + 0.18)
-        door.enter(stack)
+    with AdmissionControl(need=0.2) as door:
+        door.admission.worked(door.enter(), took_s=2.0)  # 2 × (0.2 + 0.18)
+        door.enter()
 
 
 @pytest.mark.parametrize(
@@ -280,15 +272,14 @@ def test_one_slow_piece_of_work_of_a_stream_that_has_only_begun_keeps_no_other_o
     ],
 )
 def test_where_there_is_no_place_who_has_most_gives_one_up_for_who_is_within_its_share(open_, comes, then):
-    door = AdmissionControl(need=0.01, max_streams=8)
-    with ExitStack() as stack:
-        door.open(stack, **open_)
+    with AdmissionControl(need=0.01, max_streams=8) as door:
+        door.open(**open_)
         if then is None:
             with pytest.raises(StreamsFull):
-                door.enter(stack, tenant=comes)
+                door.enter(tenant=comes)
             assert (door.opened(), door.ended) == (open_, [])
         else:
-            door.enter(stack, tenant=comes)
+            door.enter(tenant=comes)
             assert door.opened() == then
             (error,) = door.ended
             assert isinstance(error, GaveWay)
@@ -297,35 +288,32 @@ def test_where_there_is_no_place_who_has_most_gives_one_up_for_who_is_within_its
 
 
 def test_the_stream_in_which_nobody_has_spoken_for_the_longest_gives_way():
-    door = AdmissionControl(need=0.01, max_streams=3)
-    with ExitStack() as stack:
-        streams = [door.enter(stack, tenant="a") for _ in range(3)]
+    with AdmissionControl(need=0.01, max_streams=3) as door:
+        streams = [door.enter(tenant="a") for _ in range(3)]
         for speaking in (streams[0], streams[2]):
             door.clock.advance(1)
             door.admission.spoke(speaking)
-        door.enter(stack, tenant="b")
+        door.enter(tenant="b")
         assert streams[1] not in door.admission._streams
         assert "an even share of 2 tenants is 1.5, got 3; this one gave way" in str(door.ended[0])
 
 
 @pytest.mark.parametrize("why", ["load", "behind"])
 def test_a_place_is_given_up_whatever_there_is_too_much_of(why: str):
-    door = AdmissionControl(need=0.3 if why == "load" else 0.01)
-    with ExitStack() as stack:
-        door.open(stack, a=2)
+    with AdmissionControl(need=0.3 if why == "load" else 0.01) as door:
+        door.open(a=2)
         if why == "behind":
             door.admission.behind(next(iter(door.admission._streams)), 3)
-        door.enter(stack, tenant="b")
+        door.enter(tenant="b")
         assert door.opened() == {"a": 1, "b": 1}
 
 
 def test_recordings_have_places_of_their_own():
-    door = AdmissionControl(need=3)
-    with ExitStack() as stack:
-        door.enter(stack)
-        stack.enter_context(door.admission.recording())
-        stack.enter_context(door.admission.recording())
+    with AdmissionControl(need=3) as door:
+        door.enter()
+        door.inside.enter_context(door.admission.recording())
+        door.inside.enter_context(door.admission.recording())
         with pytest.raises(RecordingsFull, match="recordings: at most 2 at once"):
-            stack.enter_context(door.admission.recording())
+            door.inside.enter_context(door.admission.recording())
     with door.admission.recording():
         pass

@@ -284,40 +284,35 @@ async def test_a_stream_without_audio_is_let_go(service: START):
     assert running.admission.streams == 0
 
 
-async def test_a_client_that_is_faster_than_real_time_is_not_read(service: START):
-    running, read = await service(max_ahead_ms=2_000), 0
-    requests = live(60)
+class Eager:
+    """A client that sends a minute of audio as fast as it is read; `read` counts its messages."""
 
-    async def eager() -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
-        nonlocal read
-        for request in requests:
-            read += 1
+    read = 0
+
+    async def messages(self) -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
+        for request in live(60):
+            self.read += 1
             yield request
 
-    task = asyncio.create_task(listen(running, eager()))
+
+async def test_a_client_that_is_faster_than_real_time_is_not_read(service: START):
+    running, client = await service(max_ahead_ms=2_000), Eager()
+    task = asyncio.create_task(listen(running, client.messages()))
     await until(lambda: running.recognizer.steps >= 2)
-    assert read <= 1 + 30  # two seconds ahead, and one that has gone by at most
+    assert client.read <= 1 + 30  # two seconds ahead, and one that has gone by at most
     task.cancel()
     await asyncio.wait([task])
 
 
 async def test_audio_is_read_while_the_model_works_and_no_more_than_may_wait(service: START):
-    running, read = await service(max_ahead_ms=600_000), 0
+    running, client = await service(max_ahead_ms=600_000), Eager()
     running.recognizer.going.clear()
-    requests = live(60)
-
-    async def eager() -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
-        nonlocal read
-        for request in requests:
-            read += 1
-            yield request
-
-    task = asyncio.create_task(listen(running, eager()))
+    task = asyncio.create_task(listen(running, client.messages()))
     await until(running.recognizer.began.is_set)
-    await until(lambda: read > 50)
+    await until(lambda: client.read > 50)
     for _ in range(20):
         await asyncio.sleep(0)
-    assert read < 120
+    assert client.read < 120
     task.cancel()
     await asyncio.wait([task])
 

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from services.audio.alignment import Span
-from services.audio.speech import Word
 from services.audio.windows import Windows
-from tests.unit.audio.voices import Hearing, said, speech, texts
+from tests.unit.audio.voices import said, texts
 
 WINDOW_S, OVERLAP_S = 5.0, 0.5
-
-
-def listen(hearing: Hearing, stop_s: float) -> tuple[Windows, list[tuple[Word, ...]], list[Span]]:
-    """Everything said, in packets; with what was confirmed after each run."""
-    words, confirmed, spans = Windows(0.0, WINDOW_S, OVERLAP_S), [], []
-    now = 0.0
-    while now < stop_s:
-        now = min(stop_s, now + 0.1)
-        while span := words.next(now, now == stop_s, 0.3):
-            spans.append(span)
-            words.take(hearing(span), span)
-            confirmed.append(words.confirmed)
-    words.finish()
-    return words, [*confirmed, words.confirmed], spans
 
 
 def test_a_window_is_due_when_it_is_whole_and_not_before() -> None:
@@ -63,21 +43,3 @@ def test_windows_move_on_when_there_are_no_words() -> None:
     words = Windows(0.0, WINDOW_S, OVERLAP_S)
     words.take([], Span(0, WINDOW_S))
     assert words.start_s == WINDOW_S - OVERLAP_S
-
-
-@settings(deadline=None)
-@given(speech())
-def test_what_a_perfect_model_hears_comes_out_as_it_was_said(spoken: list[Word]) -> None:
-    words, *_ = listen(Hearing(spoken), spoken[-1].end_s + 0.2)
-    assert texts(words.confirmed) == texts(spoken)
-
-
-@settings(deadline=None)
-@given(speech(), st.integers(0, 100))
-def test_confirmed_words_stay_and_are_in_order_however_wrong_the_times(spoken: list[Word], seed: int) -> None:
-    _, history, spans = listen(Hearing(spoken, off_s=0.3, seed=seed), spoken[-1].end_s + 0.2)
-    for earlier, later in pairwise(history):
-        assert later[: len(earlier)] == earlier
-    starts = [word.start_s for word in history[-1]]
-    assert starts == sorted(starts)
-    assert all(span.stop_s - span.start_s <= WINDOW_S + 1e-9 for span in spans)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from hedgerow.chat.v1 import chat_pb2
 from services.cache.answers import Answers
 from services.cache.database import Database
 from services.cache.embedding import Embedder
+from services.cache.encryption import Encryption
 from services.cache.entries import Entries
 from services.cache.file_store import FileStore
 from services.cache.keyed_question import KeyedQuestion, keyed
@@ -73,8 +77,15 @@ class Bench:
     answers: Answers
     engine: BagOfWords
     clock: Clock
+    database: Database
     store: FileStore
     running: asyncio.Task[None]
+    reopen: OpenCache
+
+    async def restarted(self, **changes: Any) -> Bench:
+        """A new process in place of this one: the same file, clock and limits but for `changes`."""
+        await self.close()
+        return self.reopen(**changes)
 
     async def close(self) -> None:
         if not self.running.cancelled():
@@ -93,8 +104,9 @@ async def open_cache() -> AsyncIterator[OpenCache]:
     opened: list[Bench] = []
 
     def open_cache(
+        path: str | Path = "",
         *,
-        database: Database | None = None,
+        keys: Sequence[bytes] = (),
         clock: Clock | None = None,
         max_entries: int = 100,
         max_bytes: int = 10**7,
@@ -103,14 +115,17 @@ async def open_cache() -> AsyncIterator[OpenCache]:
         verification: Verification | None = None,
         unknown: Callable[[str], str] = lambda text: "",
     ) -> Bench:
-        database, clock, engine = database or Database(""), clock or Clock(), BagOfWords()
+        database, clock, engine = Database(str(path), Encryption(keys)), clock or Clock(), BagOfWords()
+        reopen = partial(
+            open_cache, path, keys=keys, clock=clock, max_entries=max_entries, max_bytes=max_bytes, stale_ms=stale_ms
+        )
         verification = verification or Verification(Thresholds(0.95, max_wrong=0.01))
         entries, watchers = Entries(max_entries, max_bytes, stale_ms), Watchers(watch_queue)
         memory = Memory(entries, VectorIndex(DIMENSION), watchers, verification.thresholds)
         store = FileStore(database, memory, engine.name, stale_ms, 10**6, clock)
         answers = Answers(memory, store, Embedder(engine, 10**6, 60), engine.unseen, unknown, verification, clock)
         memory.load(database.load(engine.name, clock() - stale_ms), clock())
-        bench = Bench(answers, engine, clock, store, asyncio.create_task(store.run()))
+        bench = Bench(answers, engine, clock, database, store, asyncio.create_task(store.run()), reopen)
         opened.append(bench)
         return bench
 

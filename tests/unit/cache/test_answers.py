@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -17,7 +18,7 @@ from services.cache.keyed_question import KeyedQuestion
 from services.cache.tombstones import Removal
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted
-from tests.unit.cache.conftest import Bench, Clock, OpenCache, identity
+from tests.unit.cache.conftest import Bench, OpenCache, identity
 from tests.waiting import until
 
 NEVER = Deadline.never()
@@ -33,6 +34,12 @@ async def look_up(bench: Bench, question: KeyedQuestion, threshold: float = 0.8)
     return await bench.answers.lookup(question, threshold, NEVER)
 
 
+async def answer_to(bench: Bench, question: KeyedQuestion, threshold: float = 0.8) -> bytes | None:
+    """The answer of a hit."""
+    found = await look_up(bench, question, threshold)
+    return found.entry and found.entry.answer
+
+
 async def test_an_exact_hit_never_touches_the_embedder(open_cache: OpenCache) -> None:
     bench = open_cache()
     await store(bench, CAPITAL)
@@ -42,26 +49,18 @@ async def test_an_exact_hit_never_touches_the_embedder(open_cache: OpenCache) ->
     assert bench.engine.embedded == []
 
 
-async def test_a_near_question_is_answered_and_its_similarity_told(open_cache: OpenCache) -> None:
+@pytest.mark.parametrize(
+    ("threshold", "verdict", "compared"),
+    [(0.8, Verdict.SEMANTIC, True), (0.99, Verdict.MISS, True), (1, Verdict.MISS, False)],
+)
+async def test_a_near_question_is_a_hit_from_the_threshold_on_and_a_threshold_of_1_compares_nothing(
+    open_cache: OpenCache, threshold: float, verdict: Verdict, compared: bool
+) -> None:
     bench = open_cache()
     await store(bench, CAPITAL)
-    found = await look_up(bench, REWORDED)
-    assert found.verdict is Verdict.SEMANTIC
-    assert 0.8 <= (found.similarity or 0) < 1
-
-
-async def test_a_near_question_below_the_threshold_is_a_miss_that_tells_its_similarity(open_cache: OpenCache) -> None:
-    bench = open_cache()
-    await store(bench, CAPITAL)
-    found = await look_up(bench, REWORDED, threshold=0.99)
-    assert found.verdict is Verdict.MISS
-    assert found.similarity
-
-
-async def test_a_threshold_of_1_turns_semantic_hits_off(open_cache: OpenCache) -> None:
-    bench = open_cache()
-    await store(bench, CAPITAL)
-    assert (await look_up(bench, REWORDED, threshold=1)).similarity is None
+    found = await look_up(bench, REWORDED, threshold)
+    assert found.verdict is verdict
+    assert (0.8 <= found.similarity < 0.99) if compared else found.similarity is None
 
 
 async def test_a_near_question_with_other_facts_is_refused(open_cache: OpenCache) -> None:
@@ -76,9 +75,7 @@ async def test_a_refused_neighbour_does_not_hide_the_right_one(open_cache: OpenC
     bench = open_cache()
     await store(bench, identity("what is 7 plus 5 please"), b"12")
     await store(bench, identity("please tell me now what is 7 plus 6"), b"13")
-    found = await look_up(bench, identity("what is 7 plus 6 please"), threshold=0.5)
-    assert found.entry
-    assert found.entry.answer == b"13"
+    assert await answer_to(bench, identity("what is 7 plus 6 please"), threshold=0.5) == b"13"
 
 
 @pytest.mark.parametrize(
@@ -176,9 +173,7 @@ async def test_a_lapsed_entry_does_not_hide_a_near_question_that_is_good(open_ca
     bench.clock.ms += 100
     bench.answers.sweep()
     await store(bench, identity("what is the capital of france please"), b"good")
-    found = await look_up(bench, identity("really what is the capital of france"))
-    assert found.entry
-    assert found.entry.answer == b"good"
+    assert await answer_to(bench, identity("really what is the capital of france")) == b"good"
 
 
 async def test_a_stale_answer_goes_with_its_tenant_and_when_room_is_needed(open_cache: OpenCache) -> None:
@@ -221,9 +216,7 @@ async def test_a_second_store_replaces_the_first(open_cache: OpenCache) -> None:
     await store(bench, CAPITAL, b"Lyon")
     await store(bench, CAPITAL, b"Paris")
     for question in (CAPITAL, REWORDED):
-        found = await look_up(bench, question)
-        assert found.entry
-        assert found.entry.answer == b"Paris"
+        assert await answer_to(bench, question) == b"Paris"
 
 
 async def test_removing_a_tenant_leaves_the_others(open_cache: OpenCache) -> None:
@@ -258,77 +251,71 @@ async def test_watchers_are_told_of_everything_that_may_no_longer_be_served(open
     assert told == [*keys, Removal(tenant="acme")]
 
 
-async def test_a_restart_finds_everything_and_embeds_nothing(open_cache: OpenCache, tmp_path: Path) -> None:
-    path = str(tmp_path / "cache.db")
-    before = open_cache(database=Database(path))
+@pytest.fixture
+def on_disk(open_cache: OpenCache, tmp_path: Path) -> OpenCache:
+    """Opens a cache that keeps a file."""
+    return partial(open_cache, tmp_path / "cache.db")
+
+
+async def test_a_restart_finds_everything_and_embeds_nothing(on_disk: OpenCache) -> None:
+    before = on_disk()
     await store(before, CAPITAL)
-    await before.close()
-    after = open_cache(database=Database(path))
+    after = await before.restarted()
     assert (await look_up(after, CAPITAL)).verdict is Verdict.EXACT
     assert (await look_up(after, REWORDED)).verdict is Verdict.SEMANTIC
     assert after.engine.embedded == [REWORDED.asked]
 
 
-async def test_a_restart_knows_what_was_used_last(open_cache: OpenCache, tmp_path: Path) -> None:
-    path, clock = str(tmp_path / "cache.db"), Clock()
-    before = open_cache(database=Database(path), clock=clock)
+async def test_a_restart_knows_what_was_used_last(on_disk: OpenCache) -> None:
+    before = on_disk()
     for text in ("one", "two", "six"):
         await store(before, identity(text))
-        clock.ms += 1
+        before.clock.ms += 1
     await look_up(before, identity("one"))
     before.answers.sweep()
-    await before.close()
-    after = open_cache(database=Database(path), clock=clock, max_entries=2)
+    after = await before.restarted(max_entries=2)
     assert (await look_up(after, identity("two"), 1)).verdict is Verdict.MISS
     assert (await look_up(after, identity("one"), 1)).verdict is Verdict.EXACT
 
 
-async def test_vectors_of_another_engine_are_not_compared(open_cache: OpenCache, tmp_path: Path) -> None:
-    path = str(tmp_path / "cache.db")
-    before = open_cache(database=Database(path))
+async def test_vectors_of_another_engine_are_not_compared(on_disk: OpenCache) -> None:
+    before = on_disk()
     await store(before, CAPITAL)
-    await before.close()
     with patch("tests.unit.cache.conftest.BagOfWords.name", "another"):
-        after = open_cache(database=Database(path))
+        after = await before.restarted()
     assert (await look_up(after, REWORDED)).verdict is Verdict.MISS
     assert (await look_up(after, CAPITAL)).verdict is Verdict.EXACT
 
 
-async def test_what_was_removed_or_expired_stays_gone_after_a_restart(open_cache: OpenCache, tmp_path: Path) -> None:
-    path, clock = str(tmp_path / "cache.db"), Clock()
-    before = open_cache(database=Database(path), clock=clock)
+async def test_what_was_removed_or_expired_stays_gone_after_a_restart(on_disk: OpenCache) -> None:
+    before = on_disk()
     await store(before, CAPITAL)
     await store(before, REWORDED, ttl_ms=1)
     await before.answers.remove(Removal(key=CAPITAL.key))
-    await before.close()
-    clock.ms += 1
-    assert len(open_cache(database=Database(path), clock=clock).answers.entries) == 0
+    before.clock.ms += 1
+    assert len((await before.restarted()).answers.entries) == 0
 
 
-async def test_a_stale_answer_survives_a_restart_and_is_still_no_hit(open_cache: OpenCache, tmp_path: Path) -> None:
-    path, clock = str(tmp_path / "cache.db"), Clock()
-    before = open_cache(database=Database(path), clock=clock, stale_ms=50)
+async def test_a_stale_answer_survives_a_restart_and_is_still_no_hit(on_disk: OpenCache) -> None:
+    before = on_disk(stale_ms=50)
     await store(before, CAPITAL, ttl_ms=100)
-    await before.close()
-    clock.ms += 149
-    after = open_cache(database=Database(path), clock=clock, stale_ms=50)
+    before.clock.ms += 149
+    after = await before.restarted()
     assert (await look_up(after, CAPITAL)).stale
     assert await look_up(after, REWORDED) == Found(Verdict.MISS)
-    await after.close()
-    clock.ms += 1
-    assert len(open_cache(database=Database(path), clock=clock, stale_ms=50).answers.entries) == 0
+    after.clock.ms += 1
+    assert len((await after.restarted()).answers.entries) == 0
 
 
 async def test_an_answer_that_was_kept_long_enough_is_gone_from_the_disk_too(
-    open_cache: OpenCache, tmp_path: Path
+    on_disk: OpenCache, tmp_path: Path
 ) -> None:
-    path, clock = str(tmp_path / "cache.db"), Clock()
-    before = open_cache(database=Database(path), clock=clock)
+    before = on_disk()
     await store(before, CAPITAL, ttl_ms=100)
-    clock.ms += 100
+    before.clock.ms += 100
     before.answers.sweep()
     await before.close()
-    assert list(Database(path).load("bag of words", 0)) == []
+    assert list(Database(str(tmp_path / "cache.db")).load("bag of words", 0)) == []
 
 
 @pytest.mark.parametrize("by_key", [True, False])
@@ -350,10 +337,9 @@ async def test_a_store_on_its_way_does_not_bring_back_what_is_invalidated_meanwh
 
 
 async def test_what_waits_for_a_disk_that_stands_still_is_bounded(open_cache: OpenCache) -> None:
-    database, goes_on = Database(""), threading.Event()
-    bench = open_cache(database=database)
-    apply = database.apply
-    with patch.object(database, "apply", side_effect=lambda statements: (goes_on.wait(10), apply(statements))):
+    bench, goes_on = open_cache(), threading.Event()
+    apply = bench.database.apply
+    with patch.object(bench.database, "apply", side_effect=lambda statements: (goes_on.wait(10), apply(statements))):
         flood = [asyncio.create_task(store(bench, identity(f"{number}"), b"x" * 50_000)) for number in range(40)]
         theirs = asyncio.create_task(store(bench, identity("a question", tenant="globex")))
         await until(lambda: sum(task.done() for task in flood) == 40 - 9)  # half of a million bytes
@@ -369,16 +355,14 @@ async def test_what_waits_for_a_disk_that_stands_still_is_bounded(open_cache: Op
     await store(bench, identity("one more"), b"x" * 50_000)
 
 
-async def test_an_answer_that_was_begun_in_an_earlier_life_is_not_stored(open_cache: OpenCache, tmp_path: Path) -> None:
-    path, clock = str(tmp_path / "cache.db"), Clock()
-    before = open_cache(database=Database(path), clock=clock)
+async def test_an_answer_that_was_begun_in_an_earlier_life_is_not_stored(on_disk: OpenCache) -> None:
+    before = on_disk()
     await before.store.load()
     epoch = before.answers.epoch
     await before.answers.remove(Removal(tenant="acme"))
     later = before.answers.epoch
-    await before.close()
-    clock.ms -= 10_000  # a clock that was put back
-    after = open_cache(database=Database(path), clock=clock)
+    before.clock.ms -= 10_000  # a clock that was put back
+    after = await before.restarted()
     await after.store.load()
     for known in (epoch, later):
         with pytest.raises(Conflict):
@@ -388,10 +372,9 @@ async def test_an_answer_that_was_begun_in_an_earlier_life_is_not_stored(open_ca
 
 
 async def test_a_store_the_disk_refuses_is_an_error_and_is_not_served(open_cache: OpenCache) -> None:
-    database = Database("")
-    bench = open_cache(database=database)
+    bench = open_cache()
     full = sqlite3.OperationalError("database or disk is full")
-    with patch.object(database, "apply", side_effect=full), pytest.raises(NotKept):
+    with patch.object(bench.database, "apply", side_effect=full), pytest.raises(NotKept):
         await store(bench, CAPITAL)
     assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
     await store(bench, CAPITAL)
@@ -399,15 +382,14 @@ async def test_a_store_the_disk_refuses_is_an_error_and_is_not_served(open_cache
 
 
 async def test_an_answer_that_the_disk_refuses_after_its_caller_has_left_is_not_served(open_cache: OpenCache) -> None:
-    database = Database("")
-    bench = open_cache(database=database)
+    bench = open_cache()
     left = threading.Event()
 
     def full(statements: object) -> None:
         left.wait(5)
         raise sqlite3.OperationalError("database or disk is full")
 
-    with patch.object(database, "apply", side_effect=full) as refused:
+    with patch.object(bench.database, "apply", side_effect=full) as refused:
         storing = asyncio.create_task(store(bench, CAPITAL))
         await until(lambda: refused.called)
         storing.cancel()

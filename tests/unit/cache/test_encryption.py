@@ -83,8 +83,7 @@ def test_what_was_cut_off_does_not_open(kept: bytes) -> None:
 async def test_a_copy_of_the_disk_shows_neither_question_nor_answer_nor_vector(
     open_cache: OpenCache, tmp_path: Path
 ) -> None:
-    path = str(tmp_path / "cache.db")
-    bench = open_cache(database=Database(path, Encryption([KEY])))
+    bench = open_cache(tmp_path / "cache.db", keys=[KEY])
     await store(bench, CAPITAL, ANSWER)
     vector = bench.engine.embed_batch([CAPITAL.asked])[0]
     assert vector is not None
@@ -92,8 +91,7 @@ async def test_a_copy_of_the_disk_shows_neither_question_nor_answer_nor_vector(
         disk = on_disk(tmp_path)
         for secret in (CAPITAL.asked.encode(), b"capital", ANSWER, b"secret", vector.tobytes(), vector.tobytes()[:16]):
             assert secret not in disk
-        await bench.close()
-        bench = open_cache(database=Database(path, Encryption([KEY])))
+        bench = await bench.restarted()
         assert (await look_up(bench, CAPITAL)).verdict is Verdict.EXACT
         found = await look_up(bench, REWORDED)
         assert (found.verdict, found.entry and found.entry.answer) == (Verdict.SEMANTIC, ANSWER)
@@ -102,17 +100,15 @@ async def test_a_copy_of_the_disk_shows_neither_question_nor_answer_nor_vector(
 async def test_what_was_in_clear_text_is_off_the_disk_when_there_is_a_key(
     open_cache: OpenCache, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = str(tmp_path / "cache.db")
-    file = Database(path)
-    file._connection.execute("PRAGMA secure_delete = OFF")  # some builds of SQLite have it on
-    bench = open_cache(database=file)
+    bench = open_cache(tmp_path / "cache.db")
+    bench.database._connection.execute("PRAGMA secure_delete = OFF")  # some builds of SQLite have it on
     for question in (CAPITAL, REWORDED):
         await store(bench, question, ANSWER)
     await bench.answers.remove(Removal(key=REWORDED.key))  # its bytes stay
     await bench.close()
     assert REWORDED.asked.encode() in on_disk(tmp_path)
     with caplog.at_level(logging.WARNING):
-        bench = open_cache(database=Database(path, Encryption([KEY])))
+        bench = bench.reopen(keys=[KEY])
     assert "1 entries were in clear text, and there is an encryption_key: they are deleted" in caplog.text
     assert ANSWER not in on_disk(tmp_path)
     assert b"capital" not in on_disk(tmp_path)
@@ -144,12 +140,11 @@ def test_a_row_in_clear_text_that_comes_later_is_not_believed(tmp_path: Path) ->
 
 
 async def test_keys_are_rotated_by_putting_a_new_one_first(open_cache: OpenCache, tmp_path: Path) -> None:
-    path = str(tmp_path / "cache.db")
-    for keys in ([KEY], [OTHER, KEY]):
-        bench = open_cache(database=Database(path, Encryption(keys)))
-        await store(bench, CAPITAL if keys == [KEY] else REWORDED, ANSWER)
-        await bench.close()
-    bench = open_cache(database=Database(path, Encryption([OTHER])))
+    bench = open_cache(tmp_path / "cache.db", keys=[KEY])
+    await store(bench, CAPITAL, ANSWER)
+    bench = await bench.restarted(keys=[OTHER, KEY])
+    await store(bench, REWORDED, ANSWER)
+    bench = await bench.restarted(keys=[OTHER])
     assert (await look_up(bench, REWORDED)).verdict is Verdict.EXACT
     assert (await look_up(bench, CAPITAL, threshold=1)).verdict is Verdict.MISS
 
@@ -175,7 +170,7 @@ async def test_a_wrong_key_costs_hits_and_nothing_else_and_the_right_one_finds_e
 ) -> None:
     before = counted()
     with caplog.at_level(logging.ERROR):
-        bench = open_cache(database=Database(sealed, Encryption(keys)))
+        bench = open_cache(sealed, keys=keys)
         await bench.store.load()
     assert len(bench.answers.entries) == 0
     assert counted() == before + 6  # the fixture reads them, too

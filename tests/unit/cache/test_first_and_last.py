@@ -17,7 +17,7 @@ from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
 from tests.stores import at_work
-from tests.unit.cache.conftest import DIMENSION, Clock, OpenCache, identity
+from tests.unit.cache.conftest import DIMENSION, OpenCache, identity
 
 NEVER = Deadline.never()
 QUESTIONS = [identity(text) for text in ("one", "two", "six")]
@@ -31,14 +31,14 @@ def on_disk(path: Path) -> dict[str, int]:
 async def test_what_has_no_room_in_memory_when_it_is_loaded_leaves_the_disk(
     open_cache: OpenCache, tmp_path: Path
 ) -> None:
-    path, clock = tmp_path / "cache.db", Clock()
-    before = open_cache(database=Database(str(path)), clock=clock)
+    path = tmp_path / "cache.db"
+    before = open_cache(path)
     for question in QUESTIONS:
         await before.answers.store(question, b"yes", 10_000, NEVER)
-        clock.ms += 1
+        before.clock.ms += 1
     await before.close()
     memory = Memory(Entries(2, 10**6), VectorIndex(DIMENSION), Watchers(10), Thresholds(0.95, 0.01))
-    async with at_work(FileStore(Database(str(path)), memory, "bag of words", 0, 10**6, clock)):
+    async with at_work(FileStore(Database(str(path)), memory, "bag of words", 0, 10**6, before.clock)):
         held = {entry.key for entry in memory.entries}
     memory.close()
     assert len(held) == 2

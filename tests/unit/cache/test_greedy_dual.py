@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from services.cache.database import Database
 from services.cache.entries import Entries, Entry
 from services.cache.greedy_dual import GreedyDual, cost
-from tests.unit.cache.conftest import Clock, OpenCache, identity
+from tests.unit.cache.conftest import OpenCache, identity
 from tests.unit.cache.test_answers import look_up, store
 
 
@@ -155,20 +154,18 @@ def test_bookkeeping_stays_small_when_one_is_used_again_and_again() -> None:
 async def test_after_a_restart_all_goes_on_as_it_would_have(open_cache: OpenCache, tmp_path: Path) -> None:
     held = []
     for restart in (False, True):
-        path, clock = str(tmp_path / f"{restart}.db"), Clock()
-        bench = open_cache(database=Database(path), clock=clock, max_entries=6)
+        bench = open_cache(tmp_path / f"{restart}.db", max_entries=6)
         for number in range(20):
             asked = identity(f"question {number:02}")
             await store(bench, asked, answer(10 + number % 3 * 50))
-            clock.ms += 1
+            bench.clock.ms += 1
             for _ in range(number % 2 * 3):
                 await look_up(bench, asked, 1)
         bench.answers.sweep()
         before = {each.key: (each.uses, each.priority) for each in bench.answers.entries}
         assert len(set(before.values())) > 3
         if restart:
-            await bench.close()
-            bench = open_cache(database=Database(path), clock=clock, max_entries=6)
+            bench = await bench.restarted()
             assert {each.key: (each.uses, each.priority) for each in bench.answers.entries} == before
         for text in "wxyz":
             await store(bench, identity(f"question  {text}"), answer(60))

@@ -19,7 +19,7 @@ from services.cache.servicer import CacheServicer
 from services.cache.tombstones import Removal
 from services.runtime.errors import InvalidInput
 from tests.unit.cache.conftest import Bench, OpenCache, identity, question
-from tests.unit.cache.test_answers import CAPITAL, NEVER, REWORDED, look_up, store
+from tests.unit.cache.test_answers import CAPITAL, NEVER, REWORDED, answer_to, look_up, store
 from tests.unit.cache.test_servicer import CALL, cache_pb2
 
 NEARER = identity("what is the capital of france please please")  # than `REWORDED`
@@ -58,9 +58,7 @@ async def test_a_wrong_neighbour_does_not_hide_the_right_one(open_cache: OpenCac
     await store(bench, CAPITAL, b"Lyon")
     await store(bench, NEARER, b"Paris")
     await wrong(bench, None)
-    found = await look_up(bench, REWORDED, 0.5)
-    assert found.entry
-    assert found.entry.answer == b"Paris"
+    assert await answer_to(bench, REWORDED, 0.5) == b"Paris"
 
 
 async def test_a_report_on_another_tenants_entry_changes_nothing_and_tells_nothing(open_cache: OpenCache) -> None:
@@ -87,19 +85,16 @@ async def test_an_entry_stays_tight_when_its_answer_is_stored_again_and_is_loose
 
 
 async def test_an_entry_stays_tight_over_a_restart(open_cache: OpenCache, tmp_path: Path) -> None:
-    path = str(tmp_path / "cache.db")
-    before = open_cache(database=Database(path))
+    before = open_cache(tmp_path / "cache.db")
     await store(before, CAPITAL)
     await wrong(before, REWORDED.asked)
     await store(before, CAPITAL, b"Paris!")
-    await before.close()
-    after = open_cache(database=Database(path))
+    after = await before.restarted()
     assert (await look_up(after, REWORDED)).verdict is Verdict.MISS
     assert (await look_up(after, NEARER)).verdict is Verdict.SEMANTIC
     await after.answers.remove(Removal(key=CAPITAL.key))
     await store(after, CAPITAL)
-    await after.close()
-    again = open_cache(database=Database(path))
+    again = await after.restarted()
     assert (await look_up(again, REWORDED)).verdict is Verdict.SEMANTIC
 
 
@@ -115,7 +110,7 @@ async def test_a_file_of_an_earlier_version_is_opened_and_that_version_goes_on_w
     older.execute(insert := "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     older.commit()
     older.close()
-    bench = open_cache(database=Database(str(path)))
+    bench = open_cache(path)
     assert (await look_up(bench, CAPITAL)).verdict is Verdict.EXACT
     await wrong(bench, None)
     await bench.close()

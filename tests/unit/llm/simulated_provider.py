@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from services.llm.config import LlmSettings
+from services.llm.engine import Chunk, Finish
 from services.llm.openai_engine import OpenAIEngine
 from services.llm.provider_config import OpenAISettings
 from services.llm.transport.wire import Broken
@@ -25,6 +26,18 @@ def event(text: str = "", finish_reason: str | None = None, usage: dict[str, Any
 def delta(finish_reason: str | None = None, **delta: Any) -> str:
     """One with another delta than text."""
     return f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta, 'finish_reason': finish_reason}]})}\n\n"
+
+
+def text_of(chunks: Sequence[Chunk]) -> str:
+    return "".join(chunk.text for chunk in chunks)
+
+
+def end_of(chunks: Sequence[Chunk]) -> Finish:
+    """What the last chunk, and no other, says of the whole answer."""
+    *before, last = chunks
+    assert last.finish
+    assert not any(chunk.finish for chunk in before)
+    return last.finish
 
 
 DONE = "data: [DONE]\n\n"

@@ -32,7 +32,7 @@ from services.llm.provider_config import AnthropicSettings
 from services.llm.transport.wire import Broken
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError
-from tests.unit.llm.simulated_provider import KEY, SimulatedProvider
+from tests.unit.llm.simulated_provider import KEY, SimulatedProvider, end_of, text_of
 
 HELLO = (Message("user", "Hello."),)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -140,13 +140,6 @@ async def test_an_answer_begins_as_its_caller_has_begun_it_where_a_policy_has_ch
     assert (await body(Request(HELLO, prefix="Good", original=words(messages=said))))["messages"] == said
 
 
-def end(chunks: list[Chunk]) -> FinishReason:
-    finish = chunks[-1].finish
-    assert finish
-    assert all(chunk.finish is None for chunk in chunks[:-1])
-    return finish.reason
-
-
 async def test_an_answer_without_a_limit_has_room_in_the_context_that_is_known() -> None:
     assert (await body(Request(HELLO)))["max_tokens"] == 4_096
     assert (await body(Request(HELLO), context_tokens=200_000))["max_tokens"] == 4_096
@@ -155,9 +148,8 @@ async def test_an_answer_without_a_limit_has_room_in_the_context_that_is_known()
 
 async def test_a_question_is_answered_with_what_it_cost() -> None:
     chunks = await answer(provider(event("ping"), *text("Hel", "lo."), *ended()))
-    assert "".join(chunk.text for chunk in chunks) == "Hello."
-    assert chunks[-1].finish
-    assert chunks[-1].finish.usage == Usage(
+    assert text_of(chunks) == "Hello."
+    assert end_of(chunks).usage == Usage(
         prompt_tokens=12, completion_tokens=12, cached_prompt_tokens=8, cache_write_tokens=1
     )
     assert sum(chunk.tokens for chunk in chunks) == 12
@@ -254,7 +246,7 @@ async def test_calls_arrive_piece_by_piece() -> None:
     ]
     arguments = {index: "".join(call.arguments for call in calls if call.index == index) for index in (0, 1)}
     assert arguments == {0: '{"city": "Oslo"}', 1: "{}"}
-    assert end(chunks) == FinishReason.TOOL_CALLS
+    assert end_of(chunks).reason == FinishReason.TOOL_CALLS
 
 
 async def test_thoughts_are_no_part_of_the_answer() -> None:
@@ -268,9 +260,8 @@ async def test_thoughts_are_no_part_of_the_answer() -> None:
         provider(*thoughts, *text("Yes.", index=1), *ended(output_tokens_details={"thinking_tokens": 5}))
     )
     assert "".join(chunk.reasoning for chunk in chunks) == "Hm."
-    assert "".join(chunk.text for chunk in chunks) == "Yes."
-    assert chunks[-1].finish
-    assert chunks[-1].finish.usage.reasoning_tokens == 5
+    assert text_of(chunks) == "Yes."
+    assert end_of(chunks).usage.reasoning_tokens == 5
 
 
 async def test_the_model_is_told_to_think_where_the_api_lets_it() -> None:
@@ -304,7 +295,7 @@ async def test_a_schema_and_extra_fields_share_an_object() -> None:
     ],
 )
 async def test_why_an_answer_ended_is_told(reason: str, expected: FinishReason) -> None:
-    assert end(await answer(provider(*text("Hi."), *ended(reason)))) == expected
+    assert end_of(await answer(provider(*text("Hi."), *ended(reason)))).reason == expected
 
 
 @pytest.mark.parametrize(
@@ -319,8 +310,8 @@ async def test_why_an_answer_ended_is_told(reason: str, expected: FinishReason) 
 )
 async def test_a_stream_that_breaks_off_is_never_taken_for_a_whole_answer(rest: tuple[str | Broken, ...]) -> None:
     chunks = await answer(provider(*text("Hello"), *rest))
-    assert "".join(chunk.text for chunk in chunks) == "Hello"
-    assert end(chunks) == FinishReason.INTERRUPTED
+    assert text_of(chunks) == "Hello"
+    assert end_of(chunks).reason == FinishReason.INTERRUPTED
 
 
 def refusing(status: int, type: str = "x", said: str = "") -> SimulatedProvider:
@@ -402,6 +393,4 @@ def test_the_model_is_described() -> None:
 
 async def test_an_end_that_is_cut_off_interrupts_the_answer() -> None:
     provider = SimulatedProvider((started(), *text("Tok"), 'event: message_stop\ndata: {"type": "message_stop"\n\n'))
-    *_, last = await answer(provider)
-    assert last.finish
-    assert last.finish.reason == FinishReason.INTERRUPTED
+    assert end_of(await answer(provider)).reason == FinishReason.INTERRUPTED

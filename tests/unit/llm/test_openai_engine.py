@@ -29,7 +29,7 @@ from services.llm.transport.wire import Broken, Lost
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ContextExceeded, InvalidInput, NotSupported, ServiceError, TooLate
 from tests.clock import on_paused_loop
-from tests.unit.llm.simulated_provider import DONE, KEY, SimulatedProvider, delta, event
+from tests.unit.llm.simulated_provider import DONE, KEY, SimulatedProvider, delta, end_of, event, text_of
 from tests.waiting import until
 
 HELLO = (Message("system", "Be brief."), Message("user", "Hello."))
@@ -61,9 +61,9 @@ def refusing(status: int, body: object = "", **headers: str) -> SimulatedProvide
 
 
 async def test_the_end_comes_with_the_provider_s_usage() -> None:
-    *text, last = await answer(SimulatedProvider())
-    assert "".join(chunk.text for chunk in text) + last.text == "Hello."
-    assert last.finish == Finish(FinishReason.STOP, Usage(10, 2, 8))
+    chunks = await answer(SimulatedProvider())
+    assert text_of(chunks) == "Hello."
+    assert end_of(chunks) == Finish(FinishReason.STOP, Usage(10, 2, 8))
 
 
 async def test_what_the_request_sets_is_sent_and_nothing_else() -> None:
@@ -91,8 +91,7 @@ async def test_a_provider_that_can_is_asked_to_go_on_from_the_beginning_of_an_an
     engine = provider.engine(continues=True)
     assert engine.describe().continues
     request = Request(HELLO, prefix="Good")
-    text = "".join([chunk.text async for chunk in engine.generate(request, Deadline.never())])
-    assert text == "Hello."  # what is new, and nothing else
+    assert text_of(await answer_of(engine, request)) == "Hello."  # what is new, and nothing else
     assert provider.body["messages"][-1] == {"role": "assistant", "content": "Good"}
     assert (provider.body["add_generation_prompt"], provider.body["continue_final_message"]) == (False, True)
 
@@ -109,7 +108,7 @@ async def test_max_tokens_is_capped() -> None:
     provider = SimulatedProvider()
     asked, engine = Request(HELLO, Sampling(max_tokens=1_000_000)), provider.engine(max_tokens_cap=512)
     for request in (asked, Request(HELLO)):
-        assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+        assert await answer_of(engine, request)
         assert provider.body["max_tokens"] == 512
     await answer(provider, asked)
     assert provider.body["max_tokens"] == 1_000_000
@@ -120,7 +119,7 @@ async def test_a_limit_of_the_request_holds_for_the_callers_own_words_beside_a_c
     for cap, most, own, sent in ((None, 9, {}, 9), (None, 9, {"max_tokens": 50}, 9), (5, 9, {"max_tokens": 50}, 5)):
         request = Request(HELLO, original=chat(messages=[], **own), most_tokens=most)
         engine = provider.engine(max_tokens_cap=cap) if cap else provider.engine()
-        assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+        assert await answer_of(engine, request)
         assert provider.body["max_tokens"] == sent
 
 
@@ -138,7 +137,7 @@ async def test_a_cap_holds_for_what_is_asked_in_the_callers_own_words() -> None:
         ({"max_completion_tokens": 7, "max_tokens": None}, [None, 7]),
     ):
         request = Request(HELLO, original=chat(messages=[], **own))
-        assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+        assert await answer_of(engine, request)
         limits = ("max_tokens", "max_completion_tokens")
         assert [provider.body[name] for name in limits if name in provider.body] == sent
 
@@ -148,9 +147,9 @@ async def test_large_events_travel_in_messages_that_the_gateway_takes(said: str)
     large = [delta(**{said: "x" * 900_000}) for _ in range(6)]
     provider = SimulatedProvider(("".join([*large, event("", "stop"), *large, DONE]),))
     own = Request(HELLO, original=chat(messages=[]))
-    chunks = [chunk async for chunk in provider.engine().generate(own, Deadline.never())]
+    chunks = await answer(provider, own)
     assert sum(len(chunk.relayed) for chunk in chunks) == 13
-    assert [chunk.finish is not None for chunk in chunks] == [*[False] * (len(chunks) - 1), True]
+    assert end_of(chunks)
     sizes = [to_response(chunk).ByteSize() for chunk in chunks[: -1 if said == "content" else None]]
     assert max(sizes) < MAX_MESSAGE_BYTES
 
@@ -159,9 +158,8 @@ async def test_an_answer_that_breaks_off_after_events_alone_is_interrupted() -> 
     large = [delta(images="x" * 900_000) for _ in range(2)]
     own = Request(HELLO, original=chat(messages=[]))
     provider = SimulatedProvider((*large, Broken("reset")))
-    *_, last = [chunk async for chunk in provider.engine().generate(own, Deadline.never())]
-    assert last.finish
-    assert last.finish.reason == FinishReason.INTERRUPTED
+    chunks = await answer(provider, own)
+    assert end_of(chunks).reason == FinishReason.INTERRUPTED
 
 
 async def test_headers_of_the_settings_are_stronger_than_a_callers() -> None:
@@ -170,7 +168,7 @@ async def test_headers_of_the_settings_are_stronger_than_a_callers() -> None:
     engine = provider.engine(own={"extra_headers": extra})
     told = {"openai-source": "caller", "openai-beta": "b=v2", "openai-other": "x"}
     request = Request(HELLO, original=replace(chat(messages=[]), headers=told))
-    assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+    assert await answer_of(engine, request)
     sent = provider.requests[-1].headers
     assert [sent[name] for name in told] == ["operator", "a=v1,b=v2", "x"]
 
@@ -180,7 +178,7 @@ async def test_a_cap_holds_for_the_rest_of_an_answer_in_the_callers_own_words() 
     engine = provider.engine(continues=True, max_tokens_cap=512)
     own = chat(messages=[{"role": "user", "content": "Hello."}], max_tokens=3_000, min_tokens=100)
     request = Request(HELLO, Sampling(max_tokens=2_940, min_tokens=40), prefix="Good", original=own)
-    assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+    assert await answer_of(engine, request)
     assert (provider.body["max_tokens"], provider.body["min_tokens"]) == (512, 40)
     assert provider.body["messages"][-1] == {"role": "assistant", "content": "Good"}
 
@@ -190,7 +188,7 @@ async def test_a_request_in_its_callers_own_words_that_says_no_limit_has_the_usu
     engine = provider.engine(default_max_tokens=256)
     for own, sent in (({}, 256), ({"max_tokens": None}, 256), ({"max_tokens": 3_000}, 3_000)):
         request = Request(HELLO, original=chat(messages=[], **own))
-        assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+        assert await answer_of(engine, request)
         assert provider.body["max_tokens"] == sent
 
 
@@ -246,17 +244,13 @@ async def test_a_constraint_that_cannot_be_sent_is_refused(constraint: Constrain
 )
 async def test_a_stream_that_breaks_off_is_never_taken_for_a_whole_answer(pieces: tuple[str | Broken, ...]) -> None:
     chunks = await answer(SimulatedProvider(pieces))
-    last = chunks[-1]
-    assert "".join(chunk.text for chunk in chunks) == "Hello"
-    assert last.finish is not None
-    assert last.finish.reason == FinishReason.INTERRUPTED
-    assert last.finish.usage.completion_tokens == 1
+    assert text_of(chunks) == "Hello"
+    assert (end_of(chunks).reason, end_of(chunks).usage.completion_tokens) == (FinishReason.INTERRUPTED, 1)
 
 
 async def test_a_reason_makes_an_answer_whole_even_without_done() -> None:
-    *_, last = await answer(SimulatedProvider((event("Hello"), event(".", "length"))))
-    assert last.finish is not None
-    assert last.finish.reason == FinishReason.LENGTH
+    chunks = await answer(SimulatedProvider((event("Hello"), event(".", "length"))))
+    assert end_of(chunks).reason == FinishReason.LENGTH
 
 
 @pytest.mark.parametrize(
@@ -394,9 +388,8 @@ async def test_a_connection_is_kept_where_nobody_asks_for_long() -> None:
 
 
 async def test_the_usage_counts_text_where_the_provider_does_not() -> None:
-    *_, last = await answer(SimulatedProvider((event("a"), event("b"), event("", "stop"), DONE)))
-    assert last.finish is not None
-    assert last.finish.usage == Usage(completion_tokens=2)
+    chunks = await answer(SimulatedProvider((event("a"), event("b"), event("", "stop"), DONE)))
+    assert end_of(chunks).usage == Usage(completion_tokens=2)
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -407,9 +400,8 @@ async def test_a_redirect_is_not_followed() -> None:
 
 async def test_a_kept_connection_that_had_died_is_replaced_and_nobody_hears_of_it() -> None:
     provider = SimulatedProvider(refusals=[Lost("reset", kept=True)] * 2)
-    *_, last = await answer(provider)
-    assert last.finish is not None
-    assert (last.finish.reason, len(provider.requests)) == (FinishReason.STOP, 3)
+    assert end_of(await answer(provider)).reason == FinishReason.STOP
+    assert len(provider.requests) == 3
 
 
 @pytest.mark.parametrize(
@@ -429,8 +421,7 @@ async def test_nothing_else_is_asked_again(refusals: list[Broken], requests: int
 async def test_an_answer_is_over_when_its_end_is_told_and_its_body_is_read_behind() -> None:
     provider = SimulatedProvider((event("Hello", "stop"), DONE, ": the end\n\n"), hold=asyncio.Event())
     engine = provider.engine()
-    *_, last = [chunk async for chunk in engine.generate(Request(HELLO), Deadline.never())]
-    assert last.finish is not None
+    assert await answer_of(engine, Request(HELLO))
     assert (engine.load(), provider.open) == (Load(0, 0), 1)
     assert provider.hold
     provider.hold.set()
@@ -456,7 +447,7 @@ def test_a_request_waits_for_a_connection_that_is_about_to_be_free(ends_after_s:
         provider = SimulatedProvider((event("Hello", "stop"), DONE, ": the end\n\n"), hold=asyncio.Event())
         engine = provider.engine()
         for _ in range(2):
-            assert [chunk async for chunk in engine.generate(Request(HELLO), Deadline.never())]
+            assert await answer_of(engine, Request(HELLO))
             assert provider.hold
             asyncio.get_running_loop().call_later(ends_after_s, provider.hold.set)
         await engine.close()
@@ -469,10 +460,7 @@ async def test_no_more_answers_are_under_way_than_there_may_be_connections() -> 
     provider = SimulatedProvider(hold=asyncio.Event())
     engine = provider.engine(own={"max_connections": 2})
 
-    async def ask() -> list[Chunk]:
-        return [chunk async for chunk in engine.generate(Request(HELLO), Deadline.never())]
-
-    answers = [asyncio.create_task(ask()) for _ in range(5)]
+    answers = [asyncio.create_task(answer_of(engine, Request(HELLO))) for _ in range(5)]
     await until(lambda: provider.open == 2)
     with pytest.raises(TooLate):
         await anext(engine.generate(Request(HELLO), Deadline.after(0.01)))
@@ -492,9 +480,8 @@ async def test_no_more_answers_are_under_way_than_there_may_be_connections() -> 
 )
 async def test_a_provider_sends_no_more_than_it_may(pieces: tuple[str, ...], own: dict[str, int]) -> None:
     provider = SimulatedProvider((event("Hello"), *pieces, event("!"), DONE))
-    chunks = [chunk async for chunk in provider.engine(own=own).generate(Request(HELLO), Deadline.never())]
-    assert chunks[-1].finish is not None
-    assert chunks[-1].finish.reason == FinishReason.INTERRUPTED
+    chunks = await answer_of(provider.engine(own=own), Request(HELLO))
+    assert end_of(chunks).reason == FinishReason.INTERRUPTED
     assert (provider.dropped, provider.open) == (1, 0)
     with pytest.raises(EngineDown, match=r"more than \d+ bytes"):
         await anext(SimulatedProvider(pieces[-1:]).engine(own=own).generate(Request(HELLO), Deadline.never()))

@@ -29,7 +29,7 @@ from services.llm.openai_engine import OpenAIEngine
 from services.llm.provider_config import OpenAISettings
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError
-from tests.unit.llm.simulated_provider import DONE, KEY, SimulatedProvider, delta, event
+from tests.unit.llm.simulated_provider import DONE, KEY, SimulatedProvider, delta, end_of, event, text_of
 
 HELLO = (Message("user", "Hello."),)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -61,12 +61,6 @@ def calls(chunks: list[Chunk]) -> list[ToolCallDelta]:
         before = whole.setdefault(more.index, ToolCallDelta(more.index, more.id, more.name))
         whole[more.index] = ToolCallDelta(more.index, before.id, before.name, before.arguments + more.arguments)
     return list(whole.values())
-
-
-def ended(chunks: list[Chunk]) -> FinishReason:
-    finish = chunks[-1].finish
-    assert finish
-    return finish.reason
 
 
 async def test_tools_and_how_they_are_chosen_are_sent() -> None:
@@ -173,7 +167,7 @@ async def test_calls_arrive_piece_by_piece() -> None:
         ToolCallDelta(0, "call_1", "weather", '{"city": "Oslo"}'),
         ToolCallDelta(1, "call_2", "clock", "{}"),
     ]
-    assert ended(chunks) == FinishReason.TOOL_CALLS
+    assert end_of(chunks).reason == FinishReason.TOOL_CALLS
     assert sum(chunk.tokens for chunk in chunks) == 30
 
 
@@ -181,7 +175,7 @@ async def test_calls_of_a_server_that_gives_all_the_same_index_are_told_apart_by
     pieces = (call(0, "a", "weather", "{}"), call(0, "b", "clock", "{}"), delta("stop"), DONE)
     chunks = await answer(SimulatedProvider(pieces))
     assert [(each.index, each.id) for each in calls(chunks)] == [(0, "a"), (1, "b")]
-    assert ended(chunks) == FinishReason.TOOL_CALLS  # whatever it says
+    assert end_of(chunks).reason == FinishReason.TOOL_CALLS  # whatever it says
 
 
 async def test_a_call_without_an_id_gets_one() -> None:
@@ -195,7 +189,7 @@ async def test_a_call_without_an_id_gets_one() -> None:
 )
 async def test_a_call_and_a_thought_are_a_beginning(first: str) -> None:
     chunks = await answer(SimulatedProvider((first, 'data: {"error": {"message": "overloaded"}}\n\n')))
-    assert ended(chunks) == FinishReason.INTERRUPTED
+    assert end_of(chunks).reason == FinishReason.INTERRUPTED
 
 
 async def test_thoughts_are_no_part_of_the_answer() -> None:
@@ -203,9 +197,8 @@ async def test_thoughts_are_no_part_of_the_answer() -> None:
     usage = {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 7}}
     chunks = await answer(SimulatedProvider((*pieces[:-1], event(usage=usage), DONE)))
     assert "".join(chunk.reasoning for chunk in chunks) == "Hm…"
-    assert "".join(chunk.text for chunk in chunks) == "Yes."
-    assert chunks[-1].finish
-    assert chunks[-1].finish.usage == Usage(completion_tokens=9, reasoning_tokens=7)
+    assert text_of(chunks) == "Yes."
+    assert end_of(chunks).usage == Usage(completion_tokens=9, reasoning_tokens=7)
 
 
 async def test_log_probabilities_come_with_their_text() -> None:
@@ -227,7 +220,7 @@ async def test_log_probabilities_come_with_their_text() -> None:
     ids=["cut off", "refused"],
 )
 async def test_what_a_filter_withheld_is_told(pieces: tuple[str, ...]) -> None:
-    assert ended(await answer(SimulatedProvider(pieces))) == FinishReason.CONTENT_FILTER
+    assert end_of(await answer(SimulatedProvider(pieces))).reason == FinishReason.CONTENT_FILTER
 
 
 async def test_extra_fields_and_headers_are_sent() -> None:

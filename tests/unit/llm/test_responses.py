@@ -14,6 +14,7 @@ from services.llm.config import LlmSettings
 from services.llm.engine import (
     Chunk,
     Constraint,
+    Finish,
     FinishReason,
     Message,
     Original,
@@ -45,7 +46,7 @@ from tests.recorded_response import (
     said,
     thought,
 )
-from tests.unit.llm.simulated_provider import SimulatedProvider
+from tests.unit.llm.simulated_provider import SimulatedProvider, end_of, text_of
 
 HELLO = (Message("user", "Hello."),)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -91,11 +92,8 @@ def test_the_events_of_these_tests_are_those_of_the_makers_client() -> None:
 async def test_an_answer_has_thoughts_text_and_the_providers_usage() -> None:
     chunks = await answer(sent(RESPONSE), Request(HELLO))
     assert "".join(chunk.reasoning for chunk in chunks) == "Japan, so Tokyo."
-    assert "".join(chunk.text for chunk in chunks) == "Tokyo."
-    finish = chunks[-1].finish
-    assert finish
-    assert finish.reason == FinishReason.STOP
-    assert finish.usage == Usage(9, 12, 4, reasoning_tokens=10)
+    assert text_of(chunks) == "Tokyo."
+    assert end_of(chunks) == Finish(FinishReason.STOP, Usage(9, 12, 4, reasoning_tokens=10))
     assert sum(chunk.tokens for chunk in chunks) == 12
     assert not any(chunk.relayed for chunk in chunks)
 
@@ -105,8 +103,7 @@ async def test_calls_arrive_piece_by_piece_and_end_the_answer() -> None:
     first, *more = [each for chunk in chunks for each in chunk.tool_calls]
     assert first == ToolCallDelta(0, "call_1", "weather", "")
     assert "".join(each.arguments for each in more) == CALL["arguments"]
-    assert chunks[-1].finish
-    assert chunks[-1].finish.reason == FinishReason.TOOL_CALLS
+    assert end_of(chunks).reason == FinishReason.TOOL_CALLS
 
 
 @pytest.mark.parametrize(
@@ -126,8 +123,7 @@ async def test_what_the_caller_has_to_do_is_a_call_also_where_it_comes_in_one_pi
     made = [each for chunk in chunks for each in chunk.tool_calls]
     assert (made[0].id, made[0].name) == ("c", item.get("name", item["type"]))
     assert "".join(each.arguments for each in made) == arguments
-    assert chunks[-1].finish
-    assert chunks[-1].finish.reason == FinishReason.TOOL_CALLS
+    assert end_of(chunks).reason == FinishReason.TOOL_CALLS
 
 
 async def test_what_a_providers_own_tool_does_is_no_call() -> None:
@@ -142,8 +138,7 @@ async def test_what_a_providers_own_tool_does_is_no_call() -> None:
     own = words(input="?")
     chunks = await answer(sent(events), Request(HELLO, original=own))
     assert not any(chunk.tool_calls for chunk in chunks)
-    assert chunks[-1].finish
-    assert chunks[-1].finish.reason == FinishReason.STOP
+    assert end_of(chunks).reason == FinishReason.STOP
     assert [json.loads(each) for chunk in chunks for each in chunk.relayed] == events
 
 
@@ -156,19 +151,16 @@ async def test_what_a_providers_own_tool_does_is_no_call() -> None:
     ],
 )
 async def test_an_answer_that_is_incomplete_says_why(why: str, reason: FinishReason) -> None:
-    end = ended([message("Tok", status="incomplete")], "incomplete", incomplete_details={"reason": why})
-    chunks = await answer(sent([*begun(), *said("Tok"), end]), Request(HELLO))
-    assert chunks[-1].finish
-    assert chunks[-1].finish.reason == reason
+    last = ended([message("Tok", status="incomplete")], "incomplete", incomplete_details={"reason": why})
+    assert end_of(await answer(sent([*begun(), *said("Tok"), last]), Request(HELLO))).reason == reason
 
 
 async def test_a_refusal_is_text_that_a_filter_has_let_through() -> None:
     at = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
     events = [*begun(), {"type": "response.refusal.delta", **at, "delta": "I cannot."}, ended([])]
     chunks = await answer(sent(events), Request(HELLO))
-    assert "".join(chunk.text for chunk in chunks) == "I cannot."
-    assert chunks[-1].finish
-    assert chunks[-1].finish.reason == FinishReason.CONTENT_FILTER
+    assert text_of(chunks) == "I cannot."
+    assert end_of(chunks).reason == FinishReason.CONTENT_FILTER
 
 
 async def test_logprobs_come_with_their_text() -> None:
@@ -215,10 +207,9 @@ async def test_a_failure_before_the_first_text_is_an_error_of_its_kind(name: str
 
 async def test_a_failure_after_text_interrupts_it() -> None:
     failed = {"type": "response.failed", "response": response("failed", error=FAILURES["server"][0])}
-    *_, last = await answer(sent([*begun(), *said("Tok")[:3], failed]), Request(HELLO, original=words(input="?")))
-    assert last.finish
-    assert last.finish.reason == FinishReason.INTERRUPTED
-    assert not any("response.failed" in each for each in last.relayed)
+    chunks = await answer(sent([*begun(), *said("Tok")[:3], failed]), Request(HELLO, original=words(input="?")))
+    assert end_of(chunks).reason == FinishReason.INTERRUPTED
+    assert not any("response.failed" in each for each in chunks[-1].relayed)
 
 
 @pytest.mark.parametrize(
@@ -237,16 +228,13 @@ async def test_a_malformed_event_ends_the_answer_and_is_not_relayed(malformed: s
     provider = sent([*begun(), *said("Tok")[:3]])
     provider.pieces += (f"data: {malformed}\n\n", *sent(said("yo.")).pieces)
     chunks = await answer(provider, Request(HELLO, original=words(input="?")))
-    assert "".join(chunk.text for chunk in chunks) == "Tok"
-    assert chunks[-1].finish
-    assert chunks[-1].finish.reason == FinishReason.INTERRUPTED
+    assert text_of(chunks) == "Tok"
+    assert end_of(chunks).reason == FinishReason.INTERRUPTED
     assert malformed not in [each for chunk in chunks for each in chunk.relayed]
 
 
 async def test_a_stream_without_an_end_is_interrupted() -> None:
-    *_, last = await answer(sent(RESPONSE[:-1]), Request(HELLO))
-    assert last.finish
-    assert last.finish.reason == FinishReason.INTERRUPTED
+    assert end_of(await answer(sent(RESPONSE[:-1]), Request(HELLO))).reason == FinishReason.INTERRUPTED
 
 
 @pytest.mark.parametrize(

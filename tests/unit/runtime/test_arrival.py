@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -11,12 +10,10 @@ import pytest
 
 from hedgerow.channel import done_sending
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from launcher.processes import free_port
 from services.runtime.errors import Exhausted
-from services.runtime.process.config import ServiceSettings
 from services.runtime.rpc.arrival import WINDOW_BYTES
 from services.runtime.rpc.boundary import Call
-from tests.unit.runtime.served import start_server
+from tests.unit.runtime.served import served
 
 SERVICE = pb.DESCRIPTOR.services_by_name["GatewayService"]
 LIST, CONVERSE = (f"/{SERVICE.full_name}/{name}" for name in ("ListTools", "Converse"))
@@ -68,11 +65,9 @@ def servicer() -> Noting:
 
 @pytest.fixture
 async def channel(servicer: Noting) -> AsyncIterator[grpc.aio.Channel]:
-    settings = ServiceSettings(address=f"127.0.0.1:{free_port()}", first_message_ms=20_000, max_message_bytes=MOST)
-    server, _ = await start_server(settings, [SERVICE], {SERVICE.full_name: servicer}, asyncio.Event())
-    async with grpc.aio.insecure_channel(settings.address) as opened:
+    own = {SERVICE.full_name: servicer}
+    async with served([SERVICE], own, first_message_ms=20_000, max_message_bytes=MOST) as (opened, _):
         yield opened
-    await server.stop(0)
 
 
 async def code(call: Any) -> grpc.StatusCode:

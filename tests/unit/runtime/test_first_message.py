@@ -13,11 +13,9 @@ import pytest
 from hedgerow.channel import done_sending, send
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.gateway.v1 import gateway_pb2_grpc
-from launcher.processes import free_port
 from services.runtime.errors import Unauthenticated
-from services.runtime.process.config import ServiceSettings
 from services.runtime.rpc.boundary import Call
-from tests.unit.runtime.served import start_server
+from tests.unit.runtime.served import served
 
 SERVICE = pb.DESCRIPTOR.services_by_name["GatewayService"]
 GENERATE, CONVERSE = (f"/{SERVICE.full_name}/{name}" for name in ("Generate", "Converse"))
@@ -55,11 +53,8 @@ def servicer() -> Keyed:
 
 @pytest.fixture
 async def channel(servicer: Keyed) -> AsyncIterator[grpc.aio.Channel]:
-    settings = ServiceSettings(address=f"127.0.0.1:{free_port()}", first_message_ms=WITHIN_MS)
-    server, _ = await start_server(settings, [SERVICE], {SERVICE.full_name: servicer}, asyncio.Event())
-    async with grpc.aio.insecure_channel(settings.address) as opened:
+    async with served([SERVICE], {SERVICE.full_name: servicer}, first_message_ms=WITHIN_MS) as (opened, _):
         yield opened
-    await server.stop(0)
 
 
 def begun(channel: grpc.aio.Channel, method: str, metadata: Any = KEY) -> Any:

@@ -117,10 +117,20 @@ class Scripted:
         self.clock.advance(seconds)
         self.cpu.advance(seconds if cpu_s is None else cpu_s)
 
+    def look(self, at: Place | None, seconds: float, cpu_s: float | None = None) -> None:
+        """The loop is somewhere, for some time, at the end of which the watch looks."""
+        self.run(at, seconds, cpu_s)
+        self.watch.look()
+
     def answers(self) -> None:
         asked, self.asked = self.asked, []
         for each in asked:
             each()
+
+    def ends(self) -> None:
+        """The loop answers, and has nothing to do when the watch looks again."""
+        self.answers()
+        self.look(None, 0.025, cpu_s=0)
 
 
 _FEED, _STORE = Place("services.x.feed", 7), Place("services.x.store", 9)
@@ -129,36 +139,28 @@ _FEED, _STORE = Place("services.x.feed", 7), Place("services.x.store", 9)
 def test_an_idle_loop_is_never_asked():
     loop = Scripted()
     for _ in range(100):
-        loop.run(None, 0.025, cpu_s=0)
-        loop.watch.look()
-    loop.run(None, 0.025, cpu_s=0.001)  # a short callback that is over
-    loop.watch.look()
+        loop.look(None, 0.025, cpu_s=0)
+    loop.look(None, 0.025, cpu_s=0.001)  # a short callback that is over
     assert not loop.asked
 
 
 def test_a_loop_that_is_often_busy_keeps_a_timer_though_it_waits_at_each_look():
     loop = Scripted()
-    loop.run(None, 0.05, cpu_s=0.005)
-    loop.watch.look()
+    loop.look(None, 0.05, cpu_s=0.005)
     loop.answers()
     for _ in range(16):  # the watch gets no core
         loop.run(None, 0.0125)
         loop.timers.pop()()
     loop.watch.look()
-    loop.answers()
-    loop.run(None, 0.025, cpu_s=0)
-    loop.watch.look()
+    loop.ends()
     assert loop.told == []
 
 
 def test_a_block_lasts_from_the_question_to_the_answer():
     loop = Scripted()
     for _ in range(4):
-        loop.run(_FEED, 0.025, cpu_s=0.01)
-        loop.watch.look()
-    loop.answers()
-    loop.run(None, 0.025, cpu_s=0)
-    loop.watch.look()
+        loop.look(_FEED, 0.025, cpu_s=0.01)
+    loop.ends()
     [block] = loop.told
     assert (block.place, block.task, block.looks, block.seen) == (_FEED, "Generate", 4, 4)
     assert (block.wall_s, block.cpu_s) == (pytest.approx(0.075), pytest.approx(0.03))
@@ -167,46 +169,36 @@ def test_a_block_lasts_from_the_question_to_the_answer():
 
 def test_what_does_not_last_beyond_the_threshold_is_not_told():
     loop = Scripted()
-    loop.run(_FEED, 0.025)
-    loop.watch.look()
+    loop.look(_FEED, 0.025)
     loop.run(_FEED, 0.02)
     loop.answers()
-    loop.run(None, 0.005, cpu_s=0)
-    loop.watch.look()
+    loop.look(None, 0.005, cpu_s=0)
     assert loop.told == []
 
 
 def test_a_delay_of_the_watch_counts_as_far_as_the_loop_was_computing():
     loop = Scripted()
-    loop.run(_FEED, 0.2, cpu_s=0.15)  # 0.175 s late
-    loop.watch.look()
-    loop.answers()
-    loop.run(None, 0.025, cpu_s=0)
-    loop.watch.look()
+    loop.look(_FEED, 0.2, cpu_s=0.15)  # 0.175 s late
+    loop.ends()
     assert loop.told[0].wall_s == pytest.approx(0.15)
 
 
 def test_a_delay_of_the_watch_is_no_block_of_a_loop_that_has_turned_meanwhile():
     loop = Scripted()
-    loop.run(_FEED, 0.025)
-    loop.watch.look()
+    loop.look(_FEED, 0.025)
     loop.answers()
     for _ in range(16):  # the watch gets no core
         loop.run(_FEED, 0.0125)
         loop.timers.pop()()
-    loop.run(_FEED, 0.002)
-    loop.watch.look()
+    loop.look(_FEED, 0.002)
     loop.run(_FEED, 0.004)
-    loop.answers()
-    loop.run(None, 0.025, cpu_s=0)
-    loop.watch.look()
+    loop.ends()
     assert loop.told == []
 
 
 def test_a_loop_that_was_busy_keeps_its_timer_for_a_second():
     loop = Scripted()
-    loop.run(_FEED, 0.025)
-    loop.watch.look()
+    loop.look(_FEED, 0.025)
     loop.answers()
     fired = 0
     while loop.timers:
@@ -218,40 +210,30 @@ def test_a_loop_that_was_busy_keeps_its_timer_for_a_second():
 
 def test_a_delay_of_the_watch_alone_is_no_block():
     loop = Scripted()
-    loop.run(_FEED, 5, cpu_s=0.001)  # the machine stood still
-    loop.watch.look()
-    loop.answers()
-    loop.run(None, 0.025, cpu_s=0)
-    loop.watch.look()
+    loop.look(_FEED, 5, cpu_s=0.001)  # the machine stood still
+    loop.ends()
     assert loop.told == []
 
 
 def test_of_several_functions_the_one_that_most_samples_saw_is_named():
     loop = Scripted()
     for at in (_STORE, _FEED, _FEED, _STORE, Place("services.x.feed", 8)):
-        loop.run(at, 0.025)
-        loop.watch.look()
-    loop.answers()
-    loop.run(None, 0.025, cpu_s=0)
-    loop.watch.look()
+        loop.look(at, 0.025)
+    loop.ends()
     assert (loop.told[0].place, loop.told[0].seen, loop.told[0].looks) == (_FEED, 3, 5)
 
 
 def test_c_code_that_the_loop_calls_itself_is_seen_by_its_cpu_time():
     loop = Scripted()
-    loop.run(None, 0.3)
-    loop.watch.look()
-    loop.answers()
-    loop.run(None, 0.025, cpu_s=0)
-    loop.watch.look()
+    loop.look(None, 0.3)
+    loop.ends()
     assert loop.told[0].place == IN_C
 
 
 def test_a_block_that_goes_on_is_told_of_before_it_ends():
     loop = Scripted()
     for _ in range(400):
-        loop.run(_FEED, 0.025, cpu_s=0)
-        loop.watch.look()
+        loop.look(_FEED, 0.025, cpu_s=0)
     assert [block.ended for block in loop.told] == [False]
     loop.answers()
     loop.watch.look()

@@ -1,4 +1,4 @@
-"""`/readyz` and `/livez`, as a probe sees them."""
+"""`/readyz` and `/livez`, as a probe sees them, and which callers read these pages and the metrics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import threading
 from wsgiref.util import setup_testing_defaults
 
+import pytest
 from grpc_health.v1 import health_pb2
 
 from services.runtime.process.health import Health
@@ -62,6 +63,19 @@ def test_a_loop_that_has_ended_is_not_live() -> None:
     assert get(ProbePages(Health(), loop), "/livez")[0] == "503 Service Unavailable"
 
 
-async def test_on_loopback_no_page_whose_name_was_pointed_here_reads_them() -> None:
+@pytest.mark.parametrize(("path", "content"), [("/livez", b"live"), ("/metrics", b"python_info")])
+@pytest.mark.parametrize(
+    ("host", "loopback", "status"),
+    [
+        ("localhost:9100", True, "200 OK"),
+        ("127.0.0.1:9100", True, "200 OK"),
+        ("evil.example:9100", True, "403 Forbidden"),
+        ("gateway:9100", False, "200 OK"),
+    ],
+)
+async def test_on_loopback_no_page_whose_name_was_pointed_here_reads_anything(
+    path: str, content: bytes, host: str, loopback: bool, status: str
+) -> None:
     pages = ProbePages(Health(), asyncio.get_running_loop())
-    assert get(pages, "/livez", "evil.example:9464", loopback=True)[0] == "403 Forbidden"
+    told, body = await asyncio.to_thread(get, pages, path, host, loopback=loopback)
+    assert (told, content in body) == (status, status == "200 OK")

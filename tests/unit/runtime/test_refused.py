@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import weakref
 from collections.abc import AsyncIterator
@@ -14,11 +13,9 @@ from google.rpc import error_details_pb2
 from grpc_status.rpc_status import aio as rpc_status
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
-from launcher.processes import free_port
 from services.runtime.errors import Exhausted
-from services.runtime.process.config import ServiceSettings
 from services.runtime.rpc.boundary import Call
-from tests.unit.runtime.served import start_server
+from tests.unit.runtime.served import served
 from tests.waiting import until
 
 SERVICE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
@@ -45,18 +42,16 @@ class Busy:
 
 @pytest.mark.parametrize("method", ["Lookup", "WatchInvalidations"])
 async def test_nothing_is_left_of_a_call_that_was_refused(method: str) -> None:
-    busy, settings = Busy(), ServiceSettings(address=f"127.0.0.1:{free_port()}")
-    server, _ = await start_server(settings, [SERVICE], {SERVICE.full_name: busy}, asyncio.Event())
-    gc.collect()
-    gc.disable()
-    try:
-        async with grpc.aio.insecure_channel(settings.address) as channel:
+    busy = Busy()
+    async with served([SERVICE], {SERVICE.full_name: busy}) as (channel, _):
+        gc.collect()
+        gc.disable()
+        try:
             for _ in range(3):
                 await _is_refused(cache_pb2_grpc.CacheServiceStub(channel), method)
             await until(lambda: len(busy.made) == 3 and not any(made() for made in busy.made), 5)
-    finally:
-        gc.enable()
-        await server.stop(0)
+        finally:
+            gc.enable()
 
 
 async def _is_refused(stub: Any, method: str) -> None:

@@ -17,11 +17,9 @@ from grpc_health.v1 import health_pb2
 from prometheus_client import REGISTRY
 
 from hedgerow.cache.v1 import cache_pb2
-from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
-from launcher.processes import free_port
 from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.start import Notice, Start
 from services.gateway.upstream.stubs import Cache, Router, whose
@@ -39,12 +37,11 @@ from services.runtime.errors import (
     TooLate,
     Unavailable,
 )
-from services.runtime.process.config import ServiceSettings
 from services.runtime.process.health import Health
 from services.runtime.process.server import set_health
 from services.runtime.rpc.boundary import Call
 from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
-from tests.unit.runtime.served import start_server
+from tests.unit.runtime.served import served
 from tests.waiting import until
 
 LLM = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]
@@ -146,14 +143,9 @@ class Wired:
 
 @asynccontextmanager
 async def over_grpc(service: Scripted) -> AsyncIterator[Wired]:
-    settings, servicers = ServiceSettings(address=f"127.0.0.1:{free_port()}"), dict[str, Any]()
-    server, health = await start_server(settings, SERVICES, servicers, asyncio.Event())
-    try:
-        async with open_channel(settings.address) as channel:
-            await channel.channel_ready()
-            yield Wired(service, channel, health, servicers)
-    finally:
-        await server.stop(0)
+    servicers = dict[str, Any]()
+    async with served(SERVICES, servicers) as (channel, health):
+        yield Wired(service, channel, health, servicers)
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,12 +13,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hedgerow.cache.v1 import cache_pb2
-from launcher.processes import free_port
 from services.runtime.errors import Unauthenticated
-from services.runtime.process.config import ServiceSettings
 from services.runtime.process.health import Health
 from services.runtime.rpc.wrapped import Metadata
-from tests.unit.runtime.served import start_server
+from tests.unit.runtime.served import served
 
 CACHE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
 CHECK, WATCH, LIST = (f"/grpc.health.v1.Health/{name}" for name in ("Check", "Watch", "List"))
@@ -72,12 +69,9 @@ class Running:
 @pytest.fixture
 async def running() -> AsyncIterator[Running]:
     """Serves a service that has been assembled and asks for no key."""
-    address = f"127.0.0.1:{free_port()}"
     servicers: dict[str, Any] = {CACHE.full_name: object()}
-    server, checks = await start_server(ServiceSettings(address=address), [CACHE], servicers, asyncio.Event())
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with served([CACHE], servicers) as (channel, checks):
         yield Running(channel, servicers, checks)
-    await server.stop(0)
 
 
 @pytest.mark.parametrize(

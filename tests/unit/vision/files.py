@@ -11,7 +11,6 @@ import numpy as np
 from PIL import Image
 
 KINDS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF")
-TURNED = ("PNG", "JPEG", "WEBP")  # those that EXIF may turn
 
 
 def gradient(width: int = 48, height: int = 32) -> Image.Image:

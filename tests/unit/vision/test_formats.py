@@ -15,7 +15,6 @@ from services.vision.formats import Unfit, av1, avif, exif, jpeg, open_picture
 from services.vision.pictures import decode
 from tests.unit.vision.files import (
     KINDS,
-    TURNED,
     chunk,
     encoded,
     gradient,
@@ -169,14 +168,6 @@ def test_a_png_with_a_flipped_bit_is_refused_whatever_bit_it_is() -> None:
             flipped[place] ^= 1 << bit
             with pytest.raises(Unfit):
                 opened(bytes(flipped))
-
-
-@pytest.mark.parametrize("kind", TURNED)
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_way_up_is_read_from_exif(kind: str, orientation: int) -> None:
-    picture = opened(with_orientation(gradient(), kind, orientation))
-    picture.load()
-    assert exif.orientation(picture.info["exif"]) == orientation
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,14 @@ async def until_busy(engine: FakeEngine) -> None:
     assert await asyncio.to_thread(engine.busy.wait, 10)
 
 
+async def occupied(engine: FakeEngine, target: Model, *items: asyncio.Future[Prepared]) -> asyncio.Future[list[Row]]:
+    """A request that the engine works on until its gate opens."""
+    engine.gate.clear()
+    running = asyncio.ensure_future(compute(target, *items))
+    await until_busy(engine)
+    return running
+
+
 async def test_who_is_alone_does_not_wait_for_others(engine: FakeEngine, make: Make) -> None:
     (row,) = await compute(make(), ready(0.5))
     assert engine.sizes == [1]
@@ -116,9 +124,7 @@ async def test_nobody_waits_for_a_picture_that_is_refused(engine: FakeEngine, ma
 
 async def test_requests_that_come_while_the_engine_runs_are_computed_together(engine: FakeEngine, make: Make) -> None:
     target = make()
-    engine.gate.clear()
-    first = asyncio.ensure_future(compute(target, ready()))
-    await until_busy(engine)
+    first = await occupied(engine, target, ready())
     rest = asyncio.gather(*(compute(target, ready()) for _ in range(3)))
     await asyncio.sleep(0)
     engine.gate.set()
@@ -140,9 +146,7 @@ async def test_more_than_the_model_may_have_in_hand_is_refused_whole_with_a_time
     engine: FakeEngine, make: Make
 ) -> None:
     target = make(max_queue=4)
-    engine.gate.clear()
-    running = asyncio.ensure_future(compute(target, ready(), ready()))
-    await until_busy(engine)
+    running = await occupied(engine, target, ready(), ready())
     with pytest.raises(Exhausted, match="fake: 2 of 4 images in hand, and 3 more came") as refusal:
         await compute(target, ready(), ready(), ready())
     assert refusal.value.retry_delay_s is not None
@@ -153,9 +157,7 @@ async def test_more_than_the_model_may_have_in_hand_is_refused_whole_with_a_time
 
 async def test_what_is_too_late_never_reaches_the_engine(engine: FakeEngine, make: Make) -> None:
     target = make()
-    engine.gate.clear()
-    running = asyncio.ensure_future(compute(target, ready()))
-    await until_busy(engine)
+    running = await occupied(engine, target, ready())
     with pytest.raises(TooLate):
         await compute(target, ready(), ready(), deadline=Deadline.after(0.01))
     engine.gate.set()
@@ -166,9 +168,7 @@ async def test_what_is_too_late_never_reaches_the_engine(engine: FakeEngine, mak
 
 async def test_what_its_caller_gave_up_never_reaches_the_engine(engine: FakeEngine, make: Make) -> None:
     target = make()
-    engine.gate.clear()
-    running = asyncio.ensure_future(compute(target, ready()))
-    await until_busy(engine)
+    running = await occupied(engine, target, ready())
     given_up = asyncio.ensure_future(compute(target, ready(), ready()))
     await asyncio.sleep(0)
     given_up.cancel()
@@ -183,9 +183,7 @@ async def test_what_its_caller_gave_up_never_reaches_the_engine(engine: FakeEngi
 async def test_an_item_that_the_engine_cannot_take_fails_alone(engine: FakeEngine, make: Make) -> None:
     engine.refused = 0.9
     target = make()
-    first = asyncio.create_task(compute(target, ready(0.1)))
-    engine.gate.clear()
-    await until_busy(engine)
+    first = await occupied(engine, target, ready(0.1))
     waiting = [asyncio.create_task(compute(target, ready(red))) for red in (0.2, 0.9, 0.3)]
     await asyncio.sleep(0)
     engine.gate.set()
@@ -209,14 +207,12 @@ async def test_a_failing_engine_fails_its_batch_and_no_other(engine: FakeEngine,
 
 async def test_closing_waits_for_who_is_inside(engine: FakeEngine) -> None:
     target = model(engine)
-    engine.gate.clear()
-    inside = asyncio.gather(compute(target, *(ready() for _ in range(7))))
-    await until_busy(engine)
+    inside = await occupied(engine, target, *(ready() for _ in range(7)))
     closing = asyncio.ensure_future(target.close())
     await asyncio.sleep(0)
     assert not engine.closed
     engine.gate.set()
-    assert len((await inside)[0]) == 7
+    assert len(await inside) == 7
     await closing
     assert engine.closed
     with pytest.raises(Unavailable):
