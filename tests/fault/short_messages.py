@@ -73,8 +73,8 @@ class _Caller(asyncio.Protocol):
         for stream, left in self._left.items():
             while left and (room := min(self._h2.local_flow_control_window(stream), left, _PIECE)) > 0:
                 room = min(room, self._h2.max_outbound_frame_size)
-                piece = self._prefix.ljust(room) if left == self._size else b" " * room
-                self._h2.send_data(stream, piece[:room])
+                sent = self._size - left  # the window may end within the prefix
+                self._h2.send_data(stream, self._prefix[sent : sent + room].ljust(room))
                 left -= room
             self._left[stream] = left
         self._transport.write(self._h2.data_to_send())

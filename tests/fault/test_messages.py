@@ -27,7 +27,7 @@ from tests.fault.short_messages import HEALTH, short_messages
 from tests.forked import ServiceProcess
 from tests.keys import tenants
 
-pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 _MIB = 1 << 20
 _HOSTILE = 24  # tenants
 _LEAST_BESIDE = 20  # calls of B
@@ -114,11 +114,8 @@ async def test_messages_that_are_one_byte_short_share_the_room_of_bodies(
                 )
             )
         row.count(*outcomes)
-        each_ended = list(itertools.chain(*ended))
-        assert {code for code, _ in each_ended} == {code_pb2.RESOURCE_EXHAUSTED, code_pb2.DEADLINE_EXCEEDED}
-        # Now and then a refusal has no delay (two of seven runs had some); its cause is not known.
-        delays = [delay for code, delay in each_ended if code == code_pb2.RESOURCE_EXHAUSTED]
-        assert sum(delays) >= 0.9 * len(delays)
+        told = set(itertools.chain(*ended))
+        assert told == {(code_pb2.RESOURCE_EXHAUSTED, True), (code_pb2.DEADLINE_EXCEEDED, False)}
         assert [each for each in outcomes if not each.ok] == []
         row.measured("resident memory", peak_mib(gateway), container_mib("gateway"), " MiB", slack=1)
         assert (await hostile.ask("x " * 100_000)).ok  # the room is there again
