@@ -127,6 +127,8 @@ async def recording_provider() -> AsyncIterator[RecordingProvider]:
     app.router.add_post("/v1/chat/completions", provider.answer)
     app.router.add_post("/v1/messages", provider.answer)
     app.router.add_post("/v1/responses", provider.answer)
+    for method in ("embeddings", "rerank", "moderations"):
+        app.router.add_post(f"/v1/{method}", provider.answer)
     app.router.add_get("/v1/models", _models)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -36,6 +37,15 @@ Settings = dict[str, JsonValue]
 Milliseconds = Annotated[float, Field(gt=0, le=600_000)]
 MOST_REPLICAS = 64
 ENGINES = ("vllm", "openai", "anthropic")  # those whose options are settings of the llm service
+CHAT: Literal["chat"] = "chat"
+_Kind = Literal["chat", "embeddings", "rerank", "moderations"]
+Serves = Annotated[
+    tuple[_Kind, ...],
+    BeforeValidator(
+        lambda given: (given,) if isinstance(given, str) else tuple(given) if isinstance(given, list) else given,
+        json_schema_input_type=_Kind | list[_Kind],
+    ),
+]
 Dollars = Annotated[float, Field(ge=0, le=1_000)]
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$")]
 SERVICE_SETTINGS = "Settings of the service by their names in settings.md, for example"
@@ -114,6 +124,11 @@ class Model(WithSettings):
         description="`vllm`, `openai`, `anthropic`, or your own as `package.module:function`. Default: `openai` for a "
         "URL, else `vllm`.",
     )
+    serves: Serves = Field(
+        (CHAT,),
+        description="With `url`: `chat`, or one or several of `embeddings`, `rerank` and `moderations`, whose requests "
+        "name the model.",
+    )
     tier: Literal["fast", "balanced", "quality"] = Field(
         "balanced", description="Class. A request for a tier gets the fastest model of it or of a better one."
     )
@@ -187,6 +202,19 @@ class Model(WithSettings):
             raise ValueError("vllm loads a folder or what is on the hub; a vLLM server with a url is `openai`")
         return engine
 
+    @field_validator("serves")
+    @classmethod
+    def _one_kind(cls, serves: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if serves == (CHAT,):
+            return serves
+        if not serves or CHAT in serves or len(set(serves)) < len(serves):
+            raise ValueError("chat alone, or some of embeddings, rerank and moderations, each once")
+        if "url" in info.data and not info.data["url"]:
+            raise ValueError(f"{serves[0]} only with a url")
+        if info.data.get("engine") not in ("", "openai", None):
+            raise ValueError(f"{serves[0]} only with the engine openai")
+        return serves
+
     @field_validator("options")
     @classmethod
     def _not_said_twice(cls, options: Settings) -> Settings:
@@ -202,6 +230,11 @@ class Model(WithSettings):
     def local(self) -> Path | None:
         """The folder that vLLM loads; None for the hub and a URL. A model of the catalogue may not be pulled yet."""
         return home(self.catalog) if self.catalog else self.folder
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The APIs that it serves in place of chat; empty: it chats."""
+        return () if self.serves == (CHAT,) else self.serves
 
     @property
     def engine_used(self) -> str:

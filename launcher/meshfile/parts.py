@@ -149,11 +149,13 @@ def _gateway(file: MeshFile) -> Part:
     given, shared = file.gateway, _shared(file)
     said = {"WORKERS": given.workers, "ALLOW_ANONYMOUS": given.allow_anonymous, "PLAINTEXT": given.plaintext}
     settings = {**shared.pop("settings"), "PROFILE": file.profile, **_stored_answers(file.cache)}
+    if serves := {name: list(model.methods) for name, model in file.models.items() if model.methods}:
+        settings["SERVES"] = serves
     settings |= {name: value for name, value in said.items() if name.lower() in given.model_fields_set}
     # Errors about callers are reported at the address that admits them.
     origins: dict[str, Steps] = dict.fromkeys(("ADDRESS", "PLAINTEXT", "ALLOW_ANONYMOUS"), ("gateway", "address"))
     origins |= {"WORKERS": ("gateway", "workers"), "HTTP_ADDRESS": ("gateway", "http"), "LLM_ADDRESSES": ("models",)}
-    origins["TENANTS"] = ("tenants",)
+    origins |= {"TENANTS": ("tenants",), "SERVES": ("models",)}
     folders = {"TENANTS_FILE": file.tenants_file} if file.tenants_file else {}
     memory = 0.5 * given.workers
     part = Part("gateway", "gateway", ("gateway",), settings, origins, folders, memory_gib=memory, **shared)
@@ -247,6 +249,8 @@ def _of_engine(name: str, model: Model, url: str) -> dict[str, Any]:
         said: dict[str, Any] = {"base_url": url, "model": model.model or name}
         if model.sees and model.engine_used == "openai":  # which takes none by default
             said["features"] = ["tools", "logprobs", "logit_bias", "images"]
+        if model.methods:
+            said["apis"] = list(model.methods)
         return said | ({"context_tokens": model.context_tokens} if model.context_tokens else {})
     said = {"model": model.hub} if model.hub else {}
     return said | ({"max_model_len": model.context_tokens} if model.context_tokens else {})

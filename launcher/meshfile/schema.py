@@ -48,6 +48,7 @@ class Gateway(WithSettings):
         **{f"{name}_address": name for name in ("cache", "router", "vision", "audio")},
         "stage_addresses": "services",
         "llm_addresses": "models",
+        "serves": "models",
         "redis_url": "cache.redis_url",
         "tenants": "the file's own tenants",
         "tenants_file": "the file's own tenants_file",

@@ -94,10 +94,8 @@ async def assemble(
                     doors = []
                     if bound:
                         doors.append(http := HttpServer(settings.http))
-                        cache, hearing = backends.cache, media.hearing
-                        app = make_app(
-                            Parts(settings, servicer, http, routes, fleet, intake, cache, hearing, readiness)
-                        )
+                        behind = (routes, backends.models, fleet, intake, backends.cache, media.hearing, readiness)
+                        app = make_app(Parts(settings, servicer, http, *behind))
                         await open_doors.enter_async_context(http.serving(app, bound, settings))
                     yield Assembled({_SERVICE: servicer}, doors, readiness.wait)
                 await backends.write_behind.settle(_SETTLE_S)

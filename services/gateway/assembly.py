@@ -45,7 +45,8 @@ def make_backends(
     fleet = _fleet(settings, channels, pressure)
     cache = Cache(channels[settings.cache_address]) if settings.cache_address else None
     l1 = L1Cache(settings.l1_cache_entries, settings.l1_cache_ttl_ms / 1000, settings.l1_cache_bytes)
-    routes = Routes(settings.llm_addresses.keys(), expected=router is not None, tell=fleet.expect)
+    names, never = settings.llm_addresses.keys(), settings.serves.keys()
+    routes = Routes(names, expected=router is not None, tell=fleet.expect, never=never)
     write_behind = WriteBehind(cache, router, l1, settings.write_behind_bytes)
     models = make_stack(fleet, write_behind.observe, shared=settings.single_flight)
     return Backends(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +34,7 @@ from services.runtime.security.secrets import Url, shown
 from services.runtime.shared_state import RedisUrl
 
 KEY_WANTED = "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`)"
+Method = Literal["embeddings", "rerank", "moderations"]
 TEMPLATE = "I could not finish this answer in time. Please ask again."
 
 
@@ -70,6 +72,11 @@ class GatewaySettings(Timed):
         description="Addresses of each model's llm services, as JSON: {name: host:port, name: [host:port, …]}, or "
         "xds:///name. The first model is the default without a router.",
         min_length=1,
+    )
+    serves: dict[str, tuple[Method, ...]] = Field(
+        {},
+        description="Models of `llm_addresses` that do not chat, as JSON: {name: [embeddings, rerank, moderations]}. "
+        "Requests of these APIs name them.",
     )
     balance: Literal["prefix", "least_request", "round_robin"] = Field(
         "prefix",
@@ -226,6 +233,18 @@ class GatewaySettings(Timed):
                 raise ValueError(f"{model}: an xds:///name of its own, got {addresses[0]}, which another model has")
         return models
 
+    @field_validator("serves")
+    @classmethod
+    def _others_chat(cls, serves: dict[str, tuple[Method, ...]], info: ValidationInfo) -> dict[str, tuple[Method, ...]]:
+        models = info.data.get("llm_addresses", {})
+        if unknown := next((name for name in serves if name not in models), ""):
+            raise ValueError(f"models of `llm_addresses`, got {shown(unknown)}")
+        if none := next((name for name, methods in serves.items() if not methods), ""):
+            raise ValueError(f"{none}: embeddings, rerank or moderations, got none")
+        if models and serves.keys() >= models.keys():
+            raise ValueError(f"at least one model that chats beside {', '.join(serves)}")
+        return serves
+
     @field_validator("warm")
     @classmethod
     def _kept_prompts(cls, warm: WarmSettings, info: ValidationInfo) -> WarmSettings:
@@ -258,6 +277,15 @@ class GatewaySettings(Timed):
         if beyond and not (allowed or known):
             raise ValueError(f"{KEY_WANTED}, or true, to serve beyond loopback, at {shown(beyond)}")
         return allowed
+
+    @cached_property
+    def chat_models(self) -> tuple[str, ...]:
+        """The names of the models that chat."""
+        return tuple(name for name in self.llm_addresses if name not in self.serves)
+
+    def models_of(self, method: Method) -> tuple[str, ...]:
+        """The names of the models that serve `method`."""
+        return tuple(name for name, methods in self.serves.items() if method in methods)
 
     @property
     def anonymous(self) -> bool:

@@ -157,7 +157,7 @@ class PrefixWarmup:
     ):
         self._settings, self._fleet, self._routes, self._identity = settings, fleet, routes, identity
         self._clock, self._busy = clock, False
-        self._known: dict[str, dict[Replica, _Known]] = {model: {} for model in fleet.pools}
+        self._known: dict[str, dict[Replica, _Known]] = {pool.model: {} for pool in fleet.chat}
         self._prompts = self._named(settings.warm.prompts)
 
     async def run(self) -> None:
@@ -165,7 +165,7 @@ class PrefixWarmup:
         if not self._prompts:
             return
         async with asyncio.TaskGroup() as group:
-            for pool in self._fleet.pools.values():
+            for pool in self._fleet.chat:
                 group.create_task(self._keep(pool))
 
     async def now(self, tenant: Tenant, names: Sequence[str]) -> AsyncGenerator[Step, None]:
@@ -178,7 +178,7 @@ class PrefixWarmup:
             raise Exhausted("warm: one call at a time, got another", retry_delay_s=_LOOK_S)
         self._busy, prompts = True, self._named(names) if names else self._prompts
         try:
-            for pool in self._fleet.pools.values():
+            for pool in self._fleet.chat:
                 if not pool.replicas:
                     yield Step("connection", pool.model, problem=pool.refusal().message)
                 for replica in list(pool.replicas):

@@ -10,6 +10,8 @@ from typing import Literal, Protocol
 from services.runtime.deadline import Deadline
 
 Progress = Callable[[str], None]  # called with one line at each step
+# APIs without a conversation: one JSON object is posted, and one comes back.
+METHODS = frozenset({"embeddings", "rerank", "moderations"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,11 @@ class Original:
     headers: Mapping[str, str] = field(default_factory=dict)
     untranslated: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def method(self) -> str:
+        """The API, where it is one without a conversation; else empty."""
+        return self.api if self.api in METHODS else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -123,6 +130,11 @@ class Request:
     original: Original | None = None
     most_tokens: int = 0  # of the answer, whatever `original` says; 0: no such limit
     omits: bool = False  # a field that only tunes the answer may be left out where the model's API has none for it
+
+    @property
+    def method(self) -> str:
+        """`embeddings`, `rerank` or `moderations`; empty: a conversation is to be continued."""
+        return self.original.method if self.original else ""
 
 
 class FinishReason(Enum):
@@ -220,7 +232,7 @@ class Model:
     usual_max_tokens: int = 0  # of an answer whose request has no limit, where its API wants a number; 0: it wants none
     takes: frozenset[str] = frozenset()  # fields that it reads of a request's `untranslated`, also as `place=JSON`
     lacks: frozenset[str] = frozenset()  # fields of sampling that its API has not, and no feature is for
-    apis: frozenset[str] = frozenset()  # whose words its provider reads: `chat_completions`, `messages`, `responses`
+    apis: frozenset[str] = frozenset()  # whose words its provider reads, by their names in the settings
 
     def reads(self, request: Request) -> bool:
         """Whether its provider is asked with the caller's own words."""

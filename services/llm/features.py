@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from services.llm.engine import Feature, Message, Model, Request, Sampling
+from services.llm.engine import METHODS, Feature, Message, Model, Request, Sampling
 from services.runtime.errors import NotSupported
 
 _PARTS = {"image": Feature.IMAGES, "audio": Feature.AUDIO}
 VLLM_FIELDS = ("min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids")
 _CONSTRAINTS = {"choice": Feature.CHOICE, "grammar": Feature.GRAMMAR}
+
+
+def check_api(request: Request, model: Model) -> None:
+    """Raise NotSupported for a conversation where the model has none, and for a method that it does not have."""
+    method = request.method
+    if method and not model.reads(request):
+        raise NotSupported(f"{method}: not supported by {model.name}", field="original.api")
+    if not method and model.apis and METHODS.issuperset(model.apis):
+        has = ", ".join(sorted(model.apis))
+        raise NotSupported(f"messages: not supported by {model.name}, which has {has}", field="messages")
 
 
 def check(request: Request, model: Model) -> None:

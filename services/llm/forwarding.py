@@ -20,7 +20,7 @@ _OURS = ("hedgerow", "model", "stream")
 # Fields that a policy may have put in the place of the caller's.
 _OF_POLICIES = ("messages", "system", "tools", "tool_choice", "logprobs", "top_logprobs")
 _CONVERSATION = ("input", "instructions")
-_AS_WRITTEN = frozenset({"messages", "system", "input", "tools"})
+_AS_WRITTEN = frozenset({"documents", "input", "messages", "system", "tools"})
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _OF_INPUT = re.compile(r"input\[\d+\](\.(content|output)\[\d+\])?")  # an item, or a part of one, as a whole
 
@@ -39,7 +39,7 @@ def conversation(body: Mapping[str, Any]) -> list[Any]:
 def forwarded(request: Request, original: Original, translate: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
     """The fields of what is posted, without the model and `stream`. `translate` makes a body of the request, whose
     fields stand for those that the caller's words lack. Raises InvalidInput for what is no object."""
-    own = {name: given for name, given in _object(original.body).items() if name not in _OURS}
+    own = fields(original.body)
     if "messages" not in own or _lacks(own, request):
         translated = translate()
         own = {**{name: translated[name] for name in _OF_POLICIES if name in translated}, **own}
@@ -51,7 +51,7 @@ def forwarded_response(
 ) -> dict[str, Any]:
     """The same, of Responses, with what is asked of the stream. Raises InvalidInput also for an item that no
     translation can say, where a policy has changed the conversation."""
-    own = {name: given for name, given in _object(original.body).items() if name not in _OURS}
+    own = fields(original.body)
     if "input" not in own:
         _check_input(original.untranslated)
     translated = dict(translate())
@@ -82,9 +82,11 @@ def _lacks(own: Mapping[str, Any], request: Request) -> bool:
     )
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def fields(body: bytes) -> dict[str, Any]:
+    """A caller's own, without those that say how the mesh is to serve it. Raises InvalidInput for what is no object."""
     try:
-        fields = _FIELDS.decode(body)
+        given = _FIELDS.decode(body)
     except (msgspec.DecodeError, RecursionError):
         raise InvalidInput("original.body", "a JSON object", f"{len(body)} bytes") from None
-    return {name: given if name in _AS_WRITTEN else json.loads(bytes(given)) for name, given in fields.items()}
+    own = {name: value for name, value in given.items() if name not in _OURS}
+    return {name: value if name in _AS_WRITTEN else json.loads(bytes(value)) for name, value in own.items()}

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
-from services.llm import responses_wire
+from services.llm import methods, responses_wire
 from services.llm.answer import Answer
 from services.llm.config import LlmSettings
 from services.llm.counterparts import EFFORTS
-from services.llm.engine import Message, Original, Progress, Request, Tool
-from services.llm.forwarding import conversation, forwarded, forwarded_response
+from services.llm.engine import Chunk, Message, Original, Progress, Request, Tool
+from services.llm.forwarding import conversation, encode, forwarded, forwarded_response
 from services.llm.openai_answer import OpenAIAnswer
 from services.llm.openai_wire import DIALECTS, GO_ON, to_body, to_messages, to_tools
 from services.llm.provider_config import OpenAIApi
-from services.llm.provider_engine import LIMITS, ProviderEngine
+from services.llm.provider_engine import LIMITS, ProviderEngine, with_extra
+from services.llm.provider_errors import to_error
 from services.llm.responses_answer import ResponsesAnswer
 from services.llm.transport.wire import Wire
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported
 
 _HOST = "api.openai.com"
+_OF_ALL_MODELS = ("models", "responses")  # paths that name no deployment
 _REASONS = re.compile(r"(o\d|gpt-([5-9]|\d\d))", re.IGNORECASE)  # families of models that refuse `max_tokens`
 
 
@@ -49,6 +51,24 @@ class OpenAIEngine(ProviderEngine):
             **({"tools": to_tools(tools)} if tools else {}),
         }
         return await self._count(url, body, "count", deadline)
+
+    def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
+        return self._method(request, deadline) if request.method else super().generate(request, deadline)
+
+    async def _method(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
+        """An answer that is not written token by token."""
+        assert request.original is not None
+        own = request.original
+        body = encode(with_extra(methods.posted(own, self._own.model), self._extra))
+        self._running += 1
+        try:
+            status, headers, text = await self._ask(self._address(own.api), body, deadline, own.headers)
+        finally:
+            self._running -= 1
+        if status != 200:
+            raise to_error(status, headers, text, self._key)
+        for chunk in methods.chunks(text):
+            yield chunk
 
     def _headers(self) -> Mapping[str, str]:
         return {self._dialect.key_header: f"{self._dialect.key_prefix}{self._key}"} if self._key else {}
@@ -109,10 +129,10 @@ class OpenAIEngine(ProviderEngine):
     def _address(self, path: str) -> str:
         version = self._own.api_version
         query = f"?api-version={quote(version)}" if version else ""
-        if path:
-            return f"{self._url}/{path}{query}"
-        below = self._dialect.versioned_path.format(model=quote(self._own.model, safe="")) if version else ""
-        return f"{self._url}{below}/chat/completions{query}"
+        below = ""
+        if version and path not in _OF_ALL_MODELS:
+            below = self._dialect.versioned_path.format(model=quote(self._own.model, safe=""))
+        return f"{self._url}{below}/{path or 'chat/completions'}{query}"
 
 
 def _usual_apis(url: str) -> Sequence[OpenAIApi]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
-from services.llm.engine import Feature
+from services.llm.engine import METHODS, Feature
 from services.runtime.process.fixed import Fixed
 from services.runtime.security.secrets import HttpUrl, Url
 
@@ -84,16 +84,17 @@ class ProviderSettings(BaseModel):
         return headers
 
 
-OpenAIApi = Literal["chat_completions", "responses"]
+OpenAIApi = Literal["chat_completions", "responses", "embeddings", "rerank", "moderations"]
 
 
 class OpenAISettings(ProviderSettings):
-    """A server that speaks OpenAI's chat completions, its Responses, or both."""
+    """A server that speaks OpenAI's chat completions, its Responses, or both; or embeddings, rerank and moderations."""
 
     apis: tuple[OpenAIApi, ...] = Field(
         (),
-        description="APIs of the server, as JSON: `chat_completions`, `responses`. Other requests are translated to "
-        "the first. Empty: both at api.openai.com, else chat completions.",
+        description="APIs of the server, as JSON: `chat_completions`, `responses`, and other requests are translated "
+        "to the first; or `embeddings`, `rerank`, `moderations`. Empty: the first two at api.openai.com, else chat "
+        "completions.",
     )
 
     dialect: Literal["openai", "azure", "openrouter", "gemini"] = Field(
@@ -123,6 +124,8 @@ class OpenAISettings(ProviderSettings):
     def _each_once(cls, apis: tuple[OpenAIApi, ...]) -> tuple[OpenAIApi, ...]:
         if len(set(apis)) < len(apis):
             raise ValueError("each API once")
+        if 0 < len(METHODS.intersection(apis)) < len(apis):
+            raise ValueError("chat_completions and responses, or others: a model that chats has a service of its own")
         return apis
 
     @field_validator("continues")

@@ -20,13 +20,13 @@ from services.llm.engine import Chunk, Load, Message, Model, Original, Progress,
 from services.llm.errors import BadEngineSettings, EngineDown
 from services.llm.forwarding import encode
 from services.llm.provider_config import ProviderSettings
-from services.llm.provider_errors import in_stream_status, to_error
+from services.llm.provider_errors import in_stream_status, to_error, unreachable, word
 from services.llm.transport.client import ProviderClient
 from services.llm.transport.http1 import Http1
 from services.llm.transport.reply import Limits
 from services.llm.transport.wire import Broken, Options, Wire
 from services.runtime.deadline import Deadline
-from services.runtime.errors import NotSupported, TooLate
+from services.runtime.errors import NotSupported
 
 _log = logging.getLogger(__name__)
 _MAX_ERROR_BYTES, _MAX_LISTED_BYTES = 16 * 1024, 8 * 1024 * 1024
@@ -48,7 +48,7 @@ class ProviderEngine(ABC):
             raise BadEngineSettings(f"{group}.base_url: must be set")
         self._url, self._key, self._extra = url.rstrip("/"), _read_key(group, own), own.extra_body
         self._default_max_tokens, self._most_tokens = settings.default_max_tokens, settings.max_tokens_cap
-        self._most_bytes, self._provider_model = own.max_answer_bytes, own.model
+        self._provider_model = own.model
         self._context_is_set = own.context_tokens > 0
         self._running, self._warm_every_s = 0, own.warm_every_ms / 1000 or _NEVER_S
         features, most = frozenset(own.features), settings.max_tokens_cap or 0
@@ -113,7 +113,7 @@ class ProviderEngine(ABC):
                     yield chunk
         except (Broken, TimeoutError) as error:
             if not answer.begun:
-                raise _unreachable(error, deadline) from None
+                raise unreachable(error, deadline) from None
         finally:
             self._running -= 1
         if not answer.begun and answer.error:
@@ -140,7 +140,7 @@ class ProviderEngine(ABC):
                 reply.told = True
             progress(f"warm-up: connected to {host}, HTTP {reply.status}")
         except (Broken, TimeoutError) as error:
-            progress(f"warm-up: {host} cannot be reached yet ({_word(error)})")
+            progress(f"warm-up: {host} cannot be reached yet ({word(error)})")
 
     def _learn(self, listed: str) -> None:
         if context := listing.context_tokens(listed, self._provider_model):
@@ -160,14 +160,21 @@ class ProviderEngine(ABC):
     async def close(self) -> None:
         await self._client.close()
 
+    async def _ask(
+        self, url: str, body: bytes, deadline: Deadline, own: Mapping[str, str] | None = None
+    ) -> tuple[int, Mapping[str, str], str]:
+        """The status, the headers and the text of what a method answers in one piece. `own`: the caller's headers."""
+        headers = {**self._beside(own or {}), "content-type": _JSON}
+        try:
+            async with self._client.request("POST", url, deadline, body, **headers) as reply:
+                text = await (reply.whole() if reply.status == 200 else reply.text(_MAX_ERROR_BYTES))
+                return reply.status, reply.headers, text
+        except (Broken, TimeoutError) as error:
+            raise unreachable(error, deadline) from None
+
     async def _count(self, url: str, body: Mapping[str, object], field: str, deadline: Deadline) -> int:
         """The number in `field` of what a method that counts answers."""
-        try:
-            async with self._client.request("POST", url, deadline, _encode(body), **{"content-type": _JSON}) as reply:
-                status, headers = reply.status, reply.headers
-                text = await reply.text(self._most_bytes if status == 200 else _MAX_ERROR_BYTES)
-        except (Broken, TimeoutError) as error:
-            raise _unreachable(error, deadline) from None
+        status, headers, text = await self._ask(url, _encode(body), deadline)
         path = urlsplit(url).path.rpartition("/")[2]
         if status in (404, 405):
             raise NotSupported(f"count_tokens: the provider has no /{path}")
@@ -208,8 +215,8 @@ class ProviderEngine(ABC):
 
     def _posted(self, request: Request, own: Original | None) -> bytes:
         if own:
-            return encode(_with(self._forwarded(request, own), self._extra))
-        return _encode(_with(self._translated(request), self._extra))
+            return encode(with_extra(self._forwarded(request, own), self._extra))
+        return _encode(with_extra(self._translated(request), self._extra))
 
     def _translated(self, request: Request) -> dict[str, Any]:
         asked, most = request.sampling.max_tokens or self._default_max_tokens, self._most_tokens
@@ -272,7 +279,7 @@ def _wire(group: str, own: ProviderSettings, url: str) -> Wire:
         raise BadEngineSettings(f"{group}.ca_file: must hold certificates as PEM ({type(error).__name__})") from None
 
 
-def _with(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+def with_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """`body` and `extra`, whose objects are put together."""
     shared = [name for name in extra if isinstance(extra[name], dict) and isinstance(body.get(name), dict)]
     return {**body, **extra, **{name: {**body[name], **extra[name]} for name in shared}}
@@ -286,14 +293,3 @@ def _at_most(asked: Any, most: int) -> Any:
 def _encode(body: Mapping[str, object]) -> bytes:
     """In ASCII, so that no text is impossible to send."""
     return json.dumps(body, separators=(",", ":")).encode()
-
-
-def _unreachable(error: Exception, deadline: Deadline) -> EngineDown | TooLate:
-    if deadline.remaining() <= 0:
-        return TooLate("the provider did not answer in time")
-    return EngineDown(f"the provider cannot be reached or broke off ({_word(error)})")
-
-
-def _word(error: Exception) -> str:
-    """For what happened. `Broken` holds nothing that is secret; other errors' texts may."""
-    return str(error) if isinstance(error, Broken) else type(error).__name__

@@ -9,7 +9,9 @@ from typing import Any
 from services.llm import context
 from services.llm.errors import EngineBusy, EngineDown, ProviderRefused, RequestRefused
 from services.llm.retry_delay import retry_delay_s, said_delay_s
-from services.runtime.errors import ServiceError, shorten
+from services.llm.transport.wire import Broken
+from services.runtime.deadline import Deadline
+from services.runtime.errors import ServiceError, TooLate, shorten
 
 _MAX_OWN_CHARACTERS, _MAX_MESSAGE_CHARACTERS = 3_000, 400  # gRPC's trailers have 8 KiB, and this in base64
 _READ_BY_CLIENTS = ("type", "code", "param")
@@ -56,6 +58,18 @@ def in_stream_status(event: str) -> int:
         return 502
     code = error.get("code")
     return code if isinstance(code, int) else _STATUSES.get(str(error.get("type")), 502)
+
+
+def unreachable(error: Exception, deadline: Deadline) -> EngineDown | TooLate:
+    """The error for a provider that did not answer, or not to the end."""
+    if deadline.remaining() <= 0:
+        return TooLate("the provider did not answer in time")
+    return EngineDown(f"the provider cannot be reached or broke off ({word(error)})")
+
+
+def word(error: Exception) -> str:
+    """For what happened. `Broken` holds nothing that is secret; other errors' texts may."""
+    return str(error) if isinstance(error, Broken) else type(error).__name__
 
 
 def _without(api_key: str, body: str) -> str:

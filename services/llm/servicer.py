@@ -29,7 +29,9 @@ class LLMServicer:
         wanted = to_request(request, unquote(call.header(TENANT_HEADER) or ""))
         model = self._engine.describe()
         forwarded = model.reads(wanted)
-        validation.check(wanted, forwarded=forwarded)
+        features.check_api(wanted, model)
+        if not wanted.method:
+            validation.check(wanted, forwarded=forwarded)
         omitted: tuple[str, ...] = ()
         if not forwarded:  # else the provider says what it cannot do
             if wanted.omits:

@@ -46,6 +46,9 @@ _APIS: dict[int, str] = {
     chat_pb2.API_CHAT_COMPLETIONS: "chat_completions",
     chat_pb2.API_MESSAGES: "messages",
     chat_pb2.API_RESPONSES: "responses",
+    chat_pb2.API_EMBEDDINGS: "embeddings",
+    chat_pb2.API_RERANK: "rerank",
+    chat_pb2.API_MODERATIONS: "moderations",
 }
 _REASONS = {
     FinishReason.STOP: chat_pb2.FINISH_REASON_STOP,

@@ -31,6 +31,7 @@ def test_it_has_every_route_by_its_method(document: Any) -> None:
         NOBODY,
         NOBODY,
         NOBODY,
+        NOBODY,
         INTAKE,
         NOBODY,
         NOBODY,

@@ -39,6 +39,9 @@ class Api(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     API_CHAT_COMPLETIONS: _ClassVar[Api]
     API_MESSAGES: _ClassVar[Api]
     API_RESPONSES: _ClassVar[Api]
+    API_EMBEDDINGS: _ClassVar[Api]
+    API_RERANK: _ClassVar[Api]
+    API_MODERATIONS: _ClassVar[Api]
 ROLE_UNSPECIFIED: Role
 ROLE_SYSTEM: Role
 ROLE_USER: Role
@@ -60,6 +63,9 @@ API_UNSPECIFIED: Api
 API_CHAT_COMPLETIONS: Api
 API_MESSAGES: Api
 API_RESPONSES: Api
+API_EMBEDDINGS: Api
+API_RERANK: Api
+API_MODERATIONS: Api
 
 class Message(_message.Message):
     __slots__ = ("role", "content", "parts", "tool_calls", "tool_call_id")

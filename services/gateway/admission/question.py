@@ -27,7 +27,7 @@ TIERS = {
 _TOKENS_PER_S = 10
 _PCM_BYTES_PER_S, _PACKED_BYTES_PER_S = 32_000, 4_000  # of 16 kHz in a WAV file, and of what is packed as speech is
 Recording = Literal["", "context", "question"]
-_BYTES_PER_TOKEN = 4  # of UTF-8, in English; the engine's own count is the truth
+BYTES_PER_TOKEN = 4  # of UTF-8, in English; the engine's own count is the truth
 
 
 class Names(Container[str], Iterable[str], Protocol):
@@ -74,7 +74,7 @@ class Question:
     @property
     def most_bytes(self) -> int:
         """As many as are written at the most."""
-        return (self.prompt_tokens + 1) * _BYTES_PER_TOKEN
+        return (self.prompt_tokens + 1) * BYTES_PER_TOKEN
 
     @property
     def shareable(self) -> bool:
@@ -113,4 +113,4 @@ def recording_is(request: pb.GenerateRequest) -> Recording:
 
 def prompt_tokens(messages: Iterable[chat_pb2.Message], tools: Iterable[chat_pb2.Tool] = ()) -> int:
     """An estimate."""
-    return (window.size(messages) + toolbox.size(tools)) // _BYTES_PER_TOKEN
+    return (window.size(messages) + toolbox.size(tools)) // BYTES_PER_TOKEN

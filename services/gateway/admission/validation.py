@@ -53,7 +53,7 @@ _RANGES: Mapping[_Ranged, _Range] = {
 def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Media) -> Question:
     """The question of `request`, with the services for its pictures and recording. Its parts are flattened in place.
     Raises `ModelUnknown`, and `InvalidInput` as `check` does."""
-    read_model(request, settings.llm_addresses)
+    read_model(request, settings.chat_models)
     sees = media.sees(request.model)
     check(request, settings, sees=sees)
     pixels = sees and bool(request.images)
@@ -70,7 +70,7 @@ def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Medi
 def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings, media: Media) -> Hearing:
     """The audio service for a conversation. Raises `InvalidInput` for the first thing about it that cannot be
     served."""
-    read_model(options.request, settings.llm_addresses)
+    read_model(options.request, settings.chat_models)
     check_conversation(options, settings, sees=media.sees(options.request.model))
     if media.hearing is None:
         raise InvalidInput("options", _NO_AUDIO, "one")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.question import prompt_tokens
+from services.gateway.admission.question import BYTES_PER_TOKEN, prompt_tokens
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
@@ -71,9 +71,16 @@ def book(report: Report, request: llm_pb2.GenerateRequest, routes: Routes) -> Bi
         return Bill()
     report.booked, calls = True, [call for call in report.calls if call.has_read]
     counted = max((call.asked_tokens() for call in calls), default=0)
-    prompt = counted or prompt_tokens(request.messages, request.tools)
+    prompt = counted or _estimated_tokens(request)
     bills = [spending.count(call.pool.model, routes.model(call.pool.model), call.used(prompt)) for call in calls]
     return Bill(sum(bill.tokens for bill in bills), sum(bill.usd for bill in bills))
+
+
+def _estimated_tokens(request: llm_pb2.GenerateRequest) -> int:
+    """Of a request without a conversation, by the size of its body."""
+    if request.messages:
+        return prompt_tokens(request.messages, request.tools)
+    return len(request.original.body) // BYTES_PER_TOKEN
 
 
 def to_judge(conversation: Iterable[chat_pb2.Message], answer: str) -> Iterator[chat_pb2.Message]:

@@ -33,9 +33,9 @@ def own_words(draft: Draft, changed: Collection[str]) -> chat_pb2.Original | Non
     body = json.loads(own.body)
     stale = {*changed, *(CONVERSATION if "messages" in changed or _is_stale(draft, own.api, body) else ())}
     refuse_left(request.original, stale)
-    own.body = _compact(_shown(_without(body, stale), hidden)).encode()
+    own.body = _compact(masked_in(_without(body, stale), hidden)).encode()
     for place, given in request.original.untranslated.items() if hidden else ():
-        own.untranslated[place] = _compact(_shown(json.loads(given), hidden))
+        own.untranslated[place] = _compact(masked_in(json.loads(given), hidden))
     return own
 
 
@@ -97,13 +97,13 @@ def texts_of(given: Any) -> Iterator[str]:
             waiting += each
 
 
-def _shown(given: Any, hidden: Mapping[str, str]) -> Any:
+def masked_in(given: Any, hidden: Mapping[str, str]) -> Any:
     """The value with masked texts."""
     if isinstance(given, str):
         return hidden.get(given, given)
     if isinstance(given, dict):
-        return {name: _shown(each, hidden) for name, each in given.items()}
-    return [_shown(each, hidden) for each in given] if isinstance(given, list) else given
+        return {name: masked_in(each, hidden) for name, each in given.items()}
+    return [masked_in(each, hidden) for each in given] if isinstance(given, list) else given
 
 
 def _compact(given: Any) -> str:

@@ -16,6 +16,7 @@ from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.intake import Intake
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
+from services.gateway.generation.shared import Shared
 from services.gateway.http import sse
 from services.gateway.http.dialects import messages_answer
 from services.gateway.http.dialects.chat_answer import ChatWriter
@@ -31,6 +32,7 @@ from services.gateway.http.endpoints.cache import Caching
 from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.endpoints.models import Counting, Models
 from services.gateway.http.endpoints.moderations import Moderations
+from services.gateway.http.endpoints.providers import ByName, Providers
 from services.gateway.http.endpoints.transcriptions import Transcriptions
 from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
 from services.gateway.http.server.endpoint import Endpoint, Serve, Shape
@@ -65,6 +67,7 @@ class Parts:
     servicer: GatewayServicer
     server: HttpServer
     routes: Routes
+    models: Shared
     fleet: Fleet
     intake: Intake
     cache: Cache | None
@@ -119,9 +122,13 @@ class _App:
         yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(aside, parts.hearing))
         translations = Transcriptions(aside, parts.hearing, translate=True)
         yield self._route("POST", "/v1/audio/translations", translations)
-        yield self._route("POST", "/v1/embeddings", embedding.embed)
-        yield self._route("POST", "/v1/rerank", embedding.rerank)
-        yield self._route("POST", "/v1/moderations", Moderations(aside))
+        providers, has_cache = Providers(aside, parts.fleet, parts.models, parts.routes), parts.cache is not None
+        for serve in (
+            ByName("embeddings", providers, embedding.embed, has_cache),
+            ByName("rerank", providers, embedding.rerank, has_cache),
+            ByName("moderations", providers, Moderations(aside), has_own=True),
+        ):
+            yield self._route("POST", f"/v1/{serve.method}", serve)
         yield self._route("GET", "/v1/cache/stats", caching.stats)
         yield self._route("POST", "/v1/cache/wrong", caching.report_wrong)
         yield self._route("DELETE", "/v1/cache", caching.remove)

@@ -112,6 +112,7 @@ BEYOND: tuple[Beyond, ...] = (
 )
 # What makes an answer more than one text of the model's own: it is neither stored nor another's, and not gone on with.
 _OF_MORE: frozenset[Permission] = frozenset({"background", "files", "modalities", "n", "server_tools"})
+_WITHOUT_TEXT = (chat_pb2.API_EMBEDDINGS, chat_pb2.API_RERANK, chat_pb2.API_MODERATIONS)
 _PLACES = re.compile("|".join({each.place for each in BEYOND}))
 
 
@@ -129,6 +130,8 @@ def choices(original: chat_pb2.Original) -> int:
 
 def is_plain_text(original: chat_pb2.Original) -> bool:
     """Whether the answer is one text that the request and the model alone make."""
+    if original.api in _WITHOUT_TEXT:
+        return False
     found = (needed(place, given) for place, given in original.untranslated.items())
     return not any(beyond and beyond.permission in _OF_MORE for beyond in found)
 

@@ -74,6 +74,7 @@ class Pool:
     drill: Drill = field(default_factory=Drill)
     awaited: bool = False  # the control plane has yet to list a replica
     answers: bool = False  # it has answered a call
+    chats: bool = True  # otherwise it serves embeddings, rerank or moderations
 
     def pick(
         self, avoid: Collection[Replica] = (), prompt: Blocks = (), tenant: str = ""
@@ -166,6 +167,11 @@ class Fleet:
     expected_s: float = 0.0  # for a first text, of a model that is not known
     notice: Notice = field(default_factory=Notice)  # of what starts
 
+    @property
+    def chat(self) -> list[Pool]:
+        """The models that a conversation may go to."""
+        return [pool for pool in self.pools.values() if pool.chats]
+
     def expect(self, model: Model) -> None:
         """Take over what the router knows of a model: what other gateways have seen, or its catalogue's expectation
         where that is longer than this gateway's own."""
@@ -201,9 +207,10 @@ def make_fleet(
         ]
         limiter = _make_limiter(settings, f"llm {model}", pressure, clock)
         hedge = Hedge(rule, hedges, usual, clock)
-        return Pool(
-            model, replicas, limiter, usual, hedge, ThroughputDrop(model, clock=clock), rng, notice, settings.balance
-        )
+        drop = ThroughputDrop(model, clock=clock)
+        made = Pool(model, replicas, limiter, usual, hedge, drop, rng, notice, settings.balance)
+        made.chats = model not in settings.serves
+        return made
 
     return Fleet(
         {model: pool(model, addresses) for model, addresses in llms.items()},

@@ -21,14 +21,14 @@ class Readiness:
 
     def __init__(self, fleet: Fleet, models: int, services: Mapping[Literal["vision", "audio"], Start]):
         self._fleet, self._services = fleet, services
-        self._models = min(models, len(fleet.pools))
+        self._models = min(models, len(fleet.chat))
         self._ready = False
 
     def missing(self) -> list[str]:
         """The kinds of services that have not served yet, without names; empty once the gateway is ready."""
         if self._ready:
             return []
-        served = sum(pool.served for pool in self._fleet.pools.values())
+        served = sum(pool.served for pool in self._fleet.chat)
         missing = ["llm"] if served < self._models else []
         missing += [name for name, start in self._services.items() if not start.served]
         self._ready = not missing
@@ -45,5 +45,5 @@ class Readiness:
 
     def _named(self, missing: list[str]) -> list[str]:
         """For operators: with the models' names."""
-        models = f"{self._models} of the models {', '.join(self._fleet.pools)}"
+        models = f"{self._models} of the models {', '.join(pool.model for pool in self._fleet.chat)}"
         return [models if name == "llm" else name for name in missing]

@@ -28,9 +28,17 @@ class Routes:
     A router that goes away leaves its table in force, as with xDS: old figures beat none.
     """
 
-    def __init__(self, known: Collection[str], *, expected: bool, tell: Callable[[Model], None] = lambda _: None):
-        """`expected`: whether there is a router at all. `tell` hears of each row of each table."""
-        self._known, self.expected, self._tell = known, expected, tell
+    def __init__(
+        self,
+        known: Collection[str],
+        *,
+        expected: bool,
+        tell: Callable[[Model], None] = lambda _: None,
+        never: Collection[str] = (),
+    ):
+        """`expected`: whether there is a router at all. `tell` hears of each row of each table. `never`: models that
+        are known, and chosen for no conversation."""
+        self._known, self.expected, self._tell, self._never = known, expected, tell, never
         self._models: list[Model] = []
         self._by_name: dict[str, Model] = {}
         self._contexts: dict[str, int] = {}
@@ -53,7 +61,7 @@ class Routes:
         """The model's own service says how much its context holds, which is stronger than the table."""
         if self._contexts.get(name) != context_tokens:
             self._contexts[name] = context_tokens
-            self._take_rows(self._models)
+            self._take_rows(tuple(self._by_name.values()))
 
     def context_tokens(self, name: str) -> int:
         """How much a model's context holds; 0: not known."""
@@ -96,11 +104,12 @@ class Routes:
     def _take_rows(self, rows: Iterable[Model]) -> None:
         """Put rows in force, each with the context that its model's own service reports."""
         told = self._contexts
-        self._models = rank(replace(row, context_tokens=told.get(row.name, row.context_tokens)) for row in rows)
-        self._by_name = {model.name: model for model in self._models}
+        models = [replace(row, context_tokens=told.get(row.name, row.context_tokens)) for row in rows]
+        self._by_name = {model.name: model for model in models}
+        self._models = rank(model for model in models if model.name not in self._never)
         self._identities = " ".join(sorted(f"{each.name}={each.identity}" for each in self._models if each.identity))
         self.least_context = min((each.context_tokens for each in self._models if each.context_tokens), default=0)
-        for model in self._models:
+        for model in models:
             self._tell(model)
 
 

@@ -32,10 +32,22 @@ class Reply:
 
     async def text(self, most_bytes: int) -> str:
         """The body, or its beginning. Raises Broken."""
+        return (await self._read(most_bytes))[:most_bytes].decode(errors="replace")
+
+    async def whole(self) -> str:
+        """All of the body. Raises Broken, also for one that is larger than the limit."""
+        most = self._limits.answer_bytes
+        body = await self._read(most + 1)
+        if len(body) > most:
+            raise Broken(f"an answer of more than {most} bytes")
+        return body.decode(errors="replace")
+
+    async def _read(self, most_bytes: int) -> bytearray:
+        """The body, at least until so many bytes have come."""
         body = bytearray()
         while len(body) < most_bytes and (piece := await self._wired.read()):
             body += piece
-        return body[:most_bytes].decode(errors="replace")
+        return body
 
     async def events(self) -> AsyncGenerator[str, None]:
         """The data of each server-sent event. Raises Broken."""

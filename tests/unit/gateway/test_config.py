@@ -100,3 +100,20 @@ def test_a_cap_is_of_a_stage_and_within_its_limits(monkeypatch: pytest.MonkeyPat
 
 def test_every_stage_with_a_budget_can_be_capped() -> None:
     assert get_args(StageName) == tuple(StageBudgets.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("serves", "said"),
+    [
+        ({"gpt": ["embeddings"]}, "serves: Value error, models of `llm_addresses`, got gpt"),
+        ({"m": ["embeddings"]}, "serves: Value error, at least one model that chats beside m"),
+        ({"m": []}, "serves: Value error, m: embeddings, rerank or moderations, got none"),
+        ({"m": ["chat"]}, "serves.m.0: "),
+    ],
+)
+def test_models_that_do_not_chat_are_known_and_leave_one_that_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], serves: object, said: str
+) -> None:
+    with pytest.raises(SystemExit):
+        start(monkeypatch, "--serves", json.dumps(serves))
+    assert said in capsys.readouterr().err

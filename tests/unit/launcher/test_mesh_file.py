@@ -125,6 +125,15 @@ WRONG = [
         "models:\n  a: {hub: x/y, url: http://h/v1}",
         "2:22: models.a.url: one of folder, catalog, hub and url is needed, has hub and url, got 'http://h/v1'",
     ),
+    ("models:\n  a: {hub: x/y, serves: rerank}", "2:25: models.a.serves: rerank only with a url"),
+    (
+        "models:\n  a: {url: 'http://h/v1', serves: [chat, rerank]}",
+        "2:35: models.a.serves: chat alone, or some of embeddings, rerank and moderations, each once",
+    ),
+    (
+        "models:\n  a: {url: 'http://h/v1', engine: anthropic, serves: embeddings}",
+        "2:54: models.a.serves: embeddings only with the engine openai",
+    ),
     ("models:\n  a: {folder: nope}", "2:15: models.a.folder: a folder is needed, there is none at {folder}/nope"),
     (
         "models:\n  a: {url: http://h/v1, key_env: EMPTY}",

@@ -1,4 +1,4 @@
-"""What a mesh file means: which processes run, and what each is told."""
+"""The meaning of a mesh file: which processes run, with which settings."""
 
 from __future__ import annotations
 
@@ -93,6 +93,22 @@ def test_a_provider_is_told_its_url_its_model_and_its_key(folder: Path) -> None:
     }  # fmt: skip
     assert told["HEDGEROW_LLM_OPENAI__API_KEY"] == KEY
     assert told["HEDGEROW_LLM_MAX_TOKENS_CAP"] == told["HEDGEROW_LLM_DEFAULT_MAX_TOKENS"] == "1000"
+
+
+def test_a_model_that_embeds_is_told_so_with_the_gateway_and_the_router_has_its_price(folder: Path) -> None:
+    text = """
+        models:
+          embed: {url: "http://a.example/v1", model: bge, serves: [embeddings, rerank], prices: {input: 0.02}}
+          gpt: {url: "http://a.example/v1"}
+    """
+    specs = specs_of(text, folder)
+    assert json.loads(specs["llm-embed"].environment["HEDGEROW_LLM_OPENAI"])["apis"] == ["embeddings", "rerank"]
+    assert "apis" not in json.loads(specs["llm-gpt"].environment["HEDGEROW_LLM_OPENAI"])
+    gateway = specs["gateway"].environment
+    assert json.loads(gateway["HEDGEROW_GATEWAY_SERVES"]) == {"embed": ["embeddings", "rerank"]}
+    assert json.loads(gateway["HEDGEROW_GATEWAY_LLM_ADDRESSES"]).keys() == {"embed", "gpt"}
+    rows = json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])
+    assert rows[0]["prompt_usd_per_mtok"] == 0.02
 
 
 def test_several_urls_of_a_model_are_its_replicas(folder: Path) -> None:

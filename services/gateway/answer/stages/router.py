@@ -60,7 +60,7 @@ class RouterStage(AnswerStage):
 
     def fallback(self, stage: Running) -> Choice:
         """Without a table, the models in the order of the settings."""
-        first, *others = self.draft.backends.fleet.pools
+        first, *others = (pool.model for pool in self.draft.backends.fleet.chat)
         if self.draft.backends.routes.expected:
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_FAILED, f"no table yet: {first} stands in"
             self.draft.ledger.degrade(Degraded.ROUTER_UNAVAILABLE)

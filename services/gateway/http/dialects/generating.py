@@ -119,7 +119,7 @@ class Generating:
     async def __call__(self, exchange: Exchange) -> None:
         data = await exchange.json()
         body = parse(data, exchange.bounds.json)
-        order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses, self.settings.max_messages)
+        order = self.dialect.read(body, exchange.headers, self.settings.chat_models, self.settings.max_messages)
         if api := self.dialect.api:
             order.request.original.CopyFrom(original(api, data, body, exchange.headers))
         for place in () if api else body.left():

@@ -15,6 +15,7 @@ from hedgerow.channel import MAX_MESSAGE_BYTES
 from services.gateway.errors import ModelUnknown
 from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
 from services.gateway.http.endpoints.cache import present
+from services.gateway.http.endpoints.providers import ANY
 from services.gateway.http.endpoints.text_inputs import read_texts, tokens_of
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
@@ -26,7 +27,6 @@ from services.runtime.errors import InvalidInput, ServiceError, TooLate
 _MOST_TEXTS = 256  # the contract's
 _MOST_DOCUMENTS = 1_000  # as Cohere has it
 _MOST_BYTES = MAX_MESSAGE_BYTES // 2  # which the cache takes in one message, whatever is around the texts
-_ANY = ("auto", "default")
 _COSINE = "cosine/"  # before the embedder's name: no model has read query and document together
 _AT_ONCE = 32  # documents that are compared before others have their turn: 0.5 ms
 _REFUSED = ("rank_fields", "max_chunks_per_doc", "max_tokens_per_doc", "truncate_prompt_tokens")
@@ -39,34 +39,34 @@ class Embedding:
     def __init__(self, aside: Aside, cache: Cache | None):
         self._aside, self._cache = aside, cache
 
-    async def embed(self, exchange: Exchange) -> None:
-        cache, body = present(self._cache, "embeddings"), await exchange.fields()
-        given, model = read_texts(body, "input", _MOST_TEXTS, self._most_bytes), body.text("model") or _ANY[0]
+    async def embed(self, exchange: Exchange, body: Fields | None = None, others: Sequence[str] = ()) -> None:
+        """`others`: models that may be named besides."""
+        cache, body = present(self._cache, "embeddings"), body or await exchange.fields()
+        given, model = read_texts(body, "input", _MOST_TEXTS, self._most_bytes), body.text("model") or ANY[0]
         packed = body.one_of("encoding_format", {"float": False, "base64": True}) or False
         async with self._aside.admitted(exchange, tokens=given.tokens) as admitted:
             try:
                 reply = await self._vectors(cache, given.texts, admitted, admitted.timeout_s)
+                _check_model(model, reply.model, others)
+                dimensions = len(reply.embeddings[0].values)
+                if (wanted := body.whole("dimensions")) not in (None, dimensions):
+                    raise InvalidInput("dimensions", f"{dimensions}, which are all of {reply.model}", wanted)
             except ServiceError as error:
                 admitted.failed(error)
                 raise
-            if model not in (*_ANY, reply.model):
-                raise ModelUnknown(model, ", ".join((reply.model, *_ANY)))
-            dimensions = len(reply.embeddings[0].values)
-            if (wanted := body.whole("dimensions")) not in (None, dimensions):
-                raise InvalidInput("dimensions", f"{dimensions}, which are all of {reply.model}", wanted)
             await exchange.reply.whole(200, compact(_embeddings(reply, given.tokens, packed=packed)))
 
-    async def rerank(self, exchange: Exchange) -> None:
-        cache, body = present(self._cache, "rerank"), await exchange.fields()
+    async def rerank(self, exchange: Exchange, body: Fields | None = None, others: Sequence[str] = ()) -> None:
+        """`others`: models that may be named besides."""
+        cache, body = present(self._cache, "rerank"), body or await exchange.fields()
         body.refuse(*_REFUSED)
-        model, query, documents = body.text("model") or _ANY[0], body.needed("query"), _documents(body)
+        model, query, documents = body.text("model") or ANY[0], body.needed("query"), _documents(body)
         most = _most(body, len(documents))
         shown = body.flag("return_documents") or False
         tokens = tokens_of("documents", [query, *documents], self._most_bytes)
         async with self._aside.admitted(exchange, tokens=tokens) as admitted:
             scores, name = await self._scores(cache, query, documents, admitted)
-            if model not in (*_ANY, name):
-                raise ModelUnknown(model, ", ".join((name, *_ANY)))
+            _check_model(model, name, others)
             best = sorted(range(len(scores)), key=lambda index: -scores[index])[:most]
             results = [
                 {
@@ -115,6 +115,12 @@ class Embedding:
     @property
     def _most_bytes(self) -> int:
         return min(self._aside.settings.max_content_bytes, _MOST_BYTES)
+
+
+def _check_model(model: str, own: str, others: Sequence[str]) -> None:
+    """Raise `ModelUnknown` for a name that is not the embedder's."""
+    if model not in (*ANY, own):
+        raise ModelUnknown(model, ", ".join((*others, own, *ANY)))
 
 
 def _by_document(error: ServiceError, begin: int) -> ServiceError:

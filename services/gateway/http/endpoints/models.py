@@ -22,6 +22,7 @@ class Models:
 
     def __init__(self, settings: GatewaySettings, routes: Routes, created: int):
         self._names, self._routes, self._created = tuple(settings.llm_addresses), routes, created
+        self._serves = settings.serves
 
     async def list(self, exchange: Exchange) -> None:
         data = [self._told(name) for name in (*self._names, *TIERS)]
@@ -37,7 +38,11 @@ class Models:
         told: dict[str, Any] = {"id": name, "object": "model", "created": self._created, "owned_by": "hedgerow"}
         if context := self._routes.context_tokens(name):
             told["max_model_len"] = context
-        if known := self._routes.model(name):
+        if methods := self._serves.get(name):
+            told["hedgerow"] = {"serves": methods}
+            if known := self._routes.model(name):
+                told["hedgerow"]["prompt_usd_per_mtok"] = known.prompt_usd_per_mtok
+        elif known := self._routes.model(name):
             told["hedgerow"] = {
                 "tier": pb.Tier.Name(known.tier).removeprefix("TIER_").lower(),
                 "prompt_usd_per_mtok": known.prompt_usd_per_mtok,
@@ -56,7 +61,7 @@ class Counting:
 
     async def __call__(self, exchange: Exchange) -> None:
         settings = self._aside.settings
-        request = read_prompt(await exchange.fields(), settings.llm_addresses, settings.max_messages).request
+        request = read_prompt(await exchange.fields(), settings.chat_models, settings.max_messages).request
         self._check(request)
         async with self._aside.admitted(exchange) as admitted:
             tokens = await self._count(request, admitted)
@@ -64,7 +69,7 @@ class Counting:
 
     async def _count(self, request: pb.GenerateRequest, admitted: Admitted) -> int:
         """By a replica of the model, or of the first where the router would choose."""
-        pool = self._fleet.pools[request.model or next(iter(self._aside.settings.llm_addresses))]
+        pool = self._fleet.pools[request.model or self._aside.settings.chat_models[0]]
         return await pool.count_tokens(
             request.messages, request.tools, admitted.tenant, admitted.timeout_s, admitted.metadata
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,7 +19,9 @@ from services.gateway.guard.checks import Checks, everything
 from services.gateway.guard.denied import TooSlow
 from services.gateway.guard.screen import AT_ONCE, Screen
 from services.gateway.http.endpoints.auxiliary_admission import Aside
+from services.gateway.http.endpoints.providers import ANY
 from services.gateway.http.endpoints.text_inputs import read_texts
+from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.runtime.deadline import Deadline
@@ -29,7 +31,6 @@ from services.runtime.policy.fair_turns import FairTurns
 from services.runtime.security.private_data import Finding, Kind
 
 MODEL = "hedgerow-guard"
-_ANY = ("auto", "default")
 _MOST_TEXTS = 256
 _OPENAIS = (
     "hate", "hate/threatening", "harassment", "harassment/threatening", "illicit", "illicit/violent", "self-harm",
@@ -81,11 +82,12 @@ class Moderations:
     def __init__(self, aside: Aside):
         self._aside, self._turns = aside, FairTurns()
 
-    async def __call__(self, exchange: Exchange) -> None:
-        body, settings = await exchange.fields(), self._aside.settings
+    async def __call__(self, exchange: Exchange, body: Fields | None = None, others: Sequence[str] = ()) -> None:
+        """`others`: models that may be named besides."""
+        body, settings = body or await exchange.fields(), self._aside.settings
         given = read_texts(body, "input", _MOST_TEXTS, min(settings.max_content_bytes, CONTENT_BYTES))
-        if (model := body.text("model") or MODEL) not in (MODEL, *_ANY):
-            raise ModelUnknown(model, ", ".join((MODEL, *_ANY)))
+        if (model := body.text("model") or MODEL) not in (MODEL, *ANY):
+            raise ModelUnknown(model, ", ".join((*others, MODEL, *ANY)))
         tenant = exchange.credential.tenant
         checks = everything(tenant.guard)
         async with self._aside.admitted(exchange, tokens=given.tokens) as admitted:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from services.gateway.admission.question import BYTES_PER_TOKEN
 from services.gateway.http.fields import Fields
 from services.runtime.errors import InvalidInput
-
-_BYTES_PER_TOKEN = 4  # in English; nothing counts these texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +30,4 @@ def tokens_of(name: str, texts: list[str], most_bytes: int) -> int:
     size = sum(len(text.encode()) for text in texts)
     if size > most_bytes:
         raise InvalidInput(name, f"at most {most_bytes} bytes together", f"{size} bytes")
-    return size // _BYTES_PER_TOKEN
+    return size // BYTES_PER_TOKEN

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 from hedgerow.router.v1 import router_pb2
 from services.gateway.upstream.routes import Routes
-from services.runtime.routing import Tier
+from services.runtime.routing import Demand, Tier
 
 
 class LaterRouter:
@@ -26,3 +26,14 @@ async def test_a_tier_that_a_later_router_knows_is_as_none() -> None:
     assert small
     assert vast
     assert (small.tier, vast.tier) == (Tier.FAST, Tier.UNSPECIFIED)
+
+
+async def test_a_model_that_does_not_chat_has_its_price_and_is_never_chosen() -> None:
+    routes = Routes(["small", "vast"], expected=True, never=["small"])
+    await routes.follow(LaterRouter())  # type: ignore[arg-type]
+    chosen = routes.choose(Demand(Tier.UNSPECIFIED, "What is 2 + 2?", 1_000, 7))
+    assert routes.model("small")
+    assert chosen
+    assert (chosen.model, chosen.alternatives) == ("vast", ())
+    routes.learn("small", 512)
+    assert (routes.context_tokens("small"), routes.least_context) == (512, 0)
