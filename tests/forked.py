@@ -115,6 +115,16 @@ async def run(module: str, *arguments: str, stdin: str = "", **environment: str)
         return _ended(child, standard)
 
 
+async def refused_start(service: str, **settings: object) -> Ended:
+    """How a service ends that must not start with these settings."""
+    prefix = f"HEDGEROW_{service.upper()}_"
+    given = {"address": f"127.0.0.1:{processes.free_port()}", **settings}
+    async with asyncio.timeout(60):
+        return await run(
+            f"services.{service}", **{f"{prefix}{name.upper()}": str(value) for name, value in given.items()}
+        )
+
+
 def run_blocking(module: str, *arguments: str) -> Ended:
     """The same, for who has nothing else to do meanwhile."""
     with _running(module, arguments) as (child, standard):

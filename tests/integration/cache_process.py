@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.chat.v1 import chat_pb2
-from launcher.processes import free_port
 from tests.forked import ServiceProcess
 
 Running = tuple[ServiceProcess, cache_pb2_grpc.CacheServiceStub]
 StartCache = Callable[..., Awaitable[Running]]
+CAPITAL, REWORDED = "What is the capital of France?", "Tell me the capital of France."
 
 
 def question(text: str, tenant: str = "acme") -> cache_pb2.Question:
@@ -33,11 +30,3 @@ def lookup(
     text: str, tenant: str = "acme", min_similarity: float = 0.9, max_wrong: float | None = None
 ) -> cache_pb2.LookupRequest:
     return cache_pb2.LookupRequest(question=question(text, tenant), min_similarity=min_similarity, max_wrong=max_wrong)
-
-
-def failing_start(**settings: object) -> subprocess.CompletedProcess[str]:
-    """Runs a service that must not start, to its end."""
-    environment = {f"HEDGEROW_CACHE_{key.upper()}": str(value) for key, value in settings.items()}
-    environment |= {"HEDGEROW_CACHE_ADDRESS": f"127.0.0.1:{free_port()}"}
-    command = [sys.executable, "-m", "services.cache"]
-    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)

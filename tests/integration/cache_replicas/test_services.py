@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,13 +15,10 @@ from google.rpc import error_details_pb2, status_pb2
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
 from tests.conftest import Start
-from tests.forked import ServiceProcess
-from tests.integration.test_cache import CAPITAL, REWORDED, lookup, store
+from tests.integration.cache_process import CAPITAL, REWORDED, Running, StartCache, lookup, store
 from tests.redis import RedisProcess, redis_server
 from tests.waiting import until
 
-Running = tuple[ServiceProcess, cache_pb2_grpc.CacheServiceStub]
-StartCache = Callable[..., Awaitable[Running]]
 EXACT, SEMANTIC, MISS = cache_pb2.VERDICT_EXACT, cache_pb2.VERDICT_SEMANTIC, cache_pb2.VERDICT_MISS
 SPAIN = "What is the capital of Spain?"
 

@@ -13,9 +13,9 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from services.cache.answers import Verdict
 from services.cache.redis_scripts import ENTRY
-from tests.integration.cache_process import StartCache, failing_start, lookup, store
-from tests.integration.replicas import replica, up_to_date
-from tests.integration.test_cache import CAPITAL, REWORDED
+from tests.forked import refused_start
+from tests.integration.cache_process import CAPITAL, REWORDED, StartCache, lookup, store
+from tests.integration.cache_replicas.replicas import replica, up_to_date
 from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import identity
 
@@ -106,9 +106,9 @@ async def test_the_service_keeps_everything_over_a_change_of_keys_and_tells_of_a
     assert (await cache.Lookup(lookup(CAPITAL))).answer.text == "It is Paris, and a secret."
 
 
-def test_a_key_that_is_none_ends_the_start_and_is_not_printed() -> None:
-    ended = failing_start(encryption_key="hunter2")
-    assert ended.returncode == 2
-    assert "encryption_key" in ended.stderr
-    assert "32 bytes in base64" in ended.stderr
-    assert "hunter2" not in ended.stderr
+async def test_a_key_that_is_none_ends_the_start_and_is_not_printed() -> None:
+    ended = await refused_start("cache", encryption_key="hunter2")
+    assert ended.code == 2
+    assert "encryption_key" in ended.err
+    assert "32 bytes in base64" in ended.err
+    assert "hunter2" not in ended.err

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
 
 from services.cache.answers import Verdict
 from services.runtime.deadline import Deadline
-from tests.integration.replicas import Replica, replica, up_to_date
-from tests.redis import RedisProcess, redis_server
+from tests.integration.cache_replicas.replicas import Replica, replica, up_to_date
+from tests.redis import RedisProcess
 from tests.unit.cache.conftest import identity
 
 _WITHIN_MS = 30_000  # less than an entry is kept after its time
 _QUESTION = identity("what is the capital of france")
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path) as server:
-        yield server
 
 
 async def _found(cache: Replica, within_ms: int = _WITHIN_MS) -> tuple[Verdict, bytes, bool]:

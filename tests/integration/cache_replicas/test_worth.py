@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from services.cache.entries import Entry
 from services.cache.redis_entries import Put, RedisEntries, last_sequence
 from services.cache.redis_scripts import CLOCK, ENTRY, USED, WORTH
 from services.cache.tombstones import Removal
-from tests.integration.replicas import replica
-from tests.redis import RedisProcess, redis_server
+from tests.integration.cache_replicas.replicas import now_ms, replica
+from tests.redis import RedisProcess
 from tests.unit.cache.conftest import identity
 from tests.unit.cache.test_greedy_dual import answer
 from tests.waiting import until
 
 ROOM = 5  # entries
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-async def client(redis: RedisProcess) -> AsyncIterator[Any]:
-    async with redis.client() as client:
-        yield client
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def entry(key: str, tokens: int, tenant: str = "acme") -> Entry:

@@ -11,9 +11,10 @@ from services.cache import redis_entries
 from services.cache.answers import Answers, Found
 from services.cache.embedding import Embedder
 from services.cache.encryption import Encryption
-from services.cache.entries import Entries
+from services.cache.entries import Entries, Entry
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
+from services.cache.redis_entries import RedisEntries
 from services.cache.redis_scripts import ENTRY
 from services.cache.redis_store import RedisStore
 from services.cache.semantic_match.thresholds import Thresholds
@@ -26,10 +27,13 @@ from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
 from tests.stores import at_work
-from tests.unit.cache.conftest import DIMENSION, BagOfWords
+from tests.unit.cache.conftest import DIMENSION, BagOfWords, identity
 from tests.waiting import until
 
-WITHIN_S = 30
+CAPITAL = identity("what is the capital of france please")
+REWORDED = identity("what is the capital of france really")
+OTHER = identity("an entirely unrelated thing")
+THEIRS = identity(CAPITAL.asked, tenant="globex")
 _PATIENT_S = 5  # a busy machine is no Redis that is away
 
 
@@ -70,18 +74,18 @@ async def replica(
 ) -> AsyncIterator[Replica]:
     """A replica that has asked for Redis once, as a service that starts has. `ahead_ms`: what its clock says more."""
 
-    def now_ms() -> int:
-        return _now_ms() + ahead_ms()
+    def its_clock_ms() -> int:
+        return now_ms() + ahead_ms()
 
     engine = BagOfWords()
     memory = Memory(
         Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000), Thresholds(0.95, 0.01, "engine")
     )
     async with connected(Url(url), _PATIENT_S) as state:
-        store = RedisStore(state, memory, engine.name, 60_000, now_ms, Encryption(keys))
+        store = RedisStore(state, memory, engine.name, 60_000, its_clock_ms, Encryption(keys))
         verification = Verification(memory.thresholds, verify_share)
         embedder = Embedder(engine, 10**6, 60)
-        answers = Answers(memory, store, embedder, engine.unseen, lambda text: "", verification, now_ms)
+        answers = Answers(memory, store, embedder, engine.unseen, lambda text: "", verification, its_clock_ms)
         try:
             async with at_work(store):
                 yield Replica(answers, store, memory, state)
@@ -115,5 +119,17 @@ async def agreed(redis: RedisProcess, *replicas: Replica) -> dict[str, bytes]:
     return held
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def entry(question: KeyedQuestion, answer: bytes = b"Paris", *, ttl_ms: int = 600_000, used_ms: int = 0) -> Entry:
+    """An entry of now. `used_ms`: when it was used last, counted from now."""
+    now = now_ms()
+    asked, times = question.asked.encode(), (now + ttl_ms, now + used_ms)
+    return Entry(question.key, question.tenant, question.partition, asked, answer, *times)
+
+
+def another() -> RedisEntries:
+    """Another replica's, which does what a test wants of it."""
+    return RedisEntries("bag of words", 0, now_ms)

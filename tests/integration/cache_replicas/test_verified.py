@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 
@@ -15,25 +12,13 @@ from services.cache.semantic_match import records
 from services.cache.semantic_match.record import SAMPLE_BYTES
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
-from tests.integration.replicas import Replica, replica, up_to_date
-from tests.redis import RedisProcess, redis_server
+from tests.integration.cache_replicas.replicas import Replica, replica, up_to_date
+from tests.redis import RedisProcess
 from tests.waiting import until
 
 DEFAULT, MOST = 0.95, 50
 ACME, GLOBEX = Traffic("acme"), Traffic("globex")
 CHAT, DOSAGES, THEIRS = Traffic("acme", "chat"), Traffic("acme", "dosages"), Traffic("globex", "dosages")
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-async def two(redis: RedisProcess) -> AsyncIterator[list[Replica]]:
-    async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(replica(redis.url)) for _ in range(2)]
 
 
 def verify(one: Replica, tenant: str, count: int, right: bool = True, category: str = "") -> None:
@@ -61,65 +46,44 @@ async def swept(redis: RedisProcess, one: Replica, tenant: str, count: int, cate
         await until(known)
 
 
-async def test_each_replica_goes_on_from_what_all_of_them_verified(redis: RedisProcess, two: list[Replica]) -> None:
-    for one in two:
+async def test_each_replica_goes_on_from_what_all_of_them_verified(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    for one in pair:
         verify(one, "acme", 70)
         assert one.memory.thresholds.of(ACME) == DEFAULT  # too few
-    await swept(redis, two[0], "acme", 70)
-    await swept(redis, two[1], "acme", 140)
-    verify(two[0], "acme", 1)
-    await swept(redis, two[0], "acme", 141)
-    assert two[0].memory.thresholds.of(ACME) < DEFAULT
+    await swept(redis, pair[0], "acme", 70)
+    await swept(redis, pair[1], "acme", 140)
+    verify(pair[0], "acme", 1)
+    await swept(redis, pair[0], "acme", 141)
+    assert pair[0].memory.thresholds.of(ACME) < DEFAULT
     async with replica(redis.url) as third:
-        assert third.memory.thresholds.of(ACME) == two[0].memory.thresholds.of(ACME)
+        assert third.memory.thresholds.of(ACME) == pair[0].memory.thresholds.of(ACME)
         assert samples(third.memory.thresholds, "") == 141
         assert third.memory.thresholds.of(GLOBEX) == DEFAULT
 
 
-async def test_a_tenant_that_was_removed_is_forgotten_by_all_also_by_one_that_had_news(
-    redis: RedisProcess, two: list[Replica]
-) -> None:
-    for tenant in ("acme", "globex"):
-        verify(two[0], tenant, 200)
-    await swept(redis, two[0], "acme", 200)
-    verify(two[1], "globex", 1)
-    await swept(redis, two[1], "globex", 201)
-    verify(two[1], "acme", 5)
-    late = two[1].memory.thresholds._held(ACME)
-    assert late
-    await two[0].remove_tenant("acme")
-    await up_to_date(redis, *two)
-    assert [one.memory.thresholds.of(ACME) for one in two] == [DEFAULT, DEFAULT]
-    two[1].memory.thresholds._records._tenants["acme"] = OrderedDict({"": late})  # it has not heard of it yet
-    async with redis.client() as client:
-        await two[1].store._verified.add(client, two[1].store.sequence - 1)
-    assert not late.has_news  # it was sent
-    async with replica(redis.url) as third:
-        assert samples(third.memory.thresholds, "acme") == 0
-        assert third.memory.thresholds.of(GLOBEX) < DEFAULT
-
-
 async def test_what_is_verified_while_redis_is_away_is_added_when_it_is_back(
-    redis: RedisProcess, two: list[Replica]
+    redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
-    verify(two[0], "acme", 70)
-    await swept(redis, two[0], "acme", 70)
-    two[0].state.lose("the test says so")
-    verify(two[0], "acme", 70)
-    two[0].answers.sweep()
-    await until(lambda: two[0].state.up)
-    two[0].answers.sweep()
-    verify(two[1], "acme", 1)
-    await swept(redis, two[1], "acme", 141)
+    verify(pair[0], "acme", 70)
+    await swept(redis, pair[0], "acme", 70)
+    pair[0].state.lose("the test says so")
+    verify(pair[0], "acme", 70)
+    pair[0].answers.sweep()
+    await until(lambda: pair[0].state.up)
+    pair[0].answers.sweep()
+    verify(pair[1], "acme", 1)
+    await swept(redis, pair[1], "acme", 141)
 
 
 @pytest.mark.parametrize("junk", [{"samples": b"\xff"}, {"lookups": "many"}, {"threshold": "nan"}])
 async def test_a_damaged_record_in_redis_is_forgotten_and_the_replica_goes_on(
-    redis: RedisProcess, two: list[Replica], junk: dict[str, str | bytes]
+    redis: RedisProcess, pair: tuple[Replica, Replica], junk: dict[str, str | bytes]
 ) -> None:
-    verify(two[0], "acme", 200)
-    verify(two[0], "globex", 200)
-    await swept(redis, two[0], "acme", 200)
+    verify(pair[0], "acme", 200)
+    verify(pair[0], "globex", 200)
+    await swept(redis, pair[0], "acme", 200)
     async with redis.client() as client:
         await until(lambda: client.hexists(f"{VERIFIED}engine:globex", "samples"))
         await client.hset(f"{VERIFIED}engine:acme", mapping=junk)
@@ -131,49 +95,54 @@ async def test_a_damaged_record_in_redis_is_forgotten_and_the_replica_goes_on(
         assert third.state.up
 
 
-async def test_replicas_add_up_each_category_by_itself(redis: RedisProcess, two: list[Replica]) -> None:
-    for one, tenants in zip(two, (("acme", "globex"), ("acme",)), strict=True):
+async def test_replicas_add_up_each_category_by_itself(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+    for one, tenants in zip(pair, (("acme", "globex"), ("acme",)), strict=True):
         for tenant in tenants:
             verify(one, tenant, 70, category="dosages")
-    verify(two[1], "acme", 30, category="chat")
-    await swept(redis, two[0], "acme", 70, "dosages")
-    await swept(redis, two[1], "acme", 140, "dosages")
+    verify(pair[1], "acme", 30, category="chat")
+    await swept(redis, pair[0], "acme", 70, "dosages")
+    await swept(redis, pair[1], "acme", 140, "dosages")
     async with replica(redis.url) as third:
         kept = third.memory.thresholds
         assert [samples(kept, *each) for each in (DOSAGES, CHAT, THEIRS, ACME)] == [140, 30, 70, 0]
         assert samples(kept, "") == 240
-        assert kept.of(DOSAGES) == two[1].memory.thresholds.of(DOSAGES) < DEFAULT
+        assert kept.of(DOSAGES) == pair[1].memory.thresholds.of(DOSAGES) < DEFAULT
         assert kept.of(CHAT) == kept.of(ACME) == kept.of(THEIRS) == DEFAULT
 
 
+@pytest.mark.parametrize("category", ["", "dosages"])
 async def test_a_tenant_that_was_removed_is_forgotten_in_all_its_categories_also_by_a_replica_with_news(
-    redis: RedisProcess, two: list[Replica]
+    redis: RedisProcess, pair: tuple[Replica, Replica], category: str
 ) -> None:
-    for category in ("", "chat", "dosages"):
-        verify(two[0], "acme", 200, category=category)
-    verify(two[0], "globex", 200, category="dosages")
-    await swept(redis, two[0], "acme", 200, "dosages")
-    verify(two[1], "acme", 5, category="dosages")
-    late = two[1].memory.thresholds._held(DOSAGES)
+    for each in ("", "chat", "dosages"):
+        verify(pair[0], "acme", 200, category=each)
+    verify(pair[0], "globex", 200, category=category)
+    await swept(redis, pair[0], "acme", 200, category)
+    verify(pair[1], "globex", 1, category=category)
+    await swept(redis, pair[1], "globex", 201, category)
+    verify(pair[1], "acme", 5, category=category)
+    late = pair[1].memory.thresholds._held(Traffic("acme", category))
     assert late
-    await two[0].remove_tenant("acme")
-    await up_to_date(redis, *two)
-    assert [one.memory.thresholds.of(each) for one in two for each in (ACME, CHAT, DOSAGES)] == [DEFAULT] * 6
-    two[1].memory.thresholds._records._tenants["acme"] = OrderedDict({"dosages": late})  # it has not heard of it yet
+    await pair[0].remove_tenant("acme")
+    await up_to_date(redis, *pair)
+    assert [one.memory.thresholds.of(each) for one in pair for each in (ACME, CHAT, DOSAGES)] == [DEFAULT] * 6
+    pair[1].memory.thresholds._records._tenants["acme"] = OrderedDict({category: late})  # it has not heard of it yet
     async with redis.client() as client:
-        await two[1].store._verified.add(client, two[1].store.sequence - 1)
+        await pair[1].store._verified.add(client, pair[1].store.sequence - 1)
         assert not await client.exists(f"{VERIFIED}engine:acme")
+    assert not late.has_news  # it was sent
     async with replica(redis.url) as third:
-        assert samples(third.memory.thresholds, *DOSAGES) == 0
-        assert samples(third.memory.thresholds, *THEIRS) == 200
+        assert samples(third.memory.thresholds, "acme", category) == 0
+        assert samples(third.memory.thresholds, "globex", category) == 201
+        assert third.memory.thresholds.of(Traffic("globex", category)) < DEFAULT
 
 
 async def test_what_replicas_without_categories_write_is_that_of_no_category(
-    redis: RedisProcess, two: list[Replica]
+    redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
-    verify(two[0], "acme", 200)
-    verify(two[0], "acme", 150, category="chat")
-    await swept(redis, two[0], "acme", 150, "chat")
+    verify(pair[0], "acme", 200)
+    verify(pair[0], "acme", 150, category="chat")
+    await swept(redis, pair[0], "acme", 150, "chat")
     async with redis.client() as client:
         await client.hdel(f"{VERIFIED}engine:acme", "at", "max_wrong")  # they write none
     async with replica(redis.url) as third:
@@ -183,10 +152,10 @@ async def test_what_replicas_without_categories_write_is_that_of_no_category(
         await swept(redis, third, "acme", 201)
 
 
-async def test_a_damaged_category_costs_no_other_anything(redis: RedisProcess, two: list[Replica]) -> None:
+async def test_a_damaged_category_costs_no_other_anything(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
     for category in ("", "chat", "dosages"):
-        verify(two[0], "acme", 200, category=category)
-    await swept(redis, two[0], "acme", 200, "dosages")
+        verify(pair[0], "acme", 200, category=category)
+    await swept(redis, pair[0], "acme", 200, "dosages")
     async with redis.client() as client:
         await client.hset(f"{VERIFIED}engine:acme", mapping={"chat:samples": b"\xff", "of:none": b"\xff"})
     async with replica(redis.url) as third:
@@ -197,18 +166,18 @@ async def test_a_damaged_category_costs_no_other_anything(redis: RedisProcess, t
 
 
 async def test_a_tenant_with_very_many_categories_takes_no_others_record(
-    redis: RedisProcess, two: list[Replica], monkeypatch: pytest.MonkeyPatch
+    redis: RedisProcess, pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (records, redis_verified):
         monkeypatch.setattr(module, "RECORDS", MOST)
     for tenant in ("acme", "globex"):
-        verify(two[0], tenant, 150, category="dosages")
-    await swept(redis, two[0], "globex", 150, "dosages")
+        verify(pair[0], tenant, 150, category="dosages")
+    await swept(redis, pair[0], "globex", 150, "dosages")
     for number in range(2 * MOST):
-        one = two[number % 2]
+        one = pair[number % 2]
         one.memory.thresholds.verify(Traffic("mallory", f"{number}"), 0.99, True, True)
     async with redis.client() as client:
-        for one in two:
+        for one in pair:
             await one.store._verified.add(client, one.store.sequence)
         theirs = await client.hlen(f"{VERIFIED}engine:mallory")
         assert theirs == 10 * (MOST - 2)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
 
 from services.cache import snapshot
-from services.cache.entries import Entries, Entry
+from services.cache.entries import Entries
 from services.cache.follower import Follower
-from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.redis_entries import Put, RedisEntries, Stored, _foreign
 from services.cache.redis_scripts import ENTRY
@@ -23,33 +20,12 @@ from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
-from tests.integration.replicas import replica, up_to_date
-from tests.redis import RedisProcess, redis_server
+from tests.integration.cache_replicas.replicas import entry, now_ms, replica, up_to_date
+from tests.redis import RedisProcess
 from tests.unit.cache.conftest import DIMENSION, BagOfWords, identity
 
 _MANY = 100  # three pages
 QUESTIONS = [identity(f"question {number}") for number in range(_MANY)]
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-async def client(redis: RedisProcess) -> AsyncIterator[Any]:
-    async with redis.client() as client:
-        yield client
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def entry(question: KeyedQuestion, used_ms: int = 0, answer: bytes = b"yes") -> Entry:
-    asked, times = question.asked.encode(), (now_ms() + 600_000, now_ms() + used_ms)
-    return Entry(question.key, question.tenant, question.partition, asked, answer, *times)
 
 
 def memory(max_bytes: int = 10**8) -> Memory:

@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from services.cache.answers import Verdict
-from services.cache.entries import Entry
-from services.cache.keyed_question import KeyedQuestion
 from services.cache.redis_entries import Put, RedisEntries
 from services.cache.redis_scripts import ENTRY, USED
 from services.cache.tombstones import Removal
-from tests.integration.replicas import replica
-from tests.redis import RedisProcess, redis_server
-from tests.unit.cache.conftest import identity
+from tests.integration.cache_replicas.replicas import CAPITAL, OTHER, entry, now_ms, replica
+from tests.redis import RedisProcess
 from tests.waiting import until
 
-CAPITAL = identity("what is the capital of france please")
-OTHER = identity("an entirely unrelated thing")
 _HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path) as server:
-        yield server
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def entry(question: KeyedQuestion, ttl_ms: int = _HOUR_MS) -> Entry:
-    asked, times = question.asked.encode(), (now_ms() + ttl_ms, now_ms())
-    return Entry(question.key, question.tenant, question.partition, asked, b"Paris", *times)
 
 
 def replica_ahead_by(ms: int) -> RedisEntries:
@@ -47,11 +23,11 @@ def replica_ahead_by(ms: int) -> RedisEntries:
 async def test_a_replica_whose_clock_runs_ahead_hides_no_entry_from_a_removal(redis: RedisProcess, change: str) -> None:
     right, ahead = replica_ahead_by(0), replica_ahead_by(2 * _HOUR_MS)
     async with redis.client() as client:
-        await right.write(client, [Put(entry(CAPITAL), None, await right.begin(client))])
+        await right.write(client, [Put(entry(CAPITAL, ttl_ms=_HOUR_MS), None, await right.begin(client))])
         if change == "sweep":
             await ahead.touch(client, [])
         else:
-            await ahead.write(client, [Put(entry(OTHER), None, await ahead.begin(client))])
+            await ahead.write(client, [Put(entry(OTHER, ttl_ms=_HOUR_MS), None, await ahead.begin(client))])
         assert await client.zscore(USED + CAPITAL.tenant, CAPITAL.key)
         [removed] = await right.write(client, [Removal(tenant=CAPITAL.tenant)])
         assert removed.entries == (1 if change == "sweep" else 2)
@@ -77,7 +53,9 @@ async def test_an_entry_that_ends_soon_or_has_ended_is_not_missed(redis: RedisPr
     right = replica_ahead_by(0)
     async with redis.client() as client:
         epoch = await right.begin(client)
-        await right.write(client, [Put(entry(CAPITAL, ttl_ms=50_000), None, epoch), Put(entry(OTHER), None, epoch)])
+        await right.write(
+            client, [Put(entry(CAPITAL, ttl_ms=50_000), None, epoch), Put(entry(OTHER, ttl_ms=_HOUR_MS), None, epoch)]
+        )
         assert not await right.outlives(client, [CAPITAL.key, "0" * 64])
         assert await right.outlives(client, [CAPITAL.key, OTHER.key])
 
@@ -87,7 +65,7 @@ async def test_an_answer_that_is_stored_again_when_its_time_is_over_is_there(red
     async with redis.client() as client:
         epoch = await entries.begin(client)
         await entries.write(client, [Put(entry(CAPITAL, ttl_ms=-1), None, epoch)])
-        await entries.write(client, [Put(entry(CAPITAL), None, epoch)])
+        await entries.write(client, [Put(entry(CAPITAL, ttl_ms=_HOUR_MS), None, epoch)])
         [there] = await entries.read(client, [CAPITAL.key])
     assert there
     assert there[0].answer == b"Paris"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +14,8 @@ from services.cache.errors import Conflict, NotRemoved
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.redis_scripts import CHANGES
 from services.cache.tombstones import Removal
-from tests.integration.replicas import Replica, kept, replica, up_to_date
-from tests.redis import RedisProcess, redis_server
+from tests.integration.cache_replicas.replicas import Replica, kept, replica, up_to_date
+from tests.redis import RedisProcess
 from tests.unit.cache.conftest import identity
 from tests.waiting import until
 
@@ -39,12 +36,6 @@ _STEPS = (
 _CLOCKS = (*_STEPS, *["store"] * 2, *["clock jumps"] * 4)
 _JUMPS_MS = (0, 7_200_000, -7_200_000, 50)
 Step = tuple[str, int, int]  # what, by which replica, about which question
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path) as server:
-        yield server
 
 
 @dataclass

@@ -1,0 +1,23 @@
+"""Two replicas on the test's Redis, and a client to look into it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.integration.cache_replicas.replicas import Replica, replica
+from tests.redis import RedisProcess
+
+
+@pytest.fixture
+async def pair(redis: RedisProcess) -> AsyncIterator[tuple[Replica, Replica]]:
+    async with replica(redis.url) as a, replica(redis.url) as b:
+        yield a, b
+
+
+@pytest.fixture
+async def client(redis: RedisProcess) -> AsyncIterator[Any]:
+    async with redis.client() as client:
+        yield client

@@ -1,0 +1,236 @@
+"""Replicas that lose their Redis, or what it held, and find it again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from services.cache import redis_entries, snapshot
+from services.cache.answers import Verdict
+from services.cache.errors import Conflict, NotRemoved
+from services.cache.redis_scripts import CHANGES, ENTRY, SEQUENCE
+from tests.integration.cache_replicas.replicas import (
+    CAPITAL,
+    OTHER,
+    THEIRS,
+    Replica,
+    agreed,
+    another,
+    entry,
+    kept,
+    replica,
+    up_to_date,
+)
+from tests.redis import RedisProcess, redis_server
+from tests.waiting import until
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
+    async with redis_server(tmp_path, appendonly=True) as server:
+        yield server
+
+
+async def test_without_redis_nothing_is_stored_and_nothing_is_removed(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await up_to_date(redis, a, b)
+    embedded = a.answers.embedder.misses
+    await redis.kill()
+    await until(lambda: _away(a))
+    assert await a.keep(OTHER, b"a thing") is False
+    assert a.answers.embedder.misses == embedded, "what is not kept need not be embedded"
+    for remove in (a.remove(CAPITAL), a.remove_tenant("acme"), a.remove(OTHER)):
+        with pytest.raises(NotRemoved) as refused:
+            await remove
+        assert refused.value.retry_delay_s
+    for one in pair:
+        await until(lambda one=one: _away(one))
+        found = await one.look_up(CAPITAL)
+        assert (found.verdict, found.local) == (Verdict.EXACT, True)
+    assert (a.memory.stats.stores, a.memory.stats.skipped) == (1, 1)
+    await redis.start()
+    assert await agreed(redis, a, b) == {CAPITAL.key: b"Paris"}
+    assert await a.remove(CAPITAL) == 1
+    assert await agreed(redis, a, b) == {}
+
+
+async def test_what_others_removed_while_a_replica_was_cut_off_is_local_until_it_is_back_and_then_gone(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await a.keep(OTHER, b"a thing")
+    await up_to_date(redis, a, b)
+    a.state.lose("the test says so")
+    assert await b.remove(CAPITAL) == 1
+    while (found := await a.look_up(CAPITAL)).local:
+        assert found.verdict in (Verdict.EXACT, Verdict.MISS)
+        await asyncio.sleep(0)
+    assert found.verdict is Verdict.MISS
+    assert a.memory.stats.snapshots == 1, "the stream goes on from where it was"
+    assert a.holds() == b.holds() == await kept(redis) == {OTHER.key: b"a thing"}
+
+
+async def test_what_is_removed_while_a_snapshot_is_loaded_is_not_served_after_it(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await a.keep(OTHER, b"a thing")
+    await up_to_date(redis, a, b)
+    load = snapshot.load
+
+    async def slowly(*arguments: Any) -> snapshot.Snapshot:
+        loaded = await load(*arguments)
+        await b.remove(CAPITAL)
+        return loaded
+
+    async with redis.client() as client:
+        with patch.object(snapshot, "load", slowly):
+            a.state.lose("the test says so")
+            await client.xtrim(CHANGES, maxlen=0, approximate=False)
+            a.store._follower.sequence = 1  # far behind
+            while (found := await a.look_up(CAPITAL)).local:
+                await asyncio.sleep(0)
+    assert found.verdict is Verdict.MISS
+    assert a.memory.stats.snapshots == 2
+
+
+async def test_an_answer_that_was_begun_before_a_removal_is_not_stored_when_redis_is_back_either(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(OTHER, b"a thing")
+    await up_to_date(redis, a, b)
+    epoch = a.answers.epoch
+    await b.remove_tenant("acme")
+    await redis.kill()
+    await until(lambda: _away(a))
+    assert await a.keep(CAPITAL, b"old", epoch=epoch) is False
+    await redis.start()
+    await up_to_date(redis, a, b)
+    with pytest.raises(Conflict):
+        await a.keep(CAPITAL, b"old", epoch=epoch)
+    assert await a.keep(THEIRS, b"kept", epoch=epoch)
+    assert await agreed(redis, a, b) == {THEIRS.key: b"kept"}
+
+
+async def test_a_removal_and_a_store_that_were_both_under_way_when_redis_was_lost_are_neither_of_them_done(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await up_to_date(redis, a, b)
+    epoch = a.answers.epoch
+    redis.stop()
+    removing = asyncio.create_task(a.remove(CAPITAL))
+    await asyncio.sleep(0)
+    storing = asyncio.create_task(a.keep(CAPITAL, b"old", epoch=epoch))
+    await until(lambda: a.store._writes._workers)
+    a.state.lose("the test says so")
+    redis.cont()
+    with pytest.raises(NotRemoved):
+        await removing
+    assert await storing is False
+    await agreed(redis, a, b)
+    assert set(a.holds().values()) <= {b"Paris"}, "Redis may have heard of the removal; the store came after it"
+
+
+async def test_an_answer_that_was_begun_before_redis_was_emptied_is_not_stored(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    epoch = a.answers.epoch
+    await b.remove_tenant("acme")
+    async with redis.client() as client:
+        await client.flushall()
+    for one in pair:  # whether or not it has noticed
+        with pytest.raises(Conflict):
+            await one.store.insert(entry(CAPITAL), None, epoch)
+    await until(lambda: _loaded(a, 2))
+    await up_to_date(redis, a, b)
+    for one in pair:
+        with pytest.raises(Conflict):
+            await one.keep(CAPITAL, b"old", epoch=epoch)
+    assert await a.keep(CAPITAL, b"new", epoch=a.answers.epoch)
+
+
+@pytest.mark.parametrize("where", ["at its end", "before its end"])
+async def test_a_gap_in_the_stream_forces_a_snapshot(
+    redis: RedisProcess, pair: tuple[Replica, Replica], where: str
+) -> None:
+    a, b = pair
+    await a.keep(OTHER, b"a thing")
+    await up_to_date(redis, a, b)
+    async with redis.client() as client:
+        known = await redis_entries.last_sequence(client)
+        puts = [another()._script(redis_entries.Put(entry(question), None, known)) for question in (CAPITAL, THEIRS)]
+        async with client.pipeline(transaction=True) as together:
+            together.eval(puts[0][0], 0, 100, *puts[0][1])
+            together.xtrim(CHANGES, maxlen=0, approximate=False)
+            together.unlink(ENTRY + OTHER.key)
+            if where == "before its end":
+                together.eval(puts[1][0], 0, 100, *puts[1][1])
+            await together.execute()
+    await agreed(redis, a, b)
+    assert a.holds().keys() == {CAPITAL.key} | ({THEIRS.key} if where == "before its end" else set())
+    assert [each.memory.stats.snapshots for each in pair] == [2, 2]
+
+
+async def test_watches_end_with_redis_and_are_in_force_again_when_it_is_back(redis: RedisProcess) -> None:
+    async with replica(redis.url) as one:
+        await one.memory.watchers.in_force()
+        with one.memory.watchers.watch() as removals:
+            await redis.kill()
+            assert [removal async for removal in removals] == []
+        again = asyncio.create_task(one.memory.watchers.in_force())
+        await redis.start()
+        await again
+
+
+async def test_a_redis_that_began_anew_is_taken_as_it_is(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await up_to_date(redis, a, b)
+    async with redis.client() as client:
+        await client.flushall()
+    await until(lambda: _empty(a))
+    await until(lambda: _empty(b))
+    await up_to_date(redis, a, b)
+    await b.keep(OTHER, b"a thing")
+    assert await agreed(redis, a, b) == {OTHER.key: b"a thing"}
+
+
+async def test_changes_that_nobody_understands_are_passed_over_by_a_snapshot(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await up_to_date(redis, a, b)
+    async with redis.client() as client:
+        last = await redis_entries.last_sequence(client)
+        await client.xadd(CHANGES, {"op": "rename"}, id=f"{last + 1}-0")  # as a later version might
+        await client.set(SEQUENCE, last + 1)
+    await until(lambda: _loaded(a, 2))
+    await b.keep(OTHER, b"a thing")
+    await agreed(redis, a, b)
+
+
+async def _away(one: Replica) -> bool:
+    return one.store.local
+
+
+async def _empty(one: Replica) -> bool:
+    return not one.holds()
+
+
+async def _loaded(one: Replica, times: int) -> bool:
+    return one.memory.stats.snapshots >= times and one.state.up
