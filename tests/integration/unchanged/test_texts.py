@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hedgerow
-from tests.integration.shapes import TEXTS
-from tests.integration.transparent import Transparent, transparent_gateway
+from tests.integration.unchanged.shapes import TEXTS
+from tests.integration.unchanged.transparent import Transparent
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 MORE: Mapping[str, str] = {
     **TEXTS,
     "no-break and zero-width": "\u00a0a\u200bb\u200cc\u200dd\ufeff e\u2060f\u00ad\u3000",
@@ -39,13 +39,7 @@ CONVERSATIONS = st.lists(st.tuples(_ROLES, _TEXT), max_size=6).flatmap(
 )
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Transparent]:
-    async with transparent_gateway(tmp_path_factory.mktemp("logs")) as running:
-        yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def client(served: Transparent) -> AsyncIterator[hedgerow.AsyncClient]:
     served.provider.reset()
     async with hedgerow.AsyncClient(served.target) as connected:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import openai
 import pytest
-import pytest_asyncio
 from openai import AsyncOpenAI
 
-from tests.integration.transparent import Transparent, transparent_gateway
+from tests.integration.unchanged.transparent import Transparent
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 ASKED = [{"role": "user", "content": "?"}]
 MESSAGE = "field_of_tomorrow: Extra inputs are not permitted"
 # By status, errors as both APIs have them.
@@ -22,12 +21,6 @@ PROBLEMS: dict[int, dict[str, Any]] = {
     422: {"type": "invalid_request_error", "message": MESSAGE, "details": {"at": ["field_of_tomorrow"]}},
 }
 WHOLE_OR_STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Transparent]:
-    async with transparent_gateway(tmp_path_factory.mktemp("logs")) as running:
-        yield running
 
 
 def _refuse(served: Transparent, status: int) -> None:

@@ -4,21 +4,20 @@ they are without it."""
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import pytest_asyncio
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from tests.integration.transparent import Transparent, transparent_gateway
+from tests.integration.unchanged.transparent import Transparent
 from tests.recorded_turns import CHATS, MESSAGES, SIGNATURE
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 RESULT = "21 °C,  晴れ\n"
 QUESTION = "  Weather in Tokyo?\t"
@@ -41,12 +40,6 @@ class Celsius(BaseModel):
     """The answer's form."""
 
     c: int
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Transparent]:
-    async with transparent_gateway(tmp_path_factory.mktemp("logs")) as running:
-        yield running
 
 
 Loop = Callable[[str], Awaitable[Any]]

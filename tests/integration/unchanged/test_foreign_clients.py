@@ -4,27 +4,18 @@ same, and the client comes to the same."""
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from services.gateway.http.dialects.generating import FOR_PROVIDERS
 from tests.answering_provider import TEXT, answered
 from tests.integration.foreign_clients import SCRIPTS, Installed, output
-from tests.integration.transparent import OPERATORS, Transparent, transparent_gateway
+from tests.integration.unchanged.transparent import OPERATORS, Transparent, own_fields
 from tests.recording_provider import Asked
 
 # The first run fetches packages.
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
-_OURS = {"model", "stream", "stream_options"}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Transparent]:
-    async with transparent_gateway(tmp_path_factory.mktemp("logs")) as running:
-        yield running
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
 
 async def _same(served: Transparent, client: str) -> dict[str, Any]:
@@ -51,8 +42,8 @@ def _is_relayed(asked: Asked) -> bool:
 
 def _plain(asked: Asked) -> Any:
     """What must be the same of a request."""
-    body = {name: given for name, given in asked.body.items() if name not in _OURS}
-    return asked.path, body, {name: text for name, text in asked.headers.items() if name.startswith(FOR_PROVIDERS)}
+    headers = {name: text for name, text in asked.headers.items() if name.startswith(FOR_PROVIDERS)}
+    return asked.path, own_fields(asked.body), headers
 
 
 async def test_langchain_with_a_provider_of_each_api(served: Transparent) -> None:

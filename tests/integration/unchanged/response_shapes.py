@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.integration.shapes import TEXTS, Shape
+from tests.integration.unchanged.shapes import TEXTS, Shape
 
 _PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 _SYSTEM = "You are a careful assistant.\n\n# Rules\n- Answer in one line.\n" + "- Never guess.\n" * 200 + "   "

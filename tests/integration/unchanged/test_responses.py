@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,35 +12,12 @@ import pytest
 import pytest_asyncio
 
 from tests import recorded_response
-from tests.integration.response_shapes import RESPONSES
-from tests.integration.transparent import Transparent, transparent_gateway
+from tests.integration.unchanged.response_shapes import RESPONSES
+from tests.integration.unchanged.transparent import Transparent, events_of
 from tests.recorded_response import RESPONSE, THOUGHT, USAGE
 from tests.recording_provider import RecordingProvider
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Transparent]:
-    async with transparent_gateway(tmp_path_factory.mktemp("logs")) as running:
-        yield running
-
-
-@pytest.fixture
-def provider(served: Transparent) -> RecordingProvider:
-    served.provider.reset()
-    return served.provider
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def http(served: Transparent) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=served.url, timeout=20) as client:
-        yield client
-
-
-def _events(text: str) -> list[Any]:
-    """The events of a stream."""
-    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
 
 @pytest.mark.parametrize("shape", RESPONSES, ids=list(RESPONSES))
@@ -58,7 +34,7 @@ async def test_a_response_arrives_as_it_was_sent(
 
 async def test_a_response_comes_back_as_it_was_streamed(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
     reply = await http.post("/v1/responses", json={"model": "resp", "input": "?", "stream": True})
-    *events, last = _events(reply.text)
+    *events, last = events_of(reply.text)
     assert events == list(RESPONSE[:-1])
     assert last["response"].pop("hedgerow")["model"] == "resp"
     assert last == RESPONSE[-1]
@@ -217,7 +193,7 @@ async def test_a_guard_reads_what_no_other_api_has(http: httpx.AsyncClient, prov
     assert provider.asked == []
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def client(served: Transparent) -> AsyncIterator[openai.AsyncOpenAI]:
     """OpenAI's own, which refuses what is not as its types have it."""
     url = f"{served.url}/v1"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from launcher.processes import free_port
 from tests.conftest import starting
@@ -18,8 +19,7 @@ OPERATORS = "the operator's"  # key at the provider
 @dataclass(frozen=True)
 class Transparent:
     """`gpt` is a model behind chat completions, `claude` one behind Messages, `resp` one behind chat completions and
-    Responses, `alone` one behind Responses alone. `url`: of the API by HTTP; `target`: by
-    gRPC."""
+    Responses, `alone` one behind Responses alone. `url`: of the API by HTTP; `target`: by gRPC."""
 
     provider: RecordingProvider
     url: str
@@ -52,3 +52,14 @@ async def transparent_gateway(logs: Path, **settings: str) -> AsyncIterator[Tran
             **settings,
         )
         yield Transparent(provider, f"http://127.0.0.1:{port}", gateway.spec.address)
+
+
+def own_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What is the caller's own in a request: all but what the gateway says itself to every provider."""
+    return {name: given for name, given in body.items() if name not in ("model", "stream", "stream_options")}
+
+
+def events_of(text: str) -> list[Any]:
+    """The events of a stream."""
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
