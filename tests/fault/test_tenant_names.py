@@ -22,7 +22,7 @@ from tests.fault.faulty_llm import SERVICE, FaultyLlm, serving
 from tests.fault.mesh import Processes
 from tests.fault.report import Report, Row
 from tests.fault.test_closed_by_default import refused_start
-from tests.integration.edge import Issuer, edge_before
+from tests.integration.edge.running import Issuer, edge_before
 from tests.integration.scripted_tool_service import serve_tools
 from tests.keys import digest, tenants
 from tests.waiting import until

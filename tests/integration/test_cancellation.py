@@ -23,7 +23,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
 from tests.conftest import starting
-from tests.integration.edge import Edge, edge_before
+from tests.integration.edge.running import Edge, edge_before
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
 from tests.integration.scripted import Heard, Hold, serving
 from tests.integration.scripted_audio import ScriptedAudio, segment, serve_audio

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.conftest import Start
-from tests.integration.edge import Edge, edge_before
+from tests.integration.edge.running import Edge, edge_before
 from tests.integration.http_gateway import QUESTION, start_http_gateway
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_llm import ScriptedLlm, words
@@ -63,11 +64,12 @@ async def test_answers_come_through_streamed_and_whole(http: httpx.AsyncClient, 
     assert (broken.status_code, broken.json()["error"]["type"]) == (503, "server_error")
 
 
+@pytest.mark.parametrize("http", [False], indirect=True)  # by HTTP/2: test_cancellation.py
 async def test_a_client_that_leaves_in_mid_stream_stops_the_model(http: httpx.AsyncClient, llm: ScriptedLlm) -> None:
     llm.script = [*words("Paris"), Hold()]
     async with http.stream("POST", PATH, json={**QUESTION, "stream": True}) as answer:
         lines = answer.aiter_lines()
         while "Paris" not in await anext(lines):
             pass
-        await answer.aclose()
+    async with asyncio.timeout(5):
         await llm.cancelled.wait()

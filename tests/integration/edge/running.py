@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from hedgerow import Tls
 from hedgerow.gateway.v1 import gateway_pb2_grpc
 from launcher import envoy
 from launcher.processes import ServiceSpec, free_ports
@@ -67,8 +68,11 @@ async def edge_before(
         folder / "envoy", node_id="edge-test", region="", control_address=control, admin_address=admin, **bootstrap
     )
     async with AsyncExitStack() as stack:
-        plane = ServiceProcess(ServiceSpec("control", "services.control", control, environment), folder / "logs")
+        asked_by = Tls.from_folder(control_tls_dir.parent / "operator", "control") if control_tls_dir else None
+        told_by = ServiceSpec("control", "services.control", control, environment, tls=asked_by)
+        plane = ServiceProcess(told_by, folder / "logs")
         stack.push_async_callback(plane.stop)
+        await plane.wait_serving()  # an Envoy that is refused once waits up to some seconds
         spec = ServiceSpec("envoy", "", port, command=tuple(envoy.command(file)), folder=file.parent)
         process = ServiceProcess(spec, folder / "logs")
         stack.push_async_callback(process.stop)
