@@ -1,4 +1,4 @@
-"""Who speaks to whom: mutual TLS between real processes, and TLS from a caller to an edge."""
+"""Who speaks to whom: mutual TLS between real processes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,18 @@ import grpc
 import httpx
 import pytest
 
-import hedgerow
 from hedgerow import Tls
 from hedgerow.channel import open_channel
 from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
-from launcher.certificate_authority import make_authority
 from launcher.processes import ServiceSpec, check_health, free_port
 from launcher.replicas import xds_bootstrap
 from services.runtime.rpc.reloading_channel import ReloadingChannel
 from services.runtime.security import tls
 from tests import listings
 from tests.certificates import Certificates, mutual
-from tests.forked import ServiceProcess
+from tests.forked import ServiceProcess, refused_start
 from tests.integration.command import run
-from tests.integration.scripted_gateway import ScriptedGateway, answer
 from tests.waiting import until
 
 MODELS = json.dumps([{"name": "m", "tier": "fast", "context_tokens": 1000}])
@@ -157,37 +154,21 @@ async def test_status_asks_as_the_operator(certificates: Certificates, router: S
         assert (code, json.loads(out)["services"][0]["health"]) == (1, "UNREACHABLE")
 
 
-def refused(certificates: Certificates, identity: str, **more: str) -> tuple[int | None, str]:
-    """How a router ends that must not start with the certificate of `identity`: (exit code, its log)."""
-    environment = {
-        "HEDGEROW_ROUTER_ADDRESS": f"127.0.0.1:{free_port()}",
-        "HEDGEROW_ROUTER_MODELS": MODELS,
-        "HEDGEROW_ROUTER_TLS_DIR": str(certificates.folder / identity),
-        **more,
-    }
-    command = [sys.executable, "-m", "services.router"]
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=60
-    )
-    return done.returncode, done.stderr
-
-
 @pytest.mark.parametrize(
     ("identity", "why"), [("nobody", "No such file"), ("operator", "a service's certificate, got operator")]
 )
 async def test_a_service_without_a_certificate_of_a_service_does_not_start(
     certificates: Certificates, identity: str, why: str
 ) -> None:
-    code, log = await asyncio.to_thread(refused, certificates, identity)
-    assert code == 2
-    assert why in log
+    ended = await refused_start("router", models=MODELS, tls_dir=certificates.folder / identity)
+    assert ended.code == 2
+    assert why in ended.err
 
 
-async def test_a_service_does_not_speak_plain_text_beyond_loopback_by_accident(certificates: Certificates) -> None:
-    beyond = {"HEDGEROW_ROUTER_TLS_DIR": "", "HEDGEROW_ROUTER_ADDRESS": "0.0.0.0:0"}
-    code, log = await asyncio.to_thread(refused, certificates, "router", **beyond)
-    assert code == 2
-    assert "plaintext: " in log
+async def test_a_service_does_not_speak_plain_text_beyond_loopback_by_accident() -> None:
+    ended = await refused_start("router", models=MODELS, address="0.0.0.0:0")
+    assert ended.code == 2
+    assert "plaintext: " in ended.err
 
 
 async def generate(address: str, caller: Tls | None, *metadata: tuple[str, str]) -> tuple[grpc.StatusCode, str]:
@@ -231,57 +212,6 @@ async def test_a_tenants_name_is_believed_of_the_edge_and_of_nobody_else(
     assert (await generate(address, certificates.of("router", "gateway"), named))[0] is (
         grpc.StatusCode.PERMISSION_DENIED
     )
-
-
-@asynccontextmanager
-async def edge(certificates: Certificates) -> AsyncIterator[str]:
-    """The address of a scripted gateway behind TLS, which asks its callers for no certificate, as an edge does."""
-    folder = certificates.folder / "edge"
-    pair = ((folder / "tls.key").read_bytes(), (folder / "tls.crt").read_bytes())
-    server, scripted = grpc.aio.server(), ScriptedGateway()
-    gateway_pb2_grpc.add_GatewayServiceServicer_to_server(scripted, server)
-    scripted.script = answer("Paris.")
-    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
-    await server.start()
-    try:
-        yield f"localhost:{port}"
-    finally:
-        await server.stop(0)
-
-
-async def test_the_sdk_speaks_tls_to_an_edge(certificates: Certificates) -> None:
-    trusted = Tls(certificates.folder / "ca.crt")
-    async with edge(certificates) as target:
-        async with hedgerow.AsyncClient(target, tls=trusted) as client:
-            assert (await client.ask("?")).text
-
-        def ask(tls: Tls | None) -> str:
-            with hedgerow.Client(target, tls=tls) as client:
-                return client.ask("?", budget_ms=5_000).text
-
-        assert await asyncio.to_thread(ask, trusted)
-        by_name = Tls((certificates.folder / "ca.crt").read_bytes(), server_name="edge.hedgerow")
-        assert await asyncio.to_thread(ask, by_name)
-        for distrusted in (Tls(make_authority().pem()), Tls(trusted.ca, server_name="gateway.hedgerow"), Tls()):
-            with pytest.raises(hedgerow.Unavailable) as caught:
-                await asyncio.to_thread(ask, distrusted)
-            assert caught.value.reason == "NOT_TRUSTED"
-        with pytest.raises(hedgerow.Unavailable, match="it may speak TLS alone") as caught:
-            await asyncio.to_thread(ask, None)
-        assert caught.value.reason == "HUNG_UP"
-
-
-async def test_the_command_line_speaks_tls_to_an_edge(certificates: Certificates) -> None:
-    ca = str(certificates.folder / "ca.crt")
-    async with edge(certificates) as target:
-        asked = ("ask", "?", "--json", "--gateway", target)
-        for how in (("--ca-file", ca), ("--tls", "--ca-file", ca)):
-            code, out, err = await run(*asked, *how)
-            assert (code, json.loads(out)["finish_reason"]) == (0, "stop"), err
-        code, out, _ = await run(*asked, HEDGEROW_TLS_CA=ca)
-        assert (code, json.loads(out)["finish_reason"]) == (0, "stop")
-        code, out, _ = await run(*asked, "--tls")
-        assert (code, json.loads(out)["error"]["reason"]) == (1, "NOT_TRUSTED")
 
 
 @asynccontextmanager

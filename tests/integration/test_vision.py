@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -24,9 +21,8 @@ from PIL import Image
 
 from hedgerow.channel import open_channel
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
-from launcher.processes import free_port
 from tests.conftest import Start
-from tests.forked import ServiceProcess
+from tests.forked import ServiceProcess, refused_start
 from tests.models import SAMPLES
 from tests.waiting import until
 
@@ -278,17 +274,14 @@ async def test_on_sigterm_calls_in_flight_and_streams_come_to_their_end(
         ({"default_model": "other"}, "default_model: one of demo-vision, got other"),
     ],
 )
-def test_without_a_model_to_serve_with_it_does_not_start(
+async def test_without_a_model_to_serve_with_it_does_not_start(
     own_models: Path, tmp_path: Path, settings: dict[str, str], message: str
 ) -> None:
     if not settings:
         (own_models / MODEL / "labels.txt").write_text("too\nfew\n")
-    given = {"models_dir": str(own_models), "address": f"127.0.0.1:{free_port()}", **settings}
-    environment = {f"HEDGEROW_VISION_{key.upper()}": value for key, value in given.items()}
-    command = [sys.executable, "-m", "services.vision"]
-    ended = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2
-    assert message in ended.stderr
-    assert "Traceback" not in ended.stderr
+    ended = await refused_start("vision", **{"models_dir": own_models, **settings})
+    assert ended.code == 2
+    assert message in ended.err
+    assert "Traceback" not in ended.err
     if not settings:
-        assert "labels: one for each of" in ended.stderr
+        assert "labels: one for each of" in ended.err

@@ -1,0 +1,142 @@
+"""Speech, written down while it is spoken."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import grpc
+import numpy as np
+import pytest
+from jiwer import wer
+
+from hedgerow.audio.v1 import audio_pb2
+from hedgerow.channel import send
+from tests.integration.audio.service import (
+    F32,
+    FOX,
+    FOX_TEXT,
+    FRANCE,
+    FRANCE_TEXT,
+    OPUS,
+    RATE,
+    S16,
+    SEVEN,
+    SEVEN_TEXT,
+    Service,
+    begin,
+    file,
+    messages,
+    plain,
+    reason,
+    silence,
+    speech,
+    spoken,
+    written,
+)
+from tests.waiting import until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "rate", "channels"),
+    [(S16, 16_000, 1), (S16, 48_000, 2), (F32, 44_100, 1), (OPUS, 48_000, 1), (OPUS, 48_000, 2)],
+)
+async def test_speech_in_any_form_is_written_down_while_it_is_spoken(
+    service: Service, encoding: int, rate: int, channels: int
+) -> None:
+    requests = spoken(begin(encoding, rate, channels), messages(speech(FRANCE), encoding, rate, channels))
+    replies = [reply async for reply in service.hear(requests)]
+    summary = replies[-1].summary
+    assert plain(summary.text) == FRANCE_TEXT
+    assert summary.audio_s == pytest.approx(len(speech(FRANCE)) / RATE, abs=0.1)
+    assert 0 < summary.speech_s < summary.audio_s
+    assert summary.busy_s > 0
+
+
+@pytest.mark.parametrize("policy", [audio_pb2.POLICY_LOCAL_AGREEMENT, audio_pb2.POLICY_WINDOWS])
+async def test_every_policy_closes_a_segment_at_a_pause(service: Service, policy: int) -> None:
+    audio = np.concatenate([speech(FRANCE), silence(1.0), speech(SEVEN), silence(0.5)])
+    requests = spoken(begin(policy=policy), messages(audio))
+    replies = [reply async for reply in service.hear(requests)]
+    kinds = [reply.WhichOneof("kind") for reply in replies]
+    assert (kinds.count("speech_started"), kinds.count("segment"), kinds[-1]) == (2, 2, "summary")
+    assert wer(f"{FRANCE_TEXT} {SEVEN_TEXT}", plain(replies[-1].summary.text)) <= 0.1, replies[-1].summary.text
+
+
+async def test_partial_text_and_a_closed_segment_come_before_the_speaker_ends(service: Service) -> None:
+    still_open = asyncio.Event()
+    audio = np.concatenate([speech(FRANCE), silence(1.2)])
+    call = service.hear(spoken(begin(), messages(audio), then=still_open))
+    kinds = []
+    async for reply in call:
+        kinds.append(reply.WhichOneof("kind"))
+        if kinds[-1] == "segment":
+            assert plain(reply.segment.text) == FRANCE_TEXT
+            break
+    assert "partial" in kinds
+    still_open.set()
+    assert [reply.WhichOneof("kind") async for reply in call][-1] == "summary"
+
+
+async def test_two_streams_are_heard_side_by_side(service: Service) -> None:
+    async def listen(name: str) -> list[audio_pb2.TranscribeStreamResponse]:
+        requests = spoken(begin(), messages(np.concatenate([speech(name), silence(0.8)])))
+        return [reply async for reply in service.hear(requests)]
+
+    france, fox = await asyncio.gather(listen(FRANCE), listen(FOX))
+    assert plain(france[-1].summary.text) == FRANCE_TEXT
+    assert wer(FOX_TEXT, plain(fox[-1].summary.text)) <= 0.2, fox[-1].summary.text
+
+
+async def test_one_stream_too_many_is_refused_with_a_reason_and_a_delay(small: Service) -> None:
+    closed = asyncio.Event()
+    first = small.hear(spoken(begin(), messages(speech(FRANCE)), then=closed))
+    assert (await anext(aiter(first))).WhichOneof("kind") == "speech_started"
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await anext(aiter(small.hear(spoken(begin(), []))))
+    assert (caught.value.code(), reason(caught.value)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "STREAMS_FULL")
+    assert caught.value.details() == "streams: at most 1, got one more"
+    closed.set()
+    assert plain([reply async for reply in first][-1].summary.text) == FRANCE_TEXT
+
+
+async def test_a_client_that_goes_gives_its_place_back(small: Service) -> None:
+    first = small.hear(spoken(begin(), messages(speech(FRANCE)), then=asyncio.Event()))
+    await anext(aiter(first))
+    first.cancel()
+    await until(small.model, 5, holds=lambda model: not model.streams)
+    recording = small.stub.Transcribe(file(written(silence(100), RATE, 1, "WAV", "PCM_16")), timeout=30)
+    await anext(aiter(recording))
+    recording.cancel()
+    outcome = await until(lambda: small.outcome(speech(FRANCE)), holds=lambda now: now != "RECORDINGS_FULL")
+    assert outcome == FRANCE_TEXT
+
+
+async def test_a_client_faster_than_real_time_is_held_to_it(small: Service) -> None:
+    call = small.stub.TranscribeStream(timeout=3)
+
+    async def eager() -> None:
+        going = await send(call, begin())
+        for _ in range(200):  # two seconds of silence each
+            going = going and await send(call, audio_pb2.TranscribeStreamRequest(audio=bytes(64_000)))
+
+    sending = asyncio.create_task(eager())
+    # The service ends it a moment before its deadline.
+    replies = [reply async for reply in call]
+    sending.cancel()
+    await asyncio.wait([sending])
+    assert 0 < replies[-1].summary.audio_s < 10
+
+
+async def test_sigterm_ends_a_stream_with_what_was_heard(small: Service) -> None:
+    audio = np.concatenate([speech(FRANCE), silence(1.0)])
+    call = small.hear(spoken(begin(), messages(audio), then=asyncio.Event()))
+    replies = []
+    async for reply in call:
+        replies.append(reply)
+        if reply.WhichOneof("kind") == "segment":
+            small.process.signal(signal.SIGTERM)
+    assert plain(replies[-1].summary.text) == FRANCE_TEXT
+    assert await asyncio.wait_for(small.process.wait(), 10) == 0

@@ -1,0 +1,108 @@
+"""Shared quotas where a gateway or Redis goes, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from services.gateway.admission.quota import Allowance, QuotaExceeded, Reservation
+from tests.integration.shared_quotas.parts import Part, admits, admitted, has_tokens, settled, taking_part
+from tests.redis import RedisProcess
+from tests.waiting import until
+
+
+async def test_places_are_held_while_requests_run_and_come_back_when_their_gateway_is_gone(redis: RedisProcess):
+    allowance = Allowance(concurrency=1)
+    async with taking_part(redis, lease_s=0.6) as doomed, taking_part(redis, lease_s=0.6) as other:
+        (reservation,) = admitted([await doomed.tries(allowance)])
+        async with redis.client() as client:
+            (_, ends), *_ = await client.zrange("hedgerow:quota:{acme}:leases", 0, -1, withscores=True)
+            await until(lambda: _now_is_after(client, ends))  # without a renewal it would be over by now
+        assert isinstance(await other.tries(allowance), QuotaExceeded)
+        doomed.running.cancel()
+        await asyncio.wait({doomed.running})  # nothing is renewed any more, as after a kill
+        await until(lambda: admits(other, allowance))
+        assert not reservation.local
+
+
+async def _now_is_after(client: Any, ends: float) -> bool:
+    seconds, microseconds = await client.time()
+    return seconds + microseconds / 1e6 > ends
+
+
+async def test_a_gateway_that_stops_gives_back_what_has_ended_before_it_goes(redis: RedisProcess):
+    allowance = Allowance(concurrency=1)
+    async with taking_part(redis) as leaving, taking_part(redis) as other:
+        (reservation,) = admitted([await leaving.tries(allowance)])
+        reservation.settle(1)
+        leaving.running.cancel()
+        await asyncio.wait({leaving.running})
+        assert await admits(other, allowance)
+
+
+async def test_without_redis_each_gateway_decides_and_knows_what_runs(redis: RedisProcess, parts: tuple[Part, Part]):
+    one, _ = parts
+    allowance = Allowance(concurrency=2)
+    admitted([await one.tries(allowance)])
+    await redis.kill()
+    (alone,) = admitted([await one.tries(allowance)])
+    assert "Redis" in alone.local
+    assert isinstance(await one.tries(allowance), QuotaExceeded)
+
+
+async def test_what_was_admitted_without_redis_counts_everywhere_when_it_is_back(redis: RedisProcess):
+    allowance = Allowance(concurrency=2)
+    async with taking_part(redis) as one, taking_part(redis) as other:
+        before = admitted([await one.tries(allowance)])
+        await redis.kill()
+        meanwhile = admitted([await one.tries(allowance)])
+        await until(lambda: _is_away(other, allowance))
+        await redis.start()
+        await until(lambda: one.state.up and other.state.up)
+        await settled(redis, running=2)
+        assert isinstance(await other.tries(allowance), QuotaExceeded)
+        for reservation in (*before, *meanwhile):
+            reservation.settle(1)
+        await until(lambda: admits(other, allowance))
+
+
+async def _is_away(part: Part, allowance: Allowance) -> bool:
+    outcome = await part.tries(allowance, tenant="another")
+    if isinstance(outcome, Reservation):
+        outcome.settle(1)
+    return not part.state.up
+
+
+async def test_a_frozen_redis_is_not_waited_for_longer_than_it_may_take(redis: RedisProcess):
+    async with taking_part(redis, timeout_s=0.1) as part:
+        redis.stop()
+        try:
+            outcomes = await asyncio.gather(*(part.tries(Allowance(concurrency=50)) for _ in range(20)))
+        finally:
+            redis.cont()
+        assert len(admitted(outcomes)) == 20
+        assert all(reservation.local for reservation in admitted(outcomes))
+
+
+async def test_a_redis_that_has_forgotten_its_scripts_learns_them_again(redis: RedisProcess, parts: tuple[Part, Part]):
+    async with redis.client() as client:
+        await client.script_flush()
+    one, _ = parts
+    await one.tries(Allowance(concurrency=5))
+    await until(lambda: one.state.up)
+    (reservation,) = admitted([await one.tries(Allowance(concurrency=5))])
+    assert not reservation.local
+
+
+async def test_what_was_admitted_without_redis_costs_its_tenant_what_it_used(redis: RedisProcess):
+    allowance = Allowance(tokens_per_minute=1_000)
+    async with taking_part(redis) as part:
+        await redis.kill()
+        (reservation,) = admitted([await part.tries(allowance, 600)])
+        assert reservation.local
+        await redis.start()
+        await until(lambda: part.state.up)
+        await settled(redis, running=1)  # its lease is there
+        reservation.settle(500)
+        async with redis.client() as client:
+            await until(lambda: has_tokens(client, 500))
