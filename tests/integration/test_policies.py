@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,6 +14,7 @@ from launcher.processes import ServiceSpec, free_ports
 from tests.conftest import Start
 from tests.forked import ServiceProcess
 from tests.integration.collector import Collector, collecting
+from tests.integration.command import run
 
 QUESTION = "What is the capital of France?"
 
@@ -46,10 +45,8 @@ def gateway_settings(models: list[str], **settings: str) -> dict[str, str]:
 
 
 async def ask_json(gateway: str, *arguments: str) -> tuple[int, dict]:
-    command = (sys.executable, "-m", "hedgerow_cli", "ask", QUESTION, "--json", "--gateway", gateway, *arguments)
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    output, _ = await process.communicate()
-    return process.returncode, json.loads(output)
+    code, output, _ = await run("ask", QUESTION, "--json", "--gateway", gateway, *arguments)
+    return code, json.loads(output)
 
 
 async def test_a_hedge_is_told_to_the_caller_and_on_the_trace(start: Start, models: list[str], collector: Collector):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from hedgerow.vision.v1 import vision_pb2 as pb
 from launcher.processes import free_port
 from tests.integration.scripted import Heard, Hold, Refusal
 from tests.integration.scripted_vision import TIMING, ScriptedVision, labels, serve_vision
+from tests.integration.sdk.blocking import blocking
 
+T = TypeVar("T")
 TOOK = hedgerow.VisionTiming(1, 2, 3, 4)
 
 
@@ -143,41 +146,23 @@ async def test_a_service_that_is_not_there_or_too_slow_is_named(vision: Scripted
 
 
 async def test_the_sync_client_does_the_same(vision: ScriptedVision) -> None:
-    def classify() -> hedgerow.Classification:
-        with hedgerow.VisionClient(vision.target) as client:
-            client.prewarm()
-            return client.classify(b"png")
+    def sync(use: Callable[[hedgerow.VisionClient], T]) -> Awaitable[T]:
+        return blocking(hedgerow.VisionClient(vision.target), use)
+
+    def classify(client: hedgerow.VisionClient) -> hedgerow.Classification:
+        client.prewarm()
+        return client.classify(b"png")
 
     vision.script = [pb.ClassifyResponse(results=[labels(("red circle", 0.75))], model="shapes", timing=TIMING)]
-    got = await asyncio.to_thread(classify)
-    assert got.results == ((hedgerow.Label("red circle", 0.75),),)
-
-    def watch() -> list[hedgerow.FrameLabels]:
-        with hedgerow.VisionClient(vision.target) as client:
-            return list(client.classify_frames([b"a", b"b"]))
-
+    assert (await sync(classify)).results == ((hedgerow.Label("red circle", 0.75),),)
     vision.script = [Heard(3), pb.ClassifyFramesResponse(id=1, dropped=1)]
-    assert await asyncio.to_thread(watch) == [hedgerow.FrameLabels(1, (), 1, 0, "")]
-
-    def embed() -> hedgerow.Embeddings:
-        with hedgerow.VisionClient(vision.target) as client:
-            return client.embed(b"png")
-
+    seen = await sync(lambda client: list(client.classify_frames([b"a", b"b"])))
+    assert seen == [hedgerow.FrameLabels(1, (), 1, 0, "")]
     vision.script = [pb.EmbedResponse(embeddings=[pb.Embedding(values=[1])])]
-    assert (await asyncio.to_thread(embed)).vectors == ((1.0,),)
-
-    def infer() -> hedgerow.Inference:
-        with hedgerow.VisionClient(vision.target) as client:
-            return client.infer({"x": hedgerow.Tensor("uint8", (1,), b"1")})
-
-    vision.script = [
-        pb.InferResponse(outputs=[pb.Tensor(name="y", data_type=pb.DATA_TYPE_UINT8, shape=[1], data=b"2")])
-    ]
-    assert (await asyncio.to_thread(infer)).outputs == {"y": hedgerow.Tensor("uint8", (1,), b"2")}
-
-    def models() -> tuple[hedgerow.VisionModel, ...]:
-        with hedgerow.VisionClient(vision.target) as client:
-            return client.models()
-
+    assert (await sync(lambda client: client.embed(b"png"))).vectors == ((1.0,),)
+    made = pb.Tensor(name="y", data_type=pb.DATA_TYPE_UINT8, shape=[1], data=b"2")
+    vision.script = [pb.InferResponse(outputs=[made])]
+    inferred = await sync(lambda client: client.infer({"x": hedgerow.Tensor("uint8", (1,), b"1")}))
+    assert inferred.outputs == {"y": hedgerow.Tensor("uint8", (1,), b"2")}
     vision.script = [pb.ListModelsResponse(models=[pb.Model(name="shapes")])]
-    assert [model.name for model in await asyncio.to_thread(models)] == ["shapes"]
+    assert [model.name for model in await sync(lambda client: client.models())] == ["shapes"]

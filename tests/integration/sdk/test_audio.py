@@ -13,6 +13,7 @@ from hedgerow.audio.v1 import audio_pb2 as pb
 from launcher.processes import free_port
 from tests.integration.scripted import Heard, Hold, Refusal
 from tests.integration.scripted_audio import ScriptedAudio, live, recording, segment, serve_audio, word
+from tests.integration.sdk.blocking import blocking
 
 FOUND = hedgerow.Recording("WAV", 16_000, 1, 4)
 FIRST = hedgerow.Segment(0, 0, 1.5, "Which city?", ())
@@ -87,13 +88,8 @@ async def test_a_refusal_in_the_middle_of_sending_is_a_typed_error(
     audio.script = [Heard(2), Refusal("INVALID_ARGUMENT", "data: not audio", "INVALID_INPUT")]
     with pytest.raises(hedgerow.InvalidArgument, match="data: not audio"):
         await client.transcribe(b"x" * 20_000_000)
-
-    def transcribe() -> None:
-        with hedgerow.AudioClient(audio.target) as sync:
-            sync.transcribe(b"x" * 20_000_000)
-
     with pytest.raises(hedgerow.InvalidArgument, match="data: not audio"):
-        await asyncio.to_thread(transcribe)
+        await blocking(hedgerow.AudioClient(audio.target), lambda client: client.transcribe(b"x" * 20_000_000))
 
 
 async def test_a_stream_that_ends_without_its_summary_is_an_error(
@@ -154,28 +150,18 @@ async def test_a_service_that_is_not_there_is_named() -> None:
 async def test_the_sync_client_does_the_same(audio: ScriptedAudio) -> None:
     told: list[object] = []
 
-    def transcribe() -> hedgerow.Transcription:
-        with hedgerow.AudioClient(audio.target) as client:
-            client.prewarm()
-            return client.transcribe(b"x" * 600_000, on_recording=told.append, on_segment=told.append)
+    def transcribe(client: hedgerow.AudioClient) -> hedgerow.Transcription:
+        client.prewarm()
+        return client.transcribe(b"x" * 600_000, on_recording=told.append, on_segment=told.append)
 
     audio.script = recording(segment(0, "Which city?"))
-    got = await asyncio.to_thread(transcribe)
+    got = await blocking(hedgerow.AudioClient(audio.target), transcribe)
     assert (got.text, got.segments, told) == ("Which city?", (FIRST,), [FOUND, FIRST])
     assert sum(len(request.data) for request in audio.requests) == 600_000
-
-    def listen() -> list[hedgerow.Heard]:
-        with hedgerow.AudioClient(audio.target) as client:
-            return list(client.transcribe_stream([b"\0\0"]))
-
     audio.script = live(segment(0, "Which city?"))
-    assert [type(event).__name__ for event in await asyncio.to_thread(listen)] == [
-        "SpeechStarted", "Partial", "Partial", "Segment", "SpeechSummary",
-    ]  # fmt: skip
-
-    def ask() -> hedgerow.SpeechModel:
-        with hedgerow.AudioClient(audio.target) as client:
-            return client.model()
-
+    heard = await blocking(hedgerow.AudioClient(audio.target), lambda client: list(client.transcribe_stream([b"\0\0"])))
+    kinds = ["SpeechStarted", "Partial", "Partial", "Segment", "SpeechSummary"]
+    assert [type(event).__name__ for event in heard] == kinds
     audio.script = [pb.GetModelResponse(name="demo-whisper")]
-    assert (await asyncio.to_thread(ask)).name == "demo-whisper"
+    model = await blocking(hedgerow.AudioClient(audio.target), lambda client: client.model())
+    assert model.name == "demo-whisper"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -19,21 +18,9 @@ from tests.integration.scripted_gateway import (
     deltas,
     event,
     final,
-    serve_script,
     stage,
 )
-
-
-@pytest.fixture
-async def gateway() -> AsyncIterator[ScriptedGateway]:
-    async with serve_script() as served:
-        yield served
-
-
-@pytest.fixture
-async def client(gateway: ScriptedGateway) -> AsyncIterator[hedgerow.AsyncClient]:
-    async with hedgerow.AsyncClient(gateway.target) as connected:
-        yield connected
+from tests.integration.sdk.blocking import blocking
 
 
 async def test_sentences_come_as_they_are_complete(gateway: ScriptedGateway, client: hedgerow.AsyncClient) -> None:
@@ -78,15 +65,14 @@ async def test_cancelling_a_stream_ends_the_iteration_and_keeps_what_had_come(
 async def test_cancelling_a_sync_stream_from_another_thread_ends_the_iteration(gateway: ScriptedGateway) -> None:
     gateway.script = [accepted(), *deltas("Paris. It"), Hold()]
 
-    def read() -> tuple[list[str], str]:
-        with hedgerow.Client(gateway.target) as client:
-            stream, sentences = client.stream("?"), list[str]()
-            for sentence in stream.sentences():
-                sentences.append(sentence)
-                threading.Thread(target=stream.cancel).start()
-            return sentences, stream.partial.text
+    def read(client: hedgerow.Client) -> tuple[list[str], str]:
+        stream, sentences = client.stream("?"), list[str]()
+        for sentence in stream.sentences():
+            sentences.append(sentence)
+            threading.Thread(target=stream.cancel).start()
+        return sentences, stream.partial.text
 
-    assert await asyncio.to_thread(read) == (["Paris."], "Paris. It")
+    assert await blocking(hedgerow.Client(gateway.target), read) == (["Paris."], "Paris. It")
     await asyncio.wait_for(gateway.cancelled.wait(), 5)
 
 

@@ -18,26 +18,14 @@ from tests.integration.scripted_gateway import (
     accepted,
     deltas,
     final,
-    serve_script,
     spoken,
     transcript,
     turn,
 )
+from tests.integration.sdk.blocking import blocking
 from tests.waiting import until
 
 PARTS = ["SpeechStarted", "Transcript", "Transcript", "Accepted", "StageReport", "TextDelta", "TextDelta", "Final"]
-
-
-@pytest.fixture
-async def gateway() -> AsyncIterator[ScriptedGateway]:
-    async with serve_script() as served:
-        yield served
-
-
-@pytest.fixture
-async def client(gateway: ScriptedGateway) -> AsyncIterator[hedgerow.AsyncClient]:
-    async with hedgerow.AsyncClient(gateway.target) as connected:
-        yield connected
 
 
 async def said(*blocks: bytes) -> AsyncIterator[bytes]:
@@ -227,12 +215,7 @@ async def test_what_can_never_be_sent_is_refused_before_the_call(client: hedgero
 
 async def test_the_sync_client_converses_like_the_other(gateway: ScriptedGateway) -> None:
     gateway.script = [Heard(), *turn(0, "Which city?", "Pa", "ris.")]
-
-    def talk() -> list[tuple[int, hedgerow.ConversationEvent]]:
-        with hedgerow.Client(gateway.target) as client, client.converse([b"\1\0", b"\2\0"]) as conversation:
-            return list(conversation)
-
-    events = await asyncio.to_thread(talk)
+    events = await blocking(hedgerow.Client(gateway.target), lambda client: list(client.converse([b"\1\0", b"\2\0"])))
     assert [(number, type(event).__name__) for number, event in events] == [(0, part) for part in PARTS]
     assert [request.audio for request in gateway.requests[1:]] == [b"\1\0", b"\2\0"]
 
@@ -245,9 +228,9 @@ async def test_the_sync_client_interrupts_while_its_audio_waits(gateway: Scripte
         yield b"\0\0"
         released.wait()
 
-    def talk() -> list[hedgerow.ConversationEvent]:
+    def talk(client: hedgerow.Client) -> list[hedgerow.ConversationEvent]:
         events = []
-        with hedgerow.Client(gateway.target) as client, client.converse(quiet()) as conversation:
+        with client.converse(quiet()) as conversation:
             for _, event in conversation:
                 events.append(event)
                 if isinstance(event, hedgerow.TextDelta):
@@ -256,7 +239,8 @@ async def test_the_sync_client_interrupts_while_its_audio_waits(gateway: Scripte
         return events
 
     try:
-        assert (await asyncio.to_thread(talk))[-1] == hedgerow.Interrupted("Pa")
+        events = await blocking(hedgerow.Client(gateway.target), talk)
+        assert events[-1] == hedgerow.Interrupted("Pa")
     finally:
         released.set()
     assert any(request.HasField("interrupt") for request in gateway.requests)
@@ -270,12 +254,12 @@ async def test_leaving_a_sync_conversation_ends_the_call_and_its_thread(gateway:
         while not stop.wait(0.01):
             yield b"\0\0"
 
-    def leave() -> None:
-        with hedgerow.Client(gateway.target) as client, client.converse(speak()) as conversation:
+    def leave(client: hedgerow.Client) -> None:
+        with client.converse(speak()) as conversation:
             next(conversation)
 
     try:
-        await asyncio.to_thread(leave)
+        await blocking(hedgerow.Client(gateway.target), leave)
         await asyncio.wait_for(gateway.cancelled.wait(), 5)
         await until(lambda: all(thread.name != "hedgerow-sending" for thread in threading.enumerate()), 5)
     finally:
@@ -289,9 +273,5 @@ async def test_an_error_of_the_sync_callers_audio_is_raised_as_it_is(gateway: Sc
         yield b"\0\0"
         raise OSError("the microphone is gone")
 
-    def talk() -> None:
-        with hedgerow.Client(gateway.target) as client:
-            list(client.converse(unplugged()))
-
     with pytest.raises(OSError, match="the microphone is gone"):
-        await asyncio.to_thread(talk)
+        await blocking(hedgerow.Client(gateway.target), lambda client: list(client.converse(unplugged())))

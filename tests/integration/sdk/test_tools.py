@@ -12,6 +12,7 @@ import hedgerow
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from tests.integration.scripted_gateway import TRACE_ID, ScriptedGateway, answer, final, serve_script
+from tests.integration.sdk.blocking import blocking
 
 
 class AskedInTurn(ScriptedGateway):
@@ -69,12 +70,8 @@ async def test_functions_are_called_until_the_model_answers(gateway: AskedInTurn
 
 async def test_the_blocking_client_does_the_same(gateway: AskedInTurn) -> None:
     gateway.answers = [calling(("weather", '{"city": "Oslo"}')), answer("No.")]
-
-    def ask() -> str:
-        with hedgerow.Client(gateway.target) as client:
-            return client.run_tools("A coat?", tools=[weather]).text
-
-    assert await asyncio.to_thread(ask) == "No."
+    got = await blocking(hedgerow.Client(gateway.target), lambda client: client.run_tools("A coat?", tools=[weather]))
+    assert got.text == "No."
     assert gateway.requests[1].messages[-1].content == '{"highest": 4}'
 
 
@@ -83,12 +80,8 @@ async def test_a_coroutine_function_needs_the_asyncio_client(gateway: AskedInTur
 
     async def wait() -> None: ...
 
-    def ask() -> None:
-        with hedgerow.Client(gateway.target) as client:
-            client.run_tools("?", tools=[wait])
-
     with pytest.raises(TypeError, match=r"wait is a coroutine function: it needs hedgerow\.AsyncClient"):
-        await asyncio.to_thread(ask)
+        await blocking(hedgerow.Client(gateway.target), lambda client: client.run_tools("?", tools=[wait]))
 
 
 async def test_after_the_last_step_the_model_must_answer_within_what_is_left_of_the_budget(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +11,8 @@ import pytest
 
 import hedgerow
 from hedgerow.chat.v1 import chat_pb2
-from tests.integration.scripted_gateway import TRACE_ID, ScriptedGateway, answer, serve_script
+from tests.integration.scripted_gateway import TRACE_ID, ScriptedGateway, answer
+from tests.integration.sdk.blocking import blocking
 
 
 @dataclass
@@ -30,18 +29,6 @@ class Town(pydantic.BaseModel):
 PARIS = '{"name": "Paris", "inhabitants": 2100000}'
 
 
-@pytest.fixture
-async def gateway() -> AsyncIterator[ScriptedGateway]:
-    async with serve_script() as served:
-        yield served
-
-
-@pytest.fixture
-async def client(gateway: ScriptedGateway) -> AsyncIterator[hedgerow.AsyncClient]:
-    async with hedgerow.AsyncClient(gateway.target) as connected:
-        yield connected
-
-
 @pytest.mark.parametrize("into", [City, Town])
 async def test_the_schema_goes_along_and_the_answer_comes_back_as_an_instance(
     gateway: ScriptedGateway, client: hedgerow.AsyncClient, into: Any
@@ -55,12 +42,8 @@ async def test_the_schema_goes_along_and_the_answer_comes_back_as_an_instance(
 
 async def test_the_blocking_client_does_the_same(gateway: ScriptedGateway) -> None:
     gateway.script = answer(PARIS)
-
-    def ask() -> City:
-        with hedgerow.Client(gateway.target) as client:
-            return client.ask("?", into=City).parsed
-
-    assert await asyncio.to_thread(ask) == City("Paris", 2_100_000)
+    got = await blocking(hedgerow.Client(gateway.target), lambda client: client.ask("?", into=City))
+    assert got.parsed == City("Paris", 2_100_000)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,21 @@
+"""The SDK's blocking clients, which a test calls in a thread of its own: the scripted services need its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+
+async def blocking(client: AbstractContextManager[C], use: Callable[[C], T]) -> T:
+    """What `use` makes of the client, which is closed then."""
+
+    def run() -> T:
+        with client as opened:
+            return use(opened)
+
+    return await asyncio.to_thread(run)

@@ -1,0 +1,53 @@
+"""The blocking client does what the other does, with a scripted gateway over a real connection."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import hedgerow
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from tests.integration.scripted import Hold, Refusal
+from tests.integration.scripted_gateway import (
+    TRACE_ID,
+    ScriptedGateway,
+    accepted,
+    answer,
+    final,
+)
+from tests.integration.sdk.blocking import blocking
+
+
+async def test_the_sync_client_answers_like_the_other(gateway: ScriptedGateway) -> None:
+    gateway.script = answer("It is ", "Paris. ", "Yes.")
+    seen: list[object] = []
+
+    def ask(client: hedgerow.Client) -> hedgerow.Answer:
+        client.prewarm()
+        return client.ask("?", on_token=seen.append, on_sentence=seen.append, on_complete=seen.append)
+
+    got = await blocking(hedgerow.Client(gateway.target), ask)
+    assert got.text == "It is Paris. Yes."
+    assert [part for part in seen if isinstance(part, str) and part.startswith("It")] == ["It is ", "It is Paris."]
+    assert seen[-1] is got
+
+
+async def test_the_sync_client_raises_the_same_errors(gateway: ScriptedGateway) -> None:
+    gateway.script = [accepted(), Refusal("RESOURCE_EXHAUSTED", "too busy", "SHED", retry_delay_ms=250)]
+    with pytest.raises(hedgerow.ResourceExhausted, match="too busy") as caught:
+        await blocking(hedgerow.Client(gateway.target), lambda client: client.ask("?"))
+    assert (caught.value.reason, caught.value.retry_delay_s, caught.value.trace_id) == ("SHED", 0.25, TRACE_ID)
+
+
+async def test_leaving_a_sync_stream_cancels_the_call(gateway: ScriptedGateway) -> None:
+    gateway.script = [accepted(), Hold()]
+    await blocking(hedgerow.Client(gateway.target), lambda client: next(iter(client.stream("?"))))
+    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+
+
+async def test_the_sync_client_batches(gateway: ScriptedGateway) -> None:
+    gateway.script = [pb.GenerateBatchResponse(index=0, final=final("Paris."))]
+    [(index, got)] = await blocking(hedgerow.Client(gateway.target), lambda client: list(client.batch(["?"])))
+    assert index == 0
+    assert isinstance(got, hedgerow.Answer)

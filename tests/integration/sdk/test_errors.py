@@ -1,0 +1,135 @@
+"""What the SDK raises and cancels, with a scripted gateway over a real connection."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import hedgerow
+from hedgerow.channel import MAX_MESSAGE_BYTES
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from launcher.processes import free_port
+from tests.integration.scripted import Hold, Refusal
+from tests.integration.scripted_gateway import (
+    TRACE_ID,
+    ScriptedGateway,
+    accepted,
+    answer,
+    deltas,
+    final,
+)
+
+
+async def test_a_refusal_becomes_a_typed_error_with_its_reason_and_when_to_come_back(
+    gateway: ScriptedGateway, client: hedgerow.AsyncClient
+) -> None:
+    gateway.script = [Refusal("RESOURCE_EXHAUSTED", "too busy", "SHED", {"limit": "8"}, retry_delay_ms=1500)]
+    with pytest.raises(hedgerow.ResourceExhausted, match="too busy") as caught:
+        await client.ask("?")
+    error = caught.value
+    assert (error.code, error.reason, error.metadata) == ("RESOURCE_EXHAUSTED", "SHED", {"limit": "8"})
+    assert error.retry_delay_s == 1.5
+    assert error.trace_id is None
+
+
+async def test_an_error_after_admission_knows_its_trace(gateway: ScriptedGateway, client: hedgerow.AsyncClient) -> None:
+    gateway.script = [accepted(), Refusal("UNAVAILABLE", "no model answers", "NO_MODEL")]
+    with pytest.raises(hedgerow.Unavailable, match="no model answers") as caught:
+        await client.ask("?")
+    assert caught.value.trace_id == TRACE_ID
+
+
+async def test_a_stream_that_ends_without_its_final_event_is_an_error(
+    gateway: ScriptedGateway, client: hedgerow.AsyncClient
+) -> None:
+    gateway.script = [accepted(), *deltas("Pa")]
+    stream = client.stream("?")
+    with pytest.raises(hedgerow.Internal, match="without a final event"):
+        async for _ in stream:
+            pass
+    assert [item async for item in stream] == []  # and then it is over
+
+
+async def test_an_error_that_follows_the_final_event_takes_nothing_back(
+    gateway: ScriptedGateway, client: hedgerow.AsyncClient
+) -> None:
+    gateway.script = [*answer("Yes."), Refusal("INTERNAL", "while cleaning up")]
+    assert (await client.ask("?")).text == "Yes."
+
+
+async def test_a_gateway_that_is_not_there_is_named() -> None:
+    target = f"127.0.0.1:{free_port()}"
+    async with hedgerow.AsyncClient(target) as client:
+        with pytest.raises(hedgerow.Unavailable, match=f"no gateway at {target}$") as caught:
+            await client.ask("?")
+        assert caught.value.reason == "NO_GATEWAY"
+        with pytest.raises(hedgerow.Unavailable, match=f"no gateway at {target}$"):
+            await client.prewarm(timeout_s=0.2)
+
+
+async def test_a_gateway_that_never_ends_is_caught_by_the_calls_deadline(
+    gateway: ScriptedGateway, client: hedgerow.AsyncClient
+) -> None:
+    gateway.script = [accepted(), Hold()]
+    with pytest.raises(hedgerow.DeadlineExceeded, match=r"had not finished after 1\.001 s") as caught:
+        await client.ask("?", budget_ms=1)
+    assert (caught.value.reason, caught.value.trace_id) == ("CLIENT_DEADLINE", TRACE_ID)
+
+
+async def test_a_request_that_no_gateway_would_take_is_refused_before_it_is_sent(
+    gateway: ScriptedGateway, client: hedgerow.AsyncClient
+) -> None:
+    with pytest.raises(
+        hedgerow.InvalidArgument,
+        match=rf"request: at most {MAX_MESSAGE_BYTES} bytes, got 100000\d\d; send shorter messages",
+    ) as caught:
+        client.stream("x" * 10_000_000)
+    assert caught.value.metadata["field"] == "request"
+    assert gateway.requests == []
+
+
+async def test_leaving_a_stream_cancels_the_call(gateway: ScriptedGateway, client: hedgerow.AsyncClient) -> None:
+    gateway.script = [accepted(), *deltas("Pa"), Hold()]
+    async for item in client.stream("?"):
+        if isinstance(item, hedgerow.TextDelta):
+            break
+    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+
+
+async def test_cancelling_the_waiting_task_cancels_the_call(
+    gateway: ScriptedGateway, client: hedgerow.AsyncClient
+) -> None:
+    gateway.script = [accepted(), Hold()]
+    begun = asyncio.Event()
+
+    async def wait() -> None:
+        async for _ in client.stream("?"):
+            begun.set()
+
+    task = asyncio.create_task(wait())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+
+
+async def test_a_callback_that_raises_cancels_the_call(gateway: ScriptedGateway, client: hedgerow.AsyncClient) -> None:
+    gateway.script = [accepted(), *deltas("Pa"), Hold()]
+
+    def refuse(_: str) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await client.ask("?", on_token=refuse)
+    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+
+
+async def test_a_batch_that_ends_early_says_which_results_are_missing(
+    gateway: ScriptedGateway, client: hedgerow.AsyncClient
+) -> None:
+    gateway.script = [pb.GenerateBatchResponse(index=1, final=final())]
+    with pytest.raises(hedgerow.Internal, match=r"without results for \[0, 2\]"):
+        async for _ in client.batch(["a", "b", "c"]):
+            pass
