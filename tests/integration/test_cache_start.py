@@ -1,4 +1,4 @@
-"""What a cache service starts with, and what ends its start."""
+"""Starts of a cache service, and faults that end one."""
 
 from __future__ import annotations
 

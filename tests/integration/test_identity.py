@@ -1,4 +1,4 @@
-"""Who speaks to whom: mutual TLS between real processes."""
+"""Services prove their identities to each other: mutual TLS between real processes."""
 
 from __future__ import annotations
 

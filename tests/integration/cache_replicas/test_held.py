@@ -1,4 +1,4 @@
-"""What Redis and replicas hold of an entry, and for how long."""
+"""Entries in Redis and in replicas, and how long they stay."""
 
 from __future__ import annotations
 

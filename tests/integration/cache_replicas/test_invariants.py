@@ -40,7 +40,7 @@ Step = tuple[str, int, int]  # what, by which replica, about which question
 
 @dataclass
 class History:
-    """What was done so far, and what follows from it."""
+    """The steps so far, and what follows from them."""
 
     redis: RedisProcess
     replicas: list[Replica]

@@ -1,4 +1,4 @@
-"""What a replica loads of a shared Redis while others change it, and what becomes of commands that Redis refuses."""
+"""Snapshots that a replica loads of a shared Redis while others change it, and commands that Redis refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers whose time is over, on replicas that share a real Redis: given while another is made, to who says so."""
+"""Answers whose time is over, on replicas that share a real Redis: given on request while another is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers for a control plane to tell of, and a topology that names them."""
+"""Servers that a control plane lists, and a topology that names them."""
 
 from __future__ import annotations
 

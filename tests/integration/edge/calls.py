@@ -61,7 +61,7 @@ def frames(body: bytes) -> Iterator[tuple[bool, bytes]]:
 
 
 def web_call(**headers: str) -> dict[str, Any]:
-    """What a page's gRPC-Web client posts."""
+    """The request that a page's gRPC-Web client posts."""
     body = QUESTION.SerializeToString()
     said = {"content-type": "application/grpc-web+proto", "x-grpc-web": "1", "origin": ORIGIN, **headers}
     return {"url": GENERATE, "content": b"\0" + len(body).to_bytes(4) + body, "headers": said}

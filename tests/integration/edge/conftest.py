@@ -38,7 +38,7 @@ async def edge(behind: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Asy
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def closed(behind: Gateway, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Edge]:
-    """As it is beyond loopback: nobody gets as far as a gateway without a key, be it a wrong one."""
+    """As it is beyond loopback: no call reaches a gateway without a key, be it a wrong one."""
     settings = {"cors_origins": [ORIGIN], "allow_anonymous": False, "limits": {"health_checks": CHECKS}}
     async with edge_before(tmp_path_factory.mktemp("closed"), [behind.target], settings) as running:
         yield running

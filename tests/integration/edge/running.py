@@ -1,4 +1,4 @@
-"""The real Envoy, told what to do by the real control plane, in front of scripted gateways."""
+"""The real Envoy, configured by the real control plane, in front of scripted gateways."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _write_topology(folder: Path, gateways: Sequence[Endpoint], edge: dict[str, 
 
 
 class Gateway(ScriptedGateway):
-    """A scripted gateway that knows who calls."""
+    """A scripted gateway that keeps the certificate of its caller."""
 
     peer = ""  # the SPIFFE URI of the last call's certificate
 

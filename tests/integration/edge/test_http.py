@@ -1,4 +1,4 @@
-"""HTTP through the real Envoy, over HTTP/1.1 and HTTP/2: the same answers; who leaves has left behind it too
+"""HTTP through the real Envoy, over HTTP/1.1 and HTTP/2: the same answers; a client that leaves has left behind it too
 (test_cancellation.py has every route and moment)."""
 
 from __future__ import annotations

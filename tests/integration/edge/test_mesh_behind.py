@@ -1,4 +1,4 @@
-"""An edge and the gateways behind it: who they are to each other, and how they come and go."""
+"""An edge and the gateways behind it: their identities, and how they come and go."""
 
 from __future__ import annotations
 

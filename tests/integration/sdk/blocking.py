@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def blocking(client: AbstractContextManager[C], use: Callable[[C], T]) -> T:
-    """What `use` makes of the client, which is closed then."""
+    """The result of `use`; the client is closed then."""
 
     def run() -> T:
         with client as opened:

@@ -78,7 +78,7 @@ async def test_callbacks_see_tokens_sentences_and_the_end_in_order(
 
 
 async def test_a_conversation_its_options_and_the_key_reach_the_gateway(gateway: ScriptedGateway) -> None:
-    """Each option by itself: tests/contract/test_request_options.py."""
+    """Each option alone: tests/contract/test_request_options.py."""
     gateway.script = answer("Yes.")
     turns = [hedgerow.Message("user", "Hi."), hedgerow.Message("assistant", "Hello."), hedgerow.Message("user", "Why?")]
     async with hedgerow.AsyncClient(gateway.target, api_key="secret") as client:

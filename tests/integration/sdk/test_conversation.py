@@ -34,7 +34,7 @@ async def said(*blocks: bytes) -> AsyncIterator[bytes]:
 
 
 async def saying() -> AsyncIterator[bytes]:
-    """Somebody who does not stop."""
+    """A speaker that does not stop."""
     yield b"\0\0"
     await asyncio.Event().wait()
 

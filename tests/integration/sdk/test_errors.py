@@ -1,4 +1,4 @@
-"""What the SDK raises and cancels, with a scripted gateway over a real connection."""
+"""Errors of the SDK and calls that it cancels, with a scripted gateway over a real connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stream offers beyond its events, against a scripted gateway over a real connection."""
+"""Streams beyond their events, with a scripted gateway over a real connection."""
 
 from __future__ import annotations
 

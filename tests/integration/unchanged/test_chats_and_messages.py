@@ -1,4 +1,4 @@
-"""What a caller sends by HTTP is what a provider of the same API gets, and what the provider sends comes back."""
+"""A caller's request by HTTP reaches a provider of the same API as it was sent, and the answer comes back likewise."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Clients that nobody here wrote, unmodified, with a transparent gateway and without it: the provider is asked the
-same, and the client comes to the same."""
+"""Third-party clients, unmodified, with a transparent gateway and without it: the provider gets the same requests, and
+the client comes to the same result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900
 
 
 async def _same(served: Transparent, client: str) -> dict[str, Any]:
-    """What each check of a script came to, which was the same with the gateway and without it, as were the requests."""
+    """The result of each check of a script: the same with the gateway and without it, as were the requests."""
     served.provider.reset()
     served.provider.says = answered
     python, urls = Installed().python(client) / "python", (served.provider.url, f"{served.url}/v1")
@@ -41,7 +41,7 @@ def _is_relayed(asked: Asked) -> bool:
 
 
 def _plain(asked: Asked) -> Any:
-    """What must be the same of a request."""
+    """The parts of a request that must be the same."""
     headers = {name: text for name, text in asked.headers.items() if name.startswith(FOR_PROVIDERS)}
     return asked.path, own_fields(asked.body), headers
 

@@ -1,4 +1,4 @@
-"""What a caller sends as a response is what a provider of Responses gets, and what the provider sends comes back."""
+"""A caller's response request reaches a provider of Responses as it was sent, and its answer comes back likewise."""
 
 from __future__ import annotations
 

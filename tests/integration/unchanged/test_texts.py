@@ -1,5 +1,5 @@
-"""What a caller writes reaches the provider character by character, by HTTP in the caller's words and by gRPC in those
-of the contract."""
+"""A caller's text reaches the provider character by character, by HTTP in the caller's words and by gRPC in those of
+the contract."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def client(served: Transparent) -> AsyncIterator[hedgerow.AsyncClient]:
 
 
 def _asked(served: Transparent) -> Any:
-    """What the provider was asked last."""
+    """The last request to the provider."""
     return served.provider.asked[-1].body
 
 

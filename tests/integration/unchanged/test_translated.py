@@ -1,4 +1,4 @@
-"""What the gateway does to a request for a model of another API, and what it changes because it is asked to."""
+"""Requests for a model of another API, and changes that a request asks for."""
 
 from __future__ import annotations
 
