@@ -12,14 +12,10 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity
-from services.gateway.admission.precedence import Budget, budget_of
-from services.gateway.config import GatewaySettings
 from services.gateway.decisions import By, Changed, Changes, told
-from services.gateway.errors import BudgetSpent
 from services.gateway.http.account import account, short
 from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.tenants import TenantSettings
-from services.runtime.deadline import Deadline
 from tests.keys import digest
 from tests.unit.gateway.answer.scene import ACME, EXACT, MISS, Scene
 from tests.unit.gateway.reading import sent_by
@@ -106,26 +102,6 @@ async def test_a_guard_is_told_with_who_asked_for_it() -> None:
         scene.tenant = replace(ACME, guard=GuardSettings(personal="mask"), said=said)
         final = await scene.final(messages=mail, guard=pb.GuardPolicy(personal=pb.GUARD_ACTION_MASK))
         assert made(final) == [f"prompt_masked: 1 email, by {by}"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "cap", "usual", "most", "left_s", "budget"),
-    [
-        (300, 0, 9_000, 9_000, None, Budget(300, By.REQUEST, 300)),
-        (300, 200, 9_000, 9_000, None, Budget(200, By.TENANT, 300)),
-        (300, 0, 9_000, 100, None, Budget(100, By.MESH, 300)),
-        (None, 0, 700, 9_000, None, Budget(700, By.MESH)),
-        (None, 500, 700, 9_000, None, Budget(500, By.TENANT)),
-        (None, 0, 700, 9_000, 0.11, Budget(100, By.REQUEST, told=False)),
-    ],
-)
-def test_the_smallest_limit_is_the_budget_and_says_whose_it_is(asked, cap, usual, most, left_s, budget) -> None:
-    settings = GatewaySettings(llm_addresses={"m": "a:1"}, default_budget_ms=usual, max_budget_ms=most)
-    deadline = Deadline.never() if left_s is None else Deadline(left_s, lambda: 0.0)
-    found = budget_of(pb.GenerateRequest(budget_ms=asked), replace(ACME, max_budget_ms=cap), settings, deadline)
-    assert replace(found, ms=round(found.ms)) == budget
-    with pytest.raises(BudgetSpent):
-        budget_of(pb.GenerateRequest(), ACME, settings, Deadline(0.005, lambda: 0.0))
 
 
 def test_a_budget_as_long_as_clients_wait_is_no_change() -> None:

@@ -12,8 +12,8 @@ from services.gateway.config import GatewaySettings
 from services.gateway.decisions import told
 from services.gateway.http.account import account, short
 from services.runtime import question_key
+from tests.unit.gateway.admission.tenants_file import tenant
 from tests.unit.gateway.answer.scene import MISS, Scene
-from tests.unit.gateway.answer.test_three_levels import tenant
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish
 
 pytestmark = pytest.mark.paused

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,76 +11,29 @@ from hypothesis import strategies as st
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.admission.identity import Identity
 from services.gateway.answer.backends import Prompts
 from services.gateway.api import auxiliary
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import WarmDenied
 from services.gateway.policies.ticket import Ticket
-from services.gateway.prefix_warmup import PrefixWarmup, hot_prompts
+from services.gateway.prefix_warmup import hot_prompts
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
-from services.gateway.settings.tenants import TenantSettings
 from services.gateway.upstream import prefix
-from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.answer.scene import Scene as Answering
-from tests.unit.gateway.scripted import ScriptedLlm, ScriptedRoutes, finish, fleet, text
+from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
+from tests.unit.gateway.warming import KEPT, LONG, Scene, llm, read
 from tests.waiting import until
 
 pytestmark = pytest.mark.paused
-LONG = "".join(
-    f"Answer number {number} is told as page {number} of the manual has it. " for number in range(20)
-).strip()
-KEPT = {"support": {"version": "3", "default": LONG, "simple": "Answer in one sentence."}, "other": {"default": "Hm."}}
-
-
-def llm(pause_s: float = 0.01) -> ScriptedLlm:
-    return ScriptedLlm(pause_s, text("I"), finish())
-
-
-class Scene:
-    """A gateway's warming, before scripted models."""
-
-    def __init__(self, tenants: dict[str, Any] | None = None, warm: dict[str, Any] | None = None, **llms: Any):
-        told = {
-            "system_prompts": KEPT,
-            "warm": {"prompts": ["support"], "every_ms": 60_000, **(warm or {})},
-            "limit": {"algorithm": "fixed", "initial": 4},
-        }
-        self.fleet: Fleet = fleet(loop_clock, told, **llms)
-        self.settings = GatewaySettings(llm_addresses={"small": "unused"}, **told)
-        self.identity = Identity(
-            {}, {n: TenantSettings(**own) for n, own in (tenants or {}).items()}, None, anonymous=True
-        )
-        self.routes = ScriptedRoutes(names=tuple(llms))
-        self.warming = PrefixWarmup(self.settings, self.fleet, self.routes, self.identity, loop_clock)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.warming.run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-
-    async def warmed(self, *names: str) -> list[pb.WarmResponse]:
-        request = pb.WarmRequest(system_prompts=names)
-        return [each async for each in auxiliary.warm_up(request, self.identity.tenant(None), self.warming)]
-
-
-def read(model: ScriptedLlm) -> list[tuple[str, str]]:
-    """The prompts that a model was asked to read, and for which salt."""
-    return [(asked.messages[0].content, asked.cache_salt) for asked in model.requests]
 
 
 async def test_every_replica_reads_every_variant_with_one_token_of_output() -> None:
     replicas = [llm(), llm()]
     scene = Scene(small=replicas)
-    async with scene.running():
-        await asyncio.sleep(5)
+    await scene.ran()
     for replica in replicas:
         assert read(replica) == [(LONG, ""), ("Answer in one sentence.", "")]
         assert {asked.sampling.max_tokens for asked in replica.requests} == {1}
@@ -147,11 +97,9 @@ async def test_one_that_fails_is_tried_again_and_keeps_no_other_from_being_warm(
 
 async def test_nothing_is_read_where_no_prompt_is_named_or_the_tier_is_another() -> None:
     small, quick = llm(), llm()
-    async with Scene(warm={"prompts": []}, small=small).running():
-        await asyncio.sleep(5)
+    await Scene(warm={"prompts": []}, small=small).ran()
     assert not small.requests
-    async with Scene(warm={"tiers": ["fast"]}, small=small, quick=quick).running():
-        await asyncio.sleep(5)
+    await Scene(warm={"tiers": ["fast"]}, small=small, quick=quick).ran()
     assert (len(small.requests), len(quick.requests)) == (0, 2)
 
 
@@ -173,8 +121,7 @@ async def test_a_prompt_is_read_once_for_each_salt_that_asks_for_it() -> None:
     keys["cold"] = {"keys": [f"{9:064x}"]}
     model = llm()
     scene = Scene(tenants=keys, warm={"prompts": ["other"]}, small=model)
-    async with scene.running():
-        await asyncio.sleep(5)
+    await scene.ran()
     salts = [salt for _, salt in read(model)]
     known = {tenant.name: tenant.prefix_salt for tenant in scene.identity.warmed()}
     assert len(salts) == len(set(salts)) == 2
@@ -222,8 +169,7 @@ async def test_nothing_that_is_learned_from_users_moves() -> None:
 async def test_who_has_read_a_prompt_is_known_for_it_to_that_salt_alone() -> None:
     scene = Scene(tenants={"a": {"keys": [f"{1:064x}"], "warm": True}}, small=[llm(), llm()])
     (tenant,) = scene.identity.warmed()
-    async with scene.running():
-        await asyncio.sleep(5)
+    await scene.ran()
     asked = llm_pb2.GenerateRequest(
         messages=[
             chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=LONG),

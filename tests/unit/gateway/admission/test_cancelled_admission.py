@@ -10,61 +10,16 @@ from typing import Any
 import pytest
 
 from services.gateway.admission.control import AdmissionControl
-from services.gateway.admission.quota_scripts import RENEW, RESERVE, SETTLE
-from services.gateway.admission.shared_quotas import _SHA, SharedQuotas
+from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.settings.serving import ShedSettings
 from services.runtime.deadline import Deadline
 from tests.cancelling import cancelled_at_every_await, settled
 from tests.clock import loop_clock
-from tests.unit.gateway.admission.test_control import request, tenant
+from tests.unit.gateway.admission.scene import request, tenant
+from tests.unit.gateway.admission.scripted_redis import REDIS_S, ScriptedRedis
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]
 LIMITED = tenant(concurrency=1, tokens_per_minute=600, requests_per_s=100)
-REDIS_S = 0.01
-
-
-class ScriptedRedis:
-    """Answers a pipeline after 10 ms, as the scripts do for one tenant that has one place; `leases` are its."""
-
-    def __init__(self) -> None:
-        self.leases: dict[str, float] = {}  # when each ends, by id
-        self.spent = 0
-        self._calls: list[tuple[Any, ...]] = []
-
-    def pipeline(self, transaction: bool) -> ScriptedRedis:
-        pipeline = ScriptedRedis()
-        pipeline.leases, pipeline.execute = self.leases, self._execute_of(pipeline)
-        return pipeline
-
-    def evalsha(self, sha: str, keys: int, *arguments: Any) -> None:
-        self._calls.append((sha, *arguments[keys:]))
-
-    def _execute_of(self, pipeline: ScriptedRedis) -> Callable[[], Awaitable[list[Any]]]:
-        async def execute() -> list[Any]:
-            await asyncio.sleep(REDIS_S)
-            return [self._do(*call) for call in pipeline._calls]
-
-        return execute
-
-    def expire(self) -> None:
-        for request_id in [each for each, ends in self.leases.items() if ends <= loop_clock()]:
-            del self.leases[request_id]
-
-    def _do(self, sha: str, *arguments: Any) -> Any:
-        self.expire()
-        if sha == _SHA[RENEW]:
-            self.leases |= dict.fromkeys(arguments[1:], loop_clock() + arguments[0])
-        if sha == _SHA[RESERVE]:
-            if self.leases:
-                return [b"concurrency", b"0", b"1"]
-            self.leases[arguments[0]] = loop_clock() + arguments[1]
-            self.spent += arguments[2]
-            return [b"", b"0", b"0"]
-        if sha == _SHA[SETTLE]:
-            for request_id, over in zip(arguments[2::2], arguments[3::2], strict=True):
-                if self.leases.pop(request_id, None) is not None:
-                    self.spent -= over
-        return None
 
 
 class ScriptedState:

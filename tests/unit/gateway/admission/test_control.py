@@ -8,28 +8,17 @@ from prometheus_client import REGISTRY
 from redis.asyncio import Redis
 
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.control import AdmissionControl
-from services.gateway.admission.identity import Tenant
-from services.gateway.admission.question import Question, prompt_tokens
-from services.gateway.admission.quota import Allowance, QuotaExceeded
+from services.gateway.admission.quota import QuotaExceeded
 from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.policies.ticket import Shed
 from services.gateway.settings.serving import ShedSettings
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedState
-from tests.clock import loop_clock, on_paused_loop
+from tests.clock import loop_clock
+from tests.unit.gateway.admission.scene import request, tenant
 
 pytestmark = pytest.mark.paused
-
-
-def tenant(premium: bool = False, **allowance: float) -> Tenant:
-    return Tenant("acme", premium, 1.0, Allowance(**allowance), 0)
-
-
-def request(**fields: object) -> Question:
-    asked = pb.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Who are you?")], **fields)
-    return Question(asked, prompt_tokens=prompt_tokens(asked.messages))
 
 
 def door(pressure: float = 0.0) -> AdmissionControl:
@@ -107,22 +96,19 @@ async def test_refusals_are_counted_once_they_are_told():
     assert REGISTRY.get_sample_value("hedgerow_quota_refused_total", labels) == before + 1
 
 
-def test_an_item_of_a_batch_waits_for_a_place_and_for_the_pressure_to_fall():
-    async def scenario() -> list[float]:
-        began, pressure = loop_clock(), 2.0
-        at, only_one = AdmissionControl(ShedSettings(), lambda: pressure), tenant(concurrency=1)
-        waiting = asyncio.create_task(at.admit_in_time(request(), only_one, "", Deadline.after(60, loop_clock)))
-        await asyncio.sleep(2.5)
-        pressure = 0.0
-        first = await waiting
-        times = [loop_clock() - began]
-        waiting = asyncio.create_task(at.admit_in_time(request(), only_one, "", Deadline.after(60, loop_clock)))
-        await asyncio.sleep(0.25)
-        first.settle(0)
-        await waiting
-        return [*times, loop_clock() - began]
-
-    assert on_paused_loop(scenario()) == pytest.approx([3, 3.25])
+async def test_an_item_of_a_batch_waits_for_a_place_and_for_the_pressure_to_fall():
+    began, pressure = loop_clock(), 2.0
+    at, only_one = AdmissionControl(ShedSettings(), lambda: pressure), tenant(concurrency=1)
+    waiting = asyncio.create_task(at.admit_in_time(request(), only_one, "", Deadline.after(60, loop_clock)))
+    await asyncio.sleep(2.5)
+    pressure = 0.0
+    first = await waiting
+    times = [loop_clock() - began]
+    waiting = asyncio.create_task(at.admit_in_time(request(), only_one, "", Deadline.after(60, loop_clock)))
+    await asyncio.sleep(0.25)
+    first.settle(0)
+    await waiting
+    assert [*times, loop_clock() - began] == pytest.approx([3, 3.25])
 
 
 async def test_a_conversation_is_held_whatever_the_pressure_and_counts_as_one_at_once():

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from services.gateway.admission.identity import Identity
 from services.gateway.errors import CredentialExpired, KeyUnknown
 from services.gateway.settings.tenants import TenantSettings
 from tests.keys import digest
+from tests.unit.gateway.admission.tenants_file import followed, write
 
 EDGE = "edge"
 
@@ -19,23 +19,14 @@ def key(name: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {name}"),)
 
 
-def write(file: Path, concurrency: int = 0, **keys: str) -> None:
+def write_keys(file: Path, concurrency: int = 0, **keys: str) -> None:
     """Tenants, with a key of each."""
-    digests = {tenant: digest(key) for tenant, key in keys.items()}
-    file.write_text(
-        json.dumps({tenant: {"keys": [digest], "concurrency": concurrency} for tenant, digest in digests.items()})
-    )
-
-
-async def read_again(identity: Identity) -> None:
-    """What has changed in the file is seen at one look, and read at the next."""
-    await identity.look()
-    await identity.look()
+    write(file, **{tenant: {"keys": [digest(key)], "concurrency": concurrency} for tenant, key in keys.items()})
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    write(path := tmp_path / "tenants.yaml", a="first", b="second")
+    write_keys(path := tmp_path / "tenants.yaml", a="first", b="second")
     return path
 
 
@@ -44,8 +35,8 @@ async def test_a_credential_is_good_until_its_key_is_revoked(file: Path):
     credential = Credential(identity, key("first"), "")
     assert credential.tenant.name == "a"
     credential.check()
-    write(file, b="second")
-    await read_again(identity)
+    write_keys(file, b="second")
+    await followed(identity)
     with pytest.raises(KeyUnknown):
         credential.check()
     Credential(identity, key("second"), "").check()
@@ -54,8 +45,8 @@ async def test_a_credential_is_good_until_its_key_is_revoked(file: Path):
 async def test_a_key_that_becomes_another_tenants_is_not_the_callers_any_more(file: Path):
     identity = Identity({}, {}, file)
     credential = Credential(identity, key("first"), "")
-    write(file, c="first")
-    await read_again(identity)
+    write_keys(file, c="first")
+    await followed(identity)
     with pytest.raises(KeyUnknown, match="of another tenant now"):
         credential.check()
 
@@ -63,8 +54,8 @@ async def test_a_key_that_becomes_another_tenants_is_not_the_callers_any_more(fi
 async def test_a_tenant_has_what_it_may_have_now(file: Path):
     identity = Identity({}, {}, file)
     credential = Credential(identity, key("first"), "")
-    write(file, concurrency=3, a="first")
-    await read_again(identity)
+    write_keys(file, concurrency=3, a="first")
+    await followed(identity)
     credential.check()
     assert credential.tenant.allowance.concurrency == 3
 
@@ -72,8 +63,8 @@ async def test_a_tenant_has_what_it_may_have_now(file: Path):
 async def test_who_watches_hears_of_the_end(file: Path):
     identity = Identity({}, {}, file)
     watching = asyncio.create_task(Credential(identity, key("first"), "").watch())
-    write(file, b="second")
-    await read_again(identity)
+    write_keys(file, b="second")
+    await followed(identity)
     with pytest.raises(KeyUnknown):
         await asyncio.wait_for(watching, 5)
 

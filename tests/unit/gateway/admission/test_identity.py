@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,38 +15,8 @@ from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.permissions import PERMISSIONS
 from services.gateway.settings.tenants import TenantSettings
 from tests.keys import digest
-from tests.waiting import until
 
 KEYED = Identity({digest("sesame"): "acme"}, {}, None)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A tenants' file with one tenant, `acme`, whose key is `sesame`."""
-    path = tmp_path / "tenants.yaml"
-    write(path, acme={"keys": [digest("sesame")], "premium": True})
-    return path
-
-
-def write(file: Path, **tenants: Any) -> None:
-    """As a careful operator does: all at once. JSON is YAML too."""
-    unfinished = file.with_suffix(".new")
-    unfinished.write_text(json.dumps(tenants))
-    unfinished.replace(file)
-
-
-def spoil(file: Path, text: str | None) -> None:
-    """`text` in its place, or nothing at all."""
-    if text is None:
-        file.unlink()
-    else:
-        file.write_text(text)
-
-
-async def followed(identity: Identity) -> None:
-    """What has changed in the file is seen at one look, and read at the next."""
-    await identity.look()
-    await identity.look()
 
 
 def test_without_keys_there_is_one_tenant() -> None:
@@ -105,12 +71,6 @@ def test_without_keys_it_does_not_start_unless_it_may_be_open(tenants: dict[str,
     assert Identity({}, tenants, None, anonymous=True).tenant(None).name == LOCAL
 
 
-def test_a_file_without_keys_is_told_by_its_name(file: Path) -> None:
-    write(file, acme={"premium": True})
-    with pytest.raises(BadTenants, match=r"tenants\.yaml: a key of a tenant"):
-        Identity({}, {}, file)
-
-
 def test_where_tenants_come_with_tokens_nobody_comes_without() -> None:
     identity = Identity({}, {}, None, tokens=True)
     assert identity.tenant(None, ["acme"]).name == "acme"
@@ -155,127 +115,9 @@ def test_a_tenant_has_what_its_settings_say_however_its_keys_were_given() -> Non
     assert replace(identity.tenant("Bearer first"), prefix_salt="") == expected
 
 
-def test_a_key_of_two_tenants_is_an_error(file: Path) -> None:
+def test_a_key_of_two_tenants_is_an_error() -> None:
     with pytest.raises(BadTenants, match=r"globex.keys: [0-9a-f]{8}… is a key of acme already"):
         Identity({digest("k"): "acme"}, {"globex": TenantSettings(keys=(digest("k").upper(),))}, None)
-    with pytest.raises(BadTenants, match="is a key of globex already"):
-        Identity({digest("sesame"): "globex"}, {}, file)
-
-
-def test_a_tenant_that_settings_and_file_both_describe_is_an_error(file: Path) -> None:
-    with pytest.raises(BadTenants, match="tenants_file: acme: is in the setting `tenants` already"):
-        Identity({}, {"acme": TenantSettings()}, file)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("acme: {weight: -1}", r"tenants_file: acme\.weight: .*greater than 0, got -1"),
-        ("acme: {guard: {pattern_ms: 9}}", r"tenants_file: acme\.guard\.pattern_ms: no longer a setting, always 5"),
-        ("acme: {wieght: 1}", r"tenants_file: acme\.wieght: Extra inputs"),
-        ("acme: {keys: [sesame]}", r"tenants_file: acme\.keys\.0: .*pattern"),
-        ("- acme", r"tenants_file: .*tenants\.yaml: .*dictionary"),
-        ("", r"tenants_file: .*tenants\.yaml: .*dictionary"),
-        ("acme: {", "tenants_file: while parsing"),
-        ("acme: 2026-02-30", "tenants_file: day "),
-        ("[" * 500, "tenants_file: nested too deeply"),
-        ("acme: {premium: !!bool maybe}", r"tenants_file: a value that is none of its tag's \(KeyError\)"),
-        ("acme: {premium: !!timestamp soon}", r"tenants_file: a value that is none of its tag's \(AttributeError\)"),
-    ],
-)
-def test_a_bad_file_stops_the_start_and_is_told_by_field_and_problem(file: Path, text: str, said: str) -> None:
-    file.write_text(text)
-    with pytest.raises(BadTenants, match=said):
-        Identity({}, {}, file)
-
-
-def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
-    with pytest.raises(BadTenants, match="No such file"):
-        Identity({}, {}, tmp_path / "none.yaml")
-
-
-async def test_the_file_is_read_again_when_it_has_changed(file: Path) -> None:
-    identity = Identity({digest("other"): "globex"}, {}, file)
-    assert identity.tenant("Bearer sesame").premium
-    write(file, acme={"keys": [digest("new")], "weight": 3})
-    await followed(identity)
-    assert identity.tenant("Bearer new").weight == 3
-    assert identity.tenant("Bearer other").name == "globex"
-    with pytest.raises(KeyUnknown):
-        identity.tenant("Bearer sesame")  # revoked
-
-
-async def test_a_file_that_is_still_being_written_is_not_read(file: Path) -> None:
-    identity = Identity({}, {}, file)
-    write(file)
-    await identity.look()
-    write(file, acme={"keys": [digest("new")]})
-    await identity.look()
-    assert identity.tenant("Bearer sesame").name == "acme"
-    await identity.look()
-    assert identity.tenant("Bearer new").name == "acme"
-
-
-@pytest.mark.parametrize("text", ["acme: {weight: -1}", "acme: {", "", None])
-async def test_a_bad_file_is_told_once_and_changes_nothing(
-    file: Path, text: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    identity = Identity({}, {}, file)
-    spoil(file, text)
-    for _ in range(3):
-        await followed(identity)
-    assert identity.tenant("Bearer sesame").name == "acme"
-    told = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert len(told) == 1
-    assert "tenants_file: " in told[0].message
-    write(file, acme={"keys": [digest("new")]})
-    await followed(identity)
-    assert identity.tenant("Bearer new").name == "acme"
-
-
-async def test_taking_the_last_key_away_opens_nothing(file: Path) -> None:
-    identity = Identity({}, {}, file)
-    write(file, acme={"premium": True})
-    await followed(identity)
-    for header in (None, "Bearer sesame"):
-        with pytest.raises(KeyUnknown):
-            identity.tenant(header)
-
-
-async def test_the_first_key_closes_an_open_gateway(file: Path) -> None:
-    write(file, local={"concurrency": 2})
-    identity = Identity({}, {}, file, anonymous=True)
-    assert identity.tenant(None).allowance.concurrency == 2
-    write(file, local={"concurrency": 3})
-    await followed(identity)
-    assert identity.tenant(None).allowance.concurrency == 3
-    write(file, acme={"keys": [digest("sesame")]})
-    await followed(identity)
-    with pytest.raises(KeyUnknown):
-        identity.tenant(None)
-
-
-async def test_the_file_is_followed_while_it_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.gateway.admission.identity._POLL_S", 0.001)
-    identity = Identity({}, {}, file)
-    running = asyncio.create_task(identity.run())
-    write(file, acme={"keys": [digest("new")]})
-    await until(lambda: knows(identity, "new"))
-    running.cancel()
-    await asyncio.wait([running])
-
-
-async def test_without_a_file_there_is_nothing_to_follow() -> None:
-    await KEYED.run()
-    assert knows(KEYED, "sesame")
-
-
-def knows(identity: Identity, key: str) -> bool:
-    try:
-        identity.tenant(f"Bearer {key}")
-    except KeyUnknown:
-        return False
-    return True
 
 
 def test_a_name_that_the_edge_proved_is_the_tenant_with_its_settings() -> None:
@@ -304,14 +146,6 @@ def test_what_is_not_one_name_proves_nothing(proven: list[str | bytes]) -> None:
     for header in (None, "Bearer sesame"):
         with pytest.raises(KeyUnknown):
             KEYED.tenant(header, proven)
-
-
-async def test_a_proven_tenant_has_what_the_file_says_now(file: Path) -> None:
-    identity = Identity({}, {}, file)
-    write(file, beta={"keys": [digest("b")], "premium": True})
-    await followed(identity)
-    assert identity.tenant(None, ["beta"]).premium
-    assert not identity.tenant(None, ["acme"]).premium
 
 
 def test_tenants_share_what_models_have_read_only_where_the_operator_says_so():
@@ -347,9 +181,3 @@ def test_a_tenant_has_the_gateways_hits_but_for_what_its_own_say() -> None:
     identity = Identity({digest("k"): "acme"}, {"own": own}, None, hits=HitSettings(sampled="exact", personal="exact"))
     assert identity.tenant("Bearer k").hits == HitSettings(sampled="exact", personal="exact")
     assert identity.tenant("Bearer own").hits == HitSettings(sampled="exact", personal="any")
-
-
-def test_a_guard_of_the_file_that_is_none_is_refused_by_its_field(tmp_path: Path) -> None:
-    (file := tmp_path / "tenants.yaml").write_text(f"a: {{keys: [{digest('k')}], guard: {{denied_patterns: ['a*']}}}}")
-    with pytest.raises(BadTenants, match=r"a\.guard\.denied_patterns: .*a match of 1 to 200 characters"):
-        Identity({}, {}, file)

@@ -33,6 +33,11 @@ def part(**given: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, given]}]}
 
 
+def file(**given: Any) -> tuple[dict[str, Any], str, str]:
+    """A part that a provider fetches, or that was uploaded to it."""
+    return part(**given), "files", "messages[0].content[1]"
+
+
 def chat(**body: Any) -> pb.GenerateRequest:
     data = {"model": "m", "messages": [HELLO], **body}
     fields = Fields(data)
@@ -55,17 +60,9 @@ CHATS: Mapping[str, tuple[dict[str, Any], str, str]] = {
     "sound": ({"modalities": ["text", "audio"]}, "modalities", "modalities"),
     "a voice": ({"audio": {"voice": "ash", "format": "pcm16"}}, "modalities", "audio"),
     "a prediction": ({"prediction": {"type": "content", "content": "x"}}, "prediction", "prediction"),
-    "a picture by URL": (
-        part(type="image_url", image_url={"detail": "data:", "url": "HTTPS://a.example/b.png"}),
-        "files",
-        "messages[0].content[1]",
-    ),
-    "an uploaded file": (part(type="file", file={"file_id": "file-1"}), "files", "messages[0].content[1]"),
-    "a video by URL": (
-        part(type="video_url", video_url={"url": "http://a.example"}),
-        "files",
-        "messages[0].content[1]",
-    ),
+    "a picture by URL": file(type="image_url", image_url={"detail": "data:", "url": "HTTPS://a.example/b.png"}),
+    "an uploaded file": file(type="file", file={"file_id": "file-1"}),
+    "a video by URL": file(type="video_url", video_url={"url": "http://a.example"}),
     "a day's prompt cache": ({"prompt_cache_retention": "24h"}, "prompt_cache_retention", "prompt_cache_retention"),
     "half a day's": ({"prompt_cache_options": {"ttl": "12h"}}, "prompt_cache_retention", "prompt_cache_options"),
     "a faster tier": ({"service_tier": "fast"}, "service_tier", "service_tier"),
@@ -78,6 +75,7 @@ CHATS: Mapping[str, tuple[dict[str, Any], str, str]] = {
     "before others": ({"priority": -1}, "priority", "priority"),
     "unseen fields": ({"extra_body": {"n": 9}}, "extra_body", "extra_body"),
     "kept": ({"store": True}, "store", "store"),
+    "in the background": ({"background": True}, "background", "background"),
 }
 MESSAGES: Mapping[str, tuple[dict[str, Any], str, str]] = {
     "a search": ({"tools": [{"name": "f", "input_schema": {}}, SEARCH]}, "server_tools", "tools[1]"),
@@ -86,44 +84,30 @@ MESSAGES: Mapping[str, tuple[dict[str, Any], str, str]] = {
     "a tool of tomorrow": ({"tools": [{"type": "oracle_20300101", "name": "o"}]}, "server_tools", "tools[0]"),
     "MCP": ({"mcp_servers": [{"type": "url", "url": "https://a.example", "name": "a"}]}, "server_tools", "mcp_servers"),
     "a container": ({"container": "container_1"}, "server_tools", "container"),
-    "a picture by URL": (
-        part(type="image", source={"type": "url", "url": "https://a.example"}),
-        "files",
-        "messages[0].content[1]",
+    "a picture by URL": file(type="image", source={"type": "url", "url": "https://a.example"}),
+    "an uploaded document": file(type="document", source={"type": "file", "file_id": "file_1"}),
+    "a picture within a document": file(
+        type="document",
+        source={"type": "content", "content": [{"type": "image", "source": {"type": "url", "url": "https://a"}}]},
     ),
-    "an uploaded document": (
-        part(type="document", source={"type": "file", "file_id": "file_1"}),
-        "files",
-        "messages[0].content[1]",
-    ),
-    "a picture within a document": (
-        part(
-            type="document",
-            source={"type": "content", "content": [{"type": "image", "source": {"type": "url", "url": "https://a"}}]},
-        ),
-        "files",
-        "messages[0].content[1]",
-    ),
-    "a file for a container": (part(type="container_upload", file_id="file_1"), "files", "messages[0].content[1]"),
+    "a file for a container": file(type="container_upload", file_id="file_1"),
     "fast mode": ({"speed": "fast"}, "speed", "speed"),
     "a region": ({"inference_geo": "us"}, "inference_geo", "inference_geo"),
     "models that stand in": ({"fallbacks": [{"model": "b"}]}, "fallbacks", "fallbacks"),
 }
 
 
-@pytest.mark.parametrize("name", CHATS)
-def test_a_chat_completion_names_the_field_and_the_setting(name: str) -> None:
-    body, permission, place = CHATS[name]
-    refused(chat(**body), permission, place)
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-def test_a_message_names_the_field_and_the_setting(name: str) -> None:
-    body, permission, place = MESSAGES[name]
-    refused(messages(**body), permission, place)
-
-
-def refused(request: pb.GenerateRequest, permission: str, place: str) -> None:
+@pytest.mark.parametrize(
+    ("write", "given"),
+    [
+        pytest.param(write, given, id=f"{write.__name__}: {name}")
+        for write, table in ((chat, CHATS), (messages, MESSAGES))
+        for name, given in table.items()
+    ],
+)
+def test_a_refusal_names_the_field_and_the_setting(write: Any, given: tuple[dict[str, Any], str, str]) -> None:
+    body, permission, place = given
+    request = write(**body)
     with pytest.raises(FieldDenied) as denied:
         provider.check(request.original, [each for each in PERMISSIONS if each != permission], "acme")
     assert str(denied.value).startswith(f"{place}: ")
@@ -161,6 +145,7 @@ def test_no_setting_permits_another_account_or_another_tenants_cache(write: Any,
     [
         chat(priority=0, cache={"no-cache": True}),
         chat(priority=7),
+        chat(service_tier="auto", background=False),
         chat(n=1, modalities=["text"], store=False, service_tier="default", prompt_cache_options={"ttl": "30m"}),
         chat(tools=[{"type": "custom", "custom": {"name": "sql"}}], tool_choice="required"),
         chat(**part(type="image_url", image_url={"url": "data:image/png;base64,eA=="})),
@@ -174,24 +159,22 @@ def test_what_costs_nothing_more_needs_no_permission(request_: pb.GenerateReques
     provider.check(request_.original, (), "acme")
 
 
-@pytest.mark.parametrize("kind", ["mcp", "web_search", "web_search_preview", "code_interpreter", "image_generation",
-                                  "file_search", "shell"])  # fmt: skip
-def test_tools_of_responses_that_run_at_the_provider_need_permission(kind: str) -> None:
-    beyond = needed("tools[3]", json.dumps({"type": kind}))
-    assert beyond
-    assert beyond.permission == "server_tools"
-
-
 @pytest.mark.parametrize(
-    "kind", ["function", "custom", "local_shell", "apply_patch", "computer_use_preview", "namespace"]
+    ("kinds", "permission"),
+    [
+        ("mcp web_search web_search_preview code_interpreter image_generation file_search shell", "server_tools"),
+        ("function custom local_shell apply_patch computer_use_preview namespace", ""),
+    ],
 )
-def test_tools_of_responses_that_their_caller_runs_need_none(kind: str) -> None:
-    assert needed("tools[3]", json.dumps({"type": kind})) is None
+def test_tools_of_responses_need_permission_where_they_run_at_the_provider(kinds: str, permission: str) -> None:
+    for kind in kinds.split():
+        beyond = needed("tools[3]", json.dumps({"type": kind}))
+        assert (beyond.permission if beyond else "") == permission, kind
 
 
 def test_every_permission_has_a_field_that_needs_it() -> None:
     told = {permission for _, permission, _ in (*CHATS.values(), *MESSAGES.values())}
-    assert told | {"background"} == set(PERMISSIONS)
+    assert told == set(PERMISSIONS)
 
 
 def test_several_answers_reserve_as_many_limits() -> None:

@@ -1,23 +1,19 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.gateway.admission import quota
-from services.gateway.admission.quota import (
-    CONVERSATION,
-    REQUEST,
-    TURN,
-    Allowance,
-    QuotaExceeded,
-    Quotas,
-    Reservation,
-)
-from tests.clock import PausedClock, loop_clock, on_paused_loop
+from services.gateway.admission.quota import CONVERSATION, REQUEST, TURN, Allowance, QuotaExceeded, Quotas
+from tests.clock import PausedClock, loop_clock
+
+
+@pytest.fixture
+def quotas(clock: PausedClock) -> Quotas:
+    return Quotas(clock)
 
 
 def refusal(quotas: Quotas, allowance: Allowance, tokens: int = 1, tenant: str = "acme") -> QuotaExceeded:
@@ -26,15 +22,13 @@ def refusal(quotas: Quotas, allowance: Allowance, tokens: int = 1, tenant: str =
     return caught.value
 
 
-def test_without_limits_everything_is_admitted():
-    quotas = Quotas(PausedClock())
+def test_without_limits_everything_is_admitted(quotas):
     for _ in range(1_000):
         quotas.reserve("acme", Allowance(), 1_000_000)
 
 
-def test_requests_a_second_are_limited_after_the_burst():
-    clock = PausedClock()
-    quotas, allowance = Quotas(clock), Allowance(requests_per_s=2, requests_burst=3)
+def test_requests_a_second_are_limited_after_the_burst(quotas, clock):
+    allowance = Allowance(requests_per_s=2, requests_burst=3)
     for _ in range(3):
         quotas.reserve("acme", allowance, 1)
     refused = refusal(quotas, allowance)
@@ -45,15 +39,15 @@ def test_requests_a_second_are_limited_after_the_burst():
     refusal(quotas, allowance)
 
 
-def test_one_tenants_flood_takes_nothing_from_another():
-    quotas, allowance = Quotas(PausedClock()), Allowance(requests_per_s=1, requests_burst=1)
+def test_one_tenants_flood_takes_nothing_from_another(quotas):
+    allowance = Allowance(requests_per_s=1, requests_burst=1)
     quotas.reserve("flood", allowance, 1)
     refusal(quotas, allowance, tenant="flood")
     quotas.reserve("other", allowance, 1)
 
 
-def test_a_place_is_free_again_when_a_request_is_settled_or_released_and_only_once():
-    quotas, allowance = Quotas(PausedClock()), Allowance(concurrency=2)
+def test_a_place_is_free_again_when_a_request_is_settled_or_released_and_only_once(quotas):
+    allowance = Allowance(concurrency=2)
     first, second = (quotas.reserve("acme", allowance, 1) for _ in range(2))
     refused = refusal(quotas, allowance)
     assert "2 of 2 requests at once" in refused.message
@@ -67,8 +61,8 @@ def test_a_place_is_free_again_when_a_request_is_settled_or_released_and_only_on
     quotas.reserve("acme", allowance, 1)
 
 
-def test_tokens_that_were_not_needed_are_given_back():
-    quotas, allowance = Quotas(PausedClock()), Allowance(tokens_per_minute=60)
+def test_tokens_that_were_not_needed_are_given_back(quotas):
+    allowance = Allowance(tokens_per_minute=60)
     quotas.reserve("acme", allowance, 60).settle(20)
     refused = refusal(quotas, allowance, tokens=41)
     assert refused.retry_delay_s == pytest.approx(1)
@@ -76,18 +70,16 @@ def test_tokens_that_were_not_needed_are_given_back():
     quotas.reserve("acme", allowance, 40)
 
 
-def test_an_answer_that_cost_more_leaves_a_debt():
-    clock = PausedClock()
-    quotas, allowance = Quotas(clock), Allowance(tokens_per_minute=60)
+def test_an_answer_that_cost_more_leaves_a_debt(quotas, clock):
+    allowance = Allowance(tokens_per_minute=60)
     quotas.reserve("acme", allowance, 10).settle(90)
     assert refusal(quotas, allowance, tokens=1).retry_delay_s == pytest.approx(31)
     clock.advance(31)
     quotas.reserve("acme", allowance, 1)
 
 
-def test_a_request_larger_than_a_minute_is_admitted_when_the_minute_is_whole():
-    clock = PausedClock()
-    quotas, allowance = Quotas(clock), Allowance(tokens_per_minute=60)
+def test_a_request_larger_than_a_minute_is_admitted_when_the_minute_is_whole(quotas, clock):
+    allowance = Allowance(tokens_per_minute=60)
     quotas.reserve("acme", allowance, 1)
     assert refusal(quotas, allowance, tokens=120).retry_delay_s == pytest.approx(1)
     clock.advance(1)
@@ -95,9 +87,8 @@ def test_a_request_larger_than_a_minute_is_admitted_when_the_minute_is_whole():
     assert refusal(quotas, allowance, tokens=1).retry_delay_s == pytest.approx(61)
 
 
-def test_a_refused_request_takes_nothing():
-    clock = PausedClock()
-    quotas, allowance = Quotas(clock), Allowance(requests_per_s=1, requests_burst=1, tokens_per_minute=60)
+def test_a_refused_request_takes_nothing(quotas, clock):
+    allowance = Allowance(requests_per_s=1, requests_burst=1, tokens_per_minute=60)
     quotas.reserve("acme", allowance, 60)
     clock.advance(1)
     refused = refusal(quotas, allowance, tokens=30)  # of the tokens; the request it did not make stays
@@ -105,9 +96,7 @@ def test_a_refused_request_takes_nothing():
     quotas.reserve("acme", allowance, 1)
 
 
-def test_a_new_allowance_holds_from_the_next_request_on_and_is_no_gift():
-    clock = PausedClock()
-    quotas = Quotas(clock)
+def test_a_new_allowance_holds_from_the_next_request_on_and_is_no_gift(quotas, clock):
     quotas.reserve("acme", Allowance(requests_per_s=1, requests_burst=1), 1)
     faster = Allowance(requests_per_s=4, requests_burst=8)
     assert refusal(quotas, faster).retry_delay_s == pytest.approx(0.25)
@@ -118,9 +107,7 @@ def test_a_new_allowance_holds_from_the_next_request_on_and_is_no_gift():
     quotas.reserve("acme", Allowance(), 1)
 
 
-def test_a_burst_that_was_raised_is_there_for_a_tenant_that_has_rested():
-    clock = PausedClock()
-    quotas = Quotas(clock)
+def test_a_burst_that_was_raised_is_there_for_a_tenant_that_has_rested(quotas, clock):
     for _ in range(3):
         quotas.reserve("acme", Allowance(requests_per_s=1, requests_burst=3), 1)
     clock.advance(16)
@@ -130,8 +117,7 @@ def test_a_burst_that_was_raised_is_there_for_a_tenant_that_has_rested():
     refusal(quotas, raised)
 
 
-def test_a_refusal_names_the_limit_what_was_asked_and_the_debt():
-    quotas = Quotas(PausedClock())
+def test_a_refusal_names_the_limit_what_was_asked_and_the_debt(quotas):
     tokens, requests = Allowance(tokens_per_minute=60), Allowance(requests_per_s=2, requests_burst=1)
     quotas.reserve("acme", tokens, 10).settle(140)
     refused = refusal(quotas, tokens, tokens=26)
@@ -144,8 +130,7 @@ def test_a_refusal_names_the_limit_what_was_asked_and_the_debt():
     assert refused.metadata == {"quota": "concurrency", "limit": "1", "value": "2"}
 
 
-def test_a_limit_on_requests_at_once_counts_those_from_before_it():
-    quotas = Quotas(PausedClock())
+def test_a_limit_on_requests_at_once_counts_those_from_before_it(quotas):
     running = quotas.reserve("acme", Allowance(), 1)
     refusal(quotas, Allowance(concurrency=1))
     running.release()
@@ -169,25 +154,8 @@ def test_who_comes_back_when_told_is_admitted(requests_per_s, tokens_per_minute,
     assert 1 <= len(delays) <= 2  # once for each quota at most
 
 
-@given(st.lists(st.tuples(st.floats(0, 20), st.integers(1, 100), st.integers(0, 100)), max_size=40))
-def test_what_was_used_never_exceeds_the_rate_and_one_request(steps):
-    clock = PausedClock()
-    quotas, allowance = Quotas(clock), Allowance(tokens_per_minute=60, concurrency=3)
-    began, used, running = clock(), 0, list[tuple[Reservation, int]]()
-    for wait_s, estimate, cost in steps:
-        clock.advance(wait_s)
-        if len(running) == 3:
-            reservation, cost_of_it = running.pop(0)
-            reservation.settle(cost_of_it)
-            used += cost_of_it
-        with suppress(QuotaExceeded):
-            running.append((quotas.reserve("acme", allowance, estimate), min(cost, estimate)))
-    used += sum(cost for _, cost in running)
-    assert used <= 60 + (clock() - began) + 100
-
-
-def test_what_was_admitted_elsewhere_counts_here_too():
-    quotas, allowance = Quotas(PausedClock()), Allowance(concurrency=1, tokens_per_minute=60)
+def test_what_was_admitted_elsewhere_counts_here_too(quotas):
+    allowance = Allowance(concurrency=1, tokens_per_minute=60)
     left = list[int]()
     booked = quotas.book("acme", allowance, 50, REQUEST, left.append)
     beyond = quotas.book("acme", allowance, 50, REQUEST, left.append)  # there is no place and there are no tokens
@@ -200,8 +168,7 @@ def test_what_was_admitted_elsewhere_counts_here_too():
     assert refused.retry_delay_s == pytest.approx(21)
 
 
-def test_a_reservation_says_why_it_was_decided_here_alone():
-    quotas = Quotas(PausedClock())
+def test_a_reservation_says_why_it_was_decided_here_alone(quotas):
     assert quotas.reserve("acme", Allowance(), 1).local == ""
     assert quotas.reserve("acme", Allowance(), 1, local="Redis does not answer").local == "Redis does not answer"
 
@@ -220,8 +187,8 @@ def test_an_allowance_knows_whether_it_limits_anything(allowance, limited):
     assert allowance.limited is limited
 
 
-def test_a_conversation_has_one_place_and_its_turns_have_none():
-    quotas, allowance = Quotas(PausedClock()), Allowance(concurrency=1, requests_per_s=1, requests_burst=1)
+def test_a_conversation_has_one_place_and_its_turns_have_none(quotas):
+    allowance = Allowance(concurrency=1, requests_per_s=1, requests_burst=1)
     conversation = quotas.reserve("acme", allowance, 0, CONVERSATION)
     turn = quotas.reserve("acme", allowance, 1, TURN)
     with pytest.raises(QuotaExceeded) as refused:
@@ -233,38 +200,34 @@ def test_a_conversation_has_one_place_and_its_turns_have_none():
     assert refusal(quotas, allowance).metadata["quota"] == "requests"
 
 
-def test_who_waits_for_an_end_hears_of_it_in_turn():
-    async def scenario() -> list[str]:
-        quotas, allowance, heard = Quotas(loop_clock), Allowance(concurrency=1), list[str]()
+@pytest.mark.paused
+async def test_who_waits_for_an_end_hears_of_it_in_turn():
+    quotas, allowance, heard = Quotas(loop_clock), Allowance(concurrency=1), list[str]()
 
-        async def wait(name: str, tenant: str = "acme") -> None:
-            await quotas.ended(tenant, 60)
-            heard.append(name)
+    async def wait(name: str, tenant: str = "acme") -> None:
+        await quotas.ended(tenant, 60)
+        heard.append(name)
 
-        reservation = quotas.reserve("acme", allowance, 1)
-        waiting = [asyncio.create_task(wait(name)) for name in ("first", "second")]
-        waiting.append(asyncio.create_task(wait("late", tenant="other")))
-        await asyncio.sleep(1)
-        assert heard == []
-        reservation.settle(1)
-        await asyncio.gather(*waiting)
-        return heard
-
-    assert on_paused_loop(scenario()) == ["first", "second", "late"]
+    reservation = quotas.reserve("acme", allowance, 1)
+    waiting = [asyncio.create_task(wait(name)) for name in ("first", "second")]
+    waiting.append(asyncio.create_task(wait("late", tenant="other")))
+    await asyncio.sleep(1)
+    assert heard == []
+    reservation.settle(1)
+    await asyncio.gather(*waiting)
+    assert heard == ["first", "second", "late"]
 
 
-def test_accounts_that_are_as_new_are_not_kept_for_every_name_that_ever_was(monkeypatch):
+def test_accounts_that_are_as_new_are_not_kept_for_every_name_that_ever_was(monkeypatch, quotas):
     monkeypatch.setattr(quota, "_MOST_IDLE", 10)
-    quotas = Quotas(PausedClock())
     for number in range(1_000):
         quotas.reserve(f"user-{number}", Allowance(), 100).settle(50)
     assert len(quotas._accounts) <= 11
 
 
-def test_an_account_that_something_depends_on_is_kept_among_any_number_of_others(monkeypatch):
+def test_an_account_that_something_depends_on_is_kept_among_any_number_of_others(monkeypatch, quotas, clock):
     monkeypatch.setattr(quota, "_MOST_IDLE", 10)
-    clock = PausedClock()
-    quotas, limits = Quotas(clock), Allowance(requests_per_s=1, requests_burst=1, tokens_per_minute=60, concurrency=1)
+    limits = Allowance(requests_per_s=1, requests_burst=1, tokens_per_minute=60, concurrency=1)
     in_flight = quotas.reserve("flying", limits, 1)
     turn = quotas.reserve("talking", limits, 1, TURN)
     quotas.reserve("indebted", limits, 1).settle(600)

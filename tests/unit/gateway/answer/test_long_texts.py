@@ -20,7 +20,7 @@ from services.gateway.guard.checks import checks_for
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
 from tests.unit.gateway.answer.scene import EXACT, MISS, Scene
-from tests.unit.gateway.answer.stages.test_guard_stage import guarded
+from tests.unit.gateway.answer.stages.guarded import guarded
 from tests.unit.gateway.scripted import ScriptedCache, finish
 
 WORDS = st.sampled_from(

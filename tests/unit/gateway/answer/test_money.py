@@ -5,147 +5,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 
 import pytest
 from opentelemetry.trace import INVALID_SPAN
-from prometheus_client import REGISTRY
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from launcher.meshfile.provider_models import find
 from services.gateway.answer.stages.cache.verification import CacheVerification
 from services.gateway.answer.stages.summaries import Summaries
-from services.gateway.generation.stack import make_stack
 from services.gateway.settings.generation import JudgeSettings
 from services.gateway.settings.prompt import PromptSettings
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
-from services.runtime.routing import Choice, Demand, Model, Tier, choose
-from tests.clock import loop_clock
 from tests.unit.gateway import test_prefix_warmup as warming
-from tests.unit.gateway.answer.scene import ACME, MISS, Scene
+from tests.unit.gateway.answer.priced import MICRODOLLAR, Counted, PricedRoutes, Used, ends, says, scene
+from tests.unit.gateway.answer.scene import ACME, Scene
 from tests.unit.gateway.answer.stages.cache.test_verification import SAMPLE, Reports
-from tests.unit.gateway.answer.test_billing import leaving
-from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, fleet, text
-from tests.unit.gateway.upstream.test_completion import ScriptedLlm as OverACall
+from tests.unit.gateway.reading import sent_by
+from tests.unit.gateway.scripted import ScriptedLlm, text
+from tests.unit.gateway.upstream.scripted_call import ScriptedLlm as OverACall
 from tests.waiting import until
 
 pytestmark = pytest.mark.paused
 ESTIMATE = 7  # prompt tokens: 30 bytes of English
-MICRODOLLAR = 1e-6
 
 
-def public(url: str, model: str) -> dict[str, float]:
-    """The prices of a mesh file that names a provider's model without prices: the public ones."""
-    found = find(url, model)
-    prices = {"prompt": found.input, "completion": found.output}
-    prices |= {"cached": found.cached_input, "cache_write": found.cache_write}
-    return {kind: price for kind, price in prices.items() if price is not None}
-
-
-PRICES: Mapping[str, Mapping[str, float]] = {  # of a million tokens; `large` has none of its own for a provider's cache
-    "small": {"prompt": 100, "completion": 200, "cached": 10, "cache_write": 125},
-    "large": {"prompt": 1_000, "completion": 3_000},
-    "claude": public("https://api.anthropic.com/v1", "claude-sonnet-4-5"),
-    "gpt": public("https://api.openai.com/v1", "gpt-5-mini"),
-}
-
-
-@dataclass(frozen=True)
-class Used:
-    """The usage that a provider reports for one call."""
-
-    model: str
-    prompt: int
-    completion: int
-    cached: int = 0
-    written: int = 0
-
-    @property
-    def usd(self) -> float:
-        prices = PRICES[self.model]
-        plain = (self.prompt - self.cached - self.written) * prices["prompt"] + self.completion * prices["completion"]
-        cached = self.cached * prices.get("cached", prices["prompt"])
-        return (plain + cached + self.written * prices.get("cache_write", prices["prompt"])) / 1e6
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt + self.completion
-
-
-@dataclass
-class PricedRoutes(ScriptedRoutes):
-    def choose(self, demand: Demand, below: Tier | None = None) -> Choice | None:
-        rows = [row for name in self.names if (row := self.model(name)) and (below is None or row.tier < below)]
-        return choose(rows, demand) if rows else None
-
-    def model(self, name: str) -> Model | None:
-        prices = PRICES[name]
-        return replace(
-            _tiered(name, super().model(name)),
-            prompt_usd_per_mtok=prices["prompt"],
-            completion_usd_per_mtok=prices["completion"],
-            cached_prompt_usd_per_mtok=prices.get("cached"),
-            cache_write_usd_per_mtok=prices.get("cache_write"),
-        )
-
-
-def _tiered(name: str, row: Model | None) -> Model:
-    assert row
-    return replace(row, tier=Tier.FAST if name == "small" else Tier.QUALITY)
-
-
-def scene(policies: Mapping[str, object] | None = None, **llms: object) -> Scene:
-    made = Scene(ScriptedCache(MISS), PricedRoutes(tuple(llms)), **llms)  # type: ignore[arg-type]
-    made.fleet = fleet(loop_clock, policies, **llms)
-    stack = make_stack(made.fleet, made.write_behind.observe)
-    made.backends = replace(made.backends, fleet=made.fleet, models=stack)
-    return made
-
-
-def ends(prompt: int = 2_000, completion: int = 100, told: bool = True, **of_cache: int) -> llm_pb2.GenerateResponse:
-    """The last message of a provider that says what it has used. `told`: whether callers may know of its cache."""
-    read, written = of_cache.get("read", 0), of_cache.get("written", 0)
-    usage = chat_pb2.Usage(prompt_tokens=prompt, completion_tokens=completion, reasoning_tokens=completion // 2)
-    if told:
-        usage.cached_prompt_tokens, usage.cache_write_tokens = read, written
-    finish = llm_pb2.Finish(
-        reason=chat_pb2.FINISH_REASON_STOP,
-        usage=usage,
-        billed_cached_tokens=read,
-        billed_cache_write_tokens=written,
-    )
-    return llm_pb2.GenerateResponse(text="ris.", tokens=1, finish=finish)
-
-
-def says(*script: object) -> ScriptedLlm:
-    return ScriptedLlm(*(script or (text("Pa"), ends())))
-
-
-class Counted:
-    """The metrics since this was made."""
-
-    def __init__(self) -> None:
-        self._before = self._now()
-
-    def __getitem__(self, kind: str) -> float:
-        return self._now()[kind] - self._before[kind]
-
-    def _now(self) -> dict[str, float]:
-        counted = {"usd": 0.0, "prompt": 0.0, "completion": 0.0}
-        for metric in REGISTRY.restricted_registry(["hedgerow_tokens_total", "hedgerow_cost_usd_total"]).collect():
-            for sample in metric.samples:
-                kind = sample.labels.get("kind", "usd")
-                if sample.labels["model"] in PRICES and kind in counted:
-                    counted[kind] += sample.value
-        return counted
-
-    def assert_is(self, *used: Used) -> None:
-        assert self["usd"] == pytest.approx(sum(each.usd for each in used), abs=MICRODOLLAR / 1_000)
-        assert self["prompt"] == sum(each.prompt for each in used)
-        assert self["completion"] == sum(each.completion for each in used)
+async def leaving(asked: Scene, kind: str) -> None:
+    """Ask, and leave at the first event of a kind; with `accepted`, once the model is asked."""
+    async with aclosing(sent_by(asked.answer().give)) as messages:
+        async for message in messages:
+            if any(event.WhichOneof("kind") == kind for event in message.events):
+                if kind != "accepted":
+                    return
+                break
+        reading = asyncio.create_task(anext(messages))
+        await until(lambda: asked.llms["small"].calls, every_s=0.001)
+        reading.cancel()
+        await asyncio.wait({reading})
 
 
 @dataclass(frozen=True)
@@ -204,9 +102,7 @@ CASES = {
         policies=HEDGE,
     ),
     "a hedge within one model": lambda: Case(
-        {"small": [says(0.5, ends()), says()]},
-        [Used("small", 2_000, 0), Used("small", 2_000, 100)],
-        policies=HEDGE,
+        {"small": [says(0.5, ends()), says()]}, [Used("small", 2_000, 0), Used("small", 2_000, 100)], policies=HEDGE
     ),
     "an answer that breaks and goes on elsewhere": lambda: Case(
         {"small": [says(text("Pa"), Unavailable("gone")), says(ends(2_001, 99))]},
@@ -327,6 +223,7 @@ async def test_those_who_read_along_count_once():
     counted, asked = Counted(), scene(small=says(text("Pa"), 0.05, ends()))
     finals = await asyncio.gather(*(asked.final() for _ in range(5)))
     assert sum(final.cost_usd for final in finals) == pytest.approx(counted["usd"], abs=MICRODOLLAR / 1_000)
+    assert (len(asked.llms["small"].calls), sum(asked.billed)) == (1, 2_100)
     counted.assert_is(Used("small", 2_000, 100))
 
 
@@ -360,8 +257,7 @@ async def test_a_prompt_that_is_warmed_is_counted():
     counted, warmed = Counted(), warming.Scene(small=says(text("I"), ends(300, 1, read=200)))
     warmed.routes = PricedRoutes(("small",))
     warmed.warming._routes = warmed.routes  # type: ignore[assignment]
-    async with warmed.running():
-        await asyncio.sleep(5)
+    await warmed.ran()
     counted.assert_is(*2 * [Used("small", 300, 1, cached=200)])
 
 

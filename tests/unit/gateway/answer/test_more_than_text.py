@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
@@ -76,31 +74,6 @@ async def test_log_probabilities_are_those_of_the_text():
     events = await scene.events(sampling=chat_pb2.Sampling(top_logprobs=1))
     assert next(list(event.delta.logprobs) for event in events if event.HasField("delta")) == told
     assert list(events[-1].final.logprobs) == told
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"tools": TOOLS},
-        {"sampling": chat_pb2.Sampling(top_logprobs=0)},
-        {
-            "messages": [
-                chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What time is it?"),
-                chat_pb2.Message(
-                    role=chat_pb2.ROLE_ASSISTANT, tool_calls=[chat_pb2.ToolCall(id="1", name="clock", arguments="{}")]
-                ),
-                chat_pb2.Message(role=chat_pb2.ROLE_TOOL, tool_call_id="1", content="12:30"),
-            ]
-        },
-    ],
-)
-async def test_what_only_its_caller_can_use_is_neither_cached_nor_shared(fields: dict[str, object]):
-    cache = ScriptedCache(MISS)
-    scene = Scene(cache, small=ScriptedLlm(0.005, text("Pa"), finish("ris.")))
-    first, second = await asyncio.gather(scene.final(**fields), scene.final(**fields))
-    assert len(scene.llms["small"].calls) == 2
-    assert (first.cache.verdict, second.cache.verdict) == (pb.CACHE_VERDICT_BYPASS, pb.CACHE_VERDICT_BYPASS)
-    assert scene.write_behind.stored == []
 
 
 async def test_what_a_filter_withheld_is_not_kept():

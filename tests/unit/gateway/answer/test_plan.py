@@ -90,13 +90,7 @@ def starts(*senses: str) -> dict[str, float]:
 
 
 def test_pictures_are_looked_at_while_the_recording_is_heard_and_the_cache_waits_for_both():
-    assert starts("vision", "audio") == {
-        "audio": 0,
-        "vision": 0,
-        "cache": 1_000,
-        "router": 1_000,
-        "llm": 1_200,
-    }
+    assert starts("vision", "audio") == {"audio": 0, "vision": 0, "cache": 1_000, "router": 1_000, "llm": 1_200}
 
 
 def test_the_router_does_not_wait_for_pictures():

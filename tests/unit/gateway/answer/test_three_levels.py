@@ -10,18 +10,13 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.constraint import is_checked
-from services.gateway.admission.identity import Identity, Tenant
-from services.gateway.admission.precedence import Budget, TokenLimit, budget_of, limited, note_asked, prompting
+from services.gateway.admission.precedence import Budget, limited, note_asked
 from services.gateway.answer.backends import Prompts
 from services.gateway.answer.stages.summaries import Summaries
-from services.gateway.config import GatewaySettings
-from services.gateway.decisions import By, Changed, Changes, told
+from services.gateway.decisions import Changed, told
 from services.gateway.settings.prompt import PromptSettings
-from services.gateway.settings.tenants import TenantSettings
-from services.runtime.deadline import Deadline
-from tests.keys import digest
-from tests.unit.gateway.answer.scene import ACME, Scene
+from tests.unit.gateway.admission.tenants_file import tenant
+from tests.unit.gateway.answer.scene import Scene
 from tests.unit.gateway.answer.stages.test_prompt_stage import WORDY, asked_of, chatter
 from tests.unit.gateway.prompt.test_window import said
 from tests.unit.gateway.reading import sent_by
@@ -33,12 +28,6 @@ SUMS_UP, CUTS, WHOLE = (
     PromptSettings(),
     PromptSettings(whole=True, summary_model="large"),
 )
-
-
-def tenant(**own: Any) -> Tenant:
-    """As the tenants' settings make it."""
-    settings = TenantSettings.model_validate({"keys": [digest("k")], **own})
-    return Identity({}, {"acme": settings}, None).tenant("Bearer k")
 
 
 def made(final: pb.Final) -> list[str]:
@@ -102,36 +91,6 @@ async def test_a_conversation_that_is_too_long(
         await summaries.close()
 
 
-def test_settings_that_nobody_changes_are_the_gateways_own() -> None:
-    assert prompting(pb.PromptPolicy(), ACME, CUTS) is CUTS
-    assert prompting(pb.PromptPolicy(truncation=pb.TRUNCATION_DISABLED), ACME, WHOLE) is WHOLE
-
-
-@pytest.mark.parametrize(
-    ("own", "asked", "limit", "sent"),
-    [
-        (0, None, TokenLimit(), None),
-        (0, 500, TokenLimit(), 500),
-        (100, None, TokenLimit(100), 100),
-        (100, 500, TokenLimit(100, 500), 100),
-        (100, 100, TokenLimit(), 100),
-        (100, 50, TokenLimit(), 50),
-        (100, -5, TokenLimit(), -5),  # which is refused
-    ],
-)
-def test_the_tokens_of_an_answer(own: int, asked: int | None, limit: TokenLimit, sent: int | None) -> None:
-    request = pb.GenerateRequest(sampling=chat_pb2.Sampling(max_tokens=asked, min_tokens=80))
-    before = request.SerializeToString()
-    shorter, found = limited(request, tenant(max_tokens=own))
-    assert (found, request.SerializeToString()) == (limit, before), "what the caller sent stays as it is"
-    assert (shorter.sampling.max_tokens if shorter.sampling.HasField("max_tokens") else None) == sent
-    assert not limit.most or shorter.sampling.min_tokens <= limit.most
-    changes = Changes()
-    note_asked(changes, shorter, ACME, Budget(600_000, tokens=found), checks_forms=False)
-    values = f"{asked} tokens → {own} tokens" if asked else f"{own} tokens"
-    assert [told(change) for change in changes] == ([f"max_tokens: {values}, by tenant"] if limit.most else [])
-
-
 async def test_a_tenants_limit_reaches_a_provider_in_the_callers_own_words_and_is_told_where_it_cuts() -> None:
     scene = Scene(small=ScriptedLlm(finish("Paris", chat_pb2.FINISH_REASON_LENGTH)), large=ScriptedLlm())
     scene.tenant = tenant(max_tokens=3)
@@ -142,38 +101,3 @@ async def test_a_tenants_limit_reaches_a_provider_in_the_callers_own_words_and_i
     assert told(final.cut) == "max_tokens: 3 tokens, by tenant"
     (sent,) = scene.llms["small"].requests
     assert (sent.most_tokens, sent.sampling.max_tokens) == (3, 3)
-
-
-@pytest.mark.parametrize(
-    ("own", "asked", "budget"),
-    [
-        ({}, None, Budget(700, By.MESH)),
-        ({"default_budget_ms": 2_000}, None, Budget(2_000, By.TENANT)),
-        ({"default_budget_ms": 200}, None, Budget(200, By.TENANT)),
-        ({"default_budget_ms": 200}, 300, Budget(300, By.REQUEST, 300)),
-        ({"default_budget_ms": 2_000, "max_budget_ms": 100}, None, Budget(100, By.TENANT)),
-        ({"default_budget_ms": 99_000}, None, Budget(9_000, By.MESH)),
-    ],
-)
-def test_a_budget(own: dict[str, int], asked: int | None, budget: Budget) -> None:
-    settings = GatewaySettings(llm_addresses={"m": "a:1"}, default_budget_ms=700, max_budget_ms=9_000)
-    assert budget_of(pb.GenerateRequest(budget_ms=asked), tenant(**own), settings, Deadline.never()) == budget
-
-
-@pytest.mark.parametrize(
-    ("mesh", "own", "repair", "checked", "by"),
-    [
-        (False, None, None, False, By.REQUEST),
-        (False, None, False, True, By.REQUEST),
-        (True, None, None, True, By.MESH),
-        (False, True, None, True, By.TENANT),
-        (True, False, None, False, By.REQUEST),
-        (True, False, True, True, By.REQUEST),
-    ],
-)
-def test_the_form_of_an_answer(mesh: bool, own: bool | None, repair: bool | None, checked: bool, by: By) -> None:
-    request = pb.GenerateRequest(repair=repair, response_format=chat_pb2.ResponseFormat(json_object=True))
-    acme, changes = tenant(check_forms=own), Changes()
-    assert is_checked(request, acme.checks_forms(by_default=mesh)) == checked
-    note_asked(changes, request, acme, Budget(600_000), checks_forms=mesh)
-    assert changes.by[Changed.FORM_CHECKED] == by

@@ -2,16 +2,21 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.precedence import Budget
 from services.gateway.admission.question import Question
-from services.gateway.api.batch import Batch
+from services.gateway.api.batch import Batch, batch_error
 from services.gateway.api.preparation import CheckedRequest
 from services.gateway.policies.batch_admission import Turn
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError, Unavailable
-from tests.clock import loop_clock, on_paused_loop
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
+from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import ACME
+
+pytestmark = pytest.mark.paused
+_TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 def tell(error: Exception) -> pb.BatchError:
@@ -57,51 +62,55 @@ def item(budget_ms: int = 60_000, **fields: object) -> pb.GenerateRequest:
     return pb.GenerateRequest(budget_ms=budget_ms, **fields)
 
 
-def test_a_few_are_on_their_way_at_once_and_others_follow_when_they_have_a_place():
-    async def scenario(placed: bool) -> int:
-        scene = Scene(placed)
-        results = await scene.results(*[item()] * 20)
-        assert sorted(result.index for result in results) == list(range(20))
-        assert all(result.final.text == "." for result in results)
-        return scene.most
-
-    assert on_paused_loop(scenario(placed=False)) == 4
-    assert on_paused_loop(scenario(placed=True)) == 20
+@pytest.mark.parametrize(("placed", "most"), [(False, 4), (True, 20)])
+async def test_a_few_are_on_their_way_at_once_and_others_follow_when_they_have_a_place(placed: bool, most: int):
+    scene = Scene(placed)
+    results = await scene.results(*[item()] * 20)
+    assert sorted(result.index for result in results) == list(range(20))
+    assert all(result.final.text == "." for result in results)
+    assert scene.most == most
 
 
-def test_who_has_the_least_time_goes_first():
-    async def scenario() -> list[int]:
-        scene = Scene()
-        await scene.results(*(item(budget) for budget in (9_000, 3_000, 7_000, 5_000, 1_500, 8_000)))
-        return scene.begun
-
-    assert on_paused_loop(scenario()) == [1_500, 3_000, 5_000, 7_000, 8_000, 9_000]
+async def test_who_has_the_least_time_goes_first():
+    scene = Scene()
+    await scene.results(*(item(budget) for budget in (9_000, 3_000, 7_000, 5_000, 1_500, 8_000)))
+    assert scene.begun == [1_500, 3_000, 5_000, 7_000, 8_000, 9_000]
 
 
-def test_a_budget_counts_from_the_start_of_the_batch():
-    async def scenario() -> list[pb.GenerateBatchResponse]:
-        return await Scene().results(*[item(1_500)] * 12)
+async def test_a_budget_counts_from_the_start_of_the_batch():
 
-    results = on_paused_loop(scenario())
+    results = await Scene().results(*[item(1_500)] * 12)
     answered = [result for result in results if result.HasField("final")]
     assert len(answered) == 8  # two rounds of four have begun by then
     assert {result.error.reason for result in results if result.HasField("error")} == {"SHED"}
 
 
-def test_one_items_failure_does_not_end_the_others():
-    async def scenario() -> dict[int, str]:
-        results = await Scene().results(item(-1), item(), item(attempt=1), item())
-        return {result.index: result.error.reason for result in results}
-
-    assert on_paused_loop(scenario()) == {0: "INVALID_INPUT", 1: "", 2: "UNAVAILABLE", 3: ""}
+async def test_one_items_failure_does_not_end_the_others():
+    results = await Scene().results(item(-1), item(), item(attempt=1), item())
+    reasons = {result.index: result.error.reason for result in results}
+    assert reasons == {0: "INVALID_INPUT", 1: "", 2: "UNAVAILABLE", 3: ""}
 
 
-def test_a_batch_that_is_left_leaves_nothing_behind():
-    async def scenario() -> tuple[int, set[asyncio.Task[object]]]:
-        scene = Scene()
-        results = scene.batch.results([item()] * 20)
-        await anext(results)
-        await results.aclose()
-        return scene.running, asyncio.all_tasks() - {asyncio.current_task()}
+async def test_a_batch_that_is_left_leaves_nothing_behind():
+    scene = Scene()
+    results = scene.batch.results([item()] * 20)
+    await anext(results)
+    await results.aclose()
+    assert (scene.running, asyncio.all_tasks()) == (0, {asyncio.current_task()})
 
-    assert on_paused_loop(scenario()) == (0, set())
+
+def test_an_error_has_the_values_behind_the_message_and_no_delay_where_waiting_does_not_help() -> None:
+    told = batch_error(InvalidInput("budget_ms", "at least 1", 0), _TRACE_ID)
+    assert (told.code, told.reason, told.trace_id) == ("INVALID_ARGUMENT", "INVALID_INPUT", _TRACE_ID)
+    assert dict(told.metadata) == {"field": "budget_ms", "limit": "at least 1", "value": "0"}
+    assert not told.HasField("retry_delay")
+
+
+def test_an_error_has_the_delay_of_a_refusal() -> None:
+    assert batch_error(Exhausted("busy", retry_delay_s=0.25), _TRACE_ID).retry_delay.ToMilliseconds() == 250
+
+
+def test_an_error_says_nothing_of_what_a_bug_says() -> None:
+    told = batch_error(KeyError("a secret"), _TRACE_ID)
+    assert (told.code, told.reason) == ("INTERNAL", "INTERNAL")
+    assert "secret" not in str(told)

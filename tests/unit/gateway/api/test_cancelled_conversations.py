@@ -17,7 +17,7 @@ from services.gateway.api.conversation import Conversation
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.errors import KeyUnknown
 from tests.cancelling import cancelled_at_every_await, disturbed_at_every_turn
-from tests.unit.gateway.api.test_conversation import STARTED, delta, partial, segment
+from tests.unit.gateway.api.talking import STARTED, delta, partial, segment
 from tests.unit.gateway.scripted import Said, ScriptedAudio
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]

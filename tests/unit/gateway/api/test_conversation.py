@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
@@ -12,91 +11,13 @@ from hedgerow.audio.v1 import audio_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.audio import frames
 from services.gateway.answer.event_writer import Send
-from services.gateway.api.conversation import MAX_AUDIO_BYTES, Conversation
-from services.gateway.api.speech_queue import Spoken, Tally
+from services.gateway.api.conversation import MAX_AUDIO_BYTES
 from services.gateway.errors import Idle, KeyUnknown
 from services.runtime.errors import InvalidInput, Unavailable
+from tests.unit.gateway.api.talking import STARTED, Talk, delta, partial, scripted, segment
 from tests.unit.gateway.scripted import Said, ScriptedAudio
 
 pytestmark = pytest.mark.paused
-
-
-def partial(words: str, confirmed: int = 0) -> Said:
-    return Said(partial=audio_pb2.Partial(text=words, confirmed=confirmed))
-
-
-def segment(words: str) -> Said:
-    return Said(segment=audio_pb2.Segment(text=words))
-
-
-STARTED = Said(speech_started=audio_pb2.SpeechStarted(at_s=1))
-
-
-class Talk:
-    """A conversation whose answers say what they were asked, or whatever a test makes them do."""
-
-    def __init__(
-        self,
-        audio: ScriptedAudio,
-        answer: Callable[[pb.GenerateRequest], object] | None = None,
-        idle_s: float = 60,
-    ):
-        self.audio, self.asked = audio, []
-        self.spoken: asyncio.Queue[pb.ConverseRequest | None] = asyncio.Queue()
-        self.left = 0
-        self.spoken_here = Spoken(1_000, Tally(10_000))
-        self.conversation = Conversation(
-            pb.ConverseOptions(pause_ms=300), answer or self.answer, self.tell, 2, idle_s, self.spoken_here
-        )
-        self.responses = self.conversation.responses(self.requests(), audio)
-
-    async def requests(self) -> AsyncIterator[pb.ConverseRequest]:
-        while request := await self.spoken.get():
-            yield request
-
-    async def answer(self, request: pb.GenerateRequest, send: Send) -> None:
-        self.asked.append([message.content for message in request.messages])
-        await send(delta(f"re: {request.messages[-1].content}"))
-
-    async def forever(self, request: pb.GenerateRequest, send: Send) -> None:
-        """An answer that never ends once it has begun."""
-        try:
-            await self.answer(request, send)
-            await asyncio.Event().wait()
-        finally:
-            self.left += 1
-
-    @staticmethod
-    def tell(error: Exception) -> pb.BatchError:
-        return pb.BatchError(message=str(error))
-
-    def say(self, *pieces: bytes) -> None:
-        for piece in pieces:
-            self.spoken.put_nowait(pb.ConverseRequest(audio=piece))
-
-    def end(self) -> None:
-        self.spoken.put_nowait(None)
-
-    async def until(self, kind: str) -> pb.ConverseResponse:
-        """The next response of a kind."""
-        async for response in self.responses:
-            if response.WhichOneof("kind") == kind:
-                return response
-        raise AssertionError(f"no {kind}")
-
-    async def rest(self) -> list[str]:
-        """What is left, by kind."""
-        return [response.WhichOneof("kind") async for response in self.responses]
-
-
-def delta(words: str) -> pb.GenerateResponse:
-    return pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=words))])
-
-
-def scripted(**lines: list[Said]) -> ScriptedAudio:
-    audio = ScriptedAudio()
-    audio.script = {name.encode(): line for name, line in lines.items()}
-    return audio
 
 
 async def test_what_is_said_until_a_pause_is_answered():
@@ -286,26 +207,6 @@ async def test_a_conversation_that_is_closed_answers_what_was_said_and_ends():
     await talk.until("transcript")
     talk.conversation.close()
     assert await talk.rest() == ["answer"]
-
-
-async def test_leaving_ends_everything():
-    talk = Talk(scripted(a=[segment("A story.")]))
-    talk.conversation._answer = talk.forever
-    talk.say(b"a")
-    async with aclosing(talk.responses):
-        await talk.until("answer")
-    assert talk.left == 1
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-async def test_leaving_while_much_waits_to_be_read_ends_everything_too():
-    talk = Talk(scripted(a=[STARTED] * 100))
-    talk.say(b"a")
-    async with aclosing(talk.responses), asyncio.timeout(5):
-        await talk.until("speech_started")
-        while not talk.conversation._out.full():
-            await asyncio.sleep(0)
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_without_any_audio_a_conversation_ends_when_what_was_said_is_answered_and_names_the_limit():

@@ -13,21 +13,14 @@ from services.gateway.generation.stack import make_stack
 from services.gateway.policies.ticket import Ticket
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
-from services.runtime.errors import (
-    Exhausted,
-    ServiceError,
-    Unavailable,
-)
+from services.runtime.errors import Exhausted, ServiceError, Unavailable
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 
 GONE = Unavailable("gone")
-
-
 HEDGE = {"mode": "fixed", "delay_ms": 100, "max_share": 1}
-
-
 RETRY = {"max_share": 1}
+ALWAYS_OPEN = {"min_calls": 1, "failure_rate": 0.01}  # one failure opens it
 
 
 def too_busy() -> Exhausted:

@@ -15,15 +15,12 @@ from services.gateway.policies.single_flight import Reader
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import Fleet, make_breaker
 from services.runtime.errors import Unavailable
-from tests.clock import loop_clock, on_paused_loop
-from tests.unit.gateway.generation.scene import GONE, HEDGE, Scene, says
+from tests.cancelling import settled
+from tests.clock import loop_clock
+from tests.unit.gateway.generation.scene import GONE, HEDGE, Scene, calls, says
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 
-
-async def settled() -> None:
-    """Every task that can run has done so."""
-    for _ in range(10):
-        await asyncio.sleep(0)
+pytestmark = pytest.mark.paused
 
 
 def hedging(share: float, **llms: object) -> Fleet:
@@ -32,26 +29,23 @@ def hedging(share: float, **llms: object) -> Fleet:
     return fleet(loop_clock, {"hedge": hedge, "kept_share": 0.0}, **llms)
 
 
-def test_a_request_whose_model_has_no_other_replica_well_leaves_the_line_of_hedges_to_others():
-    async def main() -> float:
-        behind = hedging(0.5, stuck=[ScriptedLlm(None), ScriptedLlm(None)], m=[says("slow", 20.0), says("quick", 0.05)])
-        waits = make_stack(behind, lambda _: None).read(b"", Scene(behind, models=("stuck",)).job, 60.0)
-        await asyncio.sleep(0.2)  # it is in line: half a second call is saved
-        behind.pools["stuck"].replicas[1].breaker.enter("acme").throttled(30)
-        for _ in range(20):
-            behind.request()
-        await asyncio.sleep(0.5)
-        other = Scene(behind, models=("m",), budget_s=30.0)
-        reader = make_stack(behind, lambda _: None).read(b"", other.job, 30.0).reader
-        began = loop_clock()
-        await reader.take()
-        took_s = loop_clock() - began
-        reader.leave()
-        waits.reader.leave()
-        await settled()
-        return took_s
-
-    assert on_paused_loop(main()) == pytest.approx(0.15)
+async def test_a_request_whose_model_has_no_other_replica_well_leaves_the_line_of_hedges_to_others():
+    behind = hedging(0.5, stuck=[ScriptedLlm(None), ScriptedLlm(None)], m=[says("slow", 20.0), says("quick", 0.05)])
+    waits = make_stack(behind, lambda _: None).read(b"", Scene(behind, models=("stuck",)).job, 60.0)
+    await asyncio.sleep(0.2)  # it is in line: half a second call is saved
+    behind.pools["stuck"].replicas[1].breaker.enter("acme").throttled(30)
+    for _ in range(20):
+        behind.request()
+    await asyncio.sleep(0.5)
+    other = Scene(behind, models=("m",), budget_s=30.0)
+    reader = make_stack(behind, lambda _: None).read(b"", other.job, 30.0).reader
+    began = loop_clock()
+    await reader.take()
+    took_s = loop_clock() - began
+    reader.leave()
+    waits.reader.leave()
+    await settled()
+    assert took_s == pytest.approx(0.15)
 
 
 def places(number: int) -> dict[str, object]:
@@ -70,63 +64,50 @@ def broken_off() -> ScriptedLlm:
         pytest.param({"retry": {"max_share": 0.001}}, [broken_off(), says("x")], id="resume"),
     ],
 )
-def test_a_place_for_an_extra_call_that_is_not_made_does_not_count_as_a_short_call(settings, replicas):
-    async def main() -> float:
-        behind = fleet(loop_clock, {"hedge": {"mode": "off"}, "kept_share": 0.0, **places(4), **settings}, m=replicas)
-        for _ in range(2):
-            await Scene(behind, budget_s=60.0).run()
-        return behind.pools["m"].limiter.room
-
-    assert on_paused_loop(main()) == pytest.approx(4 / 10, rel=0.01)
+async def test_a_place_for_an_extra_call_that_is_not_made_does_not_count_as_a_short_call(settings, replicas):
+    behind = fleet(loop_clock, {"hedge": {"mode": "off"}, "kept_share": 0.0, **places(4), **settings}, m=replicas)
+    for _ in range(2):
+        await Scene(behind, budget_s=60.0).run()
+    assert behind.pools["m"].limiter.room == pytest.approx(4 / 10, rel=0.01)
 
 
-def test_a_place_that_was_waited_for_while_the_backend_was_closed_does_not_count_as_a_short_call():
-    async def main() -> float:
-        behind = fleet(loop_clock, {**places(1), "hedge": {"mode": "off"}}, m=says("x", 10.0))
-        pool = behind.pools["m"]
-        held = await pool.limiter.enter(Scene(behind).job.ticket)
-        waits = asyncio.create_task(Scene(behind).run())
-        await asyncio.sleep(0.5)
-        pool.replicas[0].breaker.enter("acme").throttled(30)
-        held.release()
-        assert isinstance((await waits).error, Unavailable)
-        return pool.limiter.room
-
-    assert on_paused_loop(main()) == pytest.approx(1 / 0.5)
+async def test_a_place_that_was_waited_for_while_the_backend_was_closed_does_not_count_as_a_short_call():
+    behind = fleet(loop_clock, {**places(1), "hedge": {"mode": "off"}}, m=says("x", 10.0))
+    pool = behind.pools["m"]
+    held = await pool.limiter.enter(Scene(behind).job.ticket)
+    waits = asyncio.create_task(Scene(behind).run())
+    await asyncio.sleep(0.5)
+    pool.replicas[0].breaker.enter("acme").throttled(30)
+    held.release()
+    assert isinstance((await waits).error, Unavailable)
+    assert pool.limiter.room == pytest.approx(1 / 0.5)
 
 
-def test_a_hedge_that_is_paid_for_and_whose_replica_is_closed_meanwhile_costs_nothing_of_the_budget():
-    async def main() -> tuple[int, float]:
-        behind = hedging(1.0, m=[says("a", 1.0), says("b", 1.0)])
-        spend = behind.hedges.spend
+async def test_a_hedge_that_is_paid_for_and_whose_replica_is_closed_meanwhile_costs_nothing_of_the_budget():
+    behind = hedging(1.0, m=[says("a", 1.0), says("b", 1.0)])
+    spend = behind.hedges.spend
 
-        def spend_and_close(race: Race[Any]) -> bool:
-            behind.pools["m"].replicas[1].breaker.enter("acme").throttled(30)
-            return spend(race)
+    def spend_and_close(race: Race[Any]) -> bool:
+        behind.pools["m"].replicas[1].breaker.enter("acme").throttled(30)
+        return spend(race)
 
-        behind.hedges.spend = spend_and_close
-        scene = await Scene(behind).run()
-        return len(scene.report.calls), behind.hedges._budget.level
-
-    assert on_paused_loop(main()) == (1, 1)
+    behind.hedges.spend = spend_and_close
+    scene = await Scene(behind).run()
+    assert (len(scene.report.calls), behind.hedges._budget.level) == (1, 1)
 
 
-def test_a_hedge_whose_text_begins_as_the_first_call_fails_is_the_answer_whichever_comes_first():
+async def test_a_hedge_whose_text_begins_as_the_first_call_fails_is_the_answer_whichever_comes_first():
     """Both at the same time, each after some turns of the loop: in one of them the two meet."""
-
-    async def main() -> set[str | None]:
-        firsts = set[str | None]()
-        for fails, begins in product(range(5), range(5)):
-            first, second = [0.2, *fails * [0.0], GONE], [0.1, *begins * [0.0], text("b"), finish()]
-            both = [ScriptedLlm(*first), ScriptedLlm(*second)]
-            behind = fleet(loop_clock, {"hedge": HEDGE, "retry": {"max_share": 1}}, m=both)
-            scene = await Scene(behind).run()
-            assert (scene.words, scene.decisions) == ("b", [("hedge", "started"), ("hedge", "won")])
-            assert (behind.hedges._budget.level, behind.retry._budget.level) == (0, 1)
-            firsts.add(scene.report.calls[0].outcome)
-        return firsts
-
-    assert on_paused_loop(main()) == {"failed", "lost"}
+    firsts = set[str | None]()
+    for fails, begins in product(range(5), range(5)):
+        first, second = [0.2, *fails * [0.0], GONE], [0.1, *begins * [0.0], text("b"), finish()]
+        both = [ScriptedLlm(*first), ScriptedLlm(*second)]
+        behind = fleet(loop_clock, {"hedge": HEDGE, "retry": {"max_share": 1}}, m=both)
+        scene = await Scene(behind).run()
+        assert (scene.words, scene.decisions) == ("b", [("hedge", "started"), ("hedge", "won")])
+        assert (behind.hedges._budget.level, behind.retry._budget.level) == (0, 1)
+        firsts.add(scene.report.calls[0].outcome)
+    assert firsts == {"failed", "lost"}
 
 
 def retrying(**llms: object) -> Fleet:
@@ -134,22 +115,17 @@ def retrying(**llms: object) -> Fleet:
     return fleet(loop_clock, {"hedge": {"mode": "off"}, "retry": {"max_share": 1}}, **llms)
 
 
-def test_a_stream_that_breaks_where_no_other_replica_can_go_on_costs_no_retry():
-    async def main() -> tuple[int, float]:
-        behind = retrying(m=ScriptedLlm(text("half "), GONE))
-        scene = await Scene(behind).run()
-        return len(scene.report.calls), behind.retry._budget.level
-
-    assert on_paused_loop(main()) == (1, 1)
+async def test_a_stream_that_breaks_where_no_other_replica_can_go_on_costs_no_retry():
+    behind = retrying(m=ScriptedLlm(text("half "), GONE))
+    scene = await Scene(behind).run()
+    assert (len(scene.report.calls), behind.retry._budget.level) == (1, 1)
 
 
-def test_a_failure_that_closes_the_only_replica_costs_no_retry_and_reports_none():
-    async def main() -> tuple[list[tuple[str, str]], float]:
-        behind = retrying(m=ScriptedLlm(GONE))
-        behind.pools["m"].replicas[0].breaker = make_breaker(BreakerSettings(in_a_row=1), "m", behind.pools["m"].usual)
-        return (await Scene(behind).run()).decisions, behind.retry._budget.level
-
-    assert on_paused_loop(main()) == ([], 1)
+async def test_a_failure_that_closes_the_only_replica_costs_no_retry_and_reports_none():
+    behind = retrying(m=ScriptedLlm(GONE))
+    behind.pools["m"].replicas[0].breaker = make_breaker(BreakerSettings(in_a_row=1), "m", behind.pools["m"].usual)
+    assert (await Scene(behind).run()).decisions == []
+    assert behind.retry._budget.level == 1
 
 
 def close(behind: Fleet, reader: Reader[Any]) -> None:
@@ -162,20 +138,17 @@ def leave(behind: Fleet, reader: Reader[Any]) -> None:
 
 
 @pytest.mark.parametrize("meanwhile", [close, leave])
-def test_a_retry_that_is_not_sent_after_its_pause_costs_nothing(meanwhile: Callable[[Fleet, Reader[Any]], None]):
-    async def main() -> tuple[list[int], float]:
-        both = [ScriptedLlm(GONE), ScriptedLlm(GONE)]
-        behind = retrying(m=both)
-        behind.retry.pause_s = lambda error, within_s: 1.0 if behind.retry.spend() else None
-        reader = make_stack(behind, lambda _: None).read(b"", Scene(behind).job, 60.0).reader
-        await asyncio.sleep(0.5)
-        assert behind.retry._budget.level == 0
-        meanwhile(behind, reader)
-        await asyncio.sleep(1)
-        reader.leave()
-        return [len(llm.calls) for llm in both], behind.retry._budget.level
-
-    assert on_paused_loop(main()) == ([1, 0], 1)
+async def test_a_retry_that_is_not_sent_after_its_pause_costs_nothing(meanwhile: Callable[[Fleet, Reader[Any]], None]):
+    both = [ScriptedLlm(GONE), ScriptedLlm(GONE)]
+    behind = retrying(m=both)
+    behind.retry.pause_s = lambda error, within_s: 1.0 if behind.retry.spend() else None
+    reader = make_stack(behind, lambda _: None).read(b"", Scene(behind).job, 60.0).reader
+    await asyncio.sleep(0.5)
+    assert behind.retry._budget.level == 0
+    meanwhile(behind, reader)
+    await asyncio.sleep(1)
+    reader.leave()
+    assert (calls(*both), behind.retry._budget.level) == ([1, 0], 1)
 
 
 class Closed(ScriptedLlm):
@@ -198,19 +171,16 @@ class Mad(ScriptedLlm):
 
 
 @pytest.mark.parametrize("kind", [Closed, Mad])
-def test_a_call_that_ends_by_a_bug_gives_back_its_place_and_the_probe_of_its_replica(kind: type[ScriptedLlm]):
-    async def main() -> None:
-        behind = retrying(m=kind())
-        pool = behind.pools["m"]
-        replica = pool.replicas[0]
-        replica.breaker.enter("acme").throttled(1)
-        await asyncio.sleep(2)  # the next call is its probe
-        reader = make_stack(behind, lambda _: None).read(b"", Scene(behind).job, 60.0).reader
-        with pytest.raises(RuntimeError):
-            await reader.take()
-        reader.leave()
-        assert (pool.limiter.in_flight, replica.in_flight) == (0, 0)
-        await asyncio.sleep(10)
-        assert replica.breaker.would_admit("acme")
-
-    on_paused_loop(main())
+async def test_a_call_that_ends_by_a_bug_gives_back_its_place_and_the_probe_of_its_replica(kind: type[ScriptedLlm]):
+    behind = retrying(m=kind())
+    pool = behind.pools["m"]
+    replica = pool.replicas[0]
+    replica.breaker.enter("acme").throttled(1)
+    await asyncio.sleep(2)  # the next call is its probe
+    reader = make_stack(behind, lambda _: None).read(b"", Scene(behind).job, 60.0).reader
+    with pytest.raises(RuntimeError):
+        await reader.take()
+    reader.leave()
+    assert (pool.limiter.in_flight, replica.in_flight) == (0, 0)
+    await asyncio.sleep(10)
+    assert replica.breaker.would_admit("acme")

@@ -12,10 +12,11 @@ from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
 from services.runtime.routing import Latency, Model, Tier
-from tests.clock import loop_clock, on_paused_loop
+from tests.clock import loop_clock
 from tests.unit.gateway.generation.scene import RETRY, Scene, play, says
 from tests.unit.gateway.scripted import ScriptedLlm, fleet
 
+pytestmark = pytest.mark.paused
 OFF = {"hedge": {"mode": "off"}}
 
 
@@ -70,70 +71,55 @@ def test_while_little_is_known_a_silent_replica_is_hedged_when_the_expected_time
 
 
 @pytest.mark.parametrize("llms", [{"silent": ScriptedLlm(None), "well": says("well")}, {"silent": ScriptedLlm(None)}])
-def test_a_silent_model_opens_its_breaker_and_is_told_to_the_router(llms):
-    async def main() -> None:
-        behind = fleet(loop_clock, OFF, **llms)
-        for _ in range(5):
-            scene = await ask(behind)
-            assert outcomes(scene)[0] == router_pb2.OBSERVED_OUTCOME_FAILED
-        assert behind.pools["silent"].is_open()
-        refused = await ask(behind)
-        assert refused.decisions[0] == ("breaker", "refused")
-        assert refused.took_s < 0.1
-        assert len(llms["silent"].calls) == 5
-
-    on_paused_loop(main())
+async def test_a_silent_model_opens_its_breaker_and_is_told_to_the_router(llms):
+    behind = fleet(loop_clock, OFF, **llms)
+    for _ in range(5):
+        scene = await ask(behind)
+        assert outcomes(scene)[0] == router_pb2.OBSERVED_OUTCOME_FAILED
+    assert behind.pools["silent"].is_open()
+    refused = await ask(behind)
+    assert refused.decisions[0] == ("breaker", "refused")
+    assert refused.took_s < 0.1
+    assert len(llms["silent"].calls) == 5
 
 
-def test_silence_shrinks_the_limit():
-    async def main() -> None:
-        limit = {"algorithm": "aimd", "initial": 50}
-        policies = {**OFF, "limit": limit, "breaker": {"in_a_row": 1_000, "min_calls": 1_000}}
-        behind = fleet(loop_clock, policies, m=ScriptedLlm(None))
-        for _ in range(20):
-            await asyncio.gather(*(ask(behind, budget_s=1.2) for _ in range(10)))
-        assert behind.pools["m"].limiter._limit.value == 10
-
-    on_paused_loop(main())
+async def test_silence_shrinks_the_limit():
+    limit = {"algorithm": "aimd", "initial": 50}
+    policies = {**OFF, "limit": limit, "breaker": {"in_a_row": 1_000, "min_calls": 1_000}}
+    behind = fleet(loop_clock, policies, m=ScriptedLlm(None))
+    for _ in range(20):
+        await asyncio.gather(*(ask(behind, budget_s=1.2) for _ in range(10)))
+    assert behind.pools["m"].limiter._limit.value == 10
 
 
-def test_a_call_that_was_given_less_than_the_model_usually_needs_says_nothing():
-    async def main() -> None:
-        behind = fleet(loop_clock, OFF, m=says("m", 0.2))
-        for _ in range(30):
-            assert (await ask(behind)).words == "m"
-        for _ in range(50):
-            scene = await ask(behind, budget_s=0.1)
-            assert isinstance(scene.error, TooLate)
-            assert router_pb2.OBSERVED_OUTCOME_FAILED not in outcomes(scene)
-        assert not behind.pools["m"].is_open()
-
-    on_paused_loop(main())
+async def test_a_call_that_was_given_less_than_the_model_usually_needs_says_nothing():
+    behind = fleet(loop_clock, OFF, m=says("m", 0.2))
+    for _ in range(30):
+        assert (await ask(behind)).words == "m"
+    for _ in range(50):
+        scene = await ask(behind, budget_s=0.1)
+        assert isinstance(scene.error, TooLate)
+        assert router_pb2.OBSERVED_OUTCOME_FAILED not in outcomes(scene)
+    assert not behind.pools["m"].is_open()
 
 
-def test_who_leaves_before_the_first_text_says_nothing_of_the_model():
-    async def main() -> None:
-        behind = fleet(loop_clock, OFF, m=ScriptedLlm(None))
-        for _ in range(50):
-            asked = asyncio.create_task(ask(behind))
-            await asyncio.sleep(0.5)
-            asked.cancel()
-            await asyncio.wait({asked})
-        assert not behind.pools["m"].is_open()
-        assert behind.pools["m"].limiter.in_flight == 0
-
-    on_paused_loop(main())
+async def test_who_leaves_before_the_first_text_says_nothing_of_the_model():
+    behind = fleet(loop_clock, OFF, m=ScriptedLlm(None))
+    for _ in range(50):
+        asked = asyncio.create_task(ask(behind))
+        await asyncio.sleep(0.5)
+        asked.cancel()
+        await asyncio.wait({asked})
+    assert not behind.pools["m"].is_open()
+    assert behind.pools["m"].limiter.in_flight == 0
 
 
-def test_a_model_that_usually_needs_most_of_the_time_is_not_given_up_before():
-    async def main() -> None:
-        slow = says("slow", 0.75)
-        behind = fleet(loop_clock, OFF, slow=slow, other=says("other", 0.2))
-        for _ in range(30):
-            assert (await ask(behind, budget_s=10.0)).words == "slow"
-        assert (await ask(behind)).words == "slow"
-
-    on_paused_loop(main())
+async def test_a_model_that_usually_needs_most_of_the_time_is_not_given_up_before():
+    slow = says("slow", 0.75)
+    behind = fleet(loop_clock, OFF, slow=slow, other=says("other", 0.2))
+    for _ in range(30):
+        assert (await ask(behind, budget_s=10.0)).words == "slow"
+    assert (await ask(behind)).words == "slow"
 
 
 def test_nobody_is_given_up_for_a_model_that_would_need_more_than_is_left():
@@ -141,14 +127,11 @@ def test_nobody_is_given_up_for_a_model_that_would_need_more_than_is_left():
     assert play({"budget_s": 1.0}, policies=policies, m=says("m", 0.8), other=says("other", 0.1)).words == "m"
 
 
-def test_nobody_is_given_up_for_a_model_whose_breaker_is_open():
-    async def main() -> None:
-        policies = {**OFF, "breaker": {"min_calls": 1, "failure_rate": 0.01, "open_ms": 60_000}}
-        behind = fleet(loop_clock, policies, gone=ScriptedLlm(Unavailable("gone")), m=says("m", 0.8))
-        assert (await ask(behind)).words == "m"
-        assert (await ask(behind, models=("m", "gone"))).words == "m"
-
-    on_paused_loop(main())
+async def test_nobody_is_given_up_for_a_model_whose_breaker_is_open():
+    policies = {**OFF, "breaker": {"min_calls": 1, "failure_rate": 0.01, "open_ms": 60_000}}
+    behind = fleet(loop_clock, policies, gone=ScriptedLlm(Unavailable("gone")), m=says("m", 0.8))
+    assert (await ask(behind)).words == "m"
+    assert (await ask(behind, models=("m", "gone"))).words == "m"
 
 
 def test_a_single_attempt_has_all_of_the_time():
@@ -171,35 +154,29 @@ class Poisoned(ScriptedLlm):
         return super().generate(request, timeout_s, metadata)
 
 
-def test_what_breaks_a_model_for_one_tenant_alone_keeps_nobody_else_away_and_is_not_told_to_the_router():
-    async def main() -> None:
-        behind = fleet(loop_clock, OFF, m=Poisoned())
-        asked = Scene(behind).job.request
-        asked.messages[-1].content = "poison"
-        for number in range(40):
-            if number % 5 == 0:
-                assert (await ask(behind, "b")).words == "well"
-            hostile = await ask(behind, "a", request=asked)
-            assert outcomes(hostile) == []
-        assert behind.pools["m"].is_open("a")
-        assert not behind.pools["m"].is_open("b")
-
-    on_paused_loop(main())
+async def test_what_breaks_a_model_for_one_tenant_alone_keeps_nobody_else_away_and_is_not_told_to_the_router():
+    behind = fleet(loop_clock, OFF, m=Poisoned())
+    asked = Scene(behind).job.request
+    asked.messages[-1].content = "poison"
+    for number in range(40):
+        if number % 5 == 0:
+            assert (await ask(behind, "b")).words == "well"
+        hostile = await ask(behind, "a", request=asked)
+        assert outcomes(hostile) == []
+    assert behind.pools["m"].is_open("a")
+    assert not behind.pools["m"].is_open("b")
 
 
-def test_what_a_model_refuses_does_not_hide_that_it_fails_others():
-    async def main() -> None:
-        behind = fleet(loop_clock, {**OFF, "retry": {**RETRY, "max_share": 0}}, m=ScriptedLlm(Unavailable("gone")))
-        replica = behind.pools["m"].replicas[0]
-        gone, picky = replica.llm, ScriptedLlm(InvalidInput("messages", "short", "long"))
-        for _ in range(5):
-            replica.llm = gone
-            await ask(behind, "b")
-            replica.llm = picky
-            await ask(behind, "a")
-        assert behind.pools["m"].is_open("b")
-
-    on_paused_loop(main())
+async def test_what_a_model_refuses_does_not_hide_that_it_fails_others():
+    behind = fleet(loop_clock, {**OFF, "retry": {**RETRY, "max_share": 0}}, m=ScriptedLlm(Unavailable("gone")))
+    replica = behind.pools["m"].replicas[0]
+    gone, picky = replica.llm, ScriptedLlm(InvalidInput("messages", "short", "long"))
+    for _ in range(5):
+        replica.llm = gone
+        await ask(behind, "b")
+        replica.llm = picky
+        await ask(behind, "a")
+    assert behind.pools["m"].is_open("b")
 
 
 def test_a_gateway_takes_over_what_the_router_knows_of_a_model():

@@ -13,9 +13,11 @@ from services.gateway.policies.breaker import State
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Starting, Unavailable
-from tests.clock import loop_clock, on_paused_loop
+from tests.clock import loop_clock
 from tests.unit.gateway.generation.scene import GONE, RETRY, Scene, calls, play, says
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
+
+pytestmark = pytest.mark.paused
 
 
 def starting(after_s: float | None = None, model: str = "m") -> Callable[[Fleet], None]:
@@ -48,13 +50,10 @@ def test_a_call_waits_no_longer_than_its_budget_and_is_told_why():
     assert calls(llm) == [0]
 
 
-def test_a_call_waits_no_longer_than_for_its_first_text():
-    async def main() -> Scene:
-        behind = fleet(loop_clock, m=says("here"))
-        starting(2.0)(behind)
-        return await Scene(behind, first_text=Deadline.after(0.5, loop_clock)).run()
-
-    scene = on_paused_loop(main())
+async def test_a_call_waits_no_longer_than_for_its_first_text():
+    behind = fleet(loop_clock, m=says("here"))
+    starting(2.0)(behind)
+    scene = await Scene(behind, first_text=Deadline.after(0.5, loop_clock)).run()
     assert isinstance(scene.error, Starting)
     assert scene.took_s == pytest.approx(0.5)
 
@@ -81,21 +80,17 @@ def test_a_replica_that_is_starting_gets_no_call_while_another_serves():
     assert (scene.words, calls(loading, other), scene.decisions) == ("other", [0, 1], [])
 
 
-def test_all_calls_that_have_waited_are_let_through_although_the_breaker_was_open():
-    async def main() -> tuple[list[str], State]:
-        behind = fleet(loop_clock, {"breaker": {"open_ms": 60_000}}, m=says("here"))
-        behind.pools["m"].replicas[0].breaker.disconnected()
-        starting(2.0)(behind)
-        stack = make_stack(behind, lambda _: None)
-        readings = [stack.read(b"", Scene(behind).job, 10.0) for _ in range(5)]
-        texts = ["".join([item.text for item in await reading.reader.take()]) for reading in readings]
-        for reading in readings:
-            reading.reader.leave()
-        return texts, behind.pools["m"].replicas[0].breaker.state
-
-    texts, state = on_paused_loop(main())
+async def test_all_calls_that_have_waited_are_let_through_although_the_breaker_was_open():
+    behind = fleet(loop_clock, {"breaker": {"open_ms": 60_000}}, m=says("here"))
+    behind.pools["m"].replicas[0].breaker.disconnected()
+    starting(2.0)(behind)
+    stack = make_stack(behind, lambda _: None)
+    readings = [stack.read(b"", Scene(behind).job, 10.0) for _ in range(5)]
+    texts = ["".join([item.text for item in await reading.reader.take()]) for reading in readings]
+    for reading in readings:
+        reading.reader.leave()
     assert texts == ["here"] * 5
-    assert state is State.CLOSED
+    assert behind.pools["m"].replicas[0].breaker.state is State.CLOSED
 
 
 def test_a_service_that_says_it_is_starting_is_asked_again_when_its_health_has_been_looked_at():

@@ -20,7 +20,7 @@ from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.tenants import TenantSettings
 from services.runtime.security import growing
 from tests.keys import digest
-from tests.unit.gateway.admission.test_identity import followed, write
+from tests.unit.gateway.admission.tenants_file import followed, write
 
 GUARD = {
     "injection": "note",

@@ -13,64 +13,18 @@ from services.runtime.security.private_data import Names, find, masked, merged
 
 ALL = (*SECRETS, *PERSONAL)
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow. IBAAK\n\nCAQEA! x\n-----END RSA PRIVATE KEY-----"
-PIECES = st.sampled_from(
-    [
-        *(
-            "anna@example.com",
-            "+49 (0)30 123 456-78",
-            "4111 1111 1111 1111",
-            "DE89 3704 0044 0532 0130 00",
-            "12345678Z",
-        ),
-        *(
-            "AKIAIOSFODNN7EXAMPLE",
-            "password: hunter2!x",
-            "api_key = 'abcDEF123456'",
-            KEY,
-            KEY[:60],
-            "postgres://bob:s3cret@db",
-        ),
-        *(
-            "Project  Titan",
-            "project\ntitan",
-            "Titan",
-            "AB-1234",
-            "AB-12",
-            "call me at 5551234567",
-            "Dr. Who. 123-45-6789",
-        ),
-        *(
-            ". ",
-            "! ",
-            "?\n",
-            "\n\n",
-            "。",
-            "… ",
-            " ",
-            ", ",
-            "e.g. ",
-            "3.14",
-            "No. 5 ",
-            '." ',
-            "a",
-            "Hello",
-            "über",
-            "漢字",
-        ),
-    ]
+PRIVATE = (
+    *("anna@example.com", "+49 (0)30 123 456-78", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "12345678Z"),
+    *("AKIAIOSFODNN7EXAMPLE", "password: hunter2!x", "api_key = 'abcDEF123456'", KEY, KEY[:60]),
+    *("postgres://bob:s3cret@db", "call me at 5551234567", "Dr. Who. 123-45-6789"),
 )
-JOINED = [  # nothing that a sentence or a word ends at
+DENIED = ("Project  Titan", "project\ntitan", "Titan", "AB-1234", "AB-12")
+SIGNS = (". ", "! ", "?\n", "\n\n", "。", "… ", " ", ", ", "e.g. ", "3.14", "No. 5 ", '." ')
+PIECES = st.sampled_from([*PRIVATE, *DENIED, *SIGNS, "a", "Hello", "über", "漢字"])
+JOINED = [  # no sentence and no word ends there
     *("anna@example.com", "4111111111111111", "+4930123456", "DE89370400440532013000", "12345678Z", "://bob:s3cret@db"),
-    *(
-        "AKIAIOSFODNN7EXAMPLE",
-        "password:hunter2!x",
-        "sk-abcdefghijklmnopqrstuv",
-        "eyJ" + "a" * 1_900,
-        ".eyJ",
-        '"',
-        "(",
-        "/",
-    ),
+    *("AKIAIOSFODNN7EXAMPLE", "password:hunter2!x", "sk-abcdefghijklmnopqrstuv", "eyJ" + "a" * 1_900, ".eyJ"),
+    *('"', "(", "/"),
 ]
 TEXT = st.lists(PIECES, max_size=14).map("".join)
 CUTS = st.lists(st.integers(1, 30), min_size=1, max_size=40)

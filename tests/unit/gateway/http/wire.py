@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -111,15 +110,6 @@ class Wire:
         """Of the answers so far."""
         lines = bytes(self.transport.written).split(b"HTTP/1.1 ")[1:]
         return [int(line[:3]) for line in lines]
-
-
-async def served(sent: Sequence[bytes], limits: HttpSettings | None = None) -> tuple[list[Request], list[int]]:
-    """What becomes of these reads on a connection of their own: the requests and the statuses of the answers."""
-    wire = Wire(application := Application(), limits)
-    await wire.send(*sent)
-    statuses = wire.statuses
-    await wire.end()
-    return application.served, statuses
 
 
 async def _all_goes_on() -> None:

@@ -1,4 +1,4 @@
-"""How batches go beside others, on a loop whose time is paused."""
+"""How batches go beside others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from services.gateway.policies.limit import Fixed
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.ticket import Shed, Slot, Ticket, score
 from services.runtime.deadline import Deadline
-from tests.clock import loop_clock, on_paused_loop
+from tests.clock import loop_clock
 
+pytestmark = pytest.mark.paused
 _BATCH = score(premium=False, realtime=False, attempt=0, batch=True)
 
 
@@ -67,167 +68,127 @@ class Scene:
         return Counter(name for name, _ in self.served[:number])
 
 
-def test_all_of_a_batch_is_served_with_its_share_of_the_places():
-    async def scenario() -> Scene:
-        scene = Scene()
-        await asyncio.gather(*scene.batch("batch", 64))
-        return scene
-
-    scene = on_paused_loop(scenario())
+async def test_all_of_a_batch_is_served_with_its_share_of_the_places():
+    scene = Scene()
+    await asyncio.gather(*scene.batch("batch", 64))
     assert (len(scene.served), scene.most, scene.refused) == (64, 5, [])
     assert scene.served[-1][1] == pytest.approx(12)  # 64 / 5 rounds of a second
 
 
-def test_what_somebody_waits_for_finds_a_place_at_once_beside_batches():
-    async def scenario() -> Scene:
-        scene = Scene()
-        batches = [*scene.batch("one", 64, "a"), *scene.batch("two", 64, "b")]
-        await asyncio.sleep(0.5)
-        for _ in range(20):
-            asked = loop_clock()
-            await asyncio.gather(*(scene.interactive() for _ in range(5)))
-            assert loop_clock() - asked == pytest.approx(1)  # without a wait
-        await asyncio.gather(*batches)
-        return scene
-
-    scene = on_paused_loop(scenario())
+async def test_what_somebody_waits_for_finds_a_place_at_once_beside_batches():
+    scene = Scene()
+    batches = [*scene.batch("one", 64, "a"), *scene.batch("two", 64, "b")]
+    await asyncio.sleep(0.5)
+    for _ in range(20):
+        asked = loop_clock()
+        await asyncio.gather(*(scene.interactive() for _ in range(5)))
+        assert loop_clock() - asked == pytest.approx(1)  # without a wait
+    await asyncio.gather(*batches)
     assert (len(scene.served), scene.refused) == (228, [])
 
 
-def test_batches_never_take_the_last_places_nor_come_before_who_waits():
-    async def scenario() -> None:
-        scene = Scene(places=10, share=1, beside=1)
-        batch = scene.batch("batch", 64)
-        await asyncio.sleep(0.5)
-        assert scene.limiter.in_flight == 9  # 0.85 of the places, rounded up
-        waiting = [asyncio.create_task(scene.interactive()) for _ in range(3)]
-        await asyncio.sleep(0.1)
-        assert scene.limiter.waiting == 2  # none of which is the batch's
-        await asyncio.sleep(0.05)
-        assert scene.limiter.load() < 0.85  # others are not shed because a batch waits
-        for task in [*batch, *waiting]:
-            task.cancel()
-        outcomes = await asyncio.gather(*batch, *waiting, return_exceptions=True)
-        assert not any(isinstance(outcome, Exception) for outcome in outcomes)
-
-    on_paused_loop(scenario())
+async def test_batches_never_take_the_last_places_nor_come_before_who_waits():
+    scene = Scene(places=10, share=1, beside=1)
+    batch = scene.batch("batch", 64)
+    await asyncio.sleep(0.5)
+    assert scene.limiter.in_flight == 9  # 0.85 of the places, rounded up
+    waiting = [asyncio.create_task(scene.interactive()) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    assert scene.limiter.waiting == 2  # none of which is the batch's
+    await asyncio.sleep(0.05)
+    assert scene.limiter.load() < 0.85  # others are not shed because a batch waits
+    for task in [*batch, *waiting]:
+        task.cancel()
+    outcomes = await asyncio.gather(*batch, *waiting, return_exceptions=True)
+    assert not any(isinstance(outcome, Exception) for outcome in outcomes)
 
 
-def test_beside_others_a_batch_has_one_place_in_ten_until_they_are_gone_for_a_while():
-    async def scenario() -> list[int]:
-        scene, seen = Scene(places=20), list[int]()
-        batch = scene.batch("batch", 100)
-        await asyncio.sleep(0.5)
+async def test_beside_others_a_batch_has_one_place_in_ten_until_they_are_gone_for_a_while():
+    scene, seen = Scene(places=20), list[int]()
+    batch = scene.batch("batch", 100)
+    await asyncio.sleep(0.5)
+    seen.append(scene.limiter.in_flight)
+    await scene.interactive()
+    for _ in range(3):
+        await asyncio.gather(scene.interactive())
         seen.append(scene.limiter.in_flight)
-        await scene.interactive()
-        for _ in range(3):
-            await asyncio.gather(scene.interactive())
-            seen.append(scene.limiter.in_flight)
-        await asyncio.sleep(5.5)
-        seen.append(scene.limiter.in_flight)
-        await asyncio.gather(*batch)
-        return seen
-
-    assert on_paused_loop(scenario()) == [10, 2, 2, 2, 10]
+    await asyncio.sleep(5.5)
+    seen.append(scene.limiter.in_flight)
+    await asyncio.gather(*batch)
+    assert seen == [10, 2, 2, 2, 10]
 
 
-def test_two_batches_share_also_those_of_one_tenant():
-    async def scenario(tenants: tuple[str, str], weight: float) -> Scene:
-        scene = Scene()
-        first = scene.batch("one", 60, tenants[0])
-        await asyncio.sleep(2.5)
-        done = len(scene.served)
-        await asyncio.gather(*first, *scene.batch("two", 60, tenants[1], weight=weight))
-        del scene.served[:done]
-        return scene
-
-    for tenants in (("a", "b"), ("a", "a")):
-        share = on_paused_loop(scenario(tenants, 1)).first(40)
-        assert 16 <= share["two"] <= 24, (tenants, share)
-    assert 23 <= on_paused_loop(scenario(("a", "b"), 2)).first(40)["two"] <= 31
+@pytest.mark.parametrize(("other", "weight", "least", "most"), [("b", 1, 16, 24), ("a", 1, 16, 24), ("b", 2, 23, 31)])
+async def test_two_batches_share_also_those_of_one_tenant(other: str, weight: float, least: int, most: int):
+    scene = Scene()
+    first = scene.batch("one", 60, "a")
+    await asyncio.sleep(2.5)
+    done = len(scene.served)
+    await asyncio.gather(*first, *scene.batch("two", 60, other, weight=weight))
+    del scene.served[:done]
+    assert least <= scene.first(40)["two"] <= most
 
 
-def test_of_one_tenant_the_dearer_batch_goes_first():
-    async def scenario() -> Scene:
-        scene = Scene()
-        cheap = scene.batch("cheap", 30)
-        await asyncio.sleep(0.5)
-        dear = scene.batch("dear", 10, rank=_BATCH + 75)
-        await asyncio.gather(*cheap, *dear)
-        return scene
-
-    assert on_paused_loop(scenario()).first(15)["dear"] >= 8  # of its items four are on their way at once
+async def test_of_one_tenant_the_dearer_batch_goes_first():
+    scene = Scene()
+    cheap = scene.batch("cheap", 30)
+    await asyncio.sleep(0.5)
+    dear = scene.batch("dear", 10, rank=_BATCH + 75)
+    await asyncio.gather(*cheap, *dear)
+    assert scene.first(15)["dear"] >= 8  # of its items four are on their way at once
 
 
-def test_an_item_waits_for_as_long_as_its_budget_lasts_and_is_then_refused():
-    async def scenario() -> tuple[Scene, float]:
-        scene = Scene(places=2)
-        began = loop_clock()
-        await asyncio.gather(*scene.batch("batch", 10, budget_s=3.5))
-        return scene, loop_clock() - began
-
-    scene, took_s = on_paused_loop(scenario())
+async def test_an_item_waits_for_as_long_as_its_budget_lasts_and_is_then_refused():
+    scene = Scene(places=2)
+    await asyncio.gather(*scene.batch("batch", 10, budget_s=3.5))
     assert (len(scene.served), len(scene.refused)) == (4, 6)
-    assert took_s == pytest.approx(4)  # the last one served, which began in time
+    assert loop_clock() - scene.began == pytest.approx(4)  # the last one served, which began in time
     assert scene.limiter.in_flight == 0
 
 
-def test_a_refused_item_is_told_when_to_come_back():
-    async def scenario() -> Shed:
-        scene = Scene(places=1)
-        await scene.limiter.enter(Ticket(0, "c", 1, Deadline.never()))
-        deadline = Deadline.after(1, loop_clock)
-        with pytest.raises(Shed) as refused:
-            await scene.limiter.enter(Ticket(_BATCH, "a", 1, deadline, lambda: None))
-        return refused.value
-
-    refused = on_paused_loop(scenario())
-    assert refused.metadata["why"] == "expired"
-    assert refused.retry_delay_s
-    assert "1 of 1 places taken, none to spare for a batch" in refused.message
+async def test_a_refused_item_is_told_when_to_come_back():
+    scene = Scene(places=1)
+    await scene.limiter.enter(Ticket(0, "c", 1, Deadline.never()))
+    deadline = Deadline.after(1, loop_clock)
+    with pytest.raises(Shed) as refused:
+        await scene.limiter.enter(Ticket(_BATCH, "a", 1, deadline, lambda: None))
+    assert refused.value.metadata["why"] == "expired"
+    assert refused.value.retry_delay_s
+    assert "1 of 1 places taken, none to spare for a batch" in refused.value.message
 
 
-def test_under_pressure_batches_wait_until_it_falls():
-    async def scenario() -> Scene:
-        scene = Scene()
-        scene.pressure = 2.0
-        batch = scene.batch("batch", 2)
-        await asyncio.sleep(5)
-        assert scene.served == []
-        scene.pressure = 0.0
-        await asyncio.gather(*batch)
-        return scene
-
-    assert on_paused_loop(scenario()).served[0][1] == pytest.approx(5, abs=0.1)
+async def test_under_pressure_batches_wait_until_it_falls():
+    scene = Scene()
+    scene.pressure = 2.0
+    batch = scene.batch("batch", 2)
+    await asyncio.sleep(5)
+    assert scene.served == []
+    scene.pressure = 0.0
+    await asyncio.gather(*batch)
+    assert scene.served[0][1] == pytest.approx(5, abs=0.1)
 
 
-def test_a_batch_that_is_cancelled_leaves_nothing_behind():
-    async def scenario() -> Scene:
-        scene = Scene()
-        for pause_s in (0, 0.5, 1):
-            batch = scene.batch("batch", 64)
-            await asyncio.sleep(pause_s)
-            for task in batch:
-                task.cancel()
-            await asyncio.gather(*batch, return_exceptions=True)
-            assert scene.limiter.in_flight == 0
-        return scene
-
-    assert len(on_paused_loop(scenario()).limiter._backlog) == 0
+async def test_a_batch_that_is_cancelled_leaves_nothing_behind():
+    scene = Scene()
+    for pause_s in (0, 0.5, 1):
+        batch = scene.batch("batch", 64)
+        await asyncio.sleep(pause_s)
+        for task in batch:
+            task.cancel()
+        await asyncio.gather(*batch, return_exceptions=True)
+        assert scene.limiter.in_flight == 0
+    assert len(scene.limiter._backlog) == 0
 
 
-def test_a_place_that_was_given_in_the_turn_of_a_cancellation_goes_back():
-    async def scenario() -> int:
-        scene = Scene(places=2)
-        slot = await scene.limiter.enter(Ticket(_BATCH, "a", 1, Deadline.never(), lambda: None))
-        waiting = asyncio.create_task(
-            scene.limiter.enter(Ticket(_BATCH, "a", 1, Deadline.after(9, loop_clock), lambda: None))
-        )
-        await asyncio.sleep(0.01)
-        slot.release()  # gives it to the waiting item
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        return scene.limiter.in_flight
-
-    assert on_paused_loop(scenario()) == 0
+async def test_a_place_that_was_given_in_the_turn_of_a_cancellation_goes_back():
+    scene = Scene(places=2)
+    slot = await scene.limiter.enter(Ticket(_BATCH, "a", 1, Deadline.never(), lambda: None))
+    waiting = asyncio.create_task(
+        scene.limiter.enter(Ticket(_BATCH, "a", 1, Deadline.after(9, loop_clock), lambda: None))
+    )
+    await asyncio.sleep(0.01)
+    slot.release()  # gives it to the waiting item
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert scene.limiter.in_flight == 0

@@ -1,35 +1,14 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from prometheus_client import REGISTRY
 
 from services.gateway.policies.breaker import Breaker, Permit, State
 from tests.clock import PausedClock
-
-OPEN_S = 1.0
-SETTINGS = {
-    "window_s": 10,
-    "min_calls": 5,
-    "in_a_row": 100,
-    "failure_rate": 0.5,
-    "slow_rate": 0.9,
-    "slow_s": 2,
-    "open_s": OPEN_S,
-}
-
-
-def make(clock: PausedClock, **settings: Any) -> Breaker:
-    return Breaker("b", **{**SETTINGS, **settings}, clock=clock, rng=random.Random(1))
-
-
-@pytest.fixture
-def clock() -> PausedClock:
-    return PausedClock()
+from tests.unit.gateway.policies.breakers import OPEN_S, SETTINGS, make
 
 
 def admitted(breaker: Breaker) -> Permit:
@@ -43,35 +22,53 @@ def fail(breaker: Breaker, times: int = 1) -> None:
         admitted(breaker).failed()
 
 
-def opened(clock: PausedClock, **settings: Any) -> Breaker:
-    breaker = make(clock, **settings)
+def opened(clock: PausedClock) -> Breaker:
+    breaker = make(clock)
     fail(breaker, 5)
     assert breaker.state is State.OPEN
     return breaker
 
 
-def test_it_opens_when_enough_calls_failed_at_a_high_enough_rate(clock):
-    breaker = make(clock)
-    admitted(breaker).succeeded(0.1)
-    fail(breaker, 3)
-    assert (breaker.state, breaker.why) == (State.CLOSED, "")
-    fail(breaker)
-    assert (breaker.state, breaker.why) == (State.OPEN, "4 of 5 calls failed in 10 s")
-    assert breaker.enter() is None
+def half_open(clock: PausedClock) -> Breaker:
+    """The next call is its probe."""
+    breaker = opened(clock)
+    clock.advance(1.2 * OPEN_S)
+    return breaker
 
 
-def test_an_answer_ends_a_row_of_failures_though_it_was_slow(clock):
-    breaker = make(clock, in_a_row=5, min_calls=1_000)
-    for _ in range(4):
-        fail(breaker, 4)
-        admitted(breaker).succeeded(10)
-    assert breaker.state is State.CLOSED
-    fail(breaker, 5)
-    assert (breaker.state, breaker.why) == (State.OPEN, "5 calls in a row failed")
+ENDS: dict[str, Callable[[Permit], object]] = {
+    "g": lambda permit: permit.succeeded(0.1),  # good
+    "n": lambda permit: permit.succeeded(None),  # good, and no text was waited for
+    "s": lambda permit: permit.succeeded(2.5),  # slow
+    "f": lambda permit: permit.failed(),
+}
+IN_A_ROW = {"in_a_row": 5}
+NO_RATE = {"in_a_row": 5, "min_calls": 1_000}
+
+
+@pytest.mark.parametrize(
+    ("settings", "calls", "why"),
+    [
+        pytest.param({}, "gfff", "", id="too few calls"),
+        pytest.param({}, "gffff", "4 of 5 calls failed in 10 s", id="enough failures"),
+        pytest.param({}, "gnf" * 50, "", id="a small share of failures"),
+        pytest.param({}, "sssss", "5 of 5 calls in 10 s took more than 2 s to first text", id="late first texts"),
+        pytest.param(NO_RATE, "ffffs" * 4, "", id="an answer ends a row of failures though it was slow"),
+        pytest.param(NO_RATE, "ffffs" * 4 + "fffff", "5 calls in a row failed", id="a row of failures"),
+        pytest.param(IN_A_ROW, "g" * 500 + "ffffgffff", "", id="failures that are not in a row"),
+        pytest.param(IN_A_ROW, "g" * 500 + "ffffgfffff", "5 calls in a row failed", id="a row after many good calls"),
+    ],
+)
+def test_it_opens_at_a_share_of_failures_or_late_first_texts_and_at_a_row_of_failures(clock, settings, calls: str, why):
+    breaker = make(clock, **settings)
+    for call in calls:
+        ENDS[call](admitted(breaker))
+    assert (breaker.state, breaker.why) == (State.OPEN if why else State.CLOSED, why)
+    assert breaker.would_admit() == (not why)
 
 
 def test_a_long_silence_does_not_end_a_row_of_failures(clock):
-    breaker = make(clock, in_a_row=5, min_calls=1_000)
+    breaker = make(clock, **NO_RATE)
     fail(breaker, 4)
     permit = admitted(breaker)
     clock.advance(10)
@@ -80,40 +77,12 @@ def test_a_long_silence_does_not_end_a_row_of_failures(clock):
     assert breaker.state is State.OPEN
 
 
-def test_failures_in_a_row_open_it_however_many_calls_went_well_before(clock):
-    breaker = make(clock, in_a_row=5)
-    for _ in range(500):
-        admitted(breaker).succeeded(0.1)
-    fail(breaker, 4)
-    admitted(breaker).succeeded(0.1)
-    fail(breaker, 4)
-    assert breaker.state is State.CLOSED
-    fail(breaker)
-    assert (breaker.state, breaker.why) == (State.OPEN, "5 calls in a row failed")
-
-
-def test_it_stays_closed_while_failures_are_a_small_share(clock):
-    breaker = make(clock)
-    for _ in range(50):
-        admitted(breaker).succeeded(0.1)
-        admitted(breaker).succeeded(None)
-        fail(breaker)
-    assert breaker.state is State.CLOSED
-
-
 def test_failures_that_are_long_ago_do_not_count(clock):
     breaker = make(clock)
     fail(breaker, 4)
     clock.advance(11)
     fail(breaker, 4)
     assert breaker.state is State.CLOSED
-
-
-def test_it_opens_when_almost_all_first_texts_are_late(clock):
-    breaker = make(clock)
-    for _ in range(5):
-        admitted(breaker).succeeded(2.5)
-    assert (breaker.state, breaker.why) == (State.OPEN, "5 of 5 calls in 10 s took more than 2 s to first text")
 
 
 def test_an_abandoned_call_counts_only_when_it_was_slow_by_then(clock):
@@ -177,8 +146,7 @@ def test_asking_whether_it_would_admit_changes_nothing(clock):
 
 
 def test_a_probe_that_succeeds_closes_it_with_an_empty_window(clock):
-    breaker = opened(clock)
-    clock.advance(1.2 * OPEN_S)
+    breaker = half_open(clock)
     admitted(breaker).succeeded(0.1)
     assert (breaker.state, breaker.why, breaker.retry_after_s()) == (State.CLOSED, "", 0)
     fail(breaker, 4)
@@ -195,16 +163,14 @@ def test_a_probe_that_succeeds_closes_it_with_an_empty_window(clock):
     ids=["failed", "slow", "throttled"],
 )
 def test_a_probe_that_does_not_succeed_opens_it_again(clock, ends, why: str, least_s: float):
-    breaker = opened(clock)
-    clock.advance(1.2 * OPEN_S)
+    breaker = half_open(clock)
     ends(admitted(breaker))
     assert (breaker.state, breaker.why) == (State.OPEN, why)
     assert least_s <= breaker.retry_after_s() <= 1.5 * least_s
 
 
 def test_a_probe_that_is_abandoned_leaves_its_place_to_the_next(clock):
-    breaker = opened(clock)
-    clock.advance(1.2 * OPEN_S)
+    breaker = half_open(clock)
     admitted(breaker).abandoned()
     assert breaker.state is State.HALF_OPEN
     assert admitted(breaker).probe
@@ -267,76 +233,6 @@ def test_a_refusal_says_why_and_when_to_come_back(clock):
     assert refusal.retry_delay_s > 0
 
 
-class _AnyCalls(RuleBasedStateMachine):
-    """Calls that begin, end and take time in any order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.clock = PausedClock()
-        self.earliest = 0.0  # that it may admit a probe
-        self.told_s = 0.0  # for how long it opens, at least
-        self.breaker = make(self.clock, min_calls=2)
-        self.breaker._on_change = self.changed
-        self.running: list[Permit] = []
-        self.probes = 0
-
-    def changed(self, breaker: Breaker, state: State) -> None:
-        if state is State.OPEN:
-            self.earliest = self.clock() + self.told_s
-
-    @rule(seconds=st.floats(0, 3))
-    def time_passes(self, seconds):
-        self.clock.advance(seconds)
-
-    @rule()
-    def a_call_begins(self):
-        would, before = self.breaker.would_admit(), self.breaker.state
-        permit = self.breaker.enter()
-        assert would == (permit is not None)
-        if permit is None:
-            return
-        assert permit.probe == (before is not State.CLOSED)
-        assert before is not State.OPEN or self.clock() >= self.earliest
-        self.probes += permit.probe
-        self.running.append(permit)
-
-    @precondition(lambda self: self.running)
-    @rule(
-        data=st.data(),
-        how=st.sampled_from(["good", "slow", "failed", "throttled", "abandoned"]),
-        retry_after_s=st.floats(0, 5),
-    )
-    def a_call_ends(self, data, how, retry_after_s):
-        permit = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
-        self.told_s = (retry_after_s or OPEN_S) if how == "throttled" else 0.8 * OPEN_S
-        if how in ("good", "slow"):
-            permit.succeeded(0.1 if how == "good" else 5)
-        elif how == "throttled":
-            permit.throttled(retry_after_s)
-            if self.breaker.state is State.OPEN:
-                self.earliest = max(self.earliest, self.clock() + self.told_s)
-        else:
-            getattr(permit, how)()
-        self.probes -= permit.probe
-
-    @invariant()
-    def at_most_one_call_probes(self):
-        assert self.probes <= 1
-        assert (self.breaker.state is State.HALF_OPEN) or not self.probes
-
-    @invariant()
-    def it_is_never_stuck(self):
-        assert self.breaker.would_admit() == (not self.breaker.retry_after_s())
-        assert self.probes or self.breaker.retry_after_s() < 10
-
-    @invariant()
-    def it_says_why_exactly_while_it_is_not_closed(self):
-        assert bool(self.breaker.why) == (self.breaker.state is not State.CLOSED)
-
-
-test_any_calls = _AnyCalls.TestCase
-
-
 def test_a_lost_connection_opens_it_and_a_new_one_lets_a_probe_through_at_once(clock):
     breaker = make(clock)
     breaker.disconnected()
@@ -371,8 +267,7 @@ def test_it_closes_without_a_probe_when_its_backend_has_started(clock):
 
 
 def test_what_began_before_its_backend_started_says_nothing(clock):
-    breaker = opened(clock)
-    clock.advance(2 * OPEN_S)
+    breaker = half_open(clock)
     probe = admitted(breaker)
     breaker.started()
     probe.failed()

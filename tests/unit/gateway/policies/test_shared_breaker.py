@@ -4,8 +4,6 @@ import random
 from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from services.gateway.policies import shared_breaker
@@ -14,14 +12,9 @@ from services.gateway.policies.breaker import Breaker, State
 from services.gateway.policies.shared_breaker import Blame, SharedBreaker, SharedPermit
 from services.runtime.errors import Exhausted, InvalidInput, Starting, TooLate, Unavailable
 from tests.clock import PausedClock
-from tests.unit.gateway.policies.test_breaker import SETTINGS
+from tests.unit.gateway.policies.breakers import SETTINGS
 
 WINDOW_S, NEEDS_S = 10.0, 0.5
-
-
-@pytest.fixture
-def clock() -> PausedClock:
-    return PausedClock()
 
 
 @pytest.fixture
@@ -198,51 +191,6 @@ def test_only_everybodys_state_is_in_the_gauge_and_a_tenants_is_counted(clock):
     labels = {"backend": "gauged"}
     assert REGISTRY.get_sample_value("hedgerow_breaker_open", labels) == 0
     assert REGISTRY.get_sample_value("hedgerow_breaker_opened_for_one_total", labels) == 1
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from("abc"),
-            st.sampled_from(["good", "slow", "failed", "silent", "left"]),
-            st.floats(0, 2),
-            st.floats(0, 5),
-        )
-    )
-)
-def test_whoever_is_answered_is_never_kept_away_by_one_other(calls):
-    """One hostile tenant, whose calls take any time and end anyhow; the others' all go well."""
-    clock = PausedClock()
-    breaker = make(clock, min_calls=3)
-    for tenant in ("b", "c"):
-        admitted(breaker, tenant).succeeded(0.1)
-    for tenant, how, pause_s, took_s in calls:
-        clock.advance(pause_s)
-        if tenant != "a":
-            admitted(breaker, tenant).succeeded(0.1)
-            continue
-        if (permit := breaker.enter("a")) is None:
-            continue
-        clock.advance(took_s)
-        if clock() - breaker_heard(breaker) > WINDOW_S:
-            how = "left"  # it may be the backend's
-        match how:
-            case "good":
-                permit.succeeded(0.1)
-            case "slow":
-                permit.succeeded(5)
-            case "failed":
-                permit.failed()
-            case "silent":
-                permit.abandoned()
-            case _:
-                permit.withdrawn()
-        assert breaker.state is State.CLOSED
-
-
-def breaker_heard(breaker: SharedBreaker) -> float:
-    """When another tenant than `a` was answered last."""
-    return max(at for tenant, at in (breaker._answered, breaker._other) if tenant != "a")
 
 
 def test_of_a_backend_that_is_gone_for_good_nothing_stays_in_the_metrics(clock):

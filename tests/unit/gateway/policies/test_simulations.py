@@ -100,12 +100,7 @@ def test_at_a_load_of_95_in_100_fewer_are_lost_without_any_wait_than_an_overload
 
 
 def served(
-    places: int,
-    hold_s: float,
-    weights: Mapping[str, float],
-    load: Mapping[str, float],
-    seconds: float,
-    score: int = 0,
+    places: int, hold_s: float, weights: Mapping[str, float], load: Mapping[str, float], seconds: float, score: int = 0
 ) -> dict[str, float]:
     """The share of all served time that each tenant has. `load`: what it asks for, where 1 is all that there is."""
 

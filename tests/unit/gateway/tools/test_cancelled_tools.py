@@ -17,10 +17,11 @@ from services.gateway.tools.source_client import SourceClient
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
-from tests.clock import loop_clock, on_paused_loop
+from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.scripted_tools import Said, ScriptedTools, toolbox
 
+pytestmark = pytest.mark.paused
 Work = AsyncIterator[Coroutine[Any, Any, object]]
 GONE = Unavailable("gone")
 RETRIES = 10.0  # saved up
@@ -75,31 +76,25 @@ def test_of_a_tool(says: list[tuple[float, Said]], busy: bool):
     assert cancelled_at_every_await(scene) >= 1
 
 
-def test_a_retry_of_a_tool_that_is_closed_meanwhile_costs_nothing():
-    async def main() -> tuple[int, float]:
-        source = Flaky((0.1, GONE))
-        shelf, tool = await shelf_of(source)
-        shelf._retry.pause_s = lambda error, within_s: 1.0 if shelf._retry.spend() else None
-        calling = asyncio.create_task(call(shelf, tool))
-        await asyncio.sleep(0.5)
-        shelf._breaker(tool).enter("acme").throttled(30)
-        with pytest.raises(BreakerOpen):
-            await calling
-        return len(source.calls), shelf._retry._budget.level
-
-    assert on_paused_loop(main()) == (1, RETRIES)
+async def test_a_retry_of_a_tool_that_is_closed_meanwhile_costs_nothing():
+    source = Flaky((0.1, GONE))
+    shelf, tool = await shelf_of(source)
+    shelf._retry.pause_s = lambda error, within_s: 1.0 if shelf._retry.spend() else None
+    calling = asyncio.create_task(call(shelf, tool))
+    await asyncio.sleep(0.5)
+    shelf._breaker(tool).enter("acme").throttled(30)
+    with pytest.raises(BreakerOpen):
+        await calling
+    assert (len(source.calls), shelf._retry._budget.level) == (1, RETRIES)
 
 
-def test_a_place_that_was_waited_for_while_the_tool_was_closed_does_not_count_as_a_short_call():
-    async def main() -> float:
-        shelf, tool = await shelf_of(Flaky((0.1, "rain")))
-        held = await shelf._limiter.enter(Ticket(0, "other", 1.0, Deadline.never(loop_clock)))
-        calling = asyncio.create_task(call(shelf, tool))
-        await asyncio.sleep(4)
-        shelf._breaker(tool).enter("acme").throttled(30)
-        held.release()
-        with pytest.raises(BreakerOpen):
-            await calling
-        return shelf._limiter.room
-
-    assert on_paused_loop(main()) == pytest.approx(10 / 4)
+async def test_a_place_that_was_waited_for_while_the_tool_was_closed_does_not_count_as_a_short_call():
+    shelf, tool = await shelf_of(Flaky((0.1, "rain")))
+    held = await shelf._limiter.enter(Ticket(0, "other", 1.0, Deadline.never(loop_clock)))
+    calling = asyncio.create_task(call(shelf, tool))
+    await asyncio.sleep(4)
+    shelf._breaker(tool).enter("acme").throttled(30)
+    held.release()
+    with pytest.raises(BreakerOpen):
+        await calling
+    assert shelf._limiter.room == pytest.approx(10 / 4)

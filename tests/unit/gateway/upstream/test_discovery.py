@@ -27,11 +27,7 @@ from services.gateway.upstream.discovery import (
 def endpoint(address: str, health: str = "HEALTHY", weight: int = 1) -> dict:
     host, _, port = address.rpartition(":")
     socket = {"address": host, "portValue": int(port)}
-    return {
-        "endpoint": {"address": {"socketAddress": socket}},
-        "healthStatus": health,
-        "loadBalancingWeight": weight,
-    }
+    return {"endpoint": {"address": {"socketAddress": socket}}, "healthStatus": health, "loadBalancingWeight": weight}
 
 
 def locality(*endpoints: dict, priority: int = 0, weight: int = 1, build: str = "") -> dict:

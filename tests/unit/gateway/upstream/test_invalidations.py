@@ -1,18 +1,20 @@
 from __future__ import annotations
 
+import pytest
+
 from services.gateway.upstream.invalidations import Invalidations, Known
 from tests.clock import PausedClock
 
 
-def watched(clock: PausedClock, remembered: int = 3) -> Invalidations:
-    removals = Invalidations(remembered, clock)
+@pytest.fixture
+def removals(clock: PausedClock) -> Invalidations:
+    """They are heard of, and the last three are remembered."""
+    removals = Invalidations(3, clock)
     removals.began()
     return removals
 
 
-def test_a_removal_overtakes_what_was_begun_before_it_and_nothing_later():
-    clock = PausedClock()
-    removals = watched(clock)
+def test_a_removal_overtakes_what_was_begun_before_it_and_nothing_later(removals, clock):
     begun = Known(clock(), 1, "k")
     clock.advance(1)
     removals.heard("key", "k")
@@ -22,27 +24,21 @@ def test_a_removal_overtakes_what_was_begun_before_it_and_nothing_later():
     assert not removals.overtook(Known(begun.at, 1, "l"), "a")
 
 
-def test_of_what_has_no_key_yet_any_removal_by_key_may_have_been():
-    clock = PausedClock()
-    removals = watched(clock)
+def test_of_what_has_no_key_yet_any_removal_by_key_may_have_been(removals, clock):
     begun = removals.known()
     removals.heard("key", "k")
     assert removals.overtook(begun, "a")
     assert not removals.took(begun, "a")
 
 
-def test_a_tenant_and_a_key_of_one_name_are_two_things():
-    clock = PausedClock()
-    removals = watched(clock)
+def test_a_tenant_and_a_key_of_one_name_are_two_things(removals, clock):
     begun = Known(clock(), 1, "k")
     removals.heard("tenant", "k")
     assert not removals.overtook(begun, "a")
     assert removals.overtook(begun, "k")
 
 
-def test_of_what_was_begun_before_the_oldest_removal_it_remembers_nothing_can_be_said():
-    clock = PausedClock()
-    removals = watched(clock)
+def test_of_what_was_begun_before_the_oldest_removal_it_remembers_nothing_can_be_said(removals, clock):
     begun = Known(clock(), 1, "k")
     for number in range(4):
         clock.advance(1)
@@ -51,8 +47,7 @@ def test_of_what_was_begun_before_the_oldest_removal_it_remembers_nothing_can_be
     assert not removals.overtook(Known(clock(), 1, "k"), "a")
 
 
-def test_an_epoch_that_is_known_never_falls():
-    removals = watched(PausedClock())
+def test_an_epoch_that_is_known_never_falls(removals):
     for epoch in (0, 5, 3):
         removals.learn(epoch)
     assert removals.known().epoch == 5

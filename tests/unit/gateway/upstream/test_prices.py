@@ -44,38 +44,20 @@ async def test_a_price_of_the_routers_settings_reaches_the_gateways_account(pric
     assert cost_usd == pytest.approx(usd / 1e6, abs=1e-12)
 
 
+OF_OPENAI = {
+    "prompt_tokens": 2_000,
+    "completion_tokens": 100,
+    "prompt_tokens_details": {"cached_tokens": 1_500, "cache_write_tokens": 400},
+}
+OF_ANTHROPIC = {"input_tokens": 100, "cache_read_input_tokens": 1_500, "cache_creation_input_tokens": 400}
+ENDED = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 100}}
+
+
 @pytest.mark.parametrize(
     ("answer", "events"),
     [
-        (
-            OpenAIAnswer(),
-            [
-                {
-                    "choices": [],
-                    "usage": {
-                        "prompt_tokens": 2_000,
-                        "completion_tokens": 100,
-                        "prompt_tokens_details": {"cached_tokens": 1_500, "cache_write_tokens": 400},
-                    },
-                }
-            ],
-        ),
-        (
-            AnthropicAnswer(),
-            [
-                {
-                    "type": "message_start",
-                    "message": {
-                        "usage": {
-                            "input_tokens": 100,
-                            "cache_read_input_tokens": 1_500,
-                            "cache_creation_input_tokens": 400,
-                        }
-                    },
-                },
-                {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 100}},
-            ],
-        ),
+        (OpenAIAnswer(), [{"choices": [], "usage": OF_OPENAI}]),
+        (AnthropicAnswer(), [{"type": "message_start", "message": {"usage": OF_ANTHROPIC}}, ENDED]),
     ],
     ids=["openai", "anthropic"],
 )

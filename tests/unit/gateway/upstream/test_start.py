@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from types import SimpleNamespace
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -14,11 +14,13 @@ from grpc_health.v1 import health_pb2
 from services.gateway.settings.serving import ReadySettings
 from services.gateway.upstream.readiness import Readiness
 from services.gateway.upstream.start import Notice, Start
-from tests.clock import loop_clock, on_paused_loop
+from tests.clock import loop_clock
 from tests.unit.gateway.scripted import ScriptedLlm, fleet
 
+pytestmark = pytest.mark.paused
 READY, AWAY = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
 SERVING, LOADING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 UNREACHED_S = 60.0
 
 
@@ -68,76 +70,66 @@ class Backend:
         pass
 
 
-def followed(*steps: tuple[float, dict[str, Any] | None], unreached_s: float = UNREACHED_S) -> list[tuple[bool, bool]]:
-    """(starting, served) after each step: what the backend becomes, and so many seconds."""
+@asynccontextmanager
+async def following(start: Start, backend: Backend, unreached_s: float = UNREACHED_S) -> AsyncIterator[None]:
+    task = asyncio.create_task(start.follow(backend, unreached_s))  # type: ignore[arg-type]
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
-    async def main() -> list[tuple[bool, bool]]:
-        backend, start, seen = Backend(), Start(Notice()), []
-        task = asyncio.create_task(start.follow(backend, unreached_s))  # type: ignore[arg-type]
-        for seconds, change in steps:
-            if change:
-                backend.become(**change)
+
+LOADS, SERVES, NEITHER, COMES_AGAIN = (True, False), (False, True), (False, False), (True, True)
+STEPS: dict[str, list[tuple[float, dict[str, Any], tuple[bool, bool]]]] = {
+    "it loads, serves, and drains at last": [
+        (1, {"state": READY}, LOADS),
+        (100, {}, LOADS),
+        (1, {"health": SERVING}, SERVES),
+        (1, {"health": LOADING}, SERVES),
+    ],
+    "it is never reached": [(UNREACHED_S - 1, {}, LOADS), (2, {}, NEITHER)],
+    "it is reached late": [(UNREACHED_S + 1, {}, NEITHER), (1, {"state": READY}, LOADS)],
+    "it dies while it loads": [(1, {"state": READY}, LOADS), (1, {"state": AWAY}, NEITHER)],
+    "it comes again": [
+        (1, {"state": READY, "health": SERVING}, SERVES),
+        (1, {"state": AWAY, "health": LOADING}, SERVES),
+        (1, {"state": READY}, COMES_AGAIN),
+        (1, {"health": SERVING}, SERVES),
+    ],
+    "it has no health": [(1, {"state": READY, "health": grpc.StatusCode.UNIMPLEMENTED}, SERVES)],
+    "its health is unknown": [(1, {"state": READY, "health": UNKNOWN}, SERVES)],
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+async def test_a_backends_connection_and_health_say_whether_it_starts_and_has_served(name: str) -> None:
+    """Each step: so many seconds after a change of the backend, what is known of it."""
+    backend, start = Backend(), Start(Notice())
+    async with following(start, backend):
+        for seconds, change, known in STEPS[name]:
+            backend.become(**change)
             await asyncio.sleep(seconds)
-            seen.append((start.starting, start.served))
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return seen
-
-    return on_paused_loop(main())
+            assert (start.starting, start.served) == known
 
 
-def test_a_service_that_loads_is_starting_until_its_health_says_serving() -> None:
-    seen = followed((1, {"state": READY}), (100, None), (1, {"health": SERVING}), (1, {"health": LOADING}))
-    assert seen == [(True, False), (True, False), (False, True), (False, True)], "it drains at last"
+async def test_where_nothing_is_to_be_waited_for_a_backend_that_is_not_reached_is_away() -> None:
+    start = Start(Notice())
+    async with following(start, Backend(), unreached_s=0):
+        await asyncio.sleep(1)
+        assert not start.starting
 
 
-def test_one_that_has_never_been_reached_is_starting_for_a_while_alone() -> None:
-    assert followed((59, None), (2, None)) == [(True, False), (False, False)]
-    assert followed((1, None), unreached_s=0) == [(False, False)]
-
-
-def test_one_that_is_reached_late_is_starting_all_the_same() -> None:
-    assert followed((61, None), (1, {"state": READY})) == [(False, False), (True, False)]
-
-
-def test_one_that_dies_while_it_loads_is_away() -> None:
-    assert followed((1, {"state": READY}), (1, {"state": AWAY})) == [(True, False), (False, False)]
-
-
-def test_one_that_comes_again_is_starting_again() -> None:
-    seen = followed(
-        (1, {"state": READY, "health": SERVING}),
-        (1, {"state": AWAY, "health": LOADING}),
-        (1, {"state": READY}),
-        (1, {"health": SERVING}),
-    )
-    assert seen == [(False, True), (False, True), (True, True), (False, True)]
-
-
-@pytest.mark.parametrize(
-    "health", [grpc.StatusCode.UNIMPLEMENTED, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN], ids=str
-)
-def test_one_without_health_serves(health: Any) -> None:
-    assert followed((1, {"state": READY, "health": health})) == [(False, True)]
-
-
-def test_a_call_that_is_told_so_has_health_asked_again() -> None:
-    async def main() -> list[Any]:
-        backend, start = Backend(), Start(Notice())
-        start.refused()
-        seen: list[Any] = [start.starting]  # nobody follows it: nobody would take that back
-        task = asyncio.create_task(start.follow(backend, UNREACHED_S))  # type: ignore[arg-type]
+async def test_a_call_that_is_told_so_has_health_asked_again() -> None:
+    backend, start = Backend(), Start(Notice())
+    start.refused()
+    assert not start.starting, "its health is not followed, so nothing would take that back"
+    async with following(start, backend):
         backend.become(READY, SERVING)
         await asyncio.sleep(1)
         watches = backend.watches
         start.refused()
-        seen.append(start.starting)
+        assert start.starting
         await asyncio.sleep(1)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return [*seen, start.starting, backend.watches - watches]
-
-    assert on_paused_loop(main()) == [False, True, False, 1]
+        assert (start.starting, backend.watches) == (False, watches + 1)
 
 
 def test_a_gateway_is_ready_when_one_model_has_served_and_stays_so() -> None:
@@ -166,17 +158,13 @@ def test_a_gateway_may_want_none_or_several_of_its_models(models: int, missing: 
     assert readiness.missing() == [], "three of two are two"
 
 
-def test_it_waits_for_the_services_that_it_must_have() -> None:
-    async def main() -> SimpleNamespace:
-        behind = fleet(loop_clock, small=ScriptedLlm())
-        vision = Start(behind.notice)
-        readiness = Readiness(behind, 1, {"vision": vision})
-        waiting = asyncio.create_task(readiness.wait())
-        behind.pools["small"].replicas[0].start.started()
-        await asyncio.sleep(1)
-        before = SimpleNamespace(missing=readiness.missing(), done=waiting.done())
-        vision.started()
-        await waiting
-        return before
-
-    assert on_paused_loop(main()) == SimpleNamespace(missing=["vision"], done=False)
+async def test_it_waits_for_the_services_that_it_must_have() -> None:
+    behind = fleet(loop_clock, small=ScriptedLlm())
+    vision = Start(behind.notice)
+    readiness = Readiness(behind, 1, {"vision": vision})
+    waiting = asyncio.create_task(readiness.wait())
+    behind.pools["small"].replicas[0].start.started()
+    await asyncio.sleep(1)
+    assert (readiness.missing(), waiting.done()) == (["vision"], False)
+    vision.started()
+    await waiting

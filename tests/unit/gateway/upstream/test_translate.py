@@ -16,13 +16,8 @@ from services.runtime.errors import (
     TooLate,
     Unavailable,
 )
-from services.runtime.rpc import boundary
 from services.vision.errors import ImageRefused as VisionRefused
-
-
-def failed(code: grpc.StatusCode, details: str = "said", told: ServiceError | None = None) -> grpc.aio.AioRpcError:
-    trailers = boundary.trailers(boundary.to_status(told)) if told else ()
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailers), details)
+from tests.unit.gateway.upstream.scripted_call import failed
 
 
 @pytest.mark.parametrize(

@@ -77,14 +77,13 @@ async def test_what_a_model_calls_is_called_at_once_and_it_answers_with_what_cam
     ]
     assert set(outcomes(final)) == {"router", "tool:weather", "tool:news", "agent", "llm"}
     assert set(outcomes(final).values()) == {"OK"}
-    assert not final.tool_calls
-    assert not final.degraded
+    assert (list(final.tool_calls), list(final.degraded), scene_.billed) == ([], [], [20])
+    assert final.cost_usd == pytest.approx(2 * (7 + 2 * 3) / 1e6)
 
 
 async def test_a_model_that_answers_in_words_is_asked_once_and_they_come_as_they_are_written():
     scene_ = scene(tools(), [text("It "), 0.1, text("rains"), 0.6, finish(".")])
-    events = await scene_.events(mesh_tools=OFFERED)
-    final = events[-1].final
+    final = await scene_.final(mesh_tools=OFFERED)
     assert (final.text, final.finish_reason) == ("It rains.", STOP)
     assert final.ttft_ms < 20
     assert len(scene_.llms["small"].calls) == 1
@@ -92,13 +91,6 @@ async def test_a_model_that_answers_in_words_is_asked_once_and_they_come_as_they
     assert final.cost_usd == pytest.approx((7 + 2 * 3) / 1e6)
     assert scene_.billed == [10]
     assert not final.degraded
-
-
-async def test_every_step_is_paid_for():
-    scene_ = scene(tools(), [calls(OSLO)], ANSWER)
-    final = await scene_.final(mesh_tools=OFFERED)
-    assert scene_.billed == [20]
-    assert final.cost_usd == pytest.approx(2 * (7 + 2 * 3) / 1e6)
 
 
 async def test_after_its_last_step_it_must_answer_without():
@@ -252,45 +244,21 @@ async def test_a_call_that_must_be_made_must_be_made_once():
     assert (first.tool_choice.name, last.tool_choice.name) == ("weather", "")
 
 
-async def test_all_tools_of_a_source_can_be_offered():
-    scene_ = scene(tools(), ANSWER)
-    answer = await scene_.equipped(mesh_tools=[pb.MeshTool(source="kb")])
-    assert list(answer._draft.equipment.offered) == ["weather", "news"]
-    with pytest.raises(InvalidInput, match="one of kb, got elsewhere"):
-        await scene_.equipped(mesh_tools=[pb.MeshTool(source="elsewhere")])
-
-
-async def test_what_could_be_two_things_is_refused():
-    scene_ = scene(tools(), ANSWER)
-    with pytest.raises(InvalidInput, match="none with the name of a tool of the mesh"):
-        await scene_.equipped(mesh_tools=OFFERED, tools=[chat_pb2.Tool(name="news")])
-    with pytest.raises(InvalidInput, match=r"tool_choice\.name: one of news, weather, got radar"):
-        await scene_.equipped(mesh_tools=OFFERED, tool_choice=chat_pb2.ToolChoice(name="radar"))
-
-
-async def test_who_leaves_stops_what_is_called():
-    source = tools(weather=(9, "rain"))
-    leaving = asyncio.create_task(scene(source, [calls(OSLO)]).final(mesh_tools=OFFERED))
-    await asyncio.sleep(0.1)
-    leaving.cancel()
-    await asyncio.wait({leaving})
-    await asyncio.sleep(0)
-    assert source.cancelled == ["weather"]
-
-
 async def test_who_leaves_amid_an_agents_words_pays_for_what_was_read_and_written_until_then():
-    scene_ = scene(tools(), [text("It "), 0.01, text("rains "), None])
-    await _leaving(scene_, lambda event: event.HasField("delta") and "rains" in event.delta.text)
-    plain = Scene(small=ScriptedLlm(text("It "), 0.01, text("rains "), None))
-    await _leaving(plain, lambda event: event.HasField("delta") and "rains" in event.delta.text)
+    words = [text("It "), 0.01, text("rains "), None]
+    scene_, plain = scene(tools(), words), Scene(small=ScriptedLlm(*words))
+    for asked in (scene_, plain):
+        await _leaving(asked, lambda event: "rains" in event.delta.text)
     assert scene_.billed[0] >= plain.billed[0] > 2  # the tools that it was offered may count as well
 
 
 async def test_who_leaves_amid_an_agents_calls_pays_for_the_step_and_leaves_nothing_behind():
-    scene_ = scene(tools(news=(0.5, "none")), [calls(OSLO, ("news", {}))], ANSWER)
+    source = tools(news=(0.5, "none"))
+    scene_ = scene(source, [calls(OSLO, ("news", {}))], ANSWER)
     await _leaving(scene_, lambda event: event.HasField("stage") and event.stage.name == "tool:weather")
     assert scene_.billed[0] > 0
     await asyncio.sleep(0)
+    assert source.cancelled == ["news"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

@@ -1,13 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from contextlib import suppress
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -16,26 +12,15 @@ from services.gateway.answer.model_call import Tried
 from services.gateway.answer.runner import Answer
 from services.gateway.answer.stages.cascade import refused
 from services.gateway.settings.generation import CascadeSettings
-from services.runtime.errors import Exhausted, NotSupported, ServiceError, TooLate, Unavailable
-from tests.clock import on_paused_loop
+from services.runtime.errors import Exhausted, NotSupported, TooLate, Unavailable
 from tests.unit.gateway.answer.scene import MISS, Scene, outcomes
+from tests.unit.gateway.answer.stages.cascades import LENGTH, STOP, cascading, made
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
 
 pytestmark = pytest.mark.paused
 
-STOP, LENGTH = chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH
 RULES, FORM, LOGPROBS, JUDGE = pb.VERIFIER_RULES, pb.VERIFIER_FORM, pb.VERIFIER_LOGPROBS, pb.VERIFIER_JUDGE
-
-
-def cascading(*quick: object, better: ScriptedLlm | None = None, cache: ScriptedCache | None = None) -> Scene:
-    """Two models, of which `quick` plays that script."""
-    better = better or ScriptedLlm(0.1, text("It is "), finish("Paris."))
-    return Scene(cache, ScriptedRoutes(("quick", "better")), quick=ScriptedLlm(*quick), better=better)
-
-
-def made(final: pb.Final) -> list[tuple[str, str]]:
-    return [(each.policy, each.action) for each in final.decisions]
 
 
 async def test_a_fast_answer_that_will_do_is_the_answer_and_the_better_model_is_not_asked():
@@ -192,12 +177,7 @@ async def test_a_model_that_is_not_sure_of_its_words_does_not_pass(logprob: floa
 
 @pytest.mark.parametrize(
     ("said", "why"),
-    [
-        ("five", "it is no JSON"),
-        ("[5]", "#/type"),
-        ("[" * 100_000, "it is no JSON"),
-        ('{"total": 5}', "#/required"),
-    ],
+    [("five", "it is no JSON"), ("[5]", "#/type"), ("[" * 100_000, "it is no JSON"), ('{"total": 5}', "#/required")],
 )
 @pytest.mark.parametrize("verifiers", [[], [FORM]])
 async def test_an_answer_without_its_form_does_not_pass(said: str, why: str, verifiers: list[pb.Verifier]):
@@ -214,116 +194,6 @@ async def test_a_fast_answer_of_the_form_passes():
     final = await scene.final(cascade=pb.Cascade(), response_format=WANTS_SUM.response_format)
     assert final.model == "quick"
     assert made(final) == [("cascade", "passed"), ("form", "valid")]
-
-
-AT_ONCE = pb.Cascade(at_once=True)
-
-
-def said_of(events: list[pb.Event]) -> list[str]:
-    """The text that a client shows after each event that changes it."""
-    shown = [""]
-    for event in events:
-        if event.HasField("delta"):
-            shown.append(shown[-1] + event.delta.text)
-        elif event.patch.replaces:
-            shown.append(event.patch.text)
-    return shown
-
-
-async def test_at_once_a_fast_answer_is_streamed_before_it_has_passed():
-    scene = cascading(0.05, text("Pa"), 0.05, finish("ris."), cache=ScriptedCache(MISS))
-    events = await scene.events(cascade=AT_ONCE)
-    assert said_of(events) == ["", "Pa", "Paris."]
-    final = events[-1].final
-    assert (final.text, final.model, final.ttft_ms) == ("Paris.", "quick", pytest.approx(50, abs=5))
-    assert made(final) == [("cascade", "passed")]
-    assert not final.degraded
-    assert scene.billed == [10]
-    assert scene.write_behind.stored[0].answer.text == "Paris."
-
-
-async def test_at_once_the_better_answer_replaces_the_one_that_did_not_pass_and_goes_on():
-    better = ScriptedLlm(0.1, text("It is "), 0.1, finish("Paris."))
-    scene = cascading(text("I don't "), 0.05, finish("know."), better=better, cache=ScriptedCache(MISS))
-    events = await scene.events(cascade=AT_ONCE)
-    assert said_of(events) == ["", "I don't ", "I don't know.", "It is ", "It is Paris."]
-    assert [event.patch for event in events if event.HasField("patch")] == [
-        pb.Patch(stage="llm", text="It is ", replaces=True)
-    ]
-    final = events[-1].final
-    assert (final.text, final.model, list(final.patches)) == ("It is Paris.", "better", [])
-    assert made(final) == [("cascade", "escalated")]
-    assert scene.billed == [20]
-    assert final.cost_usd == pytest.approx(2 * (7 + 2 * 3) / 1e6)
-    assert scene.write_behind.stored[0].answer.text == "It is Paris."
-
-
-@pytest.mark.parametrize("better", [(Unavailable("gone"),), (Exhausted("full"),), (None,), (finish(),)])
-async def test_at_once_what_was_said_stays_where_there_is_nothing_better(better: tuple[object, ...]):
-    scene = cascading(finish("I don't know."), better=ScriptedLlm(*better), cache=ScriptedCache(MISS))
-    events = await scene.events(cascade=AT_ONCE)
-    assert said_of(events) == ["", "I don't know."]
-    final = events[-1].final
-    assert (final.text, final.model, final.finish_reason) == ("I don't know.", "quick", STOP)
-    assert made(final)[-1] == ("cascade", "kept")
-    assert "cascade:kept" in final.degraded
-    assert final.usage.prompt_tokens == 7
-    assert not scene.write_behind.stored
-
-
-async def test_at_once_what_the_guard_holds_back_of_an_answer_that_stays_leaves_after_it():
-    scene = cascading(text("I don't know. "), finish("It may be Lyon"), better=ScriptedLlm(finish()))
-    guard = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)
-    events = await scene.events(cascade=AT_ONCE, guard=guard)
-    assert events[-1].final.text == said_of(events)[-1] == "I don't know. It may be Lyon"
-    assert not [event for event in events if event.HasField("patch")]
-
-
-async def test_at_once_where_both_break_the_answer_says_so():
-    scene = cascading(text("Lyo"), Unavailable("quick: broke"), better=ScriptedLlm(Unavailable("better: gone")))
-    final = (await scene.events(cascade=AT_ONCE))[-1].final
-    assert (final.text, final.model) == ("Lyo", "quick")
-    assert final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED
-
-
-@pytest.mark.parametrize(
-    ("quick", "shown"),
-    [
-        ((text("Lyo"), Unavailable("quick: broke")), ["", "Lyo", "It is ", "It is Paris."]),
-        ((Unavailable("quick: gone"),), ["", "It is ", "It is Paris."]),
-    ],
-    ids=["in mid-answer", "before its first text"],
-)
-async def test_at_once_a_fast_model_that_breaks_is_replaced_by_a_patch_of_what_it_said(quick, shown: list[str]):
-    events = await cascading(*quick).events(cascade=AT_ONCE)
-    assert said_of(events) == shown
-    assert sum(event.HasField("patch") for event in events) == (len(shown) == 4)
-
-
-_WORDS = st.lists(st.sampled_from(["Lyon ", "I don't know. ", "Paris. ", ""]), max_size=4)
-_ENDS = st.sampled_from([finish(), finish("", LENGTH), Unavailable("broke"), None])
-
-
-@given(_WORDS, _ENDS, _WORDS, _ENDS, st.booleans(), st.booleans())
-@settings(max_examples=150, deadline=None)
-def test_a_cascades_stream_takes_nothing_back_but_by_a_patch(fast, fast_end, better, better_end, at_once, guarded):
-    """And what a client shows in the end is the answer."""
-
-    async def asked() -> None:
-        scene = cascading(*map(text, fast), fast_end, better=ScriptedLlm(*map(text, better), better_end))
-        guard = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK) if guarded else None
-        events = []
-        with suppress(ServiceError):
-            async for message in sent_by(scene.answer(cascade=pb.Cascade(at_once=at_once), guard=guard).give):
-                events += message.events
-        shown = said_of(events)
-        patches = sum(event.HasField("patch") for event in events)
-        taken_back = sum(not after.startswith(before) for before, after in itertools.pairwise(shown))
-        assert taken_back <= patches <= at_once
-        if events and events[-1].HasField("final"):
-            assert events[-1].final.text == shown[-1]
-
-    on_paused_loop(asked())
 
 
 WANTS_SUM = pb.GenerateRequest(

@@ -14,7 +14,7 @@ from services.gateway.answer.backends import Fallbacks
 from services.gateway.errors import FormBroken
 from services.runtime.errors import Unavailable
 from tests.unit.gateway.answer.scene import EXACT, MISS, Scene, outcomes
-from tests.unit.gateway.answer.stages.test_cascade import made, said_of
+from tests.unit.gateway.answer.stages.cascades import made, said_of
 from tests.unit.gateway.output_validation.test_forms import CHOICE, SUM, Format, form
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +10,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.errors import GuardRefused
-from services.gateway.settings.guard import GuardSettings
-from tests.unit.gateway.answer.scene import ACME, Scene
-from tests.unit.gateway.answer.stages.test_guard_stage import ATTACK, KEY, MINE, guarded, own_words, said
-from tests.unit.gateway.scripted import ScriptedLlm, finish
-from tests.unit.gateway.scripted_tools import ScriptedTools, toolbox
+from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, own_words, said, searching
 
 pytestmark = pytest.mark.paused
 
@@ -93,10 +88,8 @@ async def test_parts_that_only_a_provider_reads_are_looked_through_as_well(place
 
 
 async def test_a_description_of_a_source_that_gives_orders_is_not_offered():
-    source = ScriptedTools(search=(0.01, "Nothing."))
+    source, scene = searching(injection="refuse", also=("tools",))
     source.extras["search"] = {"tool": {"name": "search", "description": ATTACK}}
-    scene = Scene(tools=toolbox(source), small=ScriptedLlm(finish("Paris.")))
-    scene.tenant = replace(ACME, tools=("*",), guard=GuardSettings(injection="refuse", also=("tools",)))
     with pytest.raises(GuardRefused):
         await scene.final(messages=said("Hi."), mesh_tools=[pb.MeshTool(name="search", offered=True)])
     assert scene.llms["small"].requests == []

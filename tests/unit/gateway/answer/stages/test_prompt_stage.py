@@ -149,15 +149,6 @@ async def test_who_wants_the_whole_conversation_has_it_or_the_engines_refusal():
         assert len(asked_of(scene)) == 82
 
 
-async def test_where_conversations_are_left_whole_a_request_may_have_turns_left_out():
-    scene = Scene(prompts=Prompts(PromptSettings(whole=True)))
-    await scene.final(messages=chatter(40))
-    assert len(asked_of(scene)) == 82
-    final = await scene.final(messages=chatter(40), prompt=pb.PromptPolicy(truncation=pb.TRUNCATION_AUTO))
-    assert final.prompt.dropped_turns
-    assert words(asked_of(scene)) <= LIMIT
-
-
 @pytest.mark.parametrize("problem", [NotSupported("count_tokens"), TooLate("small: late")])
 async def test_where_nobody_counts_a_conversation_is_cut_by_an_estimate_that_says_so(problem: Exception):
     scene = Scene()

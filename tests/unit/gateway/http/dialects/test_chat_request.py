@@ -13,24 +13,11 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.errors import ModelUnknown
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.fields import parse
-from services.gateway.http.request_options import RequestOptions, settle_replacing
 from services.runtime.errors import InvalidInput
+from tests.unit.gateway.http.chats import ASKED, read, refused
 
-ASKED = [{"role": "user", "content": "Hello"}]
 Format = chat_pb2.ResponseFormat
-CHOICE = Format(choice=chat_pb2.Choice(values=["yes", "no"]))
 PIXELS = base64.b64encode(b"pixels").decode()
-
-
-def read(headers: dict[str, str] | None = None, **body: Any) -> RequestOptions:
-    given = parse(json.dumps({"model": "m", "messages": ASKED, **body}).encode())
-    return read_chat(given, headers or {}, ["m"])
-
-
-def refused(headers: dict[str, str] | None = None, **body: Any) -> str:
-    with pytest.raises(InvalidInput) as caught:
-        read(headers, **body)
-    return caught.value.message
 
 
 def test_a_question_is_read() -> None:
@@ -75,17 +62,13 @@ def test_the_newer_name_of_the_most_tokens_wins() -> None:
 @pytest.mark.parametrize(
     ("body", "wanted"),
     [
-        ({"response_format": {"type": "choice", "choice": ["yes", "no"]}}, CHOICE),
-        ({"structured_outputs": {"choice": ["yes", "no"]}}, CHOICE),
-        ({"response_format": {"type": "grammar", "grammar": "start: A"}}, Format(grammar="start: A")),
-        ({"structured_outputs": {"grammar": "start: A"}}, Format(grammar="start: A")),
         ({"structured_outputs": {"regex": "a+", "json": None}}, Format(regex="a+")),
         ({"structured_outputs": {"json": {"type": "object"}}}, Format(json_schema='{"type":"object"}')),
         ({"structured_outputs": {"json": "{}"}}, Format(json_schema="{}")),
         ({"structured_outputs": {"json_object": True}}, Format(json_object=True)),
     ],
 )
-def test_choices_and_grammars_are_read_in_both_spellings(body: dict[str, Any], wanted: Format) -> None:
+def test_the_formats_of_vllms_servers_are_read(body: dict[str, Any], wanted: Format) -> None:
     assert read(**body).request.response_format == wanted
 
 
@@ -165,7 +148,6 @@ def test_a_picture_elsewhere_is_never_fetched_but_left_for_a_provider() -> None:
         ({"stop_token_ids": [1, "2"]}, "stop_token_ids[1]: a whole number, got '2'"),
         ({"stop_token_ids": [None]}, "stop_token_ids[0]: a whole number, got null"),
         ({"response_format": {"type": "xml"}}, "response_format.type: one of text, json_object, json_schema, regex"),
-        ({"response_format": {"type": "choice", "choice": [1]}}, "response_format.choice[0]: a string, got 1"),
         ({"response_format": {"type": "grammar"}}, "response_format.grammar: a string, got null"),
         (
             {"structured_outputs": {}},
@@ -174,10 +156,6 @@ def test_a_picture_elsewhere_is_never_fetched_but_left_for_a_provider() -> None:
         (
             {"structured_outputs": {"regex": "a", "choice": ["a"]}},
             "structured_outputs.regex: one of json, json_object, regex, choice, grammar, alone, got regex and choice",
-        ),
-        (
-            {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}},
-            "structured_outputs.regex: one of json, json_object, regex, choice, grammar, alone, got regex beside",
         ),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema: an object, got null"),
         ({"hedgerow": {"budget": 3}}, "hedgerow.budget: one of budget_ms,"),
@@ -203,45 +181,6 @@ def test_a_schema_is_passed_on_as_it_is() -> None:
     assert not read(response_format={"type": "text"}).request.HasField("response_format")
 
 
-def test_hedgerows_own_options_come_in_the_body_or_as_headers_which_are_stronger() -> None:
-    own = {"budget_ms": 800, "priority": "realtime", "cache": "bypass", "tier": "quality", "max_cost_usd": 0.5}
-    request = read(model="auto", hedgerow=own).request
-    assert (request.budget_ms, request.realtime, request.cache.bypass) == (800, True, True)
-    assert (request.tier, request.max_cost_usd) == (pb.TIER_QUALITY, 0.5)
-    headers = {"x-hedgerow-budget-ms": "300", "x-hedgerow-first-token-ms": "100", "x-hedgerow-silence-ms": "50"}
-    order = read(headers, hedgerow=own)
-    assert (order.request.budget_ms, order.request.first_token_budget_ms, order.silence_ms) == (300, 100, 50)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "told"),
-    [
-        ("budget-ms", "soon", "a whole number, got 'soon'"),
-        ("findings", "yes", "true or false, got 'yes'"),
-        ("cache-allow", "sampled, all", "some of sampled, time_bound, personal, got all"),
-        ("priority", "high", "one of realtime, normal, got 'high'"),
-        ("tier", "best", "one of auto, fast, balanced, quality, got 'best'"),
-        ("hit-chars-per-s", "-1", "0 to 1000000, got -1.0"),
-    ],
-)
-def test_a_header_is_refused_under_its_own_name(name: str, value: str, told: str) -> None:
-    assert refused({f"x-hedgerow-{name}": value}) == f"x-hedgerow-{name}: {told}"
-
-
-def test_a_header_takes_the_place_of_a_list_and_of_a_flag_in_the_body() -> None:
-    own = {"cache_allow": ["personal"], "findings": True, "end_user": "anna"}
-    headers = {"x-hedgerow-cache-allow": "sampled, time_bound", "x-hedgerow-findings": "false"}
-    order = read({**headers, "x-hedgerow-end-user": "bert"}, hedgerow=own)
-    assert list(order.request.cache.allow) == [pb.QUESTION_KIND_SAMPLED, pb.QUESTION_KIND_TIME_BOUND]
-    assert (list(order.request.end_user), order.findings) == (["bert"], False)
-
-
-def test_a_header_that_is_no_option_is_refused_as_a_field_of_the_body_is() -> None:
-    told = refused({"x-hedgerow-budgetms": "300"})
-    assert told.startswith("x-hedgerow-budgetms: one of x-hedgerow-budget-ms, x-hedgerow-cache, ")
-    assert read({"x-hedgerow-tenant": "acme", "x-hedgerow-trace-id": "4b", "x-other": "1"}).model == "m"
-
-
 def test_a_clients_repeats_are_told() -> None:
     assert read({"x-stainless-retry-count": "2"}).request.attempt == 2
 
@@ -250,70 +189,6 @@ def test_a_clients_repeats_are_told() -> None:
 def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidInput, match=r"^body: "):
         parse(body)
-
-
-def test_tools_of_the_mesh_come_by_name_or_with_what_to_do_with_them() -> None:
-    given = ["search_manual", {"name": "weather", "arguments": {"city": "Oslo"}}, {"name": "news", "offered": True}]
-    own = {"mesh_tools": [*given, {"source": "files"}], "tool_steps": 1, "tool_calls": 3}
-    request = read(hedgerow=own).request
-    assert list(request.mesh_tools) == [
-        pb.MeshTool(name="search_manual"),
-        pb.MeshTool(name="weather", arguments='{"city": "Oslo"}'),
-        pb.MeshTool(name="news", offered=True),
-        pb.MeshTool(source="files"),
-    ]
-    assert request.tool_limits == pb.ToolLimits(steps=1, calls=3)
-    headers = {"x-hedgerow-mesh-tools": "weather, news", "x-hedgerow-tool-calls": "1"}
-    asked = read(headers, hedgerow=own).request
-    assert [tool.name for tool in asked.mesh_tools] == ["weather", "news"]
-    assert asked.tool_limits.calls == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        ([3], "hedgerow.mesh_tools[0]: a name or an object, got neither"),
-        ([{"name": "a", "url": "http://a"}], "hedgerow.mesh_tools[0].url: one of name, source, arguments, offered"),
-        ([{"name": "a", "source": "b"}], "hedgerow.mesh_tools[0].source: none beside a name, got 'b'"),
-        ([{"name": "a", "arguments": "{}"}], "hedgerow.mesh_tools[0].arguments: an object, got '{}'"),
-        ("weather", "hedgerow.mesh_tools: an array, got 'weather'"),
-    ],
-)
-def test_what_is_no_tool_of_the_mesh_is_refused_by_its_place(given: Any, problem: str) -> None:
-    assert problem in refused(hedgerow={"mesh_tools": given})
-
-
-def test_a_guard_is_asked_for_by_what_it_looks_for() -> None:
-    asked = read({"x-hedgerow-guard": "injection=refuse, personal=mask"}, hedgerow={"guard": "secrets=refuse"})
-    mask, refuse = pb.GUARD_ACTION_MASK, pb.GUARD_ACTION_REFUSE
-    assert asked.request.guard == pb.GuardPolicy(injection=refuse, personal=mask, secrets=refuse)
-    assert not read().request.HasField("guard")
-    assert refused(hedgerow={"guard": "personal"}).startswith("hedgerow.guard: mask or refuse for some of injection,")
-
-
-@pytest.mark.parametrize(("own", "repair"), [({}, True), ({"repair": False}, False), ({"repair": True}, True)])
-def test_an_answer_in_one_piece_is_repaired_unless_it_must_not_be(own: dict[str, bool], repair: bool) -> None:
-    order = read(hedgerow=own)
-    settle_replacing(order, checks=True)
-    assert order.request.repair == repair
-
-
-@pytest.mark.parametrize("headers", [{"x-hedgerow-repair": "true"}, {"x-hedgerow-cascade-at-once": "true"}])
-def test_of_a_stream_nothing_can_be_replaced(headers: dict[str, str]) -> None:
-    order = read({**headers, "x-hedgerow-cascade": "rules"}, stream=True)
-    with pytest.raises(InvalidInput, match="none beside stream"):
-        settle_replacing(order, checks=True)
-
-
-def test_a_stream_is_not_repaired_by_itself() -> None:
-    order = read(stream=True)
-    settle_replacing(order, checks=True)
-    assert not order.request.repair
-
-
-def test_at_once_is_for_a_cascade() -> None:
-    with pytest.raises(InvalidInput, match="with a cascade"):
-        settle_replacing(read(hedgerow={"cascade_at_once": True}), checks=True)
 
 
 def test_a_number_of_5000_digits_is_refused_wherever_it_stands() -> None:

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.generating import original
 from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.responses_request import read_response
-from services.gateway.http.fields import Fields, parse
-from services.gateway.http.request_options import RequestOptions
-
-ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 9}
-
-
-def fields(**body: Any) -> Fields:
-    return parse(json.dumps({**ASKED, **body}).encode())
-
-
-def read(headers: dict[str, str] | None = None, **body: Any) -> RequestOptions:
-    return read_chat(fields(**body), headers or {}, ["m"])
+from services.gateway.http.fields import Fields
+from tests.unit.gateway.http.chats import ASKED, read
 
 
 @pytest.mark.parametrize(
@@ -49,13 +36,15 @@ def test_a_header_is_stronger() -> None:
 
 
 def test_every_api_has_them() -> None:
-    message = read_messages(fields(metadata={"user_id": "anna"}), {}, ["m"])
-    response = read_response(parse(json.dumps({"model": "m", "input": "Hi", "user": "anna"}).encode()), {}, ["m"])
+    body = {"model": "m", "messages": ASKED, "max_tokens": 9, "metadata": {"user_id": "anna"}}
+    message = read_messages(Fields(body), {}, ["m"])
+    response = read_response(Fields({"model": "m", "input": "Hi", "user": "anna"}), {}, ["m"])
     assert list(message.request.end_user) == list(response.request.end_user) == ["anna"]
 
 
 def test_a_provider_gets_these_fields_as_they_came() -> None:
-    body = fields(user="anna", metadata={"user_id": "anna", "team": "x"})
+    given = {"user": "anna", "metadata": {"user_id": "anna", "team": "x"}}
+    body = Fields({"model": "m", "messages": ASKED, **given})
     read_chat(body, {}, ["m"])
     told = original(1, b"", body, {}).untranslated
     assert told == {"user": '"anna"', "metadata": '{"user_id":"anna","team":"x"}'}

@@ -1,4 +1,4 @@
-"""A request in its caller's own words: what of it nothing here has read, and what of it needs permission."""
+"""The original body of a request: what of it the gateway has not read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.admission import provider
-from services.gateway.errors import FieldDenied
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.generating import original
 from services.gateway.http.dialects.messages_request import read_messages
@@ -84,19 +82,6 @@ def test_headers_for_providers_pass_within_limits() -> None:
         told(ASKED, openai_beta="x" * 1_025)
     with pytest.raises(InvalidInput, match=r"headers: at most 16 for the provider, got 17"):
         told(ASKED, **{f"openai_{number}": "x" for number in range(17)})
-
-
-@pytest.mark.parametrize(("field", "given"), [("store", True), ("service_tier", "priority"), ("background", True)])
-def test_what_a_provider_keeps_or_charges_more_for_needs_permission(field: str, given: object) -> None:
-    own = told({**ASKED, field: given})
-    with pytest.raises(FieldDenied, match=rf"^{field}: .* for tenant acme, got .*; `provider: \[{field}\]`"):
-        provider.check(own, (), "acme")
-    provider.check(own, (field,), "acme")
-
-
-@pytest.mark.parametrize(("field", "given"), [("store", False), ("service_tier", "auto"), ("background", False)])
-def test_what_asks_for_nothing_more_needs_none(field: str, given: object) -> None:
-    provider.check(told({**ASKED, field: given}), (), "acme")
 
 
 @pytest.mark.parametrize("text", ["caf\xe9", "a\tb", "a\x7f"])

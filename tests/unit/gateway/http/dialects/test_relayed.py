@@ -60,10 +60,9 @@ def test_several_choices_stay_apart() -> None:
 
 def test_a_stream_that_said_nothing_after_its_finish_ends_with_the_account() -> None:
     relayed = RelayedChat(usage=True)
-    last = json.dumps({"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode()
-    assert relayed.chunks([json.dumps(chunk({"content": "a"})).encode()]).startswith(b"data: ")
+    assert relayed.chunks(sent(chunk({"content": "a"}))).startswith(b"data: ")
     assert not relayed.ended
-    assert relayed.chunks([last]) == b""
+    assert relayed.chunks(sent(ENDED)) == b""
     told, done = relayed.end({"model": "m"}).strip().split(b"\n\n")
     assert json.loads(told.removeprefix(b"data: "))["hedgerow"] == {"model": "m"}
     assert done == b"data: [DONE]"
@@ -221,8 +220,7 @@ def test_sound_in_pieces_is_put_together_as_sound() -> None:
 
 def test_choices_go_on_where_one_has_ended_and_are_ended_where_the_answer_is_cut() -> None:
     relayed = RelayedChat(usage=False)
-    ended = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    assert relayed.chunks(sent(chunk({"content": "a"}), chunk({"content": "b"}, 1), ended)).count(b"data: ") == 2
+    assert relayed.chunks(sent(chunk({"content": "a"}), chunk({"content": "b"}, 1), ENDED)).count(b"data: ") == 2
     assert b'"c"' in relayed.chunks(sent(chunk({"content": "c"}, 1)))
     assert (relayed.ended, relayed.unfinished(), relayed.held().count(b"stop")) == (False, [1], 1)
     relayed.chunks(sent({"id": "c", "choices": [{"index": 1, "delta": {}, "finish_reason": "length"}]}))

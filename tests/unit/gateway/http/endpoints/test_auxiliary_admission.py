@@ -6,36 +6,28 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
-from services.gateway.admission.control import AdmissionControl
-from services.gateway.config import GatewaySettings
 from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
 from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.endpoints.transcriptions import Form, Transcriptions, _heard
-from services.gateway.http.errors import Told
 from services.gateway.http.fields import Fields
-from services.gateway.http.server.endpoint import Endpoint, Serve
-from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.server.endpoint import Serve
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Hearing
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from tests.clock import loop_clock
-from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.wire import Wire
+from tests.unit.gateway.http.endpoints.calling import Bill, Bills, aside, asked, replied, wire
 from tests.waiting import until
 
 pytestmark = pytest.mark.paused
 
-SETTINGS = GatewaySettings(llm_addresses={"unused": "unused"}, http={"heartbeat_ms": 10_000})
 SEGMENT = audio_pb2.TranscribeResponse(segment=audio_pb2.Segment(text="Hello."))
 SUMMARY = audio_pb2.TranscribeResponse(summary=audio_pb2.TranscribeSummary(text="Hello.", audio_s=2))
 Said = float | ServiceError | audio_pb2.TranscribeResponse
@@ -78,28 +70,10 @@ def hearing(*script: Said) -> Hearing:
     return Hearing(ScriptedAudio(*script), breaker)
 
 
-def aside() -> Aside:
-    return Aside(SETTINGS, AdmissionControl(SETTINGS.shed, lambda: 0.0))
-
-
-def wire(serve: Serve) -> Wire:
-    """A connection to one route, whose callers are all one tenant."""
-
-    async def known(exchange: Exchange) -> None:
-        exchange.credential = SimpleNamespace(tenant=EVERYTHING)
-        await serve(exchange)
-
-    return Wire(Endpoint("/", known, Told.openai, None, SETTINGS.http, False, False, True))
-
-
 def form(recording: str = "RIFF", **fields: str) -> bytes:
     parts = [f'--b\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{text}\r\n' for name, text in fields.items()]
     head = '--b\r\ncontent-disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
     return asked("".join((*parts, head, recording, "\r\n--b--\r\n")), "multipart/form-data; boundary=b")
-
-
-def asked(body: str, kind: str = "application/json") -> bytes:
-    return f"POST / HTTP/1.1\r\nhost: g\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
 
 
 @pytest.mark.parametrize("how", ["json", "text", "verbose_json"])
@@ -111,10 +85,8 @@ async def test_a_transcript_that_comes_whole_is_200(how: str) -> None:
 
 
 async def test_embeddings_are_200() -> None:
-    sent = wire(Embedding(aside(), ScriptedCache()).embed)
-    await sent.send(asked(json.dumps({"input": "Hello."})))
-    assert sent.statuses == [200]
-    await sent.end()
+    status, _ = await replied(Embedding(aside(), ScriptedCache()).embed, input="Hello.")
+    assert status == 200
 
 
 async def test_a_transcript_that_streams_has_its_headers_before_the_first_sign_of_life() -> None:
@@ -166,29 +138,6 @@ async def test_a_service_that_stays_silent_or_breaks_off_is_not_asked_for_a_whil
 # ---- what it costs ----
 
 
-@dataclass
-class Bill:
-    """A tenant's reservation: what was reserved, and what it came to."""
-
-    reserved: int
-    cost: int | None = None
-
-    def settle(self, tokens: int) -> None:
-        self.cost = tokens
-
-
-class Bills(AdmissionControl):
-    """Lets everybody in, and notes the bills."""
-
-    def __init__(self) -> None:
-        super().__init__(SETTINGS.shed, lambda: 0.0)
-        self.made: list[Bill] = []
-
-    async def hold(self, tenant: Any, trace_id: str, within_s: float, claim: Any, tokens: int = 0) -> Any:
-        self.made.append(Bill(tokens))
-        return self.made[-1]
-
-
 TEXT = "x" * 400  # 100 tokens
 HOUR = audio_pb2.TranscribeResponse(segment=audio_pb2.Segment(text="Hello.", end_s=3_600))
 
@@ -196,7 +145,7 @@ HOUR = audio_pb2.TranscribeResponse(segment=audio_pb2.Segment(text="Hello.", end
 async def charged(serve: Callable[[Aside], Serve], request: bytes, *, leaves: bool) -> Bill:
     """What a request costs whose client stays to the end, or leaves after a while."""
     bills = Bills()
-    sent = wire(serve(Aside(SETTINGS, bills)))
+    sent = wire(serve(aside(bills)))
     await sent.send(request)
     if leaves:
         await asyncio.sleep(1)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,16 +13,12 @@ import pytest
 from services.gateway.admission.identity import Tenant
 from services.gateway.guard.checks import everything
 from services.gateway.http.endpoints.moderations import MODEL, Moderations
-from services.gateway.http.errors import Told
-from services.gateway.http.server.endpoint import Endpoint
-from services.gateway.http.server.exchange import Exchange
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 from tests.cancelling import cancelled_at_every_await
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.test_auxiliary_admission import SETTINGS, aside, asked
-from tests.unit.gateway.http.wire import Wire
+from tests.unit.gateway.http.endpoints.calling import aside, replied
 
 pytestmark = pytest.mark.paused
 
@@ -34,19 +28,7 @@ DENYING = GuardSettings(denied_phrases=("project titan",))
 
 
 async def moderated(tenant: Tenant = EVERYTHING, **body: Any) -> tuple[int, Any]:
-    """The status and the body of the answer."""
-
-    async def known(exchange: Exchange) -> None:
-        exchange.credential = SimpleNamespace(tenant=tenant)
-        await Moderations(aside())(exchange)
-
-    sent = Wire(Endpoint("/", known, Told.openai, None, SETTINGS.http, False, False, True))
-    await sent.send(asked(json.dumps(body)))
-    while not sent.statuses:
-        await asyncio.sleep(0.01)
-    told = json.loads(bytes(sent.transport.written).partition(b"\r\n\r\n")[2])
-    await sent.end()
-    return sent.statuses[0], told
+    return await replied(Moderations(aside()), tenant, **body)
 
 
 @pytest.mark.parametrize(

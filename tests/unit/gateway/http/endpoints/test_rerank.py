@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
-from services.gateway.http.endpoints.auxiliary_admission import Aside
 from services.gateway.http.endpoints.embedding import Embedding
-from services.gateway.http.errors import Told
-from services.gateway.http.server.endpoint import Endpoint
-from services.gateway.http.server.exchange import Exchange
 from services.runtime.errors import InvalidInput, ServiceError, Unavailable
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.test_auxiliary_admission import SETTINGS, Bills, asked
-from tests.unit.gateway.http.wire import Wire
+from tests.unit.gateway.http.endpoints.calling import Bills, aside, replied
 
 pytestmark = pytest.mark.paused
 
@@ -41,19 +33,7 @@ class Cache:
 
 
 async def reranked(cache: Cache, bills: Bills | None = None, **body: Any) -> tuple[int, Any]:
-    """The status and the body of the answer."""
-
-    async def known(exchange: Exchange) -> None:
-        exchange.credential = SimpleNamespace(tenant=EVERYTHING)
-        await Embedding(Aside(SETTINGS, bills or Bills()), cache).rerank(exchange)
-
-    sent = Wire(Endpoint("/", known, Told.openai, None, SETTINGS.http, False, False, True))
-    await sent.send(asked(json.dumps(body)))
-    while not sent.statuses:
-        await asyncio.sleep(0.01)
-    told = json.loads(bytes(sent.transport.written).partition(b"\r\n\r\n")[2])
-    await sent.end()
-    return sent.statuses[0], told
+    return await replied(Embedding(aside(bills or Bills()), cache).rerank, **body)
 
 
 async def test_the_nearest_come_first_and_the_model_says_that_it_is_a_cosine() -> None:

@@ -38,23 +38,14 @@ async def timed(scene: Scene, **fields: Any) -> list[tuple[float, str]]:
     return came
 
 
-async def test_a_hit_comes_at_once_unless_a_pace_is_set():
-    assert await timed(scene_at(0)) == [(0, STORED.text)]
-
-
-async def test_a_hit_comes_at_the_tenants_pace_or_the_requests():
-    for scene, fields in (
-        (scene_at(100), {}),
-        (scene_at(0), {"cache": pb.CachePolicy(hit_chars_per_s=100)}),
-    ):
-        came = await timed(scene, **fields)
-        assert "".join(text for _, text in came) == STORED.text
-        assert [len(text) for _, text in came] == [5] * 14 + [2]
-        assert came[-1][0] == pytest.approx(0.7)
-
-
-async def test_a_request_may_want_it_at_once():
-    assert await timed(scene_at(100), cache=pb.CachePolicy(hit_chars_per_s=0)) == [(0, STORED.text)]
+@pytest.mark.parametrize(
+    ("own", "asked", "paced"), [(0, None, False), (100, None, True), (0, 100, True), (100, 0, False)]
+)
+async def test_a_hit_comes_at_the_pace_of_the_request_or_its_tenant_and_without_one_at_once(own, asked, paced: bool):
+    came = await timed(scene_at(own), cache=pb.CachePolicy(hit_chars_per_s=asked))
+    assert "".join(text for _, text in came) == STORED.text
+    assert [len(text) for _, text in came] == ([5] * 14 + [2] if paced else [len(STORED.text)])
+    assert came[-1][0] == (pytest.approx(0.7) if paced else 0)
 
 
 async def test_the_copy_in_the_gateway_comes_at_the_same_pace():

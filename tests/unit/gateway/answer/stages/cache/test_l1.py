@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.answer.stages.cache.l1 import L1Cache
 from services.gateway.upstream.invalidations import Known
@@ -13,6 +15,11 @@ def watched(entries: int = 2, clock: PausedClock | None = None, max_bytes: int =
     near = L1Cache(entries, ttl_s=30, max_bytes=max_bytes, clock=clock or PausedClock())
     near.watch_began()
     return near
+
+
+@pytest.fixture
+def near(clock: PausedClock) -> L1Cache:
+    return watched(clock=clock)
 
 
 def put(
@@ -33,9 +40,7 @@ def test_nothing_is_kept_while_removals_are_not_heard_of():
     assert near.get("a", b"q") is None
 
 
-def test_a_copy_is_found_by_its_own_tenant_until_its_time_is_over():
-    clock = PausedClock()
-    near = watched(clock=clock)
+def test_a_copy_is_found_by_its_own_tenant_until_its_time_is_over(near, clock):
     put(near, b"q", "k", ttl_ms=5_000)
     assert near.get("a", b"q").key == "k"
     assert near.get("b", b"q") is None
@@ -43,17 +48,13 @@ def test_a_copy_is_found_by_its_own_tenant_until_its_time_is_over():
     assert near.get("a", b"q") is None
 
 
-def test_a_copy_lives_no_longer_than_the_gateway_keeps_any():
-    clock = PausedClock()
-    near = watched(clock=clock)
+def test_a_copy_lives_no_longer_than_the_gateway_keeps_any(near, clock):
     put(near, b"q", "k")
     clock.advance(30)
     assert near.get("a", b"q") is None
 
 
-def test_what_nobody_asks_for_again_goes_when_its_time_is_over():
-    clock = PausedClock()
-    near = watched(clock=clock)
+def test_what_nobody_asks_for_again_goes_when_its_time_is_over(near, clock):
     put(near, b"q", "k")
     put(near, b"r", "l", ttl_ms=5_000)
     clock.advance(7)
@@ -64,17 +65,14 @@ def test_what_nobody_asks_for_again_goes_when_its_time_is_over():
     assert len(near) == 0
 
 
-def test_all_copies_go_when_the_watch_ends():
-    near = watched()
+def test_all_copies_go_when_the_watch_ends(near):
     put(near, b"q", "k")
     near.watch_ended()
     near.watch_began()
     assert near.get("a", b"q") is None
 
 
-def test_an_answer_that_was_begun_before_a_gap_in_the_watch_is_not_taken_in():
-    clock = PausedClock()
-    near = watched(clock=clock)
+def test_an_answer_that_was_begun_before_a_gap_in_the_watch_is_not_taken_in(near, clock):
     begun = near.removals.known()
     near.watch_ended()
     clock.advance(1)
@@ -85,9 +83,7 @@ def test_an_answer_that_was_begun_before_a_gap_in_the_watch_is_not_taken_in():
     assert near.get("a", b"q") is not None
 
 
-def test_a_removed_key_goes_and_is_taken_in_again_with_an_answer_that_was_begun_later():
-    clock = PausedClock()
-    near = watched(clock=clock)
+def test_a_removed_key_goes_and_is_taken_in_again_with_an_answer_that_was_begun_later(near, clock):
     put(near, b"q", "k")
     begun = near.removals.known()
     clock.advance(1)
@@ -99,16 +95,14 @@ def test_a_removed_key_goes_and_is_taken_in_again_with_an_answer_that_was_begun_
     assert near.get("a", b"q") is not None
 
 
-def test_the_removal_of_another_key_keeps_out_no_answer_that_was_begun_before_it():
-    near = watched()
+def test_the_removal_of_another_key_keeps_out_no_answer_that_was_begun_before_it(near):
     begun = near.removals.known()
     near.remove_key("l")
     put(near, b"q", "k", known=begun)
     assert near.get("a", b"q") is not None
 
 
-def test_a_removed_tenant_takes_its_copies_alone():
-    near = watched()
+def test_a_removed_tenant_takes_its_copies_alone(near):
     put(near, b"q", "k", tenant="a")
     put(near, b"r", "l", tenant="b")
     near.remove_tenant("a")

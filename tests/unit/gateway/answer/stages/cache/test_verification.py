@@ -21,12 +21,7 @@ from tests.waiting import until
 
 LYON = cache_pb2.Answer(text="Lyon.", model="m", finish_reason=chat_pb2.FINISH_REASON_STOP)
 SAMPLE = cache_pb2.Sample(
-    key="f" * 64,
-    score=0.93,
-    accepted=False,
-    asked="What is the capital?",
-    answer=LYON,
-    category="trips",
+    key="f" * 64, score=0.93, accepted=False, asked="What is the capital?", answer=LYON, category="trips"
 )
 MISS = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, sample=SAMPLE)
 HIT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_SEMANTIC, answer=LYON, key="f" * 64, sample=SAMPLE)

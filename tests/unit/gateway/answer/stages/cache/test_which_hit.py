@@ -12,13 +12,14 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.cache_eligibility.settings import CategorySettings, HitSettings
-from services.runtime.errors import InvalidInput
 from tests.unit.gateway.answer.scene import EXACT, MISS, Scene
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish
 
 pytestmark = pytest.mark.paused
 
 TODAY, MINE = "What happened in the news today?", "Where is my order?"
+CALLING = chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, tool_calls=[chat_pb2.ToolCall(id="1", name="clock")])
+RESULT = chat_pb2.Message(role=chat_pb2.ROLE_TOOL, tool_call_id="1", content="12:30")
 
 
 def asks(question: str, **fields: Any) -> dict[str, Any]:
@@ -116,21 +117,24 @@ async def test_equal_questions_at_a_time_share_one_answer_unless_it_is_drawn():
         ({"cache": pb.CachePolicy(bypass=True)}, "request"),
         ({"tools": [chat_pb2.Tool(name="f")]}, "tools"),
         ({"prefix": "Pa"}, "prefix"),
+        ({"sampling": chat_pb2.Sampling(top_logprobs=0)}, "logprobs"),
         ({"sampling": chat_pb2.Sampling(top_logprobs=1)}, "logprobs"),
+        ({"messages": [*asks("Time?")["messages"], CALLING, RESULT]}, "tools"),
     ],
 )
-async def test_a_question_that_is_for_nobody_else_says_why(fields, reason):
-    final = await scene_of().final(**fields)
-    assert (final.cache.verdict, final.cache.reason) == (pb.CACHE_VERDICT_BYPASS, reason)
+async def test_a_question_that_is_for_nobody_else_is_neither_looked_up_nor_stored_nor_shared_and_says_why(
+    fields, reason
+):
+    scene = scene_of()
+    finals = await asyncio.gather(*(scene.final(**fields) for _ in range(2)))
+    assert [(each.cache.verdict, each.cache.reason) for each in finals] == [(pb.CACHE_VERDICT_BYPASS, reason)] * 2
+    assert len(scene.llms["small"].calls) == 2
+    assert not scene.cache.questions
+    assert not scene.write_behind.stored
 
 
 async def test_without_a_cache_that_is_the_reason():
     assert (await Scene().final()).cache.reason == "no_cache"
-
-
-async def test_a_question_that_the_cache_refuses_says_so():
-    scene = Scene(ScriptedCache(InvalidInput("question", "at most 9 bytes", "10 bytes")))
-    assert (await scene.final()).cache.reason == "too_large"
 
 
 async def test_a_tenant_may_have_case_ignored_and_another_has_it_count():

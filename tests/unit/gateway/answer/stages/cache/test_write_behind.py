@@ -68,6 +68,12 @@ class Scene:
             task.cancel()
             await asyncio.wait({task})
 
+    async def settle(self) -> None:
+        """Store what waits."""
+        self.cache.go.set()
+        async with self.running():
+            await self.write_behind.settle(1)
+
     def stored(self) -> list[str]:
         return [request.question.model_class for request in self.cache.stores]
 
@@ -112,9 +118,7 @@ async def test_the_cache_is_told_what_was_known_when_the_answer_was_begun():
     begun = scene.near.removals.known()
     scene.near.removals.learn(9)
     scene.store("q", known=begun)
-    scene.cache.go.set()
-    async with scene.running():
-        await scene.write_behind.settle(1)
+    await scene.settle()
     assert [request.epoch for request in scene.cache.stores] == [7]
 
 
@@ -124,9 +128,7 @@ async def test_an_answer_that_the_cache_skipped_is_counted_apart_and_not_kept_he
     scene = Scene(cache=HeldCache(skips=True))
     dropped = {kind: write_behind._DROPPED.labels(kind)._value.get() for kind in ("skipped", "store")}
     scene.store("q")
-    scene.cache.go.set()
-    async with scene.running():
-        await scene.write_behind.settle(1)
+    await scene.settle()
     assert (scene.stored(), scene.pending("q"), scene.near.get("a", b"q")) == (["q"], None, None)
     assert write_behind._DROPPED.labels("skipped")._value.get() == dropped["skipped"] + 1
     assert write_behind._DROPPED.labels("store")._value.get() == dropped["store"]
@@ -145,9 +147,7 @@ async def test_an_answer_whose_tenant_is_removed_is_neither_given_nor_stored(bef
     if not before:
         scene.near.remove_tenant("a")
     assert (scene.pending("q"), scene.pending("r", "b")) == (None, "Paris.")
-    scene.cache.go.set()
-    async with scene.running():
-        await scene.write_behind.settle(1)
+    await scene.settle()
     assert scene.stored() == ["r"]
     scene.clock.advance(1)
     scene.store("q")  # begun since
@@ -162,9 +162,7 @@ async def test_an_answer_whose_key_is_removed_is_not_given_and_the_cache_says_wh
     scene.store("unknown", known=Known(scene.clock(), 1))
     scene.near.remove_key("k")
     assert (scene.pending("q"), scene.pending("r"), scene.pending("unknown")) == (None, "Paris.", None)
-    scene.cache.go.set()
-    async with scene.running():
-        await scene.write_behind.settle(1)
+    await scene.settle()
     assert scene.stored() == ["q", "r", "unknown"]
 
 
@@ -188,9 +186,7 @@ async def test_what_waits_is_bounded_in_bytes_and_the_largest_share_loses_its_ol
     assert scene.pending("b's", "b")
     scene.store("huge", text="x" * 60_000)
     assert scene.pending("huge") is None
-    scene.cache.go.set()
-    async with scene.running():
-        await scene.write_behind.settle(1)
+    await scene.settle()
     assert scene.stored() == ["b's", "17", "18", "19"]
 
 
@@ -199,18 +195,14 @@ async def test_a_newer_answer_to_the_same_question_takes_the_place_of_the_one_th
     scene.store("q", text="Lyon.")
     scene.store("q")
     assert scene.pending("q") == "Paris."
-    scene.cache.go.set()
-    async with scene.running():
-        await scene.write_behind.settle(1)
+    await scene.settle()
     assert [request.answer.text for request in scene.cache.stores] == ["Paris."]
 
 
 async def test_what_the_cache_refuses_is_not_kept_here_either():
     scene = Scene(cache=HeldCache(Unavailable("cache: ABORTED")))
     scene.store("q")
-    scene.cache.go.set()
-    async with scene.running():
-        await scene.write_behind.settle(1)
+    await scene.settle()
     assert (scene.pending("q"), scene.near.get("a", b"q")) == (None, None)
 
 

@@ -1,0 +1,57 @@
+"""A Redis that answers as the scripts of quotas do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from services.gateway.admission.quota_scripts import RENEW, RESERVE, SETTLE
+from services.gateway.admission.shared_quotas import _SHA
+from tests.clock import loop_clock
+
+REDIS_S = 0.01
+
+
+class ScriptedRedis:
+    """Answers a pipeline after 10 ms, as the scripts do for one tenant that has one place; `leases` are its."""
+
+    def __init__(self) -> None:
+        self.leases: dict[str, float] = {}  # when each ends, by id
+        self.spent = 0
+        self._calls: list[tuple[Any, ...]] = []
+
+    def pipeline(self, transaction: bool) -> ScriptedRedis:
+        pipeline = ScriptedRedis()
+        pipeline.leases, pipeline.execute = self.leases, self._execute_of(pipeline)
+        return pipeline
+
+    def evalsha(self, sha: str, keys: int, *arguments: Any) -> None:
+        self._calls.append((sha, *arguments[keys:]))
+
+    def _execute_of(self, pipeline: ScriptedRedis) -> Callable[[], Awaitable[list[Any]]]:
+        async def execute() -> list[Any]:
+            await asyncio.sleep(REDIS_S)
+            return [self._do(*call) for call in pipeline._calls]
+
+        return execute
+
+    def expire(self) -> None:
+        for request_id in [each for each, ends in self.leases.items() if ends <= loop_clock()]:
+            del self.leases[request_id]
+
+    def _do(self, sha: str, *arguments: Any) -> Any:
+        self.expire()
+        if sha == _SHA[RENEW]:
+            self.leases |= dict.fromkeys(arguments[1:], loop_clock() + arguments[0])
+        if sha == _SHA[RESERVE]:
+            if self.leases:
+                return [b"concurrency", b"0", b"1"]
+            self.leases[arguments[0]] = loop_clock() + arguments[1]
+            self.spent += arguments[2]
+            return [b"", b"0", b"0"]
+        if sha == _SHA[SETTLE]:
+            for request_id, over in zip(arguments[2::2], arguments[3::2], strict=True):
+                if self.leases.pop(request_id, None) is not None:
+                    self.spent -= over
+        return None

@@ -1,0 +1,52 @@
+"""Original bodies that a guard looks through: fields that only a provider reads."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from services.gateway.errors import GuardRefused
+from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, made, own_words, said
+
+pytestmark = pytest.mark.paused
+
+
+async def test_private_data_in_a_field_that_nothing_here_reads_has_names_in_its_place_for_the_provider():
+    scene = guarded(personal="mask")
+    asked = [{"role": "user", "content": "Hi."}]
+    own = own_words({"messages": asked, "user": MINE, "seed": 7}, user=MINE)
+    final = await scene.final(messages=said("Hi."), original=own)
+    (sent,) = scene.llms["small"].requests
+    hidden = "My card is [card 1], write to [email 1]."
+    assert json.loads(sent.original.body) == {"messages": asked, "user": hidden, "seed": 7}
+    assert json.loads(sent.original.untranslated["user"]) == hidden
+    assert made(final) == [("guard", "hid"), ("guard", "bypassed")]
+
+
+async def test_a_conversation_with_private_data_in_such_a_field_is_the_gateways():
+    scene = guarded(personal="mask")
+    thought = {"role": "assistant", "content": "Hm.", "reasoning_content": MINE}
+    own = own_words({"messages": [thought], "seed": 7}, messages__reasoning_content=MINE)
+    await scene.final(messages=said("Hi."), original=own)
+    (sent,) = scene.llms["small"].requests
+    assert json.loads(sent.original.body) == {"seed": 7}
+    assert "anna@example.com" not in str(sent)
+
+
+@pytest.mark.parametrize(
+    ("given", "guard"), [(KEY, {"secrets": "refuse"}), ([{"text": ATTACK}], {"injection": "refuse"})]
+)
+async def test_such_a_field_is_refused_for_what_a_message_is_refused_for(given: object, guard: dict[str, str]):
+    scene = guarded(**guard)
+    with pytest.raises(GuardRefused):
+        await scene.final(messages=said("Hi."), original=own_words({"documents": given}, documents=given))
+    assert scene.llms["small"].requests == []
+
+
+async def test_signatures_and_definitions_of_tools_are_not_looked_through():
+    scene = guarded(personal="mask")
+    own = own_words({"messages": []}, messages__signature=MINE, tools__examples=[MINE])
+    final = await scene.final(messages=said("Hi."), original=own)
+    assert made(final) == []
+    assert scene.llms["small"].requests[0].original == own

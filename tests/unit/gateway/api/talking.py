@@ -1,0 +1,88 @@
+"""A spoken conversation whose listener and whose answers follow scripts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from hedgerow.audio.v1 import audio_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.event_writer import Send
+from services.gateway.api.conversation import Conversation
+from services.gateway.api.speech_queue import Spoken, Tally
+from tests.unit.gateway.scripted import Said, ScriptedAudio
+
+
+def partial(words: str, confirmed: int = 0) -> Said:
+    return Said(partial=audio_pb2.Partial(text=words, confirmed=confirmed))
+
+
+def segment(words: str) -> Said:
+    return Said(segment=audio_pb2.Segment(text=words))
+
+
+STARTED = Said(speech_started=audio_pb2.SpeechStarted(at_s=1))
+
+
+class Talk:
+    """A conversation whose answers say what they were asked, or whatever a test makes them do."""
+
+    def __init__(
+        self, audio: ScriptedAudio, answer: Callable[[pb.GenerateRequest], object] | None = None, idle_s: float = 60
+    ):
+        self.audio, self.asked = audio, []
+        self.spoken: asyncio.Queue[pb.ConverseRequest | None] = asyncio.Queue()
+        self.left = 0
+        self.spoken_here = Spoken(1_000, Tally(10_000))
+        self.conversation = Conversation(
+            pb.ConverseOptions(pause_ms=300), answer or self.answer, self.tell, 2, idle_s, self.spoken_here
+        )
+        self.responses = self.conversation.responses(self.requests(), audio)
+
+    async def requests(self) -> AsyncIterator[pb.ConverseRequest]:
+        while request := await self.spoken.get():
+            yield request
+
+    async def answer(self, request: pb.GenerateRequest, send: Send) -> None:
+        self.asked.append([message.content for message in request.messages])
+        await send(delta(f"re: {request.messages[-1].content}"))
+
+    async def forever(self, request: pb.GenerateRequest, send: Send) -> None:
+        """An answer that never ends once it has begun."""
+        try:
+            await self.answer(request, send)
+            await asyncio.Event().wait()
+        finally:
+            self.left += 1
+
+    @staticmethod
+    def tell(error: Exception) -> pb.BatchError:
+        return pb.BatchError(message=str(error))
+
+    def say(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.spoken.put_nowait(pb.ConverseRequest(audio=piece))
+
+    def end(self) -> None:
+        self.spoken.put_nowait(None)
+
+    async def until(self, kind: str) -> pb.ConverseResponse:
+        """The next response of a kind."""
+        async for response in self.responses:
+            if response.WhichOneof("kind") == kind:
+                return response
+        raise AssertionError(f"no {kind}")
+
+    async def rest(self) -> list[str]:
+        """What is left, by kind."""
+        return [response.WhichOneof("kind") async for response in self.responses]
+
+
+def delta(words: str) -> pb.GenerateResponse:
+    return pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=words))])
+
+
+def scripted(**lines: list[Said]) -> ScriptedAudio:
+    audio = ScriptedAudio()
+    audio.script = {name.encode(): line for name, line in lines.items()}
+    return audio

@@ -1,0 +1,72 @@
+"""Calls of endpoints that give no answer, by a tenant that may do everything, over a connection without a socket."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.identity import Tenant
+from services.gateway.config import GatewaySettings
+from services.gateway.http.endpoints.auxiliary_admission import Aside
+from services.gateway.http.errors import Told
+from services.gateway.http.server.endpoint import Endpoint, Serve
+from services.gateway.http.server.exchange import Exchange
+from tests.unit.gateway.answer.scene import EVERYTHING
+from tests.unit.gateway.http.wire import Wire
+from tests.waiting import until
+
+SETTINGS = GatewaySettings(llm_addresses={"unused": "unused"}, http={"heartbeat_ms": 10_000})
+
+
+@dataclass
+class Bill:
+    """A tenant's reservation: what was reserved, and what it came to."""
+
+    reserved: int
+    cost: int | None = None
+
+    def settle(self, tokens: int) -> None:
+        self.cost = tokens
+
+
+class Bills(AdmissionControl):
+    """Admits every caller, and notes the bills."""
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS.shed, lambda: 0.0)
+        self.made: list[Bill] = []
+
+    async def hold(self, tenant: Any, trace_id: str, within_s: float, claim: Any, tokens: int = 0) -> Any:
+        self.made.append(Bill(tokens))
+        return self.made[-1]
+
+
+def aside(bills: Bills | None = None) -> Aside:
+    return Aside(SETTINGS, bills or AdmissionControl(SETTINGS.shed, lambda: 0.0))
+
+
+def wire(serve: Serve, tenant: Tenant = EVERYTHING) -> Wire:
+    """A connection to one endpoint, all of whose callers are `tenant`."""
+
+    async def known(exchange: Exchange) -> None:
+        exchange.credential = SimpleNamespace(tenant=tenant)
+        await serve(exchange)
+
+    return Wire(Endpoint("/", known, Told.openai, None, SETTINGS.http, False, False, True))
+
+
+def asked(body: str, kind: str = "application/json") -> bytes:
+    return f"POST / HTTP/1.1\r\nhost: g\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
+
+
+async def replied(serve: Serve, tenant: Tenant = EVERYTHING, **body: Any) -> tuple[int, Any]:
+    """The status and the body of a reply."""
+    sent = wire(serve, tenant)
+    await sent.send(asked(json.dumps(body)))
+    await until(lambda: sent.statuses, 60)
+    told = json.loads(bytes(sent.transport.written).partition(b"\r\n\r\n")[2])
+    await sent.end()
+    return sent.statuses[0], told

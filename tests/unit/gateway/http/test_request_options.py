@@ -1,0 +1,115 @@
+"""Hedgerow's own options of a request, in its body and its headers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.request_options import settle_replacing
+from services.runtime.errors import InvalidInput
+from tests.unit.gateway.http.chats import read, refused
+
+
+def test_hedgerows_own_options_come_in_the_body_or_as_headers_which_are_stronger() -> None:
+    own = {"budget_ms": 800, "priority": "realtime", "cache": "bypass", "tier": "quality", "max_cost_usd": 0.5}
+    request = read(model="auto", hedgerow=own).request
+    assert (request.budget_ms, request.realtime, request.cache.bypass) == (800, True, True)
+    assert (request.tier, request.max_cost_usd) == (pb.TIER_QUALITY, 0.5)
+    headers = {"x-hedgerow-budget-ms": "300", "x-hedgerow-first-token-ms": "100", "x-hedgerow-silence-ms": "50"}
+    order = read(headers, hedgerow=own)
+    assert (order.request.budget_ms, order.request.first_token_budget_ms, order.silence_ms) == (300, 100, 50)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("budget-ms", "soon", "a whole number, got 'soon'"),
+        ("findings", "yes", "true or false, got 'yes'"),
+        ("cache-allow", "sampled, all", "some of sampled, time_bound, personal, got all"),
+        ("priority", "high", "one of realtime, normal, got 'high'"),
+        ("tier", "best", "one of auto, fast, balanced, quality, got 'best'"),
+        ("hit-chars-per-s", "-1", "0 to 1000000, got -1.0"),
+    ],
+)
+def test_a_header_is_refused_under_its_own_name(name: str, value: str, told: str) -> None:
+    assert refused({f"x-hedgerow-{name}": value}) == f"x-hedgerow-{name}: {told}"
+
+
+def test_a_header_takes_the_place_of_a_list_and_of_a_flag_in_the_body() -> None:
+    own = {"cache_allow": ["personal"], "findings": True, "end_user": "anna"}
+    headers = {"x-hedgerow-cache-allow": "sampled, time_bound", "x-hedgerow-findings": "false"}
+    order = read({**headers, "x-hedgerow-end-user": "bert"}, hedgerow=own)
+    assert list(order.request.cache.allow) == [pb.QUESTION_KIND_SAMPLED, pb.QUESTION_KIND_TIME_BOUND]
+    assert (list(order.request.end_user), order.findings) == (["bert"], False)
+
+
+def test_a_header_that_is_no_option_is_refused_as_a_field_of_the_body_is() -> None:
+    told = refused({"x-hedgerow-budgetms": "300"})
+    assert told.startswith("x-hedgerow-budgetms: one of x-hedgerow-budget-ms, x-hedgerow-cache, ")
+    assert read({"x-hedgerow-tenant": "acme", "x-hedgerow-trace-id": "4b", "x-other": "1"}).model == "m"
+
+
+def test_tools_of_the_mesh_come_by_name_or_with_what_to_do_with_them() -> None:
+    given = ["search_manual", {"name": "weather", "arguments": {"city": "Oslo"}}, {"name": "news", "offered": True}]
+    own = {"mesh_tools": [*given, {"source": "files"}], "tool_steps": 1, "tool_calls": 3}
+    request = read(hedgerow=own).request
+    assert list(request.mesh_tools) == [
+        pb.MeshTool(name="search_manual"),
+        pb.MeshTool(name="weather", arguments='{"city": "Oslo"}'),
+        pb.MeshTool(name="news", offered=True),
+        pb.MeshTool(source="files"),
+    ]
+    assert request.tool_limits == pb.ToolLimits(steps=1, calls=3)
+    headers = {"x-hedgerow-mesh-tools": "weather, news", "x-hedgerow-tool-calls": "1"}
+    asked = read(headers, hedgerow=own).request
+    assert [tool.name for tool in asked.mesh_tools] == ["weather", "news"]
+    assert asked.tool_limits.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ([3], "hedgerow.mesh_tools[0]: a name or an object, got neither"),
+        ([{"name": "a", "url": "http://a"}], "hedgerow.mesh_tools[0].url: one of name, source, arguments, offered"),
+        ([{"name": "a", "source": "b"}], "hedgerow.mesh_tools[0].source: none beside a name, got 'b'"),
+        ([{"name": "a", "arguments": "{}"}], "hedgerow.mesh_tools[0].arguments: an object, got '{}'"),
+        ("weather", "hedgerow.mesh_tools: an array, got 'weather'"),
+    ],
+)
+def test_what_is_no_tool_of_the_mesh_is_refused_by_its_place(given: Any, problem: str) -> None:
+    assert problem in refused(hedgerow={"mesh_tools": given})
+
+
+def test_a_guard_is_asked_for_by_what_it_looks_for() -> None:
+    asked = read({"x-hedgerow-guard": "injection=refuse, personal=mask"}, hedgerow={"guard": "secrets=refuse"})
+    mask, refuse = pb.GUARD_ACTION_MASK, pb.GUARD_ACTION_REFUSE
+    assert asked.request.guard == pb.GuardPolicy(injection=refuse, personal=mask, secrets=refuse)
+    assert not read().request.HasField("guard")
+    assert refused(hedgerow={"guard": "personal"}).startswith("hedgerow.guard: mask or refuse for some of injection,")
+
+
+@pytest.mark.parametrize(("own", "repair"), [({}, True), ({"repair": False}, False), ({"repair": True}, True)])
+def test_an_answer_in_one_piece_is_repaired_unless_it_must_not_be(own: dict[str, bool], repair: bool) -> None:
+    order = read(hedgerow=own)
+    settle_replacing(order, checks=True)
+    assert order.request.repair == repair
+
+
+@pytest.mark.parametrize("headers", [{"x-hedgerow-repair": "true"}, {"x-hedgerow-cascade-at-once": "true"}])
+def test_of_a_stream_nothing_can_be_replaced(headers: dict[str, str]) -> None:
+    order = read({**headers, "x-hedgerow-cascade": "rules"}, stream=True)
+    with pytest.raises(InvalidInput, match="none beside stream"):
+        settle_replacing(order, checks=True)
+
+
+def test_a_stream_is_not_repaired_by_itself() -> None:
+    order = read(stream=True)
+    settle_replacing(order, checks=True)
+    assert not order.request.repair
+
+
+def test_at_once_is_for_a_cascade() -> None:
+    with pytest.raises(InvalidInput, match="with a cascade"):
+        settle_replacing(read(hedgerow={"cascade_at_once": True}), checks=True)

@@ -1,0 +1,60 @@
+"""Requests at a limiter."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+
+import pytest
+
+from services.gateway.policies.limit import Fixed, Sample
+from services.gateway.policies.limiter import Limiter
+from services.gateway.policies.ticket import Shed, Slot, Ticket
+from services.runtime.deadline import Deadline
+from tests.clock import PausedClock
+
+HIGH, NORMAL, LOW = 75, 0, -50
+
+
+class Adjustable:
+    """A limit that the test moves; it keeps the samples."""
+
+    def __init__(self, value: int):
+        self.value = value
+        self.samples: list[Sample] = []
+
+    def sample(self, sample: Sample) -> None:
+        self.samples.append(sample)
+
+
+def gate_of(places: int = 1, queue: int = 10, **options) -> Limiter:
+    options = {"queue_s": 60, "shed_load": 2.0, "clock": PausedClock(), "rng": random.Random(1)} | options
+    return Limiter("llm demo", options.pop("limit", None) or Fixed(places), queue, **options)
+
+
+def ticket(score: int = NORMAL, tenant: str = "a", weight: float = 1, deadline: Deadline | None = None) -> Ticket:
+    return Ticket(score, tenant, weight, deadline or Deadline.never())
+
+
+async def settled() -> None:
+    """Let every task that can run do so."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+_WAITING: set[asyncio.Task[Slot]] = set()
+
+
+async def waiting(limiter: Limiter, *tickets: Ticket) -> list[asyncio.Task[Slot]]:
+    """A task for each ticket, in this order, all of which have come to wait or are done."""
+    tasks = [asyncio.create_task(limiter.enter(ticket)) for ticket in tickets]
+    await settled()
+    _WAITING.update(tasks)
+    return tasks
+
+
+async def refusal(entering: Coroutine[None, None, Slot] | asyncio.Task[Slot]) -> Shed:
+    with pytest.raises(Shed) as caught:
+        await entering
+    return caught.value

@@ -1,0 +1,210 @@
+"""Which tools of which sources a tenant has, and calls of them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from opentelemetry.trace import INVALID_SPAN
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.config import GatewaySettings
+from services.gateway.tools.listing import Tool
+from services.gateway.tools.toolbox import Equipment, Toolbox
+from services.runtime.errors import InvalidInput, Unavailable
+from tests.clock import loop_clock
+from tests.unit.gateway.answer.scene import EVERYTHING
+from tests.unit.gateway.scripted_tools import ScriptedTools, toolbox
+
+pytestmark = pytest.mark.paused
+
+WEATHER, NEWS = pb.MeshTool(name="weather"), pb.MeshTool(name="news")
+OFFERED = [pb.MeshTool(name="weather", offered=True), pb.MeshTool(name="news", offered=True)]
+OTHER = replace(EVERYTHING, name="other")
+
+
+def permitted(*tools: str) -> Tenant:
+    return replace(EVERYTHING, name="some", tools=tools)
+
+
+def source(*names: str, said: object = "rain", after_s: float = 0.01) -> ScriptedTools:
+    return ScriptedTools(**dict.fromkeys(names or ("weather",), (after_s, said)))
+
+
+async def equipped(box: Toolbox, *asked: pb.MeshTool, tenant: Tenant = EVERYTHING, **fields: object) -> Equipment:
+    return await box.equip(pb.GenerateRequest(mesh_tools=asked, **fields), tenant, 1)
+
+
+async def listed(box: Toolbox) -> Tool:
+    """`weather`."""
+    tool = (await equipped(box, WEATHER)).beforehand[0].tool
+    assert tool
+    return tool
+
+
+async def called(box: Toolbox, tool: Tool, tenant: Tenant = EVERYTHING, arguments: str = "{}") -> str:
+    return (await box.call(tool, arguments, tenant, 0, 30, INVALID_SPAN)).result.content
+
+
+async def leave(box: Toolbox, tool: Tool, after_s: float) -> None:
+    """Call, and be gone before there is a result."""
+    calling = asyncio.create_task(called(box, tool))
+    await asyncio.sleep(after_s)
+    calling.cancel()
+    await asyncio.wait({calling})
+
+
+async def test_what_fails_for_one_tenant_alone_is_not_called_for_that_one_alone():
+    tools = source()
+    box = toolbox(tools, breaker={"in_a_row": 2, "open_ms": 60_000})
+    tool = await listed(box)
+    await called(box, tool)
+    tools.says["weather"] = (0.01, Unavailable("kb: gone"))
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await called(box, tool, OTHER)
+    tools.says["weather"] = (0.01, "rain")
+    assert await called(box, tool) == "rain"
+    with pytest.raises(Unavailable, match="of this tenant alone"):
+        await called(box, tool, OTHER)
+
+
+async def test_who_leaves_does_not_shut_a_tool_that_takes_its_time():
+    box = toolbox(source(after_s=2), expected={"tool_ms": 500}, breaker={"in_a_row": 2})
+    tool = await listed(box)
+    for _ in range(3):
+        await leave(box, tool, 0.6)
+    assert await called(box, tool, OTHER) == "rain"
+
+
+async def test_who_leaves_while_a_tool_is_probed_lets_the_next_caller_probe_it():
+    tools = source(said=Unavailable("kb: gone"))
+    box = toolbox(tools, breaker={"in_a_row": 1, "open_ms": 100})
+    tool = await listed(box)
+    with pytest.raises(Unavailable):
+        await called(box, tool)
+    await asyncio.sleep(1)
+    tools.says["weather"] = (0.01, "rain")
+    await leave(box, tool, 0.005)
+    assert await called(box, tool) == "rain"
+
+
+async def test_a_result_answers_again_for_as_long_as_its_tool_says_and_for_its_tenant_alone():
+    tools = source()
+    tools.extras["weather"] = {"reusable_ms": 5_000}
+    box = toolbox(tools)
+    tool = await listed(box)
+    for tenant, arguments, calls in ((EVERYTHING, "{}", 1), (EVERYTHING, "{}", 1), (OTHER, "{}", 2)):
+        await called(box, tool, tenant, arguments)
+        assert len(tools.calls) == calls
+    await asyncio.sleep(6)
+    await called(box, tool)
+    assert len(tools.calls) == 3
+
+
+async def test_to_a_tenant_that_may_use_none_there_is_none_and_nothing_is_called():
+    tools = source("weather", "news")
+    box = toolbox(tools)
+    with pytest.raises(InvalidInput, match=r"mesh_tools\[0\].name: one of none, got weather"):
+        await equipped(box, WEATHER, tenant=permitted())
+    some = permitted("kb/wea*")
+    assert (await equipped(box, WEATHER, tenant=some)).beforehand[0].tool
+    with pytest.raises(InvalidInput, match=r"mesh_tools\[0\].name: one of kb/weather, got news"):
+        await equipped(box, NEWS, tenant=some)
+    assert not tools.calls
+    none = await box.list(permitted(), 1)
+    assert not none.tools
+    assert not none.sources
+
+
+async def test_nobody_waits_for_the_list_of_a_source_that_is_away():
+    tools, other = source(), source("news")
+    box = toolbox(tools, other)
+    tools.away = Unavailable("kb: gone")
+    await box.list(EVERYTHING, 1)
+    await asyncio.sleep(2)
+    tools.list_s, began = 60, loop_clock()
+    weather, news = (await equipped(box, WEATHER, pb.MeshTool(name="kb1/news"))).beforehand
+    assert loop_clock() - began < 0.01
+    assert weather.tool is None
+    assert news.tool
+    await asyncio.sleep(60)  # until the list is there
+
+
+async def test_of_two_tools_with_one_name_neither_is_called_in_the_place_of_the_other():
+    box = toolbox(source(), source("weather", "radar"))
+    found = await box.list(EVERYTHING, 1)
+    assert [(each.source, each.description.tool.name) for each in found.tools] == [
+        ("kb", "weather"),
+        ("kb1", "weather"),
+        ("kb1", "radar"),
+    ]
+    problem = "tools of another source have these names, too, so ask by source/name: weather"
+    assert [each.problem for each in found.sources] == [problem, problem]
+    for asked in (WEATHER, OFFERED[0]):
+        with pytest.raises(InvalidInput, match="the name of one tool alone: kb/weather or kb1/weather, got weather"):
+            await equipped(box, asked)
+    named = [pb.MeshTool(name="kb1/weather"), pb.MeshTool(name="kb/weather", offered=True)]
+    equipment = await equipped(box, *named)
+    assert [each.tool and each.tool.source for each in equipment.beforehand] == ["kb1"]
+    assert {name: tool.source for name, tool in equipment.offered.items()} == {"weather": "kb"}
+    for both in ([*named, pb.MeshTool(source="kb1")], [pb.MeshTool(source="kb1"), pb.MeshTool(source="kb")]):
+        with pytest.raises(InvalidInput, match=r"tools of different names, got kb1?/weather and kb1?/weather"):
+            await equipped(box, *both)
+    (call,) = (await equipped(box, WEATHER, tenant=permitted("kb1/*"))).beforehand
+    assert call.tool
+    assert call.tool.source == "kb1"
+
+
+async def test_a_tool_is_not_called_for_a_source_that_has_not_listed_its_own_of_this_name():
+    right, wrong = source(), source()
+    right.away = Unavailable("kb: gone")
+    box = toolbox(right, wrong)
+    equipment = await equipped(box, WEATHER, OFFERED[0])
+    assert [each.tool for each in equipment.beforehand] == [None]
+    assert (dict(equipment.offered), equipment.away) == ({}, ["weather"])
+    only = await equipped(box, WEATHER, tenant=permitted("kb/weather"))
+    assert [each.tool for each in only.beforehand] == [None]
+
+
+async def test_what_a_source_lists_is_bounded_and_what_is_left_out_is_told():
+    tools = source(*(f"tool_{number}" for number in range(10_000)))
+    tools.extras["tool_0"] = {"tool": None}
+    found = await toolbox(tools, max_tools=5, max_description_bytes=16).list(EVERYTHING, 1)
+    assert len(found.tools) == 4
+    (of_source,) = found.sources
+    assert of_source.problem == (
+        "left out: '' (name: 1 to 64 letters, digits, _ and -, got 0 characters); at most 5 tools, got 10000"
+    )
+
+
+async def test_a_description_is_cut_and_hides_nothing():
+    tools = source("a")
+    tools.extras["a"] = {"tool": {"name": "files.read", "description": "Reads.\u202e\x1b[2J" + "x" * 100}}
+    (found,) = (await toolbox(tools, max_description_bytes=20).list(EVERYTHING, 1)).tools
+    assert found.description.tool.name == "files_read"
+    assert found.description.tool.description == "Reads.  [2Jxxxxxxxxx"
+
+
+async def test_all_tools_of_a_source_can_be_offered():
+    box = toolbox(source("weather", "news"))
+    assert list((await equipped(box, pb.MeshTool(source="kb"))).offered) == ["weather", "news"]
+    with pytest.raises(InvalidInput, match="one of kb, got elsewhere"):
+        await equipped(box, pb.MeshTool(source="elsewhere"))
+
+
+async def test_what_could_be_two_things_is_refused():
+    box = toolbox(source("weather", "news"))
+    with pytest.raises(InvalidInput, match="none with the name of a tool of the mesh"):
+        await equipped(box, *OFFERED, tools=[chat_pb2.Tool(name="news")])
+    with pytest.raises(InvalidInput, match=r"tool_choice\.name: one of news, weather, got radar"):
+        await equipped(box, *OFFERED, tool_choice=chat_pb2.ToolChoice(name="radar"))
+
+
+def test_a_source_is_reached_in_one_way():
+    for ways in ({}, {"address": "a:1", "url": "http://a"}):
+        with pytest.raises(ValueError, match="one of address, url and command"):
+            GatewaySettings(llm_addresses={"m": "unused"}, tools={"sources": {"kb": ways}})
