@@ -17,8 +17,8 @@ from services.gateway.decisions import Changed, told
 from services.gateway.settings.prompt import PromptSettings
 from tests.unit.gateway.admission.tenants_file import tenant
 from tests.unit.gateway.answer.scene import Scene
-from tests.unit.gateway.answer.stages.test_prompt_stage import WORDY, asked_of, chatter
-from tests.unit.gateway.prompt.test_window import said
+from tests.unit.gateway.answer.stages.test_prompt_stage import asked_of
+from tests.unit.gateway.prompt.conversations import WORDY, chatter, said
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedLlm, finish
 

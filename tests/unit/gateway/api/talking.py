@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -11,6 +11,8 @@ from services.gateway.answer.event_writer import Send
 from services.gateway.api.conversation import Conversation
 from services.gateway.api.speech_queue import Spoken, Tally
 from tests.unit.gateway.scripted import Said, ScriptedAudio
+
+Answer = Callable[[pb.GenerateRequest, Send], Awaitable[None]]
 
 
 def partial(words: str, confirmed: int = 0) -> Said:
@@ -25,23 +27,24 @@ STARTED = Said(speech_started=audio_pb2.SpeechStarted(at_s=1))
 
 
 class Talk:
-    """A conversation whose answers say what they were asked, or whatever a test makes them do."""
+    """A conversation whose answers are given by `how`: they say what they were asked."""
 
-    def __init__(
-        self, audio: ScriptedAudio, answer: Callable[[pb.GenerateRequest], object] | None = None, idle_s: float = 60
-    ):
+    def __init__(self, audio: ScriptedAudio, idle_s: float = 60):
         self.audio, self.asked = audio, []
+        self.how: Answer = self.answer
         self.spoken: asyncio.Queue[pb.ConverseRequest | None] = asyncio.Queue()
         self.left = 0
         self.spoken_here = Spoken(1_000, Tally(10_000))
-        self.conversation = Conversation(
-            pb.ConverseOptions(pause_ms=300), answer or self.answer, self.tell, 2, idle_s, self.spoken_here
-        )
+        options = pb.ConverseOptions(pause_ms=300)
+        self.conversation = Conversation(options, self._answer, self.tell, 2, idle_s, self.spoken_here)
         self.responses = self.conversation.responses(self.requests(), audio)
 
     async def requests(self) -> AsyncIterator[pb.ConverseRequest]:
         while request := await self.spoken.get():
             yield request
+
+    async def _answer(self, request: pb.GenerateRequest, send: Send) -> None:
+        await self.how(request, send)
 
     async def answer(self, request: pb.GenerateRequest, send: Send) -> None:
         self.asked.append([message.content for message in request.messages])

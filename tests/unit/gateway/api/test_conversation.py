@@ -49,7 +49,7 @@ async def test_earlier_turns_go_along_as_many_as_are_kept():
 
 async def test_words_cut_an_answer_off_and_its_text_stays_in_the_conversation():
     talk = Talk(scripted(a=[segment("A story.")], b=[partial("Stop")], c=[segment("Stop it.")]))
-    talk.conversation._answer = talk.forever
+    talk.how = talk.forever
     talk.say(b"a")
     await talk.until("answer")
     talk.say(b"b")
@@ -80,7 +80,8 @@ async def test_of_an_answer_that_was_replaced_the_other_text_stays_in_the_conver
         await send(pb.GenerateResponse(events=[pb.Event(patch=pb.Patch(stage="tool:news", text="a fox"))]))
         await send(delta("Paris."))
 
-    talk = Talk(scripted(a=[segment("One?")], b=[segment("Two?")]), replaced)
+    talk = Talk(scripted(a=[segment("One?")], b=[segment("Two?")]))
+    talk.how = replaced
     for piece in (b"a", b"b"):
         talk.say(piece)
         for _ in range(4):
@@ -99,11 +100,11 @@ async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_s
         began.set()
         await asyncio.Event().wait()
 
-    talk.conversation._answer = silent
+    talk.how = silent
     talk.say(b"a")
     await talk.until("transcript")
     await began.wait()
-    talk.conversation._answer = talk.answer
+    talk.how = talk.answer
     talk.say(b"b", b"c")
     assert (await talk.until("interrupted")).interrupted.text == ""
     assert (await talk.until("transcript")).transcript.text == "What is the capital of"
@@ -114,7 +115,7 @@ async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_s
 
 async def test_the_client_may_cut_an_answer_off_itself():
     talk = Talk(scripted(a=[segment("A story.")]))
-    talk.conversation._answer = talk.forever
+    talk.how = talk.forever
     talk.say(b"a")
     await talk.until("answer")
     talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
@@ -139,7 +140,7 @@ class Hearing(ScriptedAudio):
 async def test_what_is_said_while_the_client_cuts_an_answer_off_is_asked_after_it(turns: int):
     audio = Hearing()
     talk = Talk(audio)
-    talk.conversation._answer = talk.forever
+    talk.how = talk.forever
     audio.heard_now.put_nowait(segment("A story."))
     await talk.until("answer")
     talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
@@ -159,7 +160,7 @@ async def test_what_is_said_while_the_client_cuts_an_answer_off_is_asked_after_i
 async def test_an_answer_that_is_cut_off_when_nobody_listens_any_more_is_told_as_cut_off():
     audio = Hearing()
     talk = Talk(audio)
-    talk.conversation._answer = talk.forever
+    talk.how = talk.forever
     audio.heard_now.put_nowait(segment("A story."))
     await talk.until("answer")
     audio.heard_now.put_nowait(None)
@@ -175,10 +176,10 @@ async def test_one_turns_failure_does_not_end_the_conversation():
     async def failing(request: pb.GenerateRequest, send: Send) -> None:
         raise Unavailable("broken")
 
-    talk.conversation._answer = failing
+    talk.how = failing
     talk.say(b"a")
     assert (await talk.until("error")).error.message == "broken"
-    talk.conversation._answer = talk.answer
+    talk.how = talk.answer
     talk.say(b"b")
     assert (await talk.until("answer")).turn == 1
     assert talk.asked == [["Two?"]]

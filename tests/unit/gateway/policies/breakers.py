@@ -9,8 +9,6 @@ from services.gateway.policies.breaker import Breaker
 from tests.clock import PausedClock
 
 OPEN_S = 1.0
-
-
 SETTINGS = {
     "window_s": 10,
     "min_calls": 5,

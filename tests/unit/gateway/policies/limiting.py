@@ -43,14 +43,14 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-_WAITING: set[asyncio.Task[Slot]] = set()
+WAITING: set[asyncio.Task[Slot]] = set()  # of the running test; the fixture `nobody_waits_on` cancels them
 
 
 async def waiting(limiter: Limiter, *tickets: Ticket) -> list[asyncio.Task[Slot]]:
     """A task for each ticket, in this order, all of which have come to wait or are done."""
     tasks = [asyncio.create_task(limiter.enter(ticket)) for ticket in tickets]
     await settled()
-    _WAITING.update(tasks)
+    WAITING.update(tasks)
     return tasks
 
 

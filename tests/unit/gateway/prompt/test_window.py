@@ -3,21 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.chat.v1 import chat_pb2
 from services.gateway.prompt import window
-
-
-def said(role: str, content: str) -> chat_pb2.Message:
-    return chat_pb2.Message(role=chat_pb2.Role.Value(f"ROLE_{role.upper()}"), content=content)
-
-
-def conversation(turns: int, length: int = 100) -> list[chat_pb2.Message]:
-    spoken = [
-        message
-        for turn in range(turns)
-        for message in (said("user", f"{turn}?" + "x" * length), said("assistant", f"{turn}." + "y" * length))
-    ]
-    return [said("system", "Be brief."), *spoken, said("user", "And now?")]
+from tests.unit.gateway.prompt.conversations import conversation, said
 
 
 def test_a_conversation_has_instructions_turns_and_a_question():

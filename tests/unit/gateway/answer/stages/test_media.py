@@ -8,15 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.control import _tokens
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.backends import Fallbacks
-from services.gateway.answer.prompt_builder import Asked
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.unit.gateway.answer.scene import MISS, Scene, outcomes
+from tests.unit.gateway.prompt.conversations import said
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedAudio, ScriptedCache, ScriptedLlm, ScriptedVision, finish, senses, text
 
@@ -26,11 +25,6 @@ PICTURE = pb.Image(data=b"a picture")
 RECORDING = pb.Audio(data=b"a recording")
 CIRCLE = [("red circle", 0.974)]
 SHOWN = "The attached image shows: red circle (97%)."
-USER = chat_pb2.ROLE_USER
-
-
-def user(content: str) -> chat_pb2.Message:
-    return chat_pb2.Message(role=USER, content=content)
 
 
 def sent(scene: Scene) -> str:
@@ -76,7 +70,7 @@ async def test_a_recording_without_a_written_question_is_the_question():
 
 async def test_a_recording_beside_a_written_question_is_context():
     scene = Scene(senses=senses(audio=ScriptedAudio("Call me back.")))
-    await scene.messages(messages=[user("What does she want?")], audio=RECORDING)
+    await scene.messages(messages=[said("user", "What does she want?")], audio=RECORDING)
     assert sent(scene) == "Context:\n- audio: Call me back.\n\nQuestion: What does she want?"
 
 
@@ -178,9 +172,9 @@ LONG = pb.Audio(data=b"RIFF" + bytes(5 * 32_000 - 4))  # five seconds by its byt
 async def test_the_hearing_of_a_recording_is_charged_by_its_length(audio: ScriptedAudio, tokens: int):
     scene = Scene(senses=senses(audio=audio))
     with suppress(InvalidInput):
-        await scene.messages(messages=[user("What does she want?")], audio=LONG)
+        await scene.messages(messages=[said("user", "What does she want?")], audio=LONG)
     plain = Scene()
-    await plain.messages(messages=[user("What does she want?")])
+    await plain.messages(messages=[said("user", "What does she want?")])
     answered = plain.billed[0] if any(llm.requests for llm in scene.llms.values()) else 0
     assert scene.billed == [tokens + answered]
 
@@ -197,7 +191,7 @@ async def test_a_client_that_leaves_while_its_recording_is_heard_is_charged_for_
 
 
 def test_as_much_is_reserved_for_a_recording_as_its_bytes_tell():
-    request = pb.GenerateRequest(messages=[user("What does she want?")], audio=LONG)
+    request = pb.GenerateRequest(messages=[said("user", "What does she want?")], audio=LONG)
     unheard = Question(request, "context", prompt_tokens(request.messages))
     media = senses(audio=ScriptedAudio("Call me back."))
     assert _tokens(replace(unheard, hearing=media.hearing)) == _tokens(unheard) + 50
@@ -243,19 +237,5 @@ async def test_a_question_that_nobody_can_hear_is_an_error(error: Exception):
 
 async def test_context_that_nobody_can_hear_only_degrades_the_answer():
     scene = Scene(senses=senses(audio=ScriptedAudio(error=Unavailable("gone"))))
-    final = await scene.final(messages=[user("What does she want?")], audio=RECORDING)
+    final = await scene.final(messages=[said("user", "What does she want?")], audio=RECORDING)
     assert (final.text, list(final.degraded)) == ("Paris.", ["audio:unavailable"])
-
-
-def test_context_joins_the_context_that_a_question_brings():
-    own = "Context:\n- The lamp is red.\n\nQuestion: What color is the lamp?"
-    asked = Asked((user(own),), ("image: red circle (0.97)",))
-    expected = "Context:\n- image: red circle (0.97)\n- The lamp is red.\n\nQuestion: What color is the lamp?"
-    assert asked.for_model()[-1].content == expected
-
-
-def test_without_context_the_question_stays_as_it_is():
-    asked = Asked((user("Hello."),))
-    assert asked.for_model() == [user("Hello.")]
-    assert asked.attachments() == []
-    assert cache_pb2.Question(attachments=asked.attachments()) == cache_pb2.Question()

@@ -14,24 +14,13 @@ from services.gateway.settings.prompt import PromptSettings, SystemPromptSetting
 from services.runtime.errors import ContextExceeded, NotSupported, TooLate
 from services.runtime.question_key import normalized
 from tests.unit.gateway.answer.scene import MISS, Scene, outcomes
-from tests.unit.gateway.prompt.test_window import conversation, said
+from tests.unit.gateway.prompt.conversations import WORDY, chatter, conversation, said
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text, words
 
 pytestmark = pytest.mark.paused
 
 LIMIT = 2_048 - 256  # tokens: the scripted models' context, without what is kept for the answer
-WORDY = "Please make sure to answer all in order to help.  " * 30
 LONG = conversation(60, 200)  # 121 messages; of a word each
-
-
-def chatter(turns: int) -> list[chat_pb2.Message]:
-    """Turns of about a hundred words."""
-    spoken = [
-        message
-        for turn in range(turns)
-        for message in (said("user", f"{turn}? " + "word " * 50), said("assistant", f"{turn}. " + "word " * 50))
-    ]
-    return [said("system", "Be brief."), *spoken, said("user", "And now?")]
 
 
 def asked_of(scene: Scene) -> list[chat_pb2.Message]:

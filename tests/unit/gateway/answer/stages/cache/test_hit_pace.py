@@ -6,10 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.stages.cache.stored import paced
 from services.gateway.cache_eligibility.settings import HitSettings
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import loop_clock
@@ -78,3 +81,25 @@ async def test_what_ends_an_answer_ends_one_that_comes_at_a_pace():
     assert loop_clock() - began < 0.3  # no wait for the rest, which would take 0.7 s
     assert final.finish_reason == chat_pb2.FINISH_REASON_CONTENT_FILTER
     assert "course" not in final.text
+
+
+@given(st.text(max_size=300), st.floats(0.01, 1e6), st.floats(0, 100))
+def test_the_text_is_whole_in_order_and_done_in_its_time(text, per_s, within_s):
+    pieces = list(paced(text, per_s, within_s))
+    assert "".join(piece for _, piece in pieces) == text
+    due = [due_s for due_s, _ in pieces]
+    assert due == sorted(due)
+    assert all(0 <= due_s <= within_s for due_s in due)
+
+
+def test_it_comes_at_its_pace_from_the_first_moment_on():
+    assert list(paced("abcdef", 40, 10)) == [(0, "ab"), (0.05, "cd"), (0.1, "ef")]
+
+
+def test_a_slow_pace_is_one_character_at_a_time():
+    assert list(paced("abc", 2, 10)) == [(0, "a"), (0.5, "b"), (1, "c")]
+
+
+def test_it_is_faster_where_the_time_is_short():
+    assert list(paced("abcd", 1, 0.1)) == [(0, "ab"), (pytest.approx(0.05), "cd")]
+    assert list(paced("abcd", 1, 0)) == [(0, "abcd")]

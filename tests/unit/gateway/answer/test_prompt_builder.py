@@ -1,13 +1,15 @@
-"""The sentences about images for a language model."""
+"""What a model reads beside the question: sentences about images, and context."""
 
 from __future__ import annotations
 
 import pytest
 
+from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
-from services.gateway.answer.prompt_builder import picture_lines
+from services.gateway.answer.prompt_builder import Asked, picture_lines
 from services.gateway.config import GatewaySettings
+from tests.unit.gateway.prompt.conversations import said
 
 CAT = [("Egyptian cat", 0.404), ("tabby", 0.22), ("tiger cat", 0.15)]
 
@@ -69,3 +71,17 @@ def test_a_template_without_a_place_for_the_labels_is_refused() -> None:
     assert GatewaySettings(llm_addresses=models, image_note="image: {labels}").image_note
     with pytest.raises(ValueError, match="image_note"):
         GatewaySettings(llm_addresses=models, image_note="image: {label}")
+
+
+def test_context_joins_the_context_that_a_question_brings():
+    own = "Context:\n- The lamp is red.\n\nQuestion: What color is the lamp?"
+    asked = Asked((said("user", own),), ("image: red circle (0.97)",))
+    expected = "Context:\n- image: red circle (0.97)\n- The lamp is red.\n\nQuestion: What color is the lamp?"
+    assert asked.for_model()[-1].content == expected
+
+
+def test_without_context_the_question_stays_as_it_is():
+    asked = Asked((said("user", "Hello."),))
+    assert asked.for_model() == [said("user", "Hello.")]
+    assert asked.attachments() == []
+    assert cache_pb2.Question(attachments=asked.attachments()) == cache_pb2.Question()
