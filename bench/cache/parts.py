@@ -43,6 +43,7 @@ async def running(
     file = Database(settings.database)
     store = FileStore(file, memory, engine.name, settings.stale_ms, settings.max_waiting_bytes, now_ms)
     verification = Verification(memory.thresholds, settings.verify_share)
+    language.load()  # half a second that no measured lookup should wait for
     unknown = language.reader(engine.languages)
     answers = Answers(memory, store, embedder, engine.unseen, unknown, verification, now_ms)
     await store.load()

@@ -134,6 +134,8 @@ def _cache(file: MeshFile) -> Part:
     shared = _shared(file)
     if file.cache.encryption_key_env:
         shared["keys"] = {**shared.get("keys", {}), "ENCRYPTION_KEY": Key(variable=file.cache.encryption_key_env)}
+    if not file.compares:
+        shared["settings"] = {**shared["settings"], "LOAD_EMBEDDER": "first_use"}
     return _with_more(Part("cache", "cache", ("cache",), memory_gib=2, **shared), file.cache.settings)
 
 

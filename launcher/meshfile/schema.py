@@ -268,3 +268,14 @@ class MeshFile(Section):
         if file and info.data.get("tenants"):
             raise ValueError("not beside tenants: one of the two")
         return file
+
+    @property
+    def compares(self) -> bool:
+        """Whether questions are compared by meaning that do not ask for it: all of them, or those of a kind or of a
+        tenant."""
+        said = [self.gateway.settings.get("hits"), *(tenant.hits for tenant in self.tenants.values())]
+        if any("any" in each.values() for each in said if isinstance(each, dict)):
+            return True
+        if self.cache.exact is None and self.cache.semantic is None:
+            return self.profile == "latency"
+        return bool(self.cache.semantic)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -79,7 +79,10 @@ class Answers:
         unknown: Callable[[str], str],
         verification: Verification,
         now_ms: Callable[[], int],
+        ready: Callable[[], Awaitable[None]] | None = None,
     ):
+        """`ready` returns once texts can be compared; None: they can."""
+        self._ready = ready
         self.verification, self._unseen, self._unknown = verification, unseen, unknown
         self.entries, self.watchers, self.stats, self.embedder = memory.entries, memory.watchers, memory.stats, embedder
         self._memory, self._store, self._now_ms = memory, store, now_ms
@@ -141,7 +144,7 @@ class Answers:
         threshold = self.verification.thresholds.for_lookup(question.traffic, max_wrong)
         least = threshold if min_similarity is None else min_similarity
         compares = (least < 1 or self.verification.on) and (min_similarity or 0) < 1
-        if compares and (language := self._unknown(question.asked)):
+        if compares and (language := await self._language(question)):
             self.stats.unknown_language += 1
             found = Found(Verdict.MISS, language=language)
         elif compares and self._memory.may_be_near(question):
@@ -175,13 +178,19 @@ class Answers:
     async def _insert(
         self, question: KeyedQuestion, answer: bytes, ttl_ms: int, deadline: Deadline, epoch: int
     ) -> bool:
-        compared = not (question.exact_only or self._unknown(question.asked))
+        compared = not (question.exact_only or await self._language(question))
         vector = await self.embed(question.asked, question.tenant, deadline) if compared else None
         now_ms = self._now_ms()
         entry = Entry(
             question.key, question.tenant, question.partition, question.asked.encode(), answer, now_ms + ttl_ms, now_ms
         )
         return await self._store.insert(entry, vector, epoch)
+
+    async def _language(self, question: KeyedQuestion) -> str:
+        """That of a question, where the embedder does not know it."""
+        if self._ready:
+            await self._ready()
+        return self._unknown(question.asked)
 
     async def wrong(self, tenant: str, key: str, asked: str | None, deadline: Deadline) -> bool:
         """Have the entry of a wrong hit, where the tenant has it, be none again of what was `asked`, nor of what is as

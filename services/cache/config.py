@@ -100,6 +100,11 @@ class CacheSettings(ServiceSettings):
         description="Runtime of all-MiniLM-L6-v2: int8 on CTranslate2, or float32. `none`: exact answers only and no "
         "collections, without `hedgerow[cache]`.",
     )
+    load_embedder: Literal["start", "first_use"] = Field(
+        "start",
+        description="When the embedding model is loaded, which takes 125 MB: at the `start`, or for the first request "
+        "that needs it, which waits 0.1 to 0.6 s longer.",
+    )
     model: Path | None = Field(
         None,
         description="Folder of that model for CTranslate2. Empty: it is converted at the first start, with "

@@ -6,8 +6,9 @@ CTranslate2 in int8 is the default: on one core a short question takes a sixth o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Literal, Protocol
 
 import ctranslate2
@@ -15,8 +16,9 @@ import numpy as np
 
 from services.cache import conversion
 from services.cache.conversion import MODEL, TOKENIZER, NoModel
-from services.cache.tokens import Tokens
+from services.cache.tokens import CHARACTERS_PER_TOKEN, Tokens
 from services.cache.vectors import Vector
+from services.runtime.errors import NotSupported
 
 DIMENSION = 384
 LANGUAGES = frozenset({"en"})  # of all-MiniLM-L6-v2
@@ -40,14 +42,15 @@ class Engine(Protocol):
         """How two texts differ in what their vectors cannot show, for people; empty when they do not."""
 
 
-def load(
-    kind: Literal["ctranslate2", "sentence_transformers"], cache: Path, max_tokens: int, model: Path | None = None
-) -> Engine:
+Kind = Literal["ctranslate2", "sentence_transformers"]
+
+
+def load(kind: Kind, cache: Path, max_tokens: int, model: Path | None = None) -> Engine:
     """A warm engine. CTranslate2 takes the folder `model`; without one, the first start converts the model into
     `cache`, which takes some seconds. Raises `NoModel`."""
     engine: Engine
     if kind == "ctranslate2":
-        folder = _whole(model.expanduser()) if model else conversion.converted(cache.expanduser())
+        folder = whole(model) if model else conversion.converted(cache.expanduser())
         engine = CTranslate2Engine(folder, max_tokens)
     else:
         engine = SentenceTransformersEngine(max_tokens)
@@ -55,7 +58,9 @@ def load(
     return engine
 
 
-def _whole(model: Path) -> Path:
+def whole(model: Path) -> Path:
+    """A folder that has all of a model. Raises `NoModel`."""
+    model = model.expanduser()
     if missing := [name for name in ("model.bin", TOKENIZER) if not (model / name).is_file()]:
         raise NoModel(f"model: {model} has no {', '.join(missing)}")
     return model
@@ -117,3 +122,32 @@ class SentenceTransformersEngine:
         rows = self._model.encode(fitting, normalize_embeddings=True, show_progress_bar=False)
         vectors = dict(zip(fitting, rows, strict=True))
         return [vectors[text].copy() if text in vectors else None for text in texts]  # no view that keeps all of them
+
+
+class LateEngine:
+    """An engine that its first use loads, on the thread of that use. Raises `NotSupported` where there is no model."""
+
+    def __init__(self, kind: Kind, max_tokens: int, load: Callable[[], Engine]):
+        of = CTranslate2Engine if kind == "ctranslate2" else SentenceTransformersEngine
+        self.name, self.languages, self.max_batch = of.name, of.languages, of.max_batch
+        self.max_characters = max_tokens * CHARACTERS_PER_TOKEN
+        self._load, self._loading = load, Lock()
+        self._engine: Engine | None = None
+
+    def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
+        return self._loaded().embed_batch(texts)
+
+    def length(self, text: str) -> int:
+        return self._loaded().length(text)
+
+    def unseen(self, asked: str, stored: str) -> str:
+        return self._loaded().unseen(asked, stored)
+
+    def _loaded(self) -> Engine:
+        with self._loading:
+            if self._engine is None:
+                try:
+                    self._engine = self._load()
+                except NoModel as missing:
+                    raise NotSupported(str(missing)) from None
+            return self._engine

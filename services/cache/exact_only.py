@@ -112,6 +112,9 @@ class ExactOnly:
         """None: nothing is compared."""
         return ""
 
+    async def ready(self) -> None:
+        """At once: nothing is compared."""
+
     @asynccontextmanager
     async def collections(self, settings: CacheSettings, embedder: Embedder) -> AsyncIterator[Around]:
         """None."""

@@ -32,7 +32,13 @@ class ByMeaning:
 
     def __init__(self, engine: engines.Engine, gathering: Device):
         self.engine, self.index, self.device = engine, VectorIndex(engines.DIMENSION), gathering
-        self.unknown = language.reader(engine.languages)
+        self.unknown, self._loading = language.reader(engine.languages), asyncio.Lock()
+
+    async def ready(self) -> None:
+        """Have the languages loaded. The engine is by its first use."""
+        if not language.is_loaded():
+            async with self._loading:
+                await asyncio.to_thread(language.load)
 
     @asynccontextmanager
     async def collections(self, settings: CacheSettings, embedder: Embedder) -> AsyncIterator[Around]:
@@ -60,14 +66,26 @@ async def load(settings: CacheSettings) -> ByMeaning:
     """See `parts.py`. Ends the process with 2 where there is no model, or no such device."""
     try:
         gathering = device.load(settings.index_device)
-        return await asyncio.to_thread(lambda: ByMeaning(_load(settings, settings.max_embedded_tokens), gathering))
+        return ByMeaning(await asyncio.to_thread(_engine, settings), gathering)
     except (NoModel, NoDevice) as error:
         _log.error("%s", error)
         raise SystemExit(2) from None
 
 
+def _engine(settings: CacheSettings) -> engines.Engine:
+    """That of questions, warm, or to be loaded by its first use."""
+    most, kind = settings.max_embedded_tokens, settings.embedder
+    assert kind != "none"  # then this module is not imported
+    if settings.load_embedder == "first_use":
+        if settings.model:
+            engines.whole(settings.model)
+        return engines.LateEngine(kind, most, lambda: _load(settings, most))
+    language.load()
+    return _load(settings, most)
+
+
 def _load(settings: CacheSettings, max_tokens: int) -> engines.Engine:
-    assert settings.embedder != "none"  # then this module is not imported
+    assert settings.embedder != "none"
     return engines.load(settings.embedder, settings.model_cache, max_tokens, settings.model)
 
 

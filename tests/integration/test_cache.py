@@ -77,6 +77,20 @@ async def test_near_questions_are_answered_only_when_their_facts_agree(start_cac
     assert (await cache.GetStats(cache_pb2.GetStatsRequest())).refused == 2
 
 
+async def test_a_model_that_is_loaded_for_its_first_use_embeds_and_compares_like_one_from_the_start(
+    start_cache: StartCache,
+) -> None:
+    texts = cache_pb2.EmbedRequest(texts=[CAPITAL, REWORDED])
+    vectors = []
+    for when in ("start", "first_use"):
+        _, cache = await start_cache(load_embedder=when)
+        await cache.Store(store(CAPITAL))
+        assert (await cache.Lookup(lookup(REWORDED))).verdict == cache_pb2.VERDICT_SEMANTIC
+        assert (await cache.Lookup(lookup("Wie heißt die Hauptstadt von Frankreich?"))).language == "de"
+        vectors.append(await cache.Embed(texts))
+    assert vectors[0] == vectors[1]
+
+
 async def test_tenants_see_their_own_entries_alone(start_cache: StartCache) -> None:
     _, cache = await start_cache()
     await cache.Store(store(CAPITAL, tenant="acme"))

@@ -68,9 +68,10 @@ async def test_a_model_that_is_there_is_served_as_it_is(
     assert not empty.exists()
 
 
-async def test_a_model_that_is_not_whole_ends_the_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["start", "first_use"])
+async def test_a_model_that_is_not_whole_ends_the_start(tmp_path: Path, when: str) -> None:
     (tmp_path / "model.bin").touch()
-    ended = await refused_start("cache", model=tmp_path)
+    ended = await refused_start("cache", model=tmp_path, load_embedder=when)
     assert ended.code == 2
     assert f"model: {tmp_path} has no tokenizer.json" in ended.err
 

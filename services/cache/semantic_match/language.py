@@ -28,8 +28,7 @@ def reader(known: Collection[str]) -> Callable[[str], str]:
     where the language is one of the `known`. Without any, nothing is read: the embedder knows nearly all."""
     if not known:
         return lambda _: ""
-    identifier = _identifier()
-    return lambda text: _unknown(identifier, known, text[:_READ])
+    return lambda text: _unknown(load(), known, text[:_READ])
 
 
 def _unknown(identifier: LanguageIdentifier, known: Collection[str], text: str) -> str:
@@ -42,8 +41,13 @@ def _unknown(identifier: LanguageIdentifier, known: Collection[str], text: str) 
     return first if first not in known and probability > _LEAST else _UNDECIDED
 
 
+def is_loaded() -> bool:
+    """Whether `load` has been called, and returns at once."""
+    return load.cache_info().currsize > 0
+
+
 @cache
-def _identifier() -> LanguageIdentifier:
+def load() -> LanguageIdentifier:
     """Takes 75 MB and half a second, and a file in the folder for temporary ones."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 

@@ -111,6 +111,26 @@ def test_a_model_that_embeds_is_told_so_with_the_gateway_and_the_router_has_its_
     assert rows[0]["prompt_usd_per_mtok"] == 0.02
 
 
+@pytest.mark.parametrize(
+    ("said", "loads"),
+    [
+        ("", "first_use"),
+        ("cache: {exact: true}", "first_use"),
+        ("profile: latency\ncache: {exact: true}", "first_use"),
+        ("cache: {semantic: true}", None),
+        ("profile: latency", None),
+        ("gateway: {settings: {hits: {sampled: any}}}", None),
+        ("tenants: {acme: {key_env: CALLER_KEY, hits: {others: any}}}", None),
+        ("cache: {settings: {load_embedder: start}}", "start"),
+    ],
+)
+def test_a_cache_that_compares_nothing_by_itself_loads_its_embedder_when_it_is_needed(
+    said: str, loads: str | None, folder: Path
+) -> None:
+    cache = specs_of(f"models:\n  m: {{url: 'http://a/v1'}}\n{said}\n", folder)["cache"]
+    assert cache.environment.get("HEDGEROW_CACHE_LOAD_EMBEDDER") == loads
+
+
 def test_several_urls_of_a_model_are_its_replicas(folder: Path) -> None:
     specs = specs_of("models:\n  m: {url: ['http://a/v1', 'http://b/v1'], replicas: 2}\n", folder)
     names = ["llm-m-1-1", "llm-m-1-2", "llm-m-2-1", "llm-m-2-2"]
