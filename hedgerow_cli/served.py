@@ -29,7 +29,8 @@ def served(
 ) -> None:
     """List the models that a running mesh serves, with tier, context and price.
 
-    A request may name one of them, or a tier. "hedgerow models list" lists what may be pulled.
+    A request may name one of them, or a tier. A model that does not chat has the APIs that it serves in place of a
+    tier. "hedgerow models list" lists what may be pulled.
 
     \b
     Examples:
@@ -47,7 +48,8 @@ def served(
         return
     for model in models:
         context = f"{model['context_tokens']:,} tokens" if model["context_tokens"] else "context not known"
-        print(f"{model['name']:32} {model['tier'] or '':10} {context:>18}  {_price(model)}".rstrip())
+        kind = ", ".join(model.get("serves", ())) or model["tier"] or ""
+        print(f"{model['name']:32} {kind:10} {context:>18}  {_price(model)}".rstrip())
     if others:
         print(f"also by these names: {', '.join(others)}")
 
@@ -65,11 +67,14 @@ def _row(listed: dict[str, Any]) -> dict[str, Any]:
         "tier": known.get("tier"),
         "context_tokens": listed.get("max_model_len"),
         **prices,
+        **({"serves": known["serves"]} if "serves" in known else {}),
     }
 
 
 def _price(model: dict[str, Any]) -> str:
     asked, answered = model.get("prompt_usd_per_mtok"), model.get("completion_usd_per_mtok")
+    if answered is None:  # it writes none
+        return f"${asked:g} for a million tokens" if asked else ""
     return f"${asked:g} and ${answered:g} for a million tokens" if asked or answered else ""
 
 

@@ -1,0 +1,47 @@
+"""`hedgerow models served`, by what a gateway lists."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+from urllib import request
+
+import pytest
+from typer.testing import CliRunner
+
+from hedgerow_cli.app import app
+
+PRICES = {"prompt_usd_per_mtok": 0.5, "completion_usd_per_mtok": 1.5}
+LISTED = [
+    {"id": "gpt", "max_model_len": 128_000, "hedgerow": {"tier": "fast", **PRICES}},
+    {"id": "new"},
+    {"id": "bge", "hedgerow": {"serves": ["embeddings", "rerank"], "prompt_usd_per_mtok": 0.02}},
+    {"id": "local", "max_model_len": 256, "hedgerow": {"serves": ["embeddings"]}},
+]
+
+
+def served(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """The output of the command for a gateway that lists these models."""
+    answer: Any = lambda *_, **__: io.BytesIO(json.dumps({"data": LISTED}).encode())  # noqa: E731
+    monkeypatch.setattr(request, "urlopen", answer)
+    result = CliRunner().invoke(app, ["models", "served", "--url", "http://gateway.test", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_model_has_its_tier_or_the_apis_that_it_serves_and_its_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpt, bge, local, others = (" ".join(line.split()) for line in served(monkeypatch).splitlines())
+    assert gpt == "gpt fast 128,000 tokens $0.5 and $1.5 for a million tokens"
+    assert bge == "bge embeddings, rerank context not known $0.02 for a million tokens"
+    assert local == "local embeddings 256 tokens"
+    assert others == "also by these names: new"
+
+
+def test_programs_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = json.loads(served(monkeypatch, "--json"))["models"]
+    assert models[1] == {
+        **{"name": "bge", "tier": None, "context_tokens": None, "prompt_usd_per_mtok": 0.02},
+        "serves": ["embeddings", "rerank"],
+    }
+    assert "serves" not in models[0]
