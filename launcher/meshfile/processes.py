@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,6 +21,7 @@ from launcher.processes import ServiceSpec
 TENANTS_FILE = "tenants.yaml"  # of the state folder
 EVERYTHING, PROVIDERS = "hedgerow", "providers"  # processes that services share
 _LIGHT = ("cache", "router", "gateway")
+_OF_WORKERS = {"HEDGEROW_GATEWAY_WORKERS", "HEDGEROW_GATEWAY_CONFIG"}  # may say beside the file that there are several
 
 
 @dataclass
@@ -74,18 +76,22 @@ def most_shared(made: Iterable[Process]) -> Sharing:
     return Sharing.ALL if enough and _has_one_worker(made) else Sharing.PROVIDERS
 
 
-def specs_of(made: Sequence[Process], sharing: Sharing) -> list[ServiceSpec]:
+def specs_of(
+    made: Sequence[Process], sharing: Sharing, environment: Mapping[str, str] = os.environ
+) -> list[ServiceSpec]:
     """The processes to start, the gateway last. vLLM, vision, audio and engines of other packages have processes of
     their own. Raises ValueError where a service has to share a process and cannot."""
     if sharing is Sharing.ALL and not _has_one_worker(made):
         raise ValueError("gateway.workers: 1 where services share a process; stop the mesh and start it again")
     inside = [each.spec for each in made if _shares(each.part, sharing)]
     alone = [each.spec for each in made if not _shares(each.part, sharing)]
-    if not inside:
-        return alone
     if sharing is Sharing.ALL:
         return [*alone, ServiceSpec.together(EVERYTHING, inside)]
-    return [*alone[:-1], ServiceSpec.together(PROVIDERS, inside), alone[-1]]
+    *others, gateway = alone
+    providers = [ServiceSpec.together(PROVIDERS, inside)] if inside else []
+    if _has_one_worker(made) and _OF_WORKERS.isdisjoint(map(str.upper, environment)):
+        gateway = ServiceSpec.together(gateway.name, [gateway])  # one member: it is exchanged as it runs, without a gap
+    return [*others, *providers, gateway]
 
 
 def _shares(part: Part, sharing: Sharing) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from asyncio.subprocess import Process
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import pytest
 import yaml
 
 import hedgerow
+from launcher.processes import check_health
 from tests import forked
-from tests.integration.command import cli
+from tests.integration.command import cli, launch
 from tests.integration.running_up import Up, ports_in_a_row, running_up
 from tests.integration.test_up_mesh_file import provider
 from tests.waiting import until
@@ -82,3 +85,43 @@ async def test_what_one_has_stored_is_nothing_to_the_other(both: tuple[Up, Up]) 
     assert cli("cache", "clear", "--state-dir", str(one.state_dir)) == (0, "removed 1\n")
     assert await asked(two) == "exact"
     assert await asked(one) == "miss"
+
+
+async def test_of_two_that_start_at_once_with_one_port_one_ends_with_an_error_and_the_other_goes_on(
+    tmp_path: Path,
+) -> None:
+    port = ports_in_a_row(20)
+    with provider() as (_, url):
+        ups = {
+            name: await starting(tmp_path, name, url, port, port + 6 * number)
+            for number, name in ((1, "one"), (2, "two"))
+        }
+        try:
+            waiting = {asyncio.create_task(up.wait(), name=name) for name, up in ups.items()}
+            async with asyncio.timeout(60):
+                (first,), _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            refused = ups.pop(first.get_name())
+            told = b"".join(await refused.communicate()).decode()
+            assert refused.returncode == 1, told
+            assert "in use" in told
+            (model,) = ups
+            await until(lambda: check_health(f"127.0.0.1:{port}", 1), holds=lambda told: told == "SERVING")
+            for _ in range(8):  # each on a connection of its own, and so at any socket of the port
+                async with hedgerow.AsyncClient(f"127.0.0.1:{port}") as client:
+                    answer = await client.ask(QUESTION, model=model, cache="bypass", budget_ms=20_000)
+                assert answer.finish_reason == "stop"
+        finally:
+            for up in ups.values():
+                with suppress(ProcessLookupError):
+                    up.terminate()
+                await up.communicate()
+    assert [up.returncode for up in ups.values()] == [0]
+
+
+async def starting(folder: Path, name: str, url: str, port: int, base_port: int) -> Process:
+    """`hedgerow up` of a mesh file with this gateway's port."""
+    gateway = {"address": port, "http": "off"}
+    content = {"models": {name: {"url": url}}, "base_port": base_port, "gateway": gateway}
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(content))
+    return await launch("up", str(file))

@@ -20,6 +20,7 @@ from typing import Any
 from services.runtime.process.config import Refused, read
 from services.runtime.process.serve import Service
 from services.runtime.process.together import Bring, Member
+from services.runtime.process.workers import PortTaken
 from services.runtime.refusals import with_environment
 
 _MOST_BYTES = 64 * 2**20
@@ -45,7 +46,7 @@ async def follow(bring: Bring) -> None:
             order = json.loads(line)
             try:
                 await bring(_members(order))
-            except (Refused, ValueError) as error:
+            except (Refused, PortTaken, ValueError) as error:
                 _answer(writer, order["number"], str(error))
             else:
                 _answer(writer, order["number"])

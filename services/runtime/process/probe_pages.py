@@ -27,7 +27,8 @@ class ProbePages:
     """Used by threads; `loop` is where `health` is used."""
 
     def __init__(self, health: Health, loop: asyncio.AbstractEventLoop, loop_s: float = _LOOP_S):
-        self._health, self._loop, self._loop_s = health, loop, loop_s
+        self.health = health  # of another service, once that one takes the place of the first; set on `loop`
+        self._loop, self._loop_s = loop, loop_s
 
     def before(self, others: WSGIApplication) -> WSGIApplication:
         """Both pages, and `others` for every other path."""
@@ -43,7 +44,7 @@ class ProbePages:
         return answer
 
     async def _ready(self) -> tuple[HTTPStatus, str]:
-        if self._health.serving:
+        if self.health.serving:
             return HTTPStatus.OK, "SERVING"
         return HTTPStatus.SERVICE_UNAVAILABLE, "NOT_SERVING"
 

@@ -4,6 +4,9 @@ Each has its own settings, its own port and its own health, as if it were alone.
 process directly (`in_process.py`); gRPC serves all other callers. When the process stops, the gateway is stopped first,
 so that its calls in flight still find the others. A service that fails ends the process, as it would end its own.
 
+The gateway's port may have several sockets (SO_REUSEPORT), so that the gateway can be exchanged without a gap. The
+process claims the port first, so that no second process has it.
+
 The exporter of traces, the log level and the watch of the event loop are the process's, by the settings of the gateway,
 or of the last service without one; spans and lines of the log name their service. The metrics of all are in one
 registry, so each `metrics_address` shows them all; `hedgerow_rpc_seconds` has the service as a label.
@@ -12,7 +15,10 @@ registry, so each `metrics_address` shows them all; `hedgerow_rpc_seconds` has t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+import logging
+import socket
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,15 +27,19 @@ from pathlib import Path
 import grpc
 
 from services.runtime import telemetry
+from services.runtime.process import metrics
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.health import Health
 from services.runtime.process.lifetime import lifetime
+from services.runtime.process.probe_pages import ProbePages
 from services.runtime.process.serve import Service, serve_until
+from services.runtime.process.workers import PortTaken, claim
 from services.runtime.rpc.boundary import Servicer
 from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
 from services.runtime.security import tls
 
 FRONT = "gateway"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,10 +75,18 @@ class Together:
         self._group = group
         self._running: dict[str, _Running] = {}
         self._addresses: dict[str, Address] = {}
+        self._claims: dict[str, socket.socket] = {}  # the ports of fronts, by address
+        weakref.finalize(self, _release, self._claims)
+        self._pages: ProbePages | None = None  # those of the front, at its `metrics_address`
+        self._pages_at, self._close_pages = "", _nothing
 
     async def bring(self, wanted: Sequence[Member]) -> None:
         """Start what is new, all at once; then start again what has changed, in this order; then stop what is gone.
-        Returns when all of them serve."""
+        Returns when all of them serve. Raises `PortTaken`, before anything is changed, where another process has the
+        port of the front."""
+        fronts = {each.settings.address for each in wanted if each.is_front}
+        for address in filter(_is_claimed, fronts - self._claims.keys()):
+            self._claims[address] = claim(address, f"{FRONT} address")
         new = [each for each in wanted if each.name not in self._running]
         changed = [each for each in wanted if each not in new and each != self._running[each.name].member]
         gone = self._running.keys() - {each.name for each in wanted}
@@ -77,6 +95,7 @@ class Together:
             await self._exchange(member)
         for name in gone:
             await self._stop(name)
+        _release(self._claims, kept=fronts)
 
     async def stop(self) -> None:
         """End them all, the front first."""
@@ -84,22 +103,40 @@ class Together:
         for name in fronts:
             await self._stop(name)
         await asyncio.gather(*map(self._stop, tuple(self._running)))
+        await asyncio.to_thread(self._close_pages)
+        _release(self._claims)
 
     async def _start(self, member: Member) -> None:
         """Return when its health says SERVING, or when it has failed, which ends the group."""
         self._running[member.name] = running = _Running(member)
+        if member.is_front:
+            await self._open_pages(running)
         running.task = self._group.create_task(self._serve(running), name=member.name)
         serving = asyncio.create_task(running.health.until_serving())
         try:
             await asyncio.wait({running.task, serving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             serving.cancel()
+        if member.is_front and self._pages:
+            self._pages.health = running.health
+
+    async def _open_pages(self, front: _Running) -> None:
+        """Serve its `metrics_address`. If an earlier front has the same, its pages stay, and speak of that one as long
+        as it serves."""
+        address = front.member.settings.metrics_address
+        if address == self._pages_at:
+            return
+        await asyncio.to_thread(self._close_pages)
+        self._pages_at, self._pages, self._close_pages = "", None, _nothing
+        if address:
+            self._pages = ProbePages(front.health, asyncio.get_running_loop())
+            self._pages_at, self._close_pages = address, metrics.serve(address, self._pages)
 
     async def _exchange(self, member: Member) -> None:
         """Start a service in the place of the one of its name. The front serves until the other does, so no call is
-        refused, unless it has a port for metrics, which two cannot share."""
+        refused."""
         before = self._running[member.name]
-        if member.is_front and not (member.settings.metrics_address or before.member.settings.metrics_address):
+        if member.is_front:
             try:
                 await self._start(member)
             finally:
@@ -119,7 +156,7 @@ class Together:
         service, settings = member.service, member.settings
         if member.is_front:
             assemble = partial(service.assemble, dialing=self._dialing)
-            settings = settings.model_copy(update={"overlaps": True})
+            settings = settings.model_copy(update={"overlaps": True, "metrics_address": ""})
             await serve_until(running.stop, settings, service.descriptors, assemble, servicers, running.health)
             return
         hosted = Hosted(service.descriptors, servicers, running.health.Watch)
@@ -144,6 +181,19 @@ class Together:
         return self._addresses.setdefault(address, Address())
 
 
+def _nothing() -> None: ...
+
+
+def _is_claimed(address: str) -> bool:
+    """Whether a second process could have it: neither a path nor a port that the kernel chooses."""
+    return not (address.startswith("unix:") or address.endswith(":0"))
+
+
+def _release(claims: dict[str, socket.socket], kept: Collection[str] = ()) -> None:
+    for address in claims.keys() - set(kept):
+        claims.pop(address).close()
+
+
 async def _end(running: _Running) -> None:
     running.stop.set()
     if running.task:
@@ -152,12 +202,16 @@ async def _end(running: _Running) -> None:
 
 async def run(process: str, first: Sequence[Member], follow: Follow) -> bool:
     """Serve `first`, and what `follow` brings later, until the process must stop. Returns whether all of `first`
-    came to serve."""
+    came to serve. Ends the process with 1 where another one has the front's port."""
     served = False
     own = next((each for each in first if each.is_front), first[-1]).settings
     async with lifetime(process, own, lambda: served) as stop, asyncio.TaskGroup() as group:
         together = Together(group)
-        await together.bring(first)
+        try:
+            await together.bring(first)
+        except PortTaken as error:
+            _log.error("%s", error)
+            raise SystemExit(1) from None
         served = True
         following = group.create_task(follow(together.bring))
         await stop.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,14 @@ from launcher.processes import ServiceSpec
 TWO = "models: {a: 'http://127.0.0.1:8000/v1', b: {url: ['http://h:1/v1', 'http://h:2/v1']}}\n"
 
 
-def shaped(text: str, folder: Path, sharing: Sharing | None = None) -> list[ServiceSpec]:
+def shaped(
+    text: str, folder: Path, sharing: Sharing | None = None, environment: Mapping[str, str] | None = None
+) -> list[ServiceSpec]:
     """The processes of a mesh file; without `sharing`, those of `hedgerow up`."""
     (folder / "model").mkdir(exist_ok=True)
     file = parse(text, "mesh.yaml", Surroundings(folder, os.environ)).whole()
     made = processes(file, ports_of(file), folder / "state", {})
-    return specs_of(made, sharing or most_shared(made))
+    return specs_of(made, sharing or most_shared(made), environment or {})
 
 
 def members(spec: ServiceSpec) -> list[str]:
@@ -37,12 +40,14 @@ def test_a_model_of_this_machine_has_its_own_process_and_so_have_all_but_the_pro
     specs = shaped("models: {a: 'http://127.0.0.1:8000/v1', v: {folder: ./model}}\n", tmp_path)
     assert [spec.name for spec in specs] == ["cache", "router", "llm-v", "providers", "gateway"]
     assert members(specs[3]) == ["llm-a"]
+    assert members(specs[4]) == ["gateway"]
 
 
 @pytest.mark.parametrize("more", ["audio: openai/whisper-base\n", "gateway: {workers: 2}\n"])
 def test_a_service_that_hears_or_a_second_worker_keeps_the_gateway_apart(more: str, tmp_path: Path) -> None:
     specs = shaped(TWO + more, tmp_path)
     assert specs[-1].name == "gateway"
+    assert members(specs[-1]) == ([] if "workers" in more else ["gateway"])
     assert members(specs[-2]) == ["llm-a", "llm-b-1", "llm-b-2"]
 
 
@@ -56,7 +61,16 @@ def test_a_mesh_that_runs_keeps_its_shape_when_its_file_changes(tmp_path: Path) 
     assert [spec.name for spec in shaped(text, tmp_path, Sharing.ALL)] == ["audio", "hedgerow"]
     with pytest.raises(ValueError, match=r"gateway\.workers: 1 where services share a process"):
         shaped(TWO + "gateway: {workers: 2}\n", tmp_path, Sharing.ALL)
-    assert all(not spec.members for spec in shaped(TWO, tmp_path, Sharing.NONE))
+
+
+def test_a_gateway_with_a_process_of_its_own_is_a_process_of_one_member_unless_it_may_have_workers(
+    tmp_path: Path,
+) -> None:
+    *others, gateway = shaped(TWO, tmp_path, Sharing.NONE)
+    assert members(gateway) == ["gateway"]
+    assert [members(spec) for spec in others] == [[]] * 5
+    for variable in ("HEDGEROW_GATEWAY_WORKERS", "hedgerow_gateway_config"):
+        assert members(shaped(TWO, tmp_path, Sharing.NONE, {variable: "2"})[-1]) == []
 
 
 def test_no_embedding_model_is_loaded_where_nothing_is_compared_by_meaning(

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 from google.protobuf.descriptor import ServiceDescriptor
 
@@ -18,6 +19,7 @@ from services.runtime.errors import Unavailable
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.serve import Service
 from services.runtime.process.together import Member, Together
+from services.runtime.process.workers import PortTaken
 from services.runtime.rpc.boundary import Call
 from services.runtime.security import tls
 from tests.waiting import until
@@ -55,8 +57,8 @@ class Scene:
 
         return self._member(name, "llm", LLM, assemble, port, grace_ms=tokens)
 
-    def gateway(self, port: int = 3, lame_duck_ms: int = 0) -> Member:
-        return self._member("gateway", "gateway", GATEWAY, self._assemble, port, lame_duck_ms=lame_duck_ms)
+    def gateway(self, port: int = 3, lame_duck_ms: int = 0, **more: Any) -> Member:
+        return self._member("gateway", "gateway", GATEWAY, self._assemble, port, lame_duck_ms=lame_duck_ms, **more)
 
     def address(self, port: int) -> str:
         return f"127.0.0.1:{self.ports[port]}"
@@ -72,7 +74,7 @@ class Scene:
                 yield {GATEWAY: object()}
 
     def _member(
-        self, name: str, kind: str, descriptor: ServiceDescriptor, assemble: Callable[..., Any], port: int, **more: int
+        self, name: str, kind: str, descriptor: ServiceDescriptor, assemble: Callable[..., Any], port: int, **more: Any
     ) -> Member:
         known = self.__dict__.setdefault("services", {})  # a member that is the same is not started again
         service = known.setdefault(name, Service(kind, ServiceSettings, [descriptor], assemble))
@@ -146,6 +148,60 @@ async def test_a_service_that_fails_ends_all_of_them() -> None:
         await serve()
     assert caught.group_contains(RuntimeError, match="broken")
     assert {each[1:] for each in scene.done if each[0] == "-"} == {each[1:] for each in scene.done if each[0] == "+"}
+
+
+async def test_a_second_process_cannot_have_the_port_of_the_front_while_it_is_exchanged_nor_after() -> None:
+    scene, second = Scene(), Scene()
+    second.ports = scene.ports
+    async with asyncio.TaskGroup() as group:
+        together, other = Together(group), Together(group)
+        await together.bring([scene.gateway()])
+        scene.held = asyncio.Event()
+        bringing = asyncio.create_task(together.bring([scene.gateway(lame_duck_ms=1)]))
+        await until(lambda: scene.done.count("+gateway") == 2)
+        refusal = f"gateway address: {scene.address(3)} cannot be had: Address already in use"
+        with pytest.raises(PortTaken, match=refusal):
+            await other.bring([second.llm("a", 0), second.gateway()])
+        scene.held.set()
+        await bringing
+        with pytest.raises(PortTaken, match=refusal):
+            await other.bring([second.llm("a", 0), second.gateway()])
+        assert second.done == [], "nothing has started"
+        assert await check_health(scene.address(3), 1) == "SERVING"
+        await together.bring([scene.gateway(port=2)])
+        await other.bring([second.gateway()])
+        assert second.done == ["+gateway"], "a port that was left is free"
+        await together.stop()
+        await other.stop()
+
+
+async def test_the_port_of_metrics_stays_open_while_the_front_is_exchanged() -> None:
+    scene = Scene()
+
+    async def ready(port: int) -> int:
+        async with httpx.AsyncClient() as client:
+            return (await client.get(f"http://{scene.address(port)}/readyz")).status_code
+
+    async with asyncio.TaskGroup() as group:
+        together = Together(group)
+        await together.bring([scene.gateway(metrics_address=scene.address(2))])
+        assert await ready(2) == 200
+        scene.held = asyncio.Event()
+        bringing = asyncio.create_task(
+            together.bring([scene.gateway(lame_duck_ms=1, metrics_address=scene.address(2))])
+        )
+        await until(lambda: scene.done.count("+gateway") == 2)
+        assert await ready(2) == 200, "the first one serves"
+        scene.held.set()
+        await bringing
+        assert await ready(2) == 200, "the second one serves"
+        await together.bring([scene.gateway(metrics_address=scene.address(1))])
+        assert await ready(1) == 200
+        with pytest.raises(httpx.ConnectError):
+            await ready(2)
+        await together.stop()
+        with pytest.raises(httpx.ConnectError):
+            await ready(1)
 
 
 async def test_a_front_that_is_being_exchanged_when_the_process_ends_ends_too() -> None:
