@@ -8,11 +8,13 @@ Python's own matcher may take time beyond measure for some; `regex` ends at a ti
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from services.runtime.errors import shorten
+from services.runtime.security.growing import Growing
 from services.runtime.security.private_data import Finding, Rule
 
 WIDEST = 200  # characters of a match
@@ -21,6 +23,7 @@ MOST = 100  # phrases, and expressions
 _parser: Any = re._parser  # type: ignore[attr-defined]
 _SIMPLE = {"LITERAL", "NOT_LITERAL", "ANY", "IN", "BRANCH", "SUBPATTERN", "MAX_REPEAT", "MIN_REPEAT", "AT"}
 _WITHOUT_BLANKS = "\u2e80"  # from here on words stand without blanks between them
+_BORDER = r"\b"  # of a word
 _BORDERS = {"AT_BOUNDARY", "AT_NON_BOUNDARY"}
 
 
@@ -71,34 +74,56 @@ class Denied:
     """Phrases and expressions, however they are capitalized; an expression may take `most_ms` at a time."""
 
     def __init__(self, phrases: Sequence[str], patterns: Sequence[str], most_ms: float):
-        self._phrases = _phrase_rule(tuple(phrases)) if phrases else None
-        self._patterns, self._most_s = _compiled(tuple(patterns)), most_ms / 1000
+        self._rules = (*_phrase_rules(tuple(phrases)), *_pattern_rules(tuple(patterns), most_ms / 1000))
         self.reach = 1 + max(
             map(_width, (*map(_spelled, phrases), *patterns))
         )  # and one sign more, for a word's border
 
     def find(self, text: str, start: int) -> list[Finding]:
         """Matches that begin at `start` or later. Raises `TooSlow`."""
-        found = list(self._phrases.find(text, start)) if self._phrases else []
-        for pattern in self._patterns:
-            try:
-                matches = [match.span() for match in pattern.finditer(text, start, timeout=self._most_s)]
-            except TimeoutError:
-                raise TooSlow(f"a denied pattern took longer than {self._most_s * 1000:g} ms") from None
-            found += [Finding("denied_pattern", "denied", "withheld", begin, end, begin) for begin, end in matches]
-        return found
+        return [finding for rule in self._rules for finding in rule.find(text, start)]
+
+    def growing(self, start: int) -> Growing:
+        """Finds the same in a text that grows. Raises `TooSlow`."""
+        return Growing(self._rules, start, self.reach)
+
+
+@dataclass(frozen=True, slots=True)
+class _Expression(Rule):
+    """A rule whose pattern, one of the module `regex`, may take `most_s` at a time."""
+
+    most_s: float = 0.0
+
+    def matches(self, text: str, start: int) -> Iterator[tuple[re.Match[str], Finding | None]]:
+        pattern: Any = self.pattern
+        try:
+            matches = list(pattern.finditer(text, start, timeout=self.most_s))
+        except TimeoutError:
+            raise TooSlow(f"a denied pattern took longer than {self.most_s * 1000:g} ms") from None
+        for match in matches:
+            begin, end = match.span()
+            yield match, Finding(self.name, self.kind, self.label, begin, end, begin)
 
 
 @lru_cache(maxsize=256)
-def _phrase_rule(phrases: tuple[str, ...]) -> Rule:
-    """Whole words; between two words any white space, four characters at most."""
+def _phrase_rules(phrases: tuple[str, ...]) -> tuple[Rule, ...]:
+    """One for all of them: whole words; between two words any white space, four characters at most."""
+    if not phrases:
+        return ()
     spelled = sorted(map(_spelled, phrases), key=len, reverse=True)
-    return Rule("denied_phrase", "denied", "withheld", re.compile("|".join(spelled), re.IGNORECASE))
+    within = [each.removeprefix(_BORDER) for each in spelled if each.startswith(_BORDER)]
+    # The border comes once, before all of them: within a word no phrase is tried.
+    at_borders = [f"{_BORDER}(?:{'|'.join(within)})"] if within else []
+    anywhere = [each for each in spelled if not each.startswith(_BORDER)]
+    pattern = re.compile("|".join((*at_borders, *anywhere)), re.IGNORECASE)
+    return (Rule("denied_phrase", "denied", "withheld", pattern),)
 
 
 def _spelled(phrase: str) -> str:
     words = phrase.split()
-    first, last = (r"\b" if sign.isalnum() and sign < _WITHOUT_BLANKS else "" for sign in (words[0][0], words[-1][-1]))
+    first, last = (
+        _BORDER if sign.isalnum() and sign < _WITHOUT_BLANKS else "" for sign in (words[0][0], words[-1][-1])
+    )
     return first + r"\s{1,4}".join(map(re.escape, words)) + last
 
 
@@ -107,9 +132,10 @@ def _width(pattern: str) -> int:
 
 
 @lru_cache(maxsize=256)
-def _compiled(patterns: tuple[str, ...]) -> tuple[Any, ...]:
+def _pattern_rules(patterns: tuple[str, ...], most_s: float) -> tuple[Rule, ...]:
     if not patterns:
         return ()
     import regex  # only for tenants with a pattern
 
-    return tuple(regex.compile(pattern, regex.IGNORECASE) for pattern in patterns)
+    compiled: list[Any] = [regex.compile(pattern, regex.IGNORECASE) for pattern in patterns]
+    return tuple(_Expression("denied_pattern", "denied", "withheld", each, most_s=most_s) for each in compiled)

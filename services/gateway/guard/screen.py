@@ -5,8 +5,8 @@ end of a sentence: the text of a private key is held until its end, and after a 
 phrase or pattern may span. Where no sentence ends for long, text leaves at a blank.
 
 A long text that is held is searched again only once an eighth more of it is there, so that all searches together take
-time in proportion to its length, whatever its chunks. Where neither a sentence ends nor a blank comes, rules continue
-where they stopped, so that the last search is no longer than the others.
+time in proportion to its length, whatever its chunks. Where neither a sentence ends nor a blank comes, rules and
+phrases continue where they stopped, so that the last search is no longer than the others.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from hedgerow._sentences import SentenceSplitter
 from services.gateway.guard import injection
@@ -29,7 +30,7 @@ _MOST_HELD = 4_000  # characters without a sentence's end
 _MARGIN = 1_000  # held of those: more than any rule, or anything denied, reaches over a blank
 _SHORT = 256  # characters that are looked through again with each that comes
 _MORE = 8  # one part in so many of a long text that is held must be new before it is looked through again
-_MOST_NEW = 16_384  # characters that are new, at most, where rules go on where they were
+_MOST_NEW = 2_048  # characters that are new, at most, where rules go on where they were
 AT_ONCE = 256  # characters that are looked through before other work of the event loop has its turn: 0.2 ms
 
 
@@ -60,7 +61,7 @@ class Screen:
     _next: int = 0  # characters that must be held before the next look
     _from: int = 0  # where in it what is held begins
     _passed: int = 0  # characters released
-    _growing: Growing | None = None  # what was found in what is held, where that is long
+    _growing: Sequence[Growing] = ()  # what `rules` and `denied` found in what is held, where that is long
     _sentences: SentenceSplitter = field(default_factory=SentenceSplitter)
     _ends: deque[int] = field(default_factory=deque)  # of sentences, that may be too near to the end of the text
     _settled: int = 0  # the last of those that are not
@@ -83,8 +84,7 @@ class Screen:
         self._next = held + held // _MORE if is_held and held > _SHORT else 0
         if wanted <= 0:
             self._next = min(self._next, held + _MOST_NEW)
-            self._growing = self._growing or Growing(self.rules, self._from)
-            self._growing.look(self._text)
+            self._look()
         return released
 
     def close(self) -> Released:
@@ -97,6 +97,22 @@ class Screen:
         self._join()
         rest, self._from = self._text[self._from :], self._length
         return rest
+
+    def _look(self) -> None:
+        """Find what no more text can change."""
+        if not self._growing:
+            denied = (self.denied.growing(self._from),) if self.denied else ()
+            self._growing = (Growing(self.rules, self._from), *denied)
+        for each in self._growing:
+            each.look(self._text)
+
+    def _findings(self) -> Sequence[Finding]:
+        """All that there is in what is held, in order."""
+        if self._growing:
+            found, *denied = (each.find(self._text) for each in self._growing)
+            return merged((*merged(found), *chain(*denied)))
+        within = find(self._text, self.rules, self._from)
+        return merged((*within, *self.denied.find(self._text, self._from))) if self.denied else within
 
     def _join(self) -> None:
         self._text, self._pieces = "".join((self._text, *self._pieces)), []
@@ -118,11 +134,7 @@ class Screen:
     def _release(self, limit: int, *, last: bool) -> Released:
         if limit <= self._from:
             return NOTHING
-        growing = self._growing
-        findings = growing.find(self._text) if growing else find(self._text, self.rules, self._from)
-        if self.denied:
-            denied = self.denied.find(self._text, self._from)
-            findings = merged(sorted([*findings, *denied], key=lambda each: (each.start, -each.end)))
+        findings = self._findings()
         for each in reversed(findings):  # unfinished findings and their signs are held
             open_end = each.end == len(self._text) and not last
             if each.told_from < limit and (each.end > limit or open_end):
@@ -135,7 +147,7 @@ class Screen:
         return released
 
     def _pass(self, limit: int) -> None:
-        self._growing = None
+        self._growing = ()
         self._passed += limit - self._from
         kept = max(0, limit - _BEHIND)
         self._text, self._from = self._text[kept:], limit - kept

@@ -63,14 +63,13 @@ def find(text: str, rules: Iterable[Rule], start: int = 0) -> list[Finding]:
     """The findings of all rules from `start` on, in order; overlapping ones as one, under the name of the first."""
     lower = text.lower()
     likely = [rule for rule in rules if not rule.hints or any(hint in lower for hint in rule.hints)]
-    found = [each for rule in likely for each in rule.find(text, start)]
-    return merged(sorted(found, key=lambda each: (each.start, -each.end)))
+    return merged(each for rule in likely for each in rule.find(text, start))
 
 
-def merged(findings: Sequence[Finding]) -> list[Finding]:
+def merged(findings: Iterable[Finding]) -> list[Finding]:
     """Findings in order, those that overlap as one."""
     together: list[Finding] = []
-    for each in findings:
+    for each in sorted(findings, key=lambda each: (each.start, -each.end)):
         if together and each.start < together[-1].end:
             last = together.pop()
             end, told_from = max(last.end, each.end), min(last.told_from, each.told_from)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from services.gateway.guard.denied import Denied, TooSlow
@@ -52,3 +54,19 @@ def test_a_pattern_whose_reach_nobody_knows_is_refused_and_told_why(pattern: str
 def test_a_phrase_that_is_none_is_refused(phrase: str):
     with pytest.raises(ValidationError, match="a phrase of 1 to 200 characters"):
         GuardSettings(denied_phrases=(phrase,))
+
+
+@given(
+    st.lists(
+        st.sampled_from(["titan", "project ", "Project\n", "x", " y", "-", "\u673a\u5bc6", "a" * 300, "xab"]),
+        max_size=40,
+    ),
+    st.integers(0, 3),
+)
+def test_what_is_denied_in_a_growing_text_is_what_is_denied_in_the_whole(pieces: list[str], start: int):
+    denied = Denied(["Project Titan", "titan", "\u673a\u5bc6", "-x"], [r"\bx[a-z ]{1,9}y\b", "a{1,3}"], 1_000)
+    growing, text = denied.growing(start), "." * start
+    for piece in pieces:
+        text += piece
+        growing.look(text)
+    assert growing.find(text) == denied.find(text, start)
