@@ -96,14 +96,17 @@ docs: setup  ## Write the tables of the documents, what follows from the request
 	$(BIN)/python -m scripts.helm_files
 	$(BIN)/python -m scripts.images
 
-lock: setup  ## Resolve requirements.lock anew, and the clients of tests/clients/
+# Each folder of the tests with packages for Node. A lock names no registry: npm takes that of the machine.
+NODE_FOLDERS := $(dir $(wildcard tests/clients/package.json tests/clients/*/package.json tests/integration/node/package.json))
+
+lock: setup  ## Resolve requirements.lock anew, and the clients of the tests (Python and Node)
 	$(UV) pip compile -q pyproject.toml --extra dev --python-version 3.11 $(LOCKED_TORCH) --no-header \
 	  --no-annotate --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-package hedgerow \
 	  -o requirements.lock
 	for wanted in tests/clients/*.in; do $(UV) pip compile -q --universal --python-version 3.11 --no-header \
 	  --no-annotate --no-emit-index-url --no-emit-find-links $$wanted -o $${wanted%.in}.txt; done
-	for folder in tests/clients tests/clients/mcp; do \
-	  (cd $$folder && npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved); done
+	for folder in $(NODE_FOLDERS); do (cd $$folder && npm install --package-lock-only --ignore-scripts --no-audit --no-fund \
+	  --omit-lockfile-registry-resolved) || exit 1; done
 
 pin:  ## Pin the Dockerfiles' base images by digest; needs Docker with buildx and the images' registry
 	@for tag in $$(sed -nE 's/^FROM ([^ @]+:[^ @]+)( .*)?$$/\1/p' deploy/docker/*.Dockerfile | sort -u); do \

@@ -28,6 +28,7 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 DOCKERFILES = {path.stem: path.read_text() for path in sorted((ROOT / "deploy/docker").glob("*.Dockerfile"))}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 CUDA = {"faiss-gpu", "onnxruntime-gpu", "tensorrt", "vllm"}  # exclude what the lock has for the CPU
+NODE_LOCKS = sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("package-lock.json"))
 LOCKED = {each.name: each for each in sbom.locked(sbom.LOCK.read_text())}
 
 each_dockerfile = pytest.mark.parametrize("image", DOCKERFILES)
@@ -41,6 +42,25 @@ def test_the_lock_has_a_hash_for_every_package_and_names_no_place() -> None:
 def test_the_lock_has_every_package_that_an_image_or_a_developer_asks_for() -> None:
     wanted = {canonicalize_name(Requirement(each).name) for extra in EXTRAS.values() for each in extra}
     assert wanted - LOCKED.keys() - {"hedgerow-mesh"} == CUDA
+
+
+@pytest.mark.parametrize("lock", NODE_LOCKS, ids=str)
+def test_a_lock_of_node_packages_has_a_digest_for_each_and_names_no_registry(lock: Path) -> None:
+    text = (ROOT / lock).read_text()
+    packages = json.loads(text)["packages"]
+    wanted, own = json.loads((ROOT / lock.with_name("package.json")).read_text()), packages.pop("")
+    for kind in ("dependencies", "optionalDependencies"):
+        assert own.get(kind) == wanted.get(kind)
+        assert packages.keys() >= {f"node_modules/{name}" for name in wanted.get(kind, ())}
+    assert all(re.fullmatch(r"sha512-[\w+/]{86}==", each["integrity"]) for each in packages.values())
+    assert '"resolved"' not in text
+    assert not re.search(r"registry|localhost|127\.0\.0\.1", text)
+
+
+def test_the_node_locks_are_those_that_make_lock_writes() -> None:
+    (patterns,) = re.findall(r"^NODE_FOLDERS := \$\(dir \$\(wildcard (.*)\)\)$", MAKEFILE, re.MULTILINE)
+    made = {each.relative_to(ROOT) for pattern in patterns.split() for each in ROOT.glob(pattern)}
+    assert made == {lock.with_name("package.json") for lock in NODE_LOCKS}
 
 
 @pytest.mark.parametrize("line", ["a==1", "a", "a>=1 --hash=sha256:" + "0" * 64, "a==1 --hash=sha256:0"])
