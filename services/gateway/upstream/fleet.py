@@ -207,10 +207,8 @@ def make_fleet(
         ]
         limiter = _make_limiter(settings, f"llm {model}", pressure, clock)
         hedge = Hedge(rule, hedges, usual, clock)
-        drop = ThroughputDrop(model, clock=clock)
-        made = Pool(model, replicas, limiter, usual, hedge, drop, rng, notice, settings.balance)
-        made.chats = model not in settings.serves
-        return made
+        drop, chats = ThroughputDrop(model, clock=clock), model not in settings.serves
+        return Pool(model, replicas, limiter, usual, hedge, drop, rng, notice, settings.balance, chats=chats)
 
     return Fleet(
         {model: pool(model, addresses) for model, addresses in llms.items()},

@@ -40,6 +40,15 @@ async def test_every_replica_reads_every_variant_with_one_token_of_output() -> N
         assert replica.requests[0].messages[-1].role == chat_pb2.ROLE_USER
 
 
+async def test_a_model_that_does_not_chat_reads_no_prompt() -> None:
+    small, embed = llm(), llm()
+    scene = Scene(small=small, embed=embed)
+    scene.fleet.pools["embed"].chats = False
+    await scene.ran()
+    assert {step.replica for step in await scene.warmed()} == {"small#1"}
+    assert (bool(small.requests), embed.requests) == (True, [])
+
+
 async def test_it_is_read_again_when_it_is_due_and_not_before() -> None:
     model = llm()
     async with Scene(small=model).running():

@@ -148,6 +148,16 @@ def test_an_answer_of_a_model_says_that_it_has_served() -> None:
     assert Readiness(behind, 1, {}).missing() == []
 
 
+def test_a_model_that_does_not_chat_makes_no_gateway_ready_and_is_not_waited_for() -> None:
+    told = {"llm_addresses": {"small": "a:1", "embed": "b:1"}, "serves": {"embed": ["embeddings"]}}
+    behind = fleet(settings=told, small=ScriptedLlm(), embed=ScriptedLlm())
+    readiness = Readiness(behind, 2, {})
+    behind.pools["embed"].replicas[0].start.started()
+    assert readiness.missing() == ["llm"]
+    behind.pools["small"].replicas[0].start.started()
+    assert readiness.missing() == []
+
+
 @pytest.mark.parametrize(("models", "missing"), [(0, []), (1, []), (2, ["llm"]), (3, ["llm"])])
 def test_a_gateway_may_want_none_or_several_of_its_models(models: int, missing: list[str]) -> None:
     behind = fleet(small=ScriptedLlm(), large=ScriptedLlm())
