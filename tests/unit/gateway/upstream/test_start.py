@@ -151,11 +151,12 @@ def test_an_answer_of_a_model_says_that_it_has_served() -> None:
 def test_a_model_that_does_not_chat_makes_no_gateway_ready_and_is_not_waited_for() -> None:
     told = {"llm_addresses": {"small": "a:1", "embed": "b:1"}, "serves": {"embed": ["embeddings"]}}
     behind = fleet(settings=told, small=ScriptedLlm(), embed=ScriptedLlm())
-    readiness = Readiness(behind, 2, {})
+    one, all_ = Readiness(behind, 1, {}), Readiness(behind, 2, {})
     behind.pools["embed"].replicas[0].start.started()
-    assert readiness.missing() == ["llm"]
+    assert one.missing() == ["llm"]
+    behind.pools["embed"].replicas[0].start.served = False
     behind.pools["small"].replicas[0].start.started()
-    assert readiness.missing() == []
+    assert (one.missing(), all_.missing()) == ([], [])
 
 
 @pytest.mark.parametrize(("models", "missing"), [(0, []), (1, []), (2, ["llm"]), (3, ["llm"])])
