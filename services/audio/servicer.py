@@ -23,7 +23,7 @@ from services.audio.metrics import AUDIO, LOAD
 from services.audio.recordings import Allowed, Decoder, Transcription, gathered, in_time, not_idle
 from services.audio.scheduler import Scheduler
 from services.audio.speech import RATE, Audio, Behind, Heard, Segment, Transcript, Word, text_of
-from services.audio.streams import Reader
+from services.audio.stream_reader import Reader
 from services.audio.validation import StreamWanted, language_wanted, stream_wanted
 from services.runtime.errors import InvalidInput, NotSupported, Unavailable
 from services.runtime.rpc.authorization import TENANT_HEADER

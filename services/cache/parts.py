@@ -1,4 +1,4 @@
-"""What differs between a cache with an embedding model and one without: the modules `semantic_lookup` and `exact_only`.
+"""What differs between a cache with an embedding model and one without: the modules `semantic_parts` and `exact_parts`.
 
 The one that the setting `embedder` names is imported when it is needed, so that exact answers need no NumPy, no FAISS,
 no CTranslate2 and no tokenizers.
@@ -60,7 +60,7 @@ class NotInstalled(Exception):
 
 async def load(settings: CacheSettings) -> Parts:
     """The parts that the settings ask for, warm. Raises `NotInstalled`."""
-    name = "exact_only" if settings.embedder == "none" else "semantic_lookup"
+    name = "exact_parts" if settings.embedder == "none" else "semantic_parts"
     try:
         made = cast("Callable[[CacheSettings], Awaitable[Parts]]", import_module(f"services.cache.{name}").load)
         return await made(settings)

@@ -14,7 +14,7 @@ from hedgerow.tool.v1 import tool_pb2
 from services.cache import __main__ as service
 from services.cache.answers import Verdict
 from services.cache.config import CacheSettings
-from services.cache.exact_only import NoIndex
+from services.cache.exact_parts import NoIndex
 from services.cache.memory import Memory
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Missing, NotSupported
