@@ -93,5 +93,5 @@ def milliseconds(timings: Sequence[Timing]) -> dict[str, dict[str, float]]:
 
 
 def added(path: Mapping[str, float], direct: Mapping[str, float]) -> dict[str, float]:
-    """What the percentiles differ by, which is no percentile of what a call takes more."""
+    """The differences of the percentiles. They are not percentiles of the time added to a call."""
     return {key: round(path[key] - direct[key], 3) for key in direct}

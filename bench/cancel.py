@@ -28,7 +28,7 @@ from tests.models import FIXTURES
 
 SAMPLES = 30
 _STORY = "Tell me a long story about a fox."
-_LONG = "([a-z]+ ){400}"  # made to match 400 words, the answer does not end by itself while the clock runs
+_LONG = "([a-z]+ ){400}"  # forced to have 400 words, the answer does not end before it is cancelled
 _OPTIONS: hedgerow.Options = {"tier": "quality", "cache": "bypass", "max_tokens": 512, "regex": _LONG}
 _BODY = {
     "model": "quality",

@@ -74,7 +74,7 @@ class Cluster:
         return line.decode().strip()
 
     async def piped(self, module: str, *words: str) -> Any:
-        """Start a module that reads requests from standard input and ends with it; what it logs is kept in the folder.
+        """Start a module that reads requests from standard input and ends with it; its log is kept in the folder.
         Returns the `asyncio.subprocess.Process`."""
         log = self.stack.enter_context((self.folder / f"{module}.log").open("ab"))
         process = await create_subprocess_exec(

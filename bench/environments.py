@@ -45,7 +45,7 @@ def kept(name: str, wanted: str, make: Callable[[Path], None]) -> Path:
     with (cache / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / _DONE).exists():
-            shutil.rmtree(folder, ignore_errors=True)  # of one who was ended in the middle
+            shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed half-way
             folder.mkdir()
             make(folder)
             (folder / _DONE).touch()

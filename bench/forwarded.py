@@ -1,8 +1,8 @@
-"""What the gateway adds to the first text where it forwards a caller's own words, and where it translates them.
+"""Time to first token that the gateway adds: to requests that it forwards as they are, and to translated ones.
 
 One gateway by HTTP, a simulated provider of two APIs that answers at once, and a model service for each of its APIs.
 The same question is asked in either API of the provider itself, of the model behind the same API (forwarded) and of the
-model behind the other one (translated), call by call. Both APIs have as many calls on each path, so that it makes no
+model behind the other API (translated), call by call. Both APIs have as many calls on each path, so that it makes no
 difference which of them costs less to read and to write.
 """
 

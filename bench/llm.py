@@ -1,4 +1,4 @@
-"""What the llm service costs over vLLM itself, and what speculation, the prefix cache and the warm-up are worth.
+"""Latency and throughput that the llm service adds to vLLM, and gains of speculation, prefix cache and warm-up.
 
 The service (over gRPC) and vLLM's bare `AsyncLLM` (`bench.raw_vllm`), each a process of its own with the same settings,
 are loaded side by side and asked in turns, one at a time, so that whatever else the machine does meets both alike.
@@ -113,7 +113,7 @@ async def _first_ms(ask: Ask) -> float:
 
 
 def _settings(speculation: str) -> dict[str, Any]:
-    """What both engines are told."""
+    """The settings of both engines."""
     chosen = _SPECULATION[speculation]
     return {**_SETTINGS, "speculative_config": chosen} if chosen else _SETTINGS
 

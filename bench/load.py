@@ -1,6 +1,6 @@
-"""A load generator whose arrivals wait for nobody.
+"""An open-loop load generator: arrivals do not wait for earlier answers.
 
-Users do not wait with their question until the one before has been answered. A generator that does (a closed loop)
+Users do not wait with their question until another user has been answered. A generator that does (a closed loop)
 sends less exactly when the system is slow, and so leaves out the latencies that matter most (coordinated omission:
 G. Tene, "How NOT to Measure Latency", 2013). Here each arrival has its time beforehand, and its latency counts from
 that time, also when it was sent late.
@@ -55,7 +55,7 @@ class Arrival:
 
 
 class Reply(NamedTuple):
-    """What came of a request. `first_at` is when its first text came, on the generator's clock."""
+    """The result of a request. `first_at`: the time of its first text on the generator's clock."""
 
     outcome: Outcome
     first_at: float | None = None
@@ -83,7 +83,7 @@ class Sample:
 
     @property
     def waited_s(self) -> float:
-        """For the whole answer: for ever where there is none, however soon its caller was told so. A call that was cut
+        """The time to the whole answer; infinite where there is none, however soon the error came. A call that was cut
         when its time was over counts with that time."""
         return self.total_s if self._in_time else float("inf")
 
@@ -122,7 +122,7 @@ class OpenLoop:
 
     async def run(self, arrivals: Sequence[Arrival]) -> list[Sample]:
         """All samples, in the order of arrival. An arrival with too many before it still open is not sent: a failure
-        that takes for ever, since nobody knows how long it would have waited."""
+        of infinite duration, because its waiting time is unknown."""
         start = self._clock()
         async with asyncio.TaskGroup() as group:
             calls = [await self._send(group, start, arrival) for arrival in arrivals]
@@ -215,7 +215,7 @@ def ask_llm(channels: Sequence[grpc.aio.Channel], timeout_s: float) -> GrpcAsk:
 
 
 def read_gateway(message: bytes) -> Seen:
-    """What a `hedgerow.gateway.v1.GenerateResponse` says."""
+    """Read a `hedgerow.gateway.v1.GenerateResponse`."""
     text, last = False, None
     for event in gateway_pb2.GenerateResponse.FromString(message).events:
         text = text or _has_text(event)
@@ -232,7 +232,7 @@ def _ended(final: gateway_pb2.Final) -> Reply:
 
 
 def read_llm(message: bytes) -> Seen:
-    """What a `hedgerow.llm.v1.GenerateResponse` says."""
+    """Read a `hedgerow.llm.v1.GenerateResponse`."""
     response = llm_pb2.GenerateResponse.FromString(message)
     ended = response.HasField("finish")
     return _message_has_text(response), Reply(_ENDED.get(response.finish.reason, Outcome.OK)) if ended else None

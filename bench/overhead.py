@@ -1,4 +1,4 @@
-"""What the gateway adds to a stream: against the llm service called directly and against a bare relay.
+"""Latency that the gateway adds to a stream, compared with the llm service itself and with a bare relay.
 
 All paths are measured in one run, call by call in turns, on a simulated engine that answers at once, so that the mesh
 and not a model is measured. Every policy is on. The exact hit runs on the real cache service.
@@ -22,7 +22,7 @@ TOKENS = 4  # messages of a measured answer
 SAMPLES, WARM_UP = 2_000, 200  # calls per path
 LONG_STREAMS, LONG_TOKENS = 20, 500  # for the cost of one relayed message
 _ASKED = "What is the capital of France?"
-# What is off by default; limits that nothing here reaches.
+# Policies that are off by default, with limits that this load does not reach.
 _EVERY_POLICY: dict[str, Any] = {
     "tenants": {"local": {"requests_per_s": 1e6, "requests_burst": 1e6, "tokens_per_minute": 1e9, "concurrency": 999}},
     "targets": {name: {"p50_ms": 1_000, "p95_ms": 1_000, "p99_ms": 1_000} for name in ("llm", "ttft", "total")},

@@ -1,4 +1,4 @@
-"""What stands between a client and its provider costs: nothing, LiteLLM's proxy, and a gateway by gRPC and by HTTP.
+"""Latency of a provider called directly, through LiteLLM's proxy, and through a gateway by gRPC and by HTTP.
 
 All are measured in one run, in turns, before one simulated provider that answers at once. LiteLLM comes from PyPI into
 a folder of its own, with one worker and without keys or logging; the gateway has all of its policies, the cache left

@@ -1,4 +1,4 @@
-"""What the mesh costs over vLLM itself with a public model: first token, and tokens/s of 1 and 16 callers.
+"""Latency and throughput that the mesh adds to vLLM with a public model: first token, tokens/s of 1 and 16 callers.
 
 SmolLM2-135M-Instruct of the catalogue (`hedgerow models pull smollm2-135m`), plain settings, in bfloat16. The mesh is a
 gateway, a router and an llm service, asked by gRPC with the cache left out; beside it stands vLLM's bare `AsyncLLM`

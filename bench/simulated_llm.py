@@ -45,7 +45,7 @@ class SimulatedLlmSettings(ServiceSettings):
 
 
 class SimulatedLlm:
-    """Says `word` as often as it is told to; the last word and the finish travel together."""
+    """Answers with `word`, as often as configured; the last word and the finish are one message."""
 
     def __init__(self, settings: SimulatedLlmSettings):
         self._settings = settings

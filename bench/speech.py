@@ -95,7 +95,7 @@ class Written:
 
 @dataclass
 class Heard:
-    """What came back for one stream. `words`: each with the second of the stream in which it was confirmed."""
+    """The transcript of one stream. `words`: each with the second of the stream in which it was confirmed."""
 
     words: list[tuple[str, float]] = field(default_factory=list)
     behind: int = 0

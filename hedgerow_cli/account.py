@@ -1,4 +1,4 @@
-"""What an answer was worth saying about itself: lines for people, one object for programs."""
+"""The report of an answer: lines for people, one object for programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hedgerow_cli.waterfall import short
 
 
 def account_lines(answer: Answer) -> list[str]:
-    """What stands below the waterfall: what was heard and seen, what came, how fast, and under which trace."""
+    """The lines below the waterfall: transcript, image labels, decisions, cache, model, speed, trace."""
     heard = [f"heard  {answer.transcript}"] if answer.transcript else []
     saw = [f"saw  {label_text(labels)}" for labels in answer.sights]
     decisions = [f"{short(made.at_ms):>6} ms  {_told(made)}" for made in answer.decisions]

@@ -52,7 +52,7 @@ def show(found: Sequence[dict[str, Any]]) -> None:
 
 
 def _verdicts(each: dict[str, Any]) -> tuple[str, str, str]:
-    """What is known of wrong hits: samples, their share with its bounds, and the threshold that came of it."""
+    """The verification columns: samples, the share of wrong hits with its bounds, and the resulting threshold."""
     share, low, high = (each[name] for name in ("wrong_share", "wrong_share_lower", "wrong_share_upper"))
     return str(each["verified"]), f"{share:.2%} ({low:.2%} to {high:.2%})", _threshold(each)
 

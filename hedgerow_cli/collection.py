@@ -67,9 +67,9 @@ def put(
 ) -> None:
     """Put documents, each in place of the one of the same source.
 
-    What has not changed costs nothing, so this is fit to be run every night; of a document that has, only new snippets
-    are embedded. Until a document is whole the old one is found. A file that cannot be put gets a line on stderr, and
-    the exit status is 1 when the others are done.
+    Unchanged documents cost nothing, so the command can run every night; of a changed one only the new snippets are
+    embedded. Searches find the old version until the new one is complete. A file that cannot be put gets a line on
+    stderr; the others are put, and the exit status is 1.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What `hedgerow demo` asks, and what must be true of each answer: its form, its time and its report, never a model's
+"""The requests of `hedgerow demo`, and checks of each answer: of its form, its time and its report, never of a model's
 exact words."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from hedgerow import Answer, Options
 
-Check = Callable[[Answer], str]  # what fell short of it; empty where nothing did
+Check = Callable[[Answer], str]  # what is wrong with the answer; empty where nothing is
 
 CAPITAL = "What is the capital of Japan?"  # one that both models answer in one short sentence, ten times of ten
 CITY: dict[str, Any] = {

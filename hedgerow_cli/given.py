@@ -1,4 +1,4 @@
-"""What options name: JSON text, files, tools of the mesh and of the caller's."""
+"""Values that options name: JSON text, files, tools of the mesh and of the caller."""
 
 from __future__ import annotations
 

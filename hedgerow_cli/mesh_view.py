@@ -1,4 +1,4 @@
-"""What the control plane says of the mesh: as data, as tables, and whether all of it is well."""
+"""The control plane's view of the mesh: as data, as tables, and whether all replicas are healthy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hedgerow up` may start, as a plan: of a mesh file, of models that were given, or the demo's."""
+"""Plans for `hedgerow up`: from a mesh file, for models that options name, or for the demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hedgerow up` says once a mesh serves: how to ask it."""
+"""The next steps that `hedgerow up` prints when the mesh serves: how to send requests."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What keeps the source tree: nothing of it is shipped."""
+"""Tools for the source tree; none of them is shipped."""

@@ -23,13 +23,17 @@ REPOSITORY = Path(__file__).parents[1]
 ALLOWED = Path(__file__).with_suffix(".toml")
 # Generated from a source that is read, and this list.
 SKIPPED = {"docs/faults.md", "scripts/prose.py"}
+# Their strings are what callers and models say, and no prose of ours.
+SPOKEN = {f"training/{name}.py" for name in ("corpus", "text_corpus", "tool_corpus")}
+SPOKEN |= {"bench/cache/synthetic.py", "services/cache/semantic_match/facts.py"}
+SPOKEN |= {"services/gateway/answer/stages/cascade.py"}
 _NOUN = "name the caller, tenant, operator or component"
 INSTEAD = {
     r"who|whom|whoever|whomever": _NOUN,
     r"(?:no|some|any|every)(?:body|one)|no one": _NOUN,
     r'(?<=[.;"#\n][ "\n])what(?:ever)?(?= (?:[^.?!:\n]|\n(?!\n))*\.)': "start the sentence with a noun",
     r"theirs|the other one|siblings?": "repeat the noun",
-    r"tells?|telling|told": "report, notify, show, configure",
+    r"tells?(?! me\b)|telling|told": "report, notify, show, configure",
     r"by (?:itself|themselves)": "automatically, alone, separately",
     r"anew|as ever": "again, as before",
     r"dear|dearer|dearest": "expensive, of higher priority",
@@ -42,6 +46,7 @@ INSTEAD = {
 }
 _WORDS = re.compile("|".join(rf"(\b(?:{words})\b)" for words in INSTEAD), re.IGNORECASE)
 _CODE = re.compile(r"(?ms)^ *```.*?^ *```|`[^`\n]+`|\{[^{}\n]*\}|<!--.*?-->|\]\([^)]*\)|https?://\S+")
+_BEFORE_DOCSTRINGS = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 _FOUR_WORDS = re.compile(r"\w\S*(?:\s+\S+){3}")
 
 
@@ -63,14 +68,14 @@ def found(path: str, text: str) -> Iterator[Found]:
 
 
 def python(path: str, text: str) -> Iterator[tuple[int, str]]:
-    """Comments, docstrings and, outside of tests, other strings of four words, each with its first line."""
-    before = ""
+    """Comments, docstrings and, outside of tests and `SPOKEN`, other strings of four words, with their first lines."""
+    strings, before = not (path.startswith("tests/") or path in SPOKEN), tokenize.NEWLINE
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        docstring = token.string.startswith('"""') and not before.strip()
-        read = docstring or (_FOUR_WORDS.search(token.string) and not path.startswith("tests/"))
+        docstring = token.string.startswith('"""') and before in _BEFORE_DOCSTRINGS
+        read = docstring or (strings and _FOUR_WORDS.search(token.string))
         if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and read):
             yield token.start[0], token.string
-        before = token.string
+        before = token.type
 
 
 def main(arguments: list[str]) -> int:

@@ -89,7 +89,7 @@ def _component(package: Locked) -> Component:
 
 
 def _licences(package: Locked) -> list[License]:
-    """What the installed package declares, as SPDX where it is; none where it is not installed or does not say."""
+    """The licences that the installed package declares; none where it is not installed or declares none."""
     found = _installed(package.name)
     if not found or found.version != package.version:
         return []
@@ -111,7 +111,7 @@ def _installed(name: str) -> Distribution | None:
 
 
 def _needs(name: str) -> set[str]:
-    """What a package needs without its extras, by canonical name."""
+    """The requirements of a package without its extras, by canonical name."""
     found = _installed(name)
     wanted = map(Requirement, (found.requires if found else None) or ())
     return {canonicalize_name(each.name) for each in wanted if not each.marker or each.marker.evaluate({"extra": ""})}

@@ -1,7 +1,7 @@
 """Derives the SDK's blocking clients from its asyncio clients: `make sync`. A contract test holds them to it.
 
-Word by word, as encode/httpcore does with its own `unasync.py`; what gRPC's two APIs do differently (connections,
-waiting, sending) is in `_base*.py` and `_sending*.py`, which offer the same names.
+Word by word, as encode/httpcore does with its own `unasync.py`; the differences of gRPC's two APIs (connections,
+waiting, sending) are in `_base*.py` and `_sending*.py`, which offer the same names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RULES = [
         (r"\b__a(iter|next|enter|exit)__", r"__\1__"),
         (r"\baiter\(", "iter("),
         (r"\bStopAsyncIteration\b", "StopIteration"),
-        # What the documentation says otherwise.
+        # Words of the documentation.
         (r"of the asyncio clients", "of the clients without an event loop"),
         (r"asyncio client", "client for programs without an event loop"),
         (r"\btasks of one loop\b", "threads"),

@@ -1,4 +1,4 @@
-"""What a provider of each API answers a client that brings its own tools and forms, in one piece or event by event."""
+"""A provider of each API, for clients with their own tools and response formats: answers whole or event by event."""
 
 from __future__ import annotations
 

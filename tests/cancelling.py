@@ -28,7 +28,7 @@ _TURNS = 30  # of the loop, for each task that ends another
 
 def cancelled_at_every_await(scene: Scene) -> int:
     """Play `scene` until its coroutine ends before it is cancelled. Returns how many awaits it has; the 0th moment is
-    before it has begun. The coroutine may end with a service's error where nobody cancels it."""
+    before it has begun. The coroutine may end with a service's error where it is not cancelled."""
     moments: tuple[Moment, ...] = ("waiting", "waking")
     for moment in moments:
         for number in count():

@@ -1,4 +1,4 @@
-"""Clocks that stand still until they are told to move, and an event loop that lives on one."""
+"""Clocks that stand still until a test moves them, and an event loop that runs on one."""
 
 from __future__ import annotations
 

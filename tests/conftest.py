@@ -1,4 +1,4 @@
-"""What several kinds of tests need."""
+"""Fixtures of several kinds of tests."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from launcher.processes import ServiceSpec, free_port
 from tests.forked import ServiceProcess
 from tests.models import MODELS
 
-# Who starts the tests in the background may have Ctrl-C ignored, which every process they start would inherit.
+# Where the tests run in the background, a shell may ignore Ctrl-C, and every process that they start would inherit
+# that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# gRPC's engine would end with its last channel or server, and wait for ever where a call of theirs has not ended in its
-# core (https://github.com/grpc/grpc/issues/22365): seen once in some thirty runs.
+# gRPC's engine would end with its last channel or server, and wait for ever where a call has not ended in gRPC's core
+# (https://github.com/grpc/grpc/issues/22365): seen once in some thirty runs.
 grpc.aio.init_grpc_aio()
-# How long an example takes is the machine's affair.
+# The time of an example depends on the machine.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 # Tests beside each other leave a process without a core for longer than a mesh waits for one.

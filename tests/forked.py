@@ -1,9 +1,9 @@
 """Services and commands for tests, forked from one process that has imported them.
 
 Until it serves, a forked gateway takes 0.04 s of CPU and a router 0.01 s, where `python -m services.…` takes 0.77 s and
-0.38 s, nearly all of it to import; tests start some four hundred services. What is forked reads the same settings, runs
-the same `__main__` from its first line, and is a session, a log and an exit code, as the launcher's. It is no fresh
-interpreter, and begins with the memory of all services: tests that are about that start the launcher's, as
+0.38 s, nearly all of it to import; tests start some four hundred services. A forked service reads the same settings,
+runs the same `__main__` from its first line, and is a session, a log and an exit code, as the launcher's. It is no
+fresh interpreter, and begins with the memory of all services: tests that are about that start the launcher's, as
 `hedgerow up` does.
 """
 
@@ -36,7 +36,7 @@ from services.runtime.process.quiet import silence
 _SERVICES = tuple(f"services.{name}" for name in SERVICES)
 _PLAIN = ("bench.simulated_llm", "tests.fault.faulty_llm")
 PRELOADED = (*(f"{service}.__main__" for service in _SERVICES), *_PLAIN, "hedgerow_cli.app")
-# What it imports starts no thread but OpenBLAS's, which survive a fork; gRPC starts its own when it is first used.
+# Its imports start no thread but OpenBLAS's, which survive a fork; gRPC starts its own when it is first used.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.preloaded"])
 
@@ -50,7 +50,7 @@ class Standard(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What a process is told. `umask` is -1 where it stays as it is."""
+    """The parameters of a process. `umask`: -1 to inherit it."""
 
     module: str
     arguments: Sequence[str]
@@ -69,7 +69,8 @@ class Ended(NamedTuple):
 
 
 class ServiceProcess(processes.ServiceProcess):
-    """The launcher's, but for how it starts. vLLM starts as ever: it reads variables before Python does."""
+    """The launcher's, but for how it starts. vLLM starts as the launcher starts it: it reads variables before Python
+    does."""
 
     def _start(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
         spec, environment = self.spec, {**os.environ, **self.spec.environment}
@@ -105,7 +106,7 @@ class _Forked:
 
 
 async def run(module: str, *arguments: str, stdin: str = "", **environment: str) -> Ended:
-    """What would be `python -m module …`, from its start to its end."""
+    """Run `python -m module …` in a forked process, from its start to its end."""
     with _running(module, arguments, stdin, environment) as (child, standard):
         try:
             await asyncio.to_thread(child.join)
@@ -126,7 +127,7 @@ async def refused_start(service: str, **settings: object) -> Ended:
 
 
 def run_blocking(module: str, *arguments: str) -> Ended:
-    """The same, for who has nothing else to do meanwhile."""
+    """The same, blocking."""
     with _running(module, arguments) as (child, standard):
         child.join()
         return _ended(child, standard)
@@ -155,7 +156,7 @@ def _fork(start: Start) -> ForkServerProcess:
 
 
 def _become(start: Start) -> None:
-    """What `python -m module …` would be, in a session of its own. Ends with whom it is forked from."""
+    """Become `python -m module …`, in a session of its own. Ends with the process that it is forked from."""
     os.setsid()
     if sys.platform == "linux":
         die_with_parent(os.getppid())

@@ -22,7 +22,8 @@ def properties(number: int, many: int, of: Callable[[int], object] = lambda _: S
     return {"type": "object", "properties": {f"p{number}-{each}": of(each) for each in range(many)}}
 
 
-# What the gateway admits, found by trying what its counts let through (docs/adr/0024-structured-output.md).
+# Costly grammars that the gateway admits, found by trying the limits of its counts
+# (docs/adr/0024-structured-output.md).
 COSTLY: tuple[Callable[[int], ResponseFormat], ...] = (
     lambda number: as_schema(properties(number, 480)),
     lambda number: as_schema({"type": "array", "items": STRING, "maxItems": 9_000 + number % 1_000}),
@@ -41,7 +42,7 @@ COSTLY: tuple[Callable[[int], ResponseFormat], ...] = (
     lambda number: ResponseFormat(grammar=f'start: (("a" | "{number}"){{1,1000}}){{1,1000}}\n'),
 )
 
-# What it refuses.
+# Grammars that it refuses.
 WRONG: tuple[Callable[[int], ResponseFormat], ...] = (
     lambda number: as_schema("[" * (1_000 + number % 1_000)),
     lambda number: as_schema('{"a":' * (1_000 + number % 1_000)),

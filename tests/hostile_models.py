@@ -1,4 +1,4 @@
-"""Copies of the demo's `.pt2` with code in them: torch 2.13 by itself runs each as soon as it loads it."""
+"""Copies of the demo's `.pt2` with code in them: torch 2.13 alone runs each as soon as it loads it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What a test leaves behind in its event loop: tasks that still run, exceptions that nobody hears of, and asynchronous
-generators of ours that only the garbage collector ends. Each of them is work that goes on for a caller who has left."""
+"""Leftovers of a test in its event loop: tasks that still run, exceptions that are never retrieved, and asynchronous
+generators of ours that only the garbage collector ends. Each of them is work that goes on for a caller that has
+left."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-# What a text is, where not every text will do, by the end of its place.
+# Valid texts, where not every text is valid, by the end of the place.
 TEXTS: Mapping[str, str] = {
     "data": PIXEL,
     "image_url.url": f"data:image/png;base64,{PIXEL}",

@@ -17,7 +17,7 @@ TIMES = 1_501  # 0.00 to 30.00 s in steps of 0.02 s
 
 @dataclass(frozen=True)
 class Shape:
-    """What differs between Whispers."""
+    """The parameters in which Whisper models differ."""
 
     mels: int = 80
     languages: Sequence[str] = LANGUAGES

@@ -10,7 +10,7 @@ from typing import Any
 async def until(
     look: Callable[[], Any], within_s: float = 20.0, *, holds: Callable[[Any], Any] = bool, every_s: float = 0.01
 ) -> Any:
-    """What `look` returns, awaited where it must be, as soon as it `holds`. Raises TimeoutError."""
+    """Call `look` until its result, awaited where needed, `holds`; return that. Raises TimeoutError."""
     async with asyncio.timeout(within_s):
         while True:
             seen = look()

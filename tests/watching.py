@@ -1,5 +1,5 @@
-"""Whom a process and all that it starts speak to, as the kernel sees it: every address that is given to `connect` or
-`sendto` by any thread, of any library. strace(1) watches; a fallback that sees less would find less.
+"""The addresses that a process and its children connect to: every one that any thread of any library gives to `connect`
+or `sendto`. strace(1) records them; there is no fallback, which would miss some.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def record(speaker: Speaker, text: str, seed: int) -> np.ndarray:
 
 
 def hear(whisper: WhisperModel, audio: np.ndarray) -> str:
-    """What the model makes of it, in the audio service's way and in the library's: empty where they differ."""
+    """The transcript with the audio service's settings and with the library's; empty where the two differ."""
     samples = audio.astype(np.float32) / 32768
     heard = set()
     for settings in ({"without_timestamps": True}, {"vad_filter": True, "word_timestamps": True}):

@@ -75,7 +75,7 @@ def _bytes(color: Color) -> tuple[int, int, int]:
 
 
 def _away_from(paint: Color, rng: random.Random) -> Color:
-    """A colour that can be told from `paint`: any at all, a grey, black or white."""
+    """A colour that differs visibly from `paint`: any colour, a grey, black or white."""
     while True:
         grey = rng.choice((rng.random(), 0.0, 1.0))
         color = rng.choice(((rng.random(), rng.random(), rng.random()), (grey, grey, grey)))
@@ -188,7 +188,7 @@ def _shade(size: tuple[int, int], paint: Color, rng: random.Random) -> Image.Ima
 
 
 def _weather(picture: Image.Image, rng: random.Random, noise: np.random.Generator) -> Image.Image:
-    """What cameras and files do to a picture: light, blur, noise, JPEG."""
+    """The picture with the distortions of cameras and files: light, blur, noise, JPEG."""
     if rng.random() < 0.3:
         picture = picture.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, min(picture.size) / 90)))
     field = np.asarray(picture).astype(np.float32)

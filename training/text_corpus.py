@@ -1,8 +1,8 @@
-"""Texts for the two small classifiers: prompt injections among what people really ask, and questions simple or complex.
+"""Texts for the two small classifiers: prompt injections among ordinary questions, and questions simple or complex.
 
-All of it is written out of templates, `{one|another}` and slots `<topic>` (`¦` is a bar of the text's own), as a pure function of a seed. What the
-classifiers are measured on (`bench/guard/*.jsonl`) was written by hand beside them, sentence by sentence, and shares no
-template with these.
+Templates make all of them, with `{one|another}` and slots `<topic>` (`¦` is a bar of the text's own), as a pure
+function of a seed. The texts of the benchmark (`bench/guard/*.jsonl`) were written by hand, sentence by sentence, and
+share no template with these.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ _PLANTED = (
 )
 _INJECTIONS = (*_OVERRIDES, *_LEAKS, *_PERSONAS, *_PLANTED)
 
-# What is none, though it has their words.
+# Ordinary texts that share words with injections.
 _NEAR = (
     "How {do|can} I {ignore|skip|exclude} {whitespace|all previous commits|certain files|warnings|a test|case} in {git diff|pytest|grep|eslint|my build}?",
     "What is {a system prompt|prompt injection|a jailbreak of an iPhone|developer mode on Android|a prior in statistics|a hidden Markov model|an instruction set}?",
@@ -298,7 +298,7 @@ _COMPLEX = (
 
 
 def _alternatives(templates: Sequence[str]) -> list[str]:
-    """Templates that stand side by side in one line, each by itself: at `|` outside of any brace."""
+    """The templates of one line, which `|` outside of any brace separates."""
     found = []
     for template in templates:
         depth, begin = 0, 0

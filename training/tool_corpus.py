@@ -1,8 +1,9 @@
 """Chats with tools, over the same closed world as `corpus`: when to call which, with what, and what to make of it.
 
-A chat offers some tools in OpenAI's form: which, in which order and described how, varies, and beside them are tools that
-nothing here is for. A question that one of them fits is answered by a call, one for each thing asked, and the results
-by a sentence; any other question is answered as without tools. As in `corpus`, all is a pure function of a seed.
+A chat offers some tools in OpenAI's form: which, in which order and described how, varies, and beside them are tools
+that nothing here is for. A question that one of them fits is answered by a call, one for each thing asked, and the
+results by a sentence; any other question is answered as without tools. As in `corpus`, all is a pure function of a
+seed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ INTEGER: dict[str, Any] = {"type": "integer"}
 
 @dataclass(frozen=True)
 class Asked:
-    """Something asked: what a tool is told of it, and what is said of a result."""
+    """A question, the arguments of its tool call, and the sentence that states the result."""
 
     question: str
     arguments: dict[str, Any]
@@ -248,7 +249,7 @@ def _call(offered: Offered, asked: Asked) -> dict[str, Any]:
 
 
 def _result(rng: random.Random, offered: Offered, asked: Asked) -> tuple[str, str]:
-    """What the tool gives back, and the sentence that is made of it."""
+    """The result of the tool, and the sentence that states it."""
     if rng.random() < 0.06:
         failure = rng.choice(_FAILURES)
         told = json.dumps({"error": failure}) if rng.random() < 0.5 else f"error: {failure}"
@@ -290,12 +291,12 @@ def _answered(rng: random.Random, asked: list[tuple[Offered, Asked]]) -> list[di
     """The calls, their results and the sentences."""
     results = [_result(rng, tool, each) for tool, each in asked]
     calls = [_call(tool, each) for tool, each in asked]
-    together = len(asked) == 1 or rng.random() < 0.8  # else a caller who takes one call at a time
+    together = len(asked) == 1 or rng.random() < 0.8  # else the caller takes one call at a time
     messages: list[dict[str, Any]] = []
     for turn in [range(len(asked))] if together else [[index] for index in range(len(asked))]:
         messages.append({"role": "assistant", "content": "", "tool_calls": [calls[index] for index in turn]})
         if len(turn) < len(asked) and turn[0] == 0:
-            messages[-1]["cut"] = True  # as a caller has it who takes one call at a time: it said more
+            messages[-1]["cut"] = True  # the caller kept the first call alone: the message had more
         messages += [{"role": "tool", "content": results[index][0]} for index in turn]
     return [*messages, {"role": "assistant", "content": " ".join(said for _, said in results)}]
 

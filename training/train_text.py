@@ -4,8 +4,8 @@
 
 Writes services/gateway/guard/injection.weights and services/runtime/complexity.weights: logistic regressions over the
 very features that serve (`services/runtime/linear_model.py`), by Adagrad with an L2 penalty, in signed bytes. About a
-minute of one core; the same seed gives the same bytes. What they are worth on `bench/guard/*.jsonl`, which nothing is
-trained on, `hedgerow bench guard` tells.
+minute of one core; the same seed gives the same bytes. `hedgerow bench guard` measures
+them on `bench/guard/*.jsonl`, which no classifier is trained on.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python train_tools.py MODELS OUT [--minutes N]
 
-Reads MODELS/demo-llm and MODELS/demo-llm-draft, writes OUT/demo-llm and OUT/demo-llm-draft. Some of what is read is of
-`corpus`, as it was trained on before, so that nothing is forgotten; the rest is of `tool_corpus`. Each thread has a
-batch of its own: the models are too small for two threads to share one. What a run has written is a model to go on
-from, with another `--seed`.
+Reads MODELS/demo-llm and MODELS/demo-llm-draft, writes OUT/demo-llm and OUT/demo-llm-draft. Some texts are of
+`corpus`, which the models were trained on before, so that they forget nothing; the others are of `tool_corpus`. Each
+thread has a batch of its own: the models are too small for two threads to share one. A run can continue from the models
+of an earlier run, with another `--seed`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def encode_chat(tokenizer, chat: tool_corpus.Chat) -> tuple[list[int], list[bool
 
 
 def padded(chats: list[tuple[list[int], list[bool]]]) -> Batch:
-    """One chat a row. What stands behind a chat is seen by none of its tokens, and no answer."""
+    """One chat a row. The padding behind a chat is masked: no token attends to it, and no loss counts it."""
     width = max(len(ids) for ids, _ in chats)
     tokens = torch.full((len(chats), width), PAD)
     wanted = torch.full((len(chats), width), IGNORED)

@@ -17,7 +17,7 @@ from bench.cache import quality, scale
 from bench.cache.pairs import BadPairs
 from services.cache.conversion import NoModel
 
-REFUSED = (BadPairs, NoModel)  # to be told without a traceback
+REFUSED = (BadPairs, NoModel)  # reported without a traceback
 Progress = Callable[[str], None]
 
 

@@ -115,8 +115,8 @@ class Labels:
                 self._duplicates.link(pair.a, pair.b)
 
     def judge(self, stored: str, asked: str) -> Judged:
-        """What is to be said of the answer to `stored` for `asked`: first by their own label, then by their text, then
-        by the duplicates they have."""
+        """Whether the answer to `stored` is right for `asked`: by the pair's own label, else by their text, else by
+        their labelled duplicates."""
         label = self._labelled.get((stored, asked), self._labelled.get((asked, stored)))
         if label is not None:
             return Judged.RIGHT if label else Judged.WRONG

@@ -46,9 +46,9 @@ async def measure(
     lookups: int | None = None,
     seed: int = 0,
 ) -> dict[str, object]:
-    """What is found and what of it is wrong, alone and together; with `verdicts`,
-    of the pairs that are no traffic, before and after at most so many verdicts on those that are. Raises
-    `BadPairs`. Two minutes for 20,000 pairs; `lookups` takes so many of them."""
+    """The shares of hits and of wrong hits, by cosine alone and with the rules. With `verdicts`: on the pairs that are
+    held out, before and after at most so many verdicts on the other pairs. `lookups`: use only so many pairs. Raises
+    `BadPairs`. Takes two minutes for 20,000 pairs."""
     given = _some(pairs.read(path), lookups)
     share = 1.0 if verdicts else 0.0
     settings = CacheSettings(database="", max_entries=max(len(given), CacheSettings().max_entries), verify_share=share)
@@ -189,8 +189,8 @@ class Nearest:
 
 
 def calibrated(nearest: Sequence[Nearest], wrong_share: float) -> dict[str, float]:
-    """What the loosest threshold finds whose wrong hits are no more than `wrong_share` of all lookups. It is chosen on
-    the very pairs it is measured on, so no threshold chosen beforehand does better."""
+    """The hits of the loosest threshold with wrong hits of at most `wrong_share` of all lookups. It is chosen on the
+    pairs that it is measured on, so no threshold chosen beforehand does better."""
     best = {"threshold": 1.0, "found": 0.0, "wrong_of_lookups": 0.0}
     duplicates = max(1, sum(each.duplicate for each in nearest))
     found = wrong = 0

@@ -33,7 +33,7 @@ from services.cache.vectors import Vector, VectorIndex
 from services.cache.watch import Watchers
 
 SEARCHES, CHANGES = 1_000, 1_000
-NEIGHBOURS, FLOOR = 5, 0.75  # what recall is measured on: so many nearest, with at least that cosine
+NEIGHBOURS, FLOOR = 5, 0.75  # recall is measured on so many nearest, with at least that cosine
 _CANDIDATES = 8
 _PAUSE_S = 0.1  # between searches while lists are made
 _TTL_MS = 24 * 60 * 60 * 1000

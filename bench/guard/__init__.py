@@ -1,6 +1,6 @@
-"""What a guard finds, what it lets pass, and what a guarded request takes longer.
+"""Accuracy of the guard, and the time that it adds to a request.
 
-Accuracy on the texts beside this file, which were written by hand and which nothing was trained on or tuned with; times
+Accuracy on the texts beside this file, which were written by hand and used for no training or tuning; times
 on a real gateway and cache before a simulated engine that answers at once, three tenants in turns.
 """
 
@@ -34,12 +34,12 @@ TENANTS: Mapping[str, Mapping[str, str]] = {
 }
 _FOLDER = Path(__file__).parent
 _LENGTHS = (100, 1_000, 8_000)  # characters
-_SENTENCE = "Please check whether the meeting of 12 March still takes place at nine, and who will be there. "
+_SENTENCE = "Please check whether the meeting of 12 March still takes place at nine, and in which room. "
 
 
 async def run(progress: Progress) -> dict[str, object]:
     """Read the texts, start what is needed, measure, stop it. About half a minute."""
-    progress("what it finds")
+    progress("accuracy")
     return {
         "injections": _injections(_texts("injections")),
         "private": _private(_texts("private")),
@@ -98,7 +98,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 async def _requests(progress: Progress) -> dict[str, Any]:
-    """What calls of each tenant take, and the gateway's processor time for one."""
+    """The times of each tenant's calls, and the gateway's processor time for one."""
     async with clustered(progress) as cluster:
         llm, cache = await cluster.llm(), await cluster.cache()
         tenants = {

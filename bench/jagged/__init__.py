@@ -1,4 +1,4 @@
-"""What a jagged provider looks like through the gateway: before and after, on the same arrivals and seed.
+"""Latency of a provider with a heavy tail, directly and through the gateway, with the same arrivals and seed.
 
 The provider is simulated, with the latencies of `bench.jagged.latency.ARTICLES`. The three arms
 take turns, a block each, so that whatever else the machine does meets all alike; one block's calls have ended before
@@ -178,7 +178,7 @@ def _plans() -> list[list[Question]]:
 
 
 async def _block(number: int, arm: Arm, blocks: Sequence[Sequence[Question]]) -> tuple[list[Sample], Tally]:
-    """What came of a block's calls, and what the provider counted meanwhile."""
+    """The results of a block's calls, and the provider's counts meanwhile."""
     before = await read_tally(arm.metrics)
     samples = await _ask(arm, blocks[number])
     return samples, await read_tally(arm.metrics) - before

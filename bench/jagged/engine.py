@@ -1,4 +1,4 @@
-"""What a simulated model does: how many calls run at once, when each token is due, and the counts.
+"""A simulated model engine: how many calls run at once, when each token is due, and the counts.
 
 Nothing here generates: it waits for as long as its profile says. With `slots`, at most so many calls run, and the
 others wait inside, first come first served, as they do in an engine that batches.

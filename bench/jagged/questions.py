@@ -1,4 +1,4 @@
-"""Who asks what and when: made beforehand, and the same for every arm."""
+"""Questions with their arrival times: made beforehand, and the same for every arm."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ask_around(rate: float, seconds: float, repeat_share: float, seed: int) -> l
 
 
 def arrivals(questions: Sequence[Question], request: Callable[[str], bytes]) -> list[Arrival]:
-    """The same questions as requests to whom an arm asks."""
+    """The same questions as requests in the form that the arm's server takes."""
     return [Arrival(each.at_s, request(each.text), "again" if each.again else "new") for each in questions]
 
 

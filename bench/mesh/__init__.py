@@ -1,4 +1,4 @@
-"""What a mesh costs and what it is good for: xDS, Envoy, failover between regions, prefix-aware routing."""
+"""Costs and gains of the mesh: xDS, Envoy, failover between regions, prefix-aware routing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to find the others by xDS, and what Envoy costs in front.
+"""Latency that discovery by xDS adds, and that Envoy in front adds.
 
 Each call is a question that the cache is asked for, and does not have, and four messages of a simulated llm: one hop to
 each. The same backends are behind all paths, and every call goes over each of them, in all orders. Each path has a

@@ -1,4 +1,4 @@
-"""What a provider's answer looks like: server-sent events of OpenAI's chat completions and of Anthropic's Messages."""
+"""Server-sent events of a provider's answer, as in OpenAI's chat completions and in Anthropic's Messages."""
 
 from __future__ import annotations
 

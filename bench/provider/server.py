@@ -32,7 +32,7 @@ class Behaviour:
 
 @dataclass(slots=True)
 class Counts:
-    """What has come so far."""
+    """The connections and requests so far."""
 
     accepted: int = 0  # connections
     resumed: int = 0  # of those, whose TLS session was an earlier one's

@@ -46,7 +46,7 @@ async def run(progress: Progress) -> dict[str, object]:
 
 
 async def _ingest(client: AsyncCollectionClient) -> dict[str, float]:
-    """What is new, and then what is known."""
+    """The time to put new documents, and the same documents again."""
     documents = pages()
     snippets, times = 0, []
     for _ in range(2):

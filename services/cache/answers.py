@@ -1,7 +1,7 @@
 """The cache itself: the entry for this very question, else the nearest that means the same.
 
-An entry whose time is over is no hit. For a while it stays, to be told of with a miss of its very question: who would
-have no answer at all may prefer an old one.
+An entry whose lifetime is over is no hit. It is kept for `stale_ms` and named in the miss of its own question: a
+gateway whose models all fail may serve it rather than no answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What vectors are gathered around: k-means in two levels.
+"""The centroids of a partition's vectors: k-means in two levels.
 
-First the square root of as many clusters, then each is divided separately, into as many as it has vectors for. For
-4,096 centroids that is a thirtieth of the work of doing it at once.
+The first level makes √n clusters for n centroids. The second divides each of them separately, in proportion to its
+vectors. For 4,096 centroids that is a thirtieth of the work of one k-means over all.
 """
 
 from __future__ import annotations

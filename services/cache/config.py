@@ -52,7 +52,7 @@ class CacheSettings(ServiceSettings):
         64 * 1024 * 1024,
         ge=1,
         description="Size of the requests that wait, in bytes, and as much each of what waits for the disk and of "
-        "documents that are put; a tenant may have as much of it as is free. What is too much is refused as "
+        "documents that are put; a tenant may have as much of it as is free. Requests beyond it are refused as "
         "RESOURCE_EXHAUSTED. In memory a request takes up to five times its size.",
     )
     default_ttl_ms: int = Field(_DAY_MS, ge=1, description="Lifetime of an answer when the caller names none.")

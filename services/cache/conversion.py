@@ -1,8 +1,9 @@
-"""Makes of the embedding model what CTranslate2 serves: `python -m services.cache.conversion FOLDER`.
+"""Converts the embedding model to CTranslate2's format: `python -m services.cache.conversion FOLDER`.
 
-The model comes as a Python package of the extra `embedder`, so nothing is downloaded. Its converter needs PyTorch, a
-gigabyte that serving does not: whoever keeps the folder that is made here (`HEDGEROW_CACHE_MODEL`, as the image of the
-cache does) serves without the extra. This file imports nothing of ours, so that an image's build can run it alone.
+The model comes as a Python package of the extra `embedder`, so nothing is downloaded. The converter needs PyTorch, a
+gigabyte that serving does not need: a deployment that keeps the converted folder (`HEDGEROW_CACHE_MODEL`, as the
+cache's image does) serves without the extra. This file imports nothing of this tree, so that an image's build can run
+it alone.
 """
 
 from __future__ import annotations

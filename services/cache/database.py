@@ -200,8 +200,9 @@ class Database:
             )
 
     def load(self, embedded_by: str, over_ms: int) -> Iterator[tuple[Entry, Vector | None]]:
-        """Every entry, least recently used first, with its embedding if `embedded_by` made it. What cannot be read is
-        passed over, and stays in the file until its time is over: the right key may come.
+        """Every entry, least recently used first, with its embedding if `embedded_by` made it. Entries that the
+        `encryption_key` does not open are skipped, and stay in the file until their lifetime is over: a later start may
+        have the right key.
 
         Entries whose time was over at `over_ms` (Unix time in milliseconds) are deleted.
         """

@@ -1,8 +1,8 @@
-"""Where vectors are gathered around centroids: on this machine's cores, or on its first NVIDIA GPU.
+"""The device that clusters vectors: this machine's cores, or its first NVIDIA GPU.
 
-On a GPU the centroids are found (`centroids.py`), and of every vector that comes the nearest of them. What is in the
-lists stays in memory and is searched there: FAISS can remove nothing from a GPU's, and a search takes less than a
-millisecond of one core.
+A GPU finds the centroids (`centroids.py`), and the nearest centroid of each new vector. The inverted lists stay in main
+memory and are searched there: FAISS cannot remove a vector from a GPU index, and a search takes less than a millisecond
+of one core.
 Source: https://github.com/facebookresearch/faiss/wiki/Faiss-on-the-GPU
 """
 

@@ -1,7 +1,7 @@
 """Embeddings off the event loop, with a memory of recent texts, and one computation for equal texts.
 
-Nothing of it is common to tenants: a text that another tenant has asked takes as long as any other, so nobody can tell
-what others ask. The memory holds digests and vectors, no texts, and is shared fairly.
+Tenants share no result: a text that another tenant has asked takes as long as any other, so response times reveal
+nothing of other tenants' questions. The memory holds digests and vectors, no texts, and is divided fairly.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Embedder:
         finally:
             flight.waiting -= 1
             if not flight.waiting and self._scheduler.withdraw(flight.job):
-                del self._flights[key]  # what runs already goes on, and is remembered
+                del self._flights[key]  # a computation that has begun goes on, and is remembered
 
     def sweep(self) -> None:
         """Forget what was not asked for long."""

@@ -1,7 +1,8 @@
 """Encryption of what is kept: the text of a question, its answer and its vector, with AES-256-GCM (NIST SP 800-38D).
 
-They are sealed as one, together with what says whose they are: what was moved to another key, tenant, partition or time
-does not open. What entries are found by stays in clear text: a digest of the question, the tenant's name, times, sizes.
+The three are sealed together, and bound to the entry's key, tenant, partition and time: a record that was moved to
+another one does not open. The fields by which entries are found stay in clear text: a digest of the question, the
+tenant's name, times, sizes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What turns text into vectors: all-MiniLM-L6-v2, run in one of two ways behind one small seam.
+"""Text embedding engines: all-MiniLM-L6-v2 in one of two runtimes, behind one protocol.
 
 CTranslate2 in int8 is the default: on one core a short question takes a sixth of the time that sentence-transformers
 (the reference) needs, in a fifth of the memory.

@@ -1,8 +1,7 @@
 """The entries held in memory: found by key, each with a time to live.
 
-An entry whose time is over has lapsed: it is no hit any more, but stays for a while as what may stand in where there
-would be no answer at all. The lapsed ones are the first to make room; then it is the tenant that takes most of it, with
-what of its own is worth the least.
+An entry whose lifetime is over has lapsed: it is no hit any more, but is kept for `stale_ms`, in case no model can
+answer. Lapsed entries are evicted first; then the least valuable entries (`greedy_dual`) of the tenant that holds most.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from services.cache import greedy_dual
 from services.cache.greedy_dual import GreedyDual
 from services.runtime.policy.fair_lru import FairLru
 
-# Of one entry in resident memory, measured where it is most expensive, alone in its tenant and its partition: its
-# embedding, an index of its own, its bookkeeping.
+# One entry's resident memory beside its texts: embedding, index, bookkeeping. Measured for the most expensive case, an
+# entry that is the only one of its tenant and its partition.
 OVERHEAD_BYTES = 3_328
 
 
@@ -26,7 +25,7 @@ OVERHEAD_BYTES = 3_328
 class Entry:
     """One stored answer. Times are Unix time in milliseconds, so that they hold across restarts.
 
-    `size`: in bytes of memory, what `max_bytes` counts. It is taken once, and stays what it is.
+    `size`: in bytes of memory, as `max_bytes` counts them; computed once.
     """
 
     key: str
@@ -36,11 +35,11 @@ class Entry:
     answer: bytes  # opaque here: an encoded `hedgerow.cache.v1.Answer`
     expires_at_ms: int
     used_at_ms: int
-    lapsed: bool = False  # its time was over when it was last looked at
-    least_score: float = 0.0  # of a question that is merely alike, for this to be a hit of it; only grows
-    uses: int = 0  # its store is the first
-    priority: float = 0.0  # against others of its tenant, see `greedy_dual`; 0 before its first use
-    cost: float = field(init=False, default=0.0)  # of having the answer once more; known when it is held
+    lapsed: bool = False  # its lifetime was over when it was last checked
+    least_score: float = 0.0  # a similar question with a lower score is no hit of this entry; never falls
+    uses: int = 0  # hits, and the store as the first use
+    priority: float = 0.0  # among the tenant's entries, see `greedy_dual`; 0 before the first use
+    cost: float = field(init=False, default=0.0)  # of generating the answer again; set when the entry is held
     size: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
 """Entries in a file of this process's own. Memory is what is served; the file follows it, by group commit.
 
 Every change is made in memory and queued for the disk in one step of the event loop, so both go through the same order
-of changes, and a store is answered when its commit is done. What leaves memory leaves the disk: one holds no more than
-the other.
+of changes, and a store is answered when its commit is done. An entry that leaves memory is deleted from the file: both
+hold the same entries.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class FileStore:
         if unreadable := self._file.encryption.unreadable:
             text = "%d of %d entries in the database cannot be read with this encryption_key, and are left there"
             _log.error(text, unreadable, unreadable + len(self._memory.entries) + len(evicted))
-        # What was removed in an earlier life is not known: it counts as later than every epoch from then.
+        # Removals before this start are not known: they count as later than every epoch of that time.
         self.sequence = self._after(await asyncio.to_thread(self._file.sequence))
         await asyncio.to_thread(self._file.apply, [database.sequence(self.sequence)])
         self._tombstones = Tombstones(self.sequence)

@@ -34,8 +34,8 @@ class Gap(Exception):
 
 
 class Follower:
-    """`sequence`: of the last change that memory has. `turn`: how often Redis was lost; what was asked for in another
-    turn says nothing about now."""
+    """`sequence`: of the last change that memory has. `turn`: how often Redis was lost; a reply to a request of an
+    earlier turn is out of date."""
 
     def __init__(self, state: SharedState, memory: Memory, redis: RedisEntries, verified: RedisVerified):
         self._state, self._memory, self._redis, self._verified = state, memory, redis, verified
@@ -148,12 +148,12 @@ class Follower:
         self.sequence = change.sequence
 
     def _put(self, change: Change, stored: Stored | None) -> None:
-        if change.entries:  # whatever is held here: a gateway may have a copy of it from another replica
+        if change.entries:  # also where memory has none: a gateway may hold a copy from another replica
             self._memory.watchers.publish(Removal(key=change.key))
         if stored:
-            self._memory.learn(*stored, self._redis.now_ms(), told=bool(change.entries))
-        else:  # it has ended since, or its removal comes next
-            self._memory.forget([change.key], told=bool(change.entries))
+            self._memory.learn(*stored, self._redis.now_ms(), published=bool(change.entries))
+        else:  # its lifetime is over, or its removal comes next
+            self._memory.forget([change.key], published=bool(change.entries))
 
     async def _ask(self, call: Callable[[Redis], Awaitable[T]]) -> T:
         turn = self.turn

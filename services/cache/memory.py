@@ -1,8 +1,8 @@
 """The memory that this process serves from: the entries, the index of their questions, and watchers of removals.
 
 Every change is made to the entries at once and queued for the index in the same step of the event loop, so both go
-through the same order of changes. Where entries are kept beyond this process is a store's affair, which tells memory
-what to hold.
+through the same order of changes. A store keeps entries beyond this process, and decides which of them
+memory holds.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ class Memory:
         for partition in self._vectors.partitions():
             self._on_vectors_thread(partial(self._reconsider, partition))
 
-    def put(self, entry: Entry, vector: Vector | None, told: bool = False) -> list[Entry]:
-        """Hold an entry in place of any of the same key, of which watchers are `told` already or else hear now. Returns
-        those that had to go for it. `settled` returns when it may be found by meaning."""
+    def put(self, entry: Entry, vector: Vector | None, published: bool = False) -> list[Entry]:
+        """Hold an entry in place of one of the same key, and notify watchers, unless the change is `published` already.
+        Returns the entries that were evicted for it. After `settled` it can be found by meaning."""
         replaced = self.entries.pop(entry.key)
         if replaced:
             entry.uses = max(entry.uses, replaced.uses)  # it is asked for as often
-        if replaced and not (replaced.lapsed or told):
+        if replaced and not (replaced.lapsed or published):
             self.watchers.publish(Removal(key=entry.key))
         for arriving in self._arriving:
             arriving.outdated |= arriving.question.key == entry.key
@@ -111,10 +111,10 @@ class Memory:
         self.overflowed |= bool(evicted)
         return evicted
 
-    def learn(self, entry: Entry, vector: Vector | None, now_ms: int, told: bool = False) -> None:
+    def learn(self, entry: Entry, vector: Vector | None, now_ms: int, published: bool = False) -> None:
         """Hold an entry as others have it; one that is held as it is stays as it is."""
         if not self.same(entry):
-            self.put(entry, vector if entry.expires_at_ms > now_ms else None, told)
+            self.put(entry, vector if entry.expires_at_ms > now_ms else None, published)
 
     def same(self, entry: Entry) -> Entry | None:
         """The entry held, where it is this one but for its last use."""
@@ -143,11 +143,11 @@ class Memory:
         self._retire([entry])
         return True
 
-    def forget(self, keys: Iterable[str], told: bool = False) -> None:
-        """Let go of what is not kept any more, though nobody removed it; of which watchers are `told` already or else
-        hear now."""
+    def forget(self, keys: Iterable[str], published: bool = False) -> None:
+        """Drop entries that the store does not keep any more, though no caller removed them, and notify watchers,
+        unless the change is `published` already."""
         gone = [entry for key in keys if (entry := self.entries.pop(key))]
-        if told:
+        if published:
             self._drop(gone)
         else:
             self._retire(gone)

@@ -1,7 +1,7 @@
-"""What differs between a cache with an embedding model and one without: the modules `semantic_parts` and `exact_parts`.
+"""The parts that a cache has with an embedding model (`semantic_parts`) and without one (`exact_parts`).
 
-The one that the setting `embedder` names is imported when it is needed, so that exact answers need no NumPy, no FAISS,
-no CTranslate2 and no tokenizers.
+Only the module that the setting `embedder` asks for is imported, so that a cache of exact answers needs no NumPy,
+FAISS, CTranslate2 or tokenizers.
 """
 
 from __future__ import annotations

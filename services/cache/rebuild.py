@@ -1,9 +1,8 @@
-"""Lists of a partition rebuilt beside those that serve, on a thread of low priority.
+"""Rebuilds a partition's inverted lists beside those that serve, on a thread of low priority.
 
-That thread reads and changes nothing of the partition itself: it has the vectors' own thread do so, in steps of one or
-two milliseconds, between which searches and changes go on. What is removed meanwhile is removed from the new lists too,
-before they serve; what comes meanwhile waits in a list of its own, which is searched with the others, and moves
-afterwards.
+Only the vectors' own thread reads and changes the partition, in steps of one or two milliseconds, between which
+searches and changes go on. A vector that is removed meanwhile is removed from the new lists too, before they serve. A
+vector that is added meanwhile waits in a list of its own, which is searched with the others, and is moved afterwards.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Tighten:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What came of a change: its sequence number, and how many entries it put, tightened or removed."""
+    """The result of a change: its sequence number, and how many entries it put, tightened or removed."""
 
     sequence: int
     entries: int
@@ -138,9 +138,9 @@ class RedisEntries:
         uses: defaultdict[str, list[object]] = defaultdict(list)
         for entry, times in used:
             uses[entry.tenant] += entry.key, entry.used_at_ms, times
-        for tenant, told in uses.items():
-            for start in range(0, len(told), _USED):
-                pipeline.eval(USE, 0, tenant, *told[start : start + _USED])
+        for tenant, arguments in uses.items():
+            for start in range(0, len(arguments), _USED):
+                pipeline.eval(USE, 0, tenant, *arguments[start : start + _USED])
         pipeline.eval(PRUNE, 0, _PRUNED)
         await pipeline.execute()
         await self._measure(client)
@@ -215,7 +215,7 @@ async def last_sequence(client: Redis) -> int:
 
 
 async def tenants(client: Redis) -> dict[str, int]:
-    """Those that have entries, and how many keys `recent` may tell of each."""
+    """The tenants that have entries, and how many keys `recent` may return of each."""
     names = [name.decode() for name in await cast(Any, client).smembers(TENANTS)]
     pipeline: Any = client.pipeline(transaction=False)
     for name in names:
@@ -224,8 +224,8 @@ async def tenants(client: Redis) -> dict[str, int]:
 
 
 async def by_use(client: Redis, tenant: str, cursor: int) -> tuple[int, list[tuple[float, str]]]:
-    """About 1,000 of a tenant's keys with their last use, and where to go on; 0: that was all. A whole round tells of
-    every key that is there all the while, whatever others change meanwhile, and of some twice."""
+    """About 1,000 of a tenant's keys with their last use, and the next cursor; 0: that was all. A whole round
+    returns every key that exists all the while, some of them twice, however other processes change the rest."""
     cursor, found = await cast(Any, client).zscan(USED + tenant, cursor, count=1_000)
     return cursor, [(used, key.decode()) for key, used in found]
 

@@ -110,7 +110,7 @@ local function make_room(max_bytes, tries)
   while max_bytes > 0 and tries > 0 and tonumber(redis.call('GET', '{BYTES}') or '0') > max_bytes do
     local tenant = redis.call('ZREVRANGE', '{HELD}', 0, 0)[1]
     local first = tenant and redis.call('ZRANGE', '{WORTH}' .. tenant, 0, 0, 'WITHSCORES') or {{}}
-    -- What the first version put has no priority; what is being put is behind all.
+    -- Entries of the first version have no priority. The entry of this put comes after all others.
     local key = first[2] ~= 'inf' and first[1] or tenant and redis.call('ZRANGE', '{USED}' .. tenant, 0, 0)[1]
     if not key then return end
     if key == first[1] and first[2] ~= 'inf' then redis.call('HSET', '{CLOCK}', tenant, first[2]) end
@@ -121,7 +121,7 @@ local function make_room(max_bytes, tries)
 end
 """
 
-# A Redis that is empty, or was emptied, begins here: what was removed from it before, nobody knows.
+# Sets up a Redis that is empty, or was emptied: removals before this moment are unknown.
 # Returns the last sequence number.
 BEGIN = (
     _COMMON
@@ -131,8 +131,8 @@ return begin()
 )
 
 # ARGV: most changes, key, tenant, epoch, ends (ms), used (ms), size, most bytes of all entries (0: any number), field,
-# value … The field `worth` is the cost for each byte. What is put is used once by that.
-# At most 1,000 entries make room at a time, so that nobody waits for long.
+# value … The field `worth` is the cost for each byte. The put is the first use.
+# A call evicts at most 1,000 entries, so that other callers of Redis do not wait for long.
 # Returns the sequence number, 0 where there is a conflict, and how many entries there are of the key now.
 PUT = (
     _COMMON
@@ -159,7 +159,7 @@ return {{sequence, 1}}
 """
 )
 
-# ARGV: tenant, then of each entry its key, when it was last used (ms), and how often since that was last told.
+# ARGV: tenant, then of each entry its key, when it was last used (ms), and how often since the last report.
 USE = (
     _COMMON
     + f"""
@@ -224,7 +224,7 @@ return {{sequence, entries}}
 """
 )
 
-# ARGV: tenants. Entries end by themselves; this takes what found them away, of some tenants at a time.
+# ARGV: how many tenants. Redis expires the entries; this removes their index records, of some tenants at a time.
 PRUNE = (
     _COMMON
     + f"""

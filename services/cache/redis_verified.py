@@ -1,10 +1,12 @@
-"""What was verified, as replicas share it in Redis: each adds what is new, and goes on from the sum.
+"""The record of verified hits that replicas share in Redis: each replica adds its new samples, and continues from the
+sum.
 
 Samples of the same lookups are samples of the same traffic, whichever replica drew them. An addition whose reply is
 lost is not repeated and may be lost, too: samples that count twice would make bounds too tight.
 
-All of a tenant is in one hash, so that whoever removes the tenant removes its categories, a replica of a version that
-knows none included. A category's fields have its name before theirs; such versions read and write those without.
+One hash holds all records of a tenant, so that removing the tenant removes its categories, also by a replica of a
+version that knows no categories. The fields of a category are prefixed with its name; such versions use the fields
+without a prefix.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _AT = "at"  # when there was news, in Unix milliseconds; older versions write no
 
 # ARGV: made by, tenant, epoch, how long to keep it (ms), most records, most bytes of samples, samples, what
 # is left of each share's counts, lookups and candidates of each, threshold, certified, alarmed, max wrong,
-# what stands before the fields. A new record may take the place of an old one: of the tenant that has most of them the
+# the prefix of the fields. A new record may take the place of an old one: of the tenant that has most of them the
 # one without news for longest, and where several have as many, of the tenant without news for longest.
 # Returns the sum as `_FIELDS` has it; nothing where the tenant was removed after the epoch, or it was what made room.
 ADD = f"""{NOW_MS}
@@ -130,7 +132,7 @@ class RedisVerified:
                     await self._drop(client, traffic)
 
     def _arguments(self, traffic: Traffic, record: Record, new: Counts, epoch: int) -> tuple[object, ...]:
-        limits = (epoch, _KEPT_MS, RECORDS + 1, SAMPLES * SAMPLE_BYTES)  # one of them is everyone's
+        limits = (epoch, _KEPT_MS, RECORDS + 1, SAMPLES * SAMPLE_BYTES)  # + 1: the record of all tenants
         decision = record.decision
         came_of_it = (decision.threshold, int(decision.certified), int(decision.alarmed), record.max_wrong)
         added = (new.samples.tobytes(), *new.kept, *new.faded, *came_of_it)

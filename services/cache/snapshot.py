@@ -1,7 +1,7 @@
-"""What Redis holds at a sequence number: all of it, or what was used last where memory has not room for all.
+"""Reads Redis' entries at a sequence number: all of them, or the most recently used ones where memory is too small.
 
-Others change entries while they are read. Where there may be room for all, the keys are taken first, so that nothing is
-left out. Else they are read by their rank, which may miss some: that snapshot is not complete anyway.
+Other processes change entries during the read. Where memory may hold all, the keys are listed first, so that none is
+missing. Otherwise entries are read by rank, which may miss some: that snapshot is incomplete anyway.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ READ = 32  # entries in one reply: of the largest size, 16 MiB
 
 @dataclass(slots=True)
 class Snapshot:
-    """Entries by key, each tenant's most recently used first. What was changed after `sequence` may be in it as it was
-    before or as it is since: whoever follows the changes from there ends alike. `held`: keys that memory had already,
+    """Entries by key, each tenant's most recently used first. A change after `sequence` may or may not be in it: a
+    follower that applies the changes from there has the same entries in the end. `held`: keys that memory had already,
     whose entries are here without their vectors."""
 
     sequence: int
@@ -38,8 +38,8 @@ class Snapshot:
 async def load(ask: Ask[Any], redis: RedisEntries, memory: Memory) -> Snapshot:
     """As much as memory has room for.
 
-    Whose share is the smallest so far is read on next, so that every tenant comes to its fair share, or to all it has
-    (progressive filling: Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
+    The tenant with the smallest share so far is read next, so that every tenant comes to its fair share, or to all it
+    has (progressive filling: Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
     """
     snapshot = Snapshot(await ask(redis.begin))
     room, most = memory.entries.max_bytes, memory.entries.max_entries

@@ -1,5 +1,5 @@
 """The backends, by the name that the setting `store` has for them. A new one is a module with `open_store` and a line
-here; what it needs to know beyond `CacheSettings` it reads into a settings class of its own."""
+here; settings beyond `CacheSettings` are in a settings class of its own."""
 
 from __future__ import annotations
 

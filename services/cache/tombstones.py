@@ -15,7 +15,7 @@ _MAX_TOMBSTONES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What may no longer be served: one entry, or all of a tenant; with both, one entry if it is the tenant's."""
+    """A removal: of one entry, or of all entries of a tenant; with both, of one entry if it is the tenant's."""
 
     key: str = ""
     tenant: str = ""

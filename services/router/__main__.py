@@ -28,8 +28,8 @@ async def assemble(settings: RouterSettings) -> AsyncIterator[Mapping[ServiceDes
         return
     async with connected(settings.redis_url) as state, asyncio.TaskGroup() as group:
         shared = SharedObservations(state, settings.window_s, lambda request, age_s: servicer.take(request, age_s))
-        servicer = _servicer(settings, table, shared.tell)
-        with suppress(SharedStateLost):  # then it begins with nothing, as it would alone
+        servicer = _servicer(settings, table, shared.publish)
+        with suppress(SharedStateLost):  # then it starts with an empty window, as a single router does
             await shared.catch_up()
         running = group.create_task(shared.run())
         yield {_SERVICE: servicer}
@@ -37,9 +37,9 @@ async def assemble(settings: RouterSettings) -> AsyncIterator[Mapping[ServiceDes
 
 
 def _servicer(
-    settings: RouterSettings, table: Table, *tell: Callable[[router_pb2.ObserveRequest], None]
+    settings: RouterSettings, table: Table, *publish: Callable[[router_pb2.ObserveRequest], None]
 ) -> RouterServicer:
-    return RouterServicer(table, settings.publish_interval_ms / 1000, settings.window_s / SLICES, *tell)
+    return RouterServicer(table, settings.publish_interval_ms / 1000, settings.window_s / SLICES, *publish)
 
 
 SERVICE = serve.Service("router", RouterSettings, [_SERVICE], assemble)

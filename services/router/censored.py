@@ -1,4 +1,4 @@
-"""Percentiles of times of which some are known as "longer than this" alone: of answers that a budget has cut.
+"""Percentiles of censored times: an answer that its budget has cut is known to take longer than its time so far.
 
 The product-limit estimator (Kaplan and Meier, 1958: https://doi.org/10.1080/01621459.1958.10501452): an answer that was
 cut after 980 ms counts among those that take longer than 970 ms, and says nothing of what happens after 980 ms.
@@ -13,15 +13,15 @@ _ROUNDING = 1e-9
 
 
 def percentiles(whole: Weighted, cut: Weighted, shares: Sequence[float], expected: float) -> list[float]:
-    """The times that these `shares` (0 to 1, in rising order) of all answers need at most. Where too many were cut to
-    tell, the `expected` time counts as one answer's; where that is less than the cuts say, the time is infinite."""
+    """The times that these `shares` (0 to 1, in rising order) of all answers need at most. Where too many were cut
+    to know, the `expected` time counts as one answer's; where the cuts exclude that too, the time is infinite."""
     whole, cut = list(whole), list(cut)
     known = _percentiles(whole, cut, shares)
     return known if known[-1] < float("inf") else _percentiles([*whole, (expected, 1)], cut, shares)
 
 
 def _percentiles(whole: Weighted, cut: Weighted, shares: Sequence[float]) -> list[float]:
-    # Of equal times those that are whole come first: what was cut then has taken longer.
+    # Of equal times complete answers come first: an answer that was cut at that time has taken longer.
     times = sorted([(time, False, count) for time, count in whole] + [(time, True, count) for time, count in cut])
     running, longer, found = sum(count for _, _, count in times), 1.0, list[float]()
     for time, is_cut, count in times:

@@ -22,11 +22,11 @@ class RouterServicer:
         table: Table,
         publish_interval_s: float,
         refresh_s: float,
-        tell: Callable[[pb.ObserveRequest], None] = lambda request: None,
+        publish: Callable[[pb.ObserveRequest], None] = lambda request: None,
     ):
         """Watchers get a changed table every `publish_interval_s` at most, and any table every `refresh_s` at least:
-        observations that leave the window change it too. `tell` hears of all observations that gateways bring here."""
-        self._table, self._tell = table, tell
+        observations that leave the window change it too. `publish` is called with each request that gateways send."""
+        self._table, self._publish = table, publish
         self._publish_interval_s = publish_interval_s
         self._refresh_s = refresh_s
         self._changed = asyncio.Event()
@@ -36,7 +36,7 @@ class RouterServicer:
         while not self._drained.is_set():
             version = self._table.version
             yield pb.WatchTableResponse(version=version, models=map(_model, self._table.models()))
-            await asyncio.sleep(self._publish_interval_s)  # what changes meanwhile travels together
+            await asyncio.sleep(self._publish_interval_s)  # to send changes of this time together
             if version == self._table.version:
                 await self._wait_for_change()
 
@@ -47,7 +47,7 @@ class RouterServicer:
             nonlocal taken
             async for request in requests:
                 taken += self.take(request)
-                self._tell(request)
+                self._publish(request)
 
         await until_set(self._drained, take())
         return pb.ObserveResponse(taken=taken)
@@ -63,7 +63,7 @@ class RouterServicer:
         return taken
 
     def drain(self) -> None:
-        """End the streams that would not end by themselves and hold up the shutdown."""
+        """End the open streams, which would otherwise delay the shutdown."""
         self._drained.set()
         self._wake()
 

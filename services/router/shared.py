@@ -1,11 +1,12 @@
-"""Observations of all routers together: a stream on Redis, to which each adds what gateways tell it, and from which it
-takes what gateways tell the others.
+"""Shares observations between routers: each router adds those of its gateways to a stream on Redis, and reads those of
+the other routers from it.
 
-A gateway tells one router alone. With the stream all routers' tables agree, and one that has just started reads the
-window back, so that it knows as much as the others. Ages come from the entries' ids, so from Redis' own clock.
+A gateway reports to one router only. With the stream all routers' tables agree, and a router that has just started
+reads the whole window, so that it knows as much as the others. Ages come from the entries' ids, which are Redis' own
+times.
 
-A router takes its own observations at once and skips them in the stream. While Redis is away it has those alone; what
-it would have told the others meanwhile is not told later, and leaves everybody's window in the end.
+A router uses its own observations at once and skips them in the stream. While Redis is away it has only those; other
+routers never get the observations of that time, which leave the window in the end.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 KEY = f"{PREFIX}router:observations"
-_GATHER_S = 0.05  # what comes within it travels together
+_GATHER_S = 0.05  # observations of this time are sent together
 _MOST_GATHERED = 10_000  # observations
 _MOST_ENTRIES = 100_000  # in the stream: it must not fill Redis, however long the window is
 _PAGE = 500  # entries
@@ -47,15 +48,15 @@ class SharedObservations:
     def __init__(self, state: SharedState, window_s: float, take: Callable[[pb.ObserveRequest, float], object]):
         self._state, self._window_s, self._take = state, window_s, take
         self._me = secrets.token_hex(8).encode()
-        self._mine, self._told = pb.ObserveRequest(), asyncio.Event()
+        self._mine, self._unsent = pb.ObserveRequest(), asyncio.Event()
         self._last = b"0"  # the entry that was read last
 
-    def tell(self, request: pb.ObserveRequest) -> None:
-        """Have the other routers know what a gateway has told this one."""
+    def publish(self, request: pb.ObserveRequest) -> None:
+        """Send a gateway's observations to the other routers."""
         room = max(0, _MOST_GATHERED - len(self._mine.observations))
         self._mine.observations.extend(request.observations[:room])
         _DROPPED.inc(max(0, len(request.observations) - room))
-        self._told.set()
+        self._unsent.set()
 
     async def catch_up(self) -> None:
         """Read what is there and was not read before, back to the beginning of the window. Raises `SharedStateLost`."""
@@ -64,30 +65,30 @@ class SharedObservations:
             self._merge(entries, await self._state.try_to(_now_ms))
 
     async def run(self) -> None:
-        """Tell and hear, until cancelled."""
+        """Send and receive, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_telling())
-            group.create_task(self._keep_hearing())
+            group.create_task(self._keep_sending())
+            group.create_task(self._keep_receiving())
 
-    async def _keep_telling(self) -> None:
+    async def _keep_sending(self) -> None:
         while True:
-            await self._told.wait()
+            await self._unsent.wait()
             await asyncio.sleep(_GATHER_S)
-            self._told.clear()
+            self._unsent.clear()
             mine, self._mine = self._mine, pb.ObserveRequest()
             try:
                 await self._state.ask(partial(self._add, batch=mine.SerializeToString()))
             except SharedStateLost:
                 _DROPPED.inc(len(mine.observations))
 
-    async def _keep_hearing(self) -> None:
+    async def _keep_receiving(self) -> None:
         while True:
             await self._state.back()
             with suppress(SharedStateLost):
-                await self._hear()
+                await self._receive()
 
-    async def _hear(self) -> None:
-        """What comes, until Redis is away."""
+    async def _receive(self) -> None:
+        """Merge new entries, until Redis is away."""
         await self._state.ask(self._find_place)
         while True:
             entries = await self._state.follow(self._next, _WAIT_S)
@@ -95,7 +96,7 @@ class SharedObservations:
                 self._merge(entries, await self._state.ask(_now_ms))
 
     async def _add(self, client: Redis, batch: bytes) -> None:
-        """Add an entry, and drop those that everybody's window has left behind."""
+        """Add an entry, and drop those that are older than the window."""
         oldest = await _now_ms(client) - int(self._window_s * 1000)
         pipeline: Any = client.pipeline(transaction=False)
         pipeline.xadd(KEY, {_FROM: self._me, _BATCH: batch}, maxlen=_MOST_ENTRIES)
@@ -104,8 +105,8 @@ class SharedObservations:
         await pipeline.execute()
 
     async def _find_place(self, client: Redis) -> None:
-        """Where to read on: not before the window; nor after now, for a Redis whose clock is behind that of the one
-        before would number its entries as if they had been read."""
+        """Set where to continue reading: within the window, and not after now. Otherwise a new Redis whose clock is
+        behind the old one's would number its entries below that place, and they would never be read."""
         now_ms = await _now_ms(client)
         place_ms = int(self._last.partition(b"-")[0])
         if not now_ms - int(self._window_s * 1000) <= place_ms <= now_ms:
@@ -129,7 +130,7 @@ class SharedObservations:
         try:
             request = pb.ObserveRequest.FromString(fields[_BATCH])
             self._take(request, age_s)
-        except (KeyError, DecodeError, InvalidInput) as problem:  # from a router of another version, or from nobody
+        except (KeyError, DecodeError, InvalidInput) as problem:  # of another version, or not a router's
             _DROPPED.inc()
             _log.warning("%s: an entry that cannot be read (%s)", KEY, type(problem).__name__)
         else:

@@ -44,7 +44,7 @@ class _Row:
         match seen.outcome:
             case Outcome.OK:
                 self._whole.add(seen.total_ms, age_s)
-            case Outcome.BUDGET:  # it would have taken longer, nobody knows how long
+            case Outcome.BUDGET:  # it would have taken longer; how long is unknown
                 self._cut.add(seen.total_ms, age_s)
 
     def model(self) -> Model:
@@ -81,8 +81,8 @@ class Table:
         self.version = 1
 
     def observe(self, observations: Iterable[Observation], age_s: float = 0.0) -> int:
-        """Take in observations that are `age_s` seconds old; returns how many were of models in the catalogue. What is
-        older than the window is not taken."""
+        """Take in observations that are `age_s` seconds old; returns how many were of models in the catalogue. Those
+        that are older than the window are dropped."""
         taken = 0
         if age_s > self._window_s:
             return taken

@@ -99,16 +99,17 @@ _LABELS = {
 
 
 def rank(models: Iterable[Model]) -> list[Model]:
-    """Fastest first; those that fail more often than not come last."""
+    """The models, fastest first; models that fail more often than they answer come last."""
     return sorted(models, key=lambda model: (model.failure_rate > _BROKEN, model.total.p50_ms))
 
 
 def choose(ranked: Sequence[Model], demand: Demand) -> Choice:
-    """The fastest model that meets tier, budget, context length and cost; else the fastest there is, said so.
+    """The fastest model that meets tier, budget, context length and cost. Where none does, the fastest of the others,
+    with `fallback` set.
 
-    A budget is met when 95 of 100 recent answers were complete within it: more than 5 of 100 that a budget has cut
-    before are a shortfall, unless others show how long they take. `ranked` comes from `rank` and is not empty.
-    Raises `InvalidInput` where no model is within the cost, a limit that nothing stands in for.
+    A model meets a budget when at least 95 of 100 recent answers were complete within it. An answer that an earlier
+    budget has cut counts as longer than that budget (`services/router/censored.py`). `ranked` comes from `rank` and is
+    not empty. Raises `InvalidInput` where no model is within the cost, which is a hard limit.
     """
     ranked = affordable(ranked, demand)
     complexity, tier = Complexity.UNSPECIFIED, demand.tier
@@ -117,7 +118,7 @@ def choose(ranked: Sequence[Model], demand: Demand) -> Choice:
         tier = Tier.QUALITY if complexity is Complexity.COMPLEX else Tier.FAST
     missing = {model.name: _shortfall(model, tier, demand) for model in ranked}
     fitting = [model for model in ranked if not missing[model.name]]
-    # The context is a hard limit: a model that cannot hold the prompt stands in for nothing.
+    # The context is a hard limit too: a model that cannot hold the prompt is no fallback while another one can.
     standing_in = [model for model in ranked if missing[model.name] not in ("", "context")]
     order = [model.name for model in (*fitting, *(standing_in or ([] if fitting else ranked)))]
     label = _LABELS[tier, complexity]

@@ -1,4 +1,4 @@
-"""What the Python scripts here share."""
+"""Shared code of the Python scripts here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 QUESTION = "What is the capital of France?"
-ANOTHER = "And which one is it really?"  # what was just answered has no usage: it cost nothing
+ANOTHER = "And which one is it really?"  # the answer to the last question again would have no usage: it costs nothing
 BUSY = f"Are you busy, {Path(sys.argv[0]).stem}?"  # the model is, the first time that it is asked just this
 BASE_URL, PICTURE, RECORDING = (*sys.argv[1:], "", "", "")[:3]  # the last two: base64
 SCHEMA = {

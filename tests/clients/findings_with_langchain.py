@@ -1,4 +1,4 @@
-"""langchain-openai, of a stream that tells what is found."""
+"""langchain-openai with a stream that reports citations."""
 
 from __future__ import annotations
 

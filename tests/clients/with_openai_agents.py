@@ -1,4 +1,4 @@
-"""openai-agents, which asks, calls tools and goes on by itself: by chat completions and by Responses."""
+"""openai-agents, which runs the loop of tool calls itself: by chat completions and by Responses."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Composed:
         self.project, self.grpc, self.http = project, grpc, http
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """What the engine knows of each service's container; of those that have ended, too."""
+        """The engine's state of each service's container, also of those that have ended."""
         listed = docker("ps", "-a", *_of(self.project), "--format", f'{{{{.Label "{SERVICE}"}}}} {{{{.ID}}}}')
         return {name: inspect("container", each) for name, each in map(str.split, listed.splitlines())}
 
@@ -44,7 +44,7 @@ class Composed:
             time.sleep(_POLL_S)
 
     def stop(self) -> dict[str, int]:
-        """Tell all to stop, the gateway first, and return their exit statuses."""
+        """Stop all services, the gateway first, and return their exit statuses."""
         for _, found in sorted(self.states().items(), key=lambda each: each[0] != "gateway"):
             docker("stop", "--time", str(_GRACE_S), found["Id"], timeout_s=_GRACE_S + 30)
         ended = {name: found["State"] for name, found in self.states().items()}

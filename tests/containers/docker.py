@@ -24,7 +24,7 @@ class Failed(AssertionError):
 
 
 def docker(*arguments: str, timeout_s: float = 60) -> str:
-    """What the command prints. Raises `Failed`."""
+    """Run the command and return its output. Raises `Failed`."""
     done = subprocess.run(
         ["docker", *arguments], cwd=REPOSITORY, capture_output=True, text=True, timeout=timeout_s, check=False
     )
@@ -64,7 +64,7 @@ def has_compose() -> bool:
 
 
 def build(image: str) -> str:
-    """Build the image and return its name. What did not change since comes from the engine's own cache."""
+    """Build the image and return its name. Unchanged layers come from the engine's cache."""
     name = f"hedgerow/{image}:{VERSION}"
     file = DOCKERFILES / f"{image}.Dockerfile"
     shared = [] if has_networks() else ["--network", "host"]
@@ -75,7 +75,7 @@ def build(image: str) -> str:
 
 
 def inspect(kind: str, name: str) -> dict[str, Any]:
-    """What the engine knows of an `image` or a `container`."""
+    """The engine's record of an `image` or a `container`."""
     (found,) = json.loads(docker(kind, "inspect", name))
     return dict(found)
 

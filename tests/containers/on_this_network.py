@@ -61,7 +61,7 @@ class Plan:
     hosts: Mapping[str, str]
 
     def settings(self, name: str) -> dict[str, str]:
-        """What the service is told, by its image and by the file. It listens on its own address."""
+        """The service's environment, of its image and of the file. It listens on its own address."""
         image = dict(each.split("=", 1) for each in inspect("image", self.services[name]["image"])["Config"]["Env"])
         file = {variable: str(text) for variable, text in self.services[name].get("environment", {}).items()}
         return {
@@ -109,7 +109,7 @@ class Plan:
 
 
 def plan(file: Path, project: str, more: Mapping[str, Fields] | None = None) -> Plan:
-    """What a compose file says of services built from this tree, and `more` of the same kind."""
+    """The compose file's services that are built from this tree, and `more` of the same kind."""
     read: dict[str, Fields] = {**yaml.safe_load(file.read_text())["services"], **(more or {})}
     ours = {name: fields for name, fields in read.items() if fields["image"].startswith(_OURS)}
     order: Sequence[str] = sorted(ours, key=lambda name: len(ours[name].get("depends_on", ())))

@@ -40,7 +40,7 @@ each_service = pytest.mark.parametrize("service", sorted(set(IMAGES) - {"cli", "
 
 
 def python(image: str, code: str) -> str:
-    """What the image's Python prints."""
+    """Run code in the image's Python and return its output."""
     return docker("run", "--rm", "--network", "none", "--entrypoint", "python", image, "-c", code, timeout_s=120)
 
 

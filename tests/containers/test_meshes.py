@@ -26,7 +26,7 @@ models:
 
 @pytest.fixture(scope="module")
 def demo(images: dict[str, str]) -> Iterator[Composed]:
-    """What `docker compose up` starts."""
+    """The mesh that `docker compose up` starts."""
     with composed(REPOSITORY / "docker-compose.yml", "hedgerow-test") as running:
         yield running
 

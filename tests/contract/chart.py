@@ -36,7 +36,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """What Helm says of the chart with some values."""
+    """Helm's output for the chart with some values."""
 
     findings: tuple[Mapping[str, Any], ...]
     error: str
@@ -44,7 +44,7 @@ class Answer:
 
     @property
     def warnings(self) -> list[str]:
-        """What `helm lint` complains of."""
+        """The errors of `helm lint`."""
         return [each["error"] for each in self.findings if each["severity"] >= _WARNING]
 
     def kind(self, *kinds: str) -> dict[str, Manifest]:
@@ -53,17 +53,17 @@ class Answer:
 
     @property
     def workloads(self) -> dict[str, Manifest]:
-        """What runs pods."""
+        """The resources that run pods."""
         return self.kind("Deployment", "StatefulSet")
 
     @property
     def ours(self) -> dict[str, Manifest]:
-        """What runs our own services."""
+        """The workloads of our own services."""
         return {name: each for name, each in self.workloads.items() if identity(each) not in ("edge", "redis")}
 
 
 def ask(values: Iterable[Mapping[str, Any]], namespace: str = NAMESPACE, chart: Path = CHART) -> list[Answer]:
-    """What Helm says of a chart with each of these values."""
+    """Helm's output for a chart with each of these values."""
     command = [sys.executable, str(Path(__file__).with_name("run_helm.py")), str(chart), namespace]
     done = subprocess.run(command, input=json.dumps(list(values)), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -130,7 +130,7 @@ def ports(workload: Manifest) -> dict[str, int]:
 
 
 def identity(workload: Manifest) -> str:
-    """What its pods are to the others."""
+    """The identity of its pods."""
     return labels(workload)["hedgerow/identity"]
 
 

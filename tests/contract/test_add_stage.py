@@ -22,7 +22,7 @@ IDENTITIES, PROJECT, STAGES = "hedgerow/identities.py", "pyproject.toml", "servi
 TEST = f"tests/unit/gateway/test_{NAME}.py"
 SDK = "hedgerow/pyproject.toml"
 OWN = {
-    f"protos/hedgerow/{NAME}/v1/{NAME}.proto": """// What words mean to the people who use them.
+    f"protos/hedgerow/{NAME}/v1/{NAME}.proto": """// Definitions of words.
 syntax = "proto3";
 
 package hedgerow.glossary.v1;

@@ -1,6 +1,6 @@
 """Product and workshop apart, also where import-linter cannot look: names of modules in strings, imports at run time.
 
-What is imported by statement is held by the contracts in `pyproject.toml`.
+The contracts in `pyproject.toml` check import statements.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SERVICE = re.compile(r"(python -m )?services\.(\w+\.?)*")
 
 
 def strings(path: Path) -> Iterator[str]:
-    """Every string of a module, also the pieces of f-strings: what `import_module` or `python -m` may be told."""
+    """Every string of a module, also the pieces of f-strings: possible arguments of `import_module` or `python -m`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value

@@ -1,4 +1,4 @@
-"""What the Helm chart takes from the code is what the code says."""
+"""Values that the Helm chart takes from the code agree with the code."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ mesh = MESHES["mesh"]
 
 
 def identity(name: str) -> str:
-    """Who a service of the mesh is to the others."""
+    """The identity of a service of the mesh."""
     return name if name in ("edge", "redis") else folder(mesh[name])
 
 

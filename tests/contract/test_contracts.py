@@ -15,7 +15,7 @@ _SNAPSHOT = "protos/snapshot.binpb"
 
 
 def buf(*arguments: str | Path) -> str:
-    """What buf has to say; nothing where all is well."""
+    """The output of buf; empty where it succeeds."""
     program = Path(sys.executable).with_name("buf")
     assert program.exists(), "requirements.lock has buf-bin: run `make setup`"
     ran = subprocess.run([program, *arguments], cwd=_ROOT, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What the documents name exists."""
+"""Names in the documents exist in the code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: 
 
 
 def found(pattern: str, *, below: str = "") -> set[str]:
-    """What the pattern finds in the services' sources."""
+    """The matches of the pattern in the services' sources."""
     return {match for path, text in SOURCES.items() if below in path.as_posix() for match in re.findall(pattern, text)}
 
 
@@ -61,7 +61,7 @@ def test_make_targets_exist(document: Path) -> None:
 
 @cache
 def variables() -> set[str]:
-    """What a document may call a setting."""
+    """The names of settings that a document may use."""
     known = {setting.variable for cls in settings_classes() for setting in settings(cls)}
     known |= {setting.variable for _, rows in tables() for setting in rows}  # with `<SERVICE>` and `<PROVIDER>`
     known |= {name.partition("__")[0] for name in known}  # a group of settings, as JSON
@@ -84,7 +84,7 @@ def test_files_named_in_code_style_exist(document: Path) -> None:
 
 @each_document
 def test_modules_that_are_named_exist(document: Path) -> None:
-    if document.parent.name == "adr" or document.name == "CHANGELOG.md":  # what was decided or changed stands as it was
+    if document.parent.name == "adr" or document.name == "CHANGELOG.md":  # records of the past
         return
     named = set(re.findall(r"(?<![\w/{,*])([a-z_]\w*\.py)\b", document.read_text()))
     written = set(re.findall(r"Save this as `(\w+\.py)`", document.read_text()))

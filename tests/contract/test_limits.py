@@ -1,4 +1,4 @@
-"""Whatever the gateway admits at default settings, no service behind it refuses for its size or shape."""
+"""No service refuses, for its size or shape, a request that the gateway admits at default settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads texts with expressions or piece by piece is measured, or says why not."""
+"""Code that reads texts with regular expressions or in pieces is measured, or says why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages tell a reader to type exists, and each page is listed where readers look for it."""
+"""Commands on the pages exist, and each page is in the indexes."""
 
 from __future__ import annotations
 

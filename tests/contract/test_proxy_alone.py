@@ -1,4 +1,4 @@
-"""What `hedgerow[proxy]` starts imports no library that runs models; what needs one names the extra that brings it."""
+"""Services of `hedgerow[proxy]` import no library that runs models; an error for a missing one names its extra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hedgerow render` writes is valid, and settings that the services take."""
+"""The output of `hedgerow render` is valid, and the services accept its settings."""
 
 from __future__ import annotations
 
@@ -227,6 +227,6 @@ def test_no_key_is_written_and_of_callers_keys_the_digest_is(render: Any) -> Non
 def test_a_tenant_of_the_file_has_what_a_tenant_of_the_gateway_has() -> None:
     ours, gateways = Tenant.model_json_schema()["properties"], TenantSettings.model_json_schema()["properties"]
     assert ours.keys() - {"key_env", "key_file", "key_sha256"} == gateways.keys() - {"keys"}
-    for name in gateways.keys() - {"keys", "guard", "hits", "prompt"}:  # what these may have, the gateway says
+    for name in gateways.keys() - {"keys", "guard", "hits", "prompt"}:  # the gateway validates the values of these
         limits = ("type", "default", "minimum", "exclusiveMinimum", "maximum", "maxLength")
         assert [ours[name].get(limit) for limit in limits] == [gateways[name].get(limit) for limit in limits]

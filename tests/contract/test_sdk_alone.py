@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from tests.contract.test_images import REPOSITORY, installed_by
 
-# What the services, the commands and the launcher have besides.
+# Dependencies of the services, the commands and the launcher.
 _NOT_FOR_CLIENTS = ("grpc_health", "grpc_reflection", "numpy", "typer", "rich", "launcher", "services")
 
 _REFUSING = """

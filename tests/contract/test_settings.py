@@ -37,7 +37,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def complaints(cls: type[ServiceSettings], capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What start-up prints when it refuses the environment; nothing when it takes it."""
+    """The lines that a service prints when it refuses the environment; none when it accepts it."""
     with contextlib.suppress(SystemExit):
         load(cls, [], prog="service")
     return capsys.readouterr().err.splitlines()

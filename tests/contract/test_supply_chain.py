@@ -1,4 +1,4 @@
-"""What is installed is what the lock names, byte for byte; what is downloaded has a known hash and a known licence."""
+"""Installed packages are those of the lock, byte for byte; downloads have a known hash and a known licence."""
 
 from __future__ import annotations
 

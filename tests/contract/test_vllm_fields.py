@@ -27,8 +27,8 @@ from tests import published
 MODEL = Model("m", "vllm", 0, 0, "", True, features=frozenset(Feature), takes=TAKEN)
 KNOWN: Mapping[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
 _TOOLS = [{"type": "function", "function": {"name": "x"}}]
-# What no answer depends on: whose a request is, how often tokens are counted, and names and notes of a form, which vLLM
-# does not read.
+# Fields that no answer depends on: whose a request is, how often tokens are counted, and names and notes of a form,
+# which vLLM does not read.
 _OF_NO_EFFECT = {
     "user",
     "response_format.json_schema.description",
@@ -40,7 +40,7 @@ _MOST = 4_000  # tokens
 
 
 def _asked(body: Mapping[str, Any]) -> Request:
-    """What the engine is asked where a caller by HTTP sends `body`."""
+    """The engine's request for an HTTP request with `body`."""
     data = json.dumps(body).encode()
     given = parse(data)
     own = read_chat(given, {}, ["m"]).request

@@ -29,8 +29,8 @@ async def apart(
     """`work(*arguments)` runs inside, until it is left; gives the list of what it has yielded, which grows.
 
     `work` is a function of a module, and yields once it has begun at the latest: `apart` waits for that. Its arguments
-    and what it yields are pickled. What it raises fails the test. It gives way to every other process of the machine,
-    where rows are measured and `gives_way` is true: what its calls cost the mesh counts, not that it takes a core.
+    and its results are pickled. An exception of it fails the test. Where rows are measured and `gives_way` is true, it
+    runs at the lowest priority: the cost of its calls to the mesh is measured, not the core that it takes.
     """
     here, there = FORKS.Pipe(duplex=False)
     process = FORKS.Process(target=_run, args=(there, work, arguments, gives_way), daemon=True)

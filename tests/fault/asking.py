@@ -81,7 +81,7 @@ class Outcome:
         return next(stage for stage in self.final.stages if stage.name == name)
 
     def decided(self, policy: str) -> list[str]:
-        """What a policy did, in order."""
+        """The actions of a policy, in order."""
         return [decision.action for decision in self.final.decisions if decision.policy == policy] if self.final else []
 
 

@@ -66,8 +66,8 @@ async def report(request: pytest.FixtureRequest, full_size: bool) -> AsyncIterat
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_process_is_left() -> Iterator[None]:
-    """After everything else has ended, all that was started has."""
-    ensure_running()  # what services are forked from stays
+    """After everything else has ended, no process that a test has started is left."""
+    ensure_running()  # the process that services are forked from stays
     before = set(psutil.Process().children(recursive=True))
     yield
     assert set(psutil.Process().children(recursive=True)) <= before
@@ -85,7 +85,7 @@ async def mesh(started_mesh: Mesh) -> AsyncIterator[Mesh]:
     await _well(started_mesh)
     yield started_mesh
     started_mesh.heal()
-    await until(lambda: not started_mesh.llm.running, 10)  # what a test has begun ends with it
+    await until(lambda: not started_mesh.llm.running, 10)  # the calls of a test end with it
 
 
 async def _well(mesh: Mesh) -> None:

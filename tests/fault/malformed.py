@@ -1,6 +1,6 @@
 """Messages that are not: random bytes, messages cut off in the middle, and messages with a few bits turned.
 
-Seeded; what is valid is made from the descriptors, so that a new field is covered by being there.
+Seeded; valid messages are made from the descriptors, so that a new field is covered automatically.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DEPTH = 4
 
 
 def malformed(descriptor: Descriptor, rng: random.Random, example: Message | None = None) -> bytes:
-    """Bytes for a request of this type, half of them made from `example`. Some happen to be one: `parses` tells."""
+    """Bytes for a request of this type, half of them made from `example`. Some happen to be valid: see `parses`."""
     source = example if example and rng.random() < 0.5 else _filled(descriptor, rng, _DEPTH)
     valid = source.SerializeToString()
     match rng.randrange(4):

@@ -24,12 +24,12 @@ ROOT = Path(__file__).parents[2]
 KEY = f"{MARK}-key"
 _MODEL_CACHE = Path("~/.cache/hedgerow").expanduser()  # made once, and not for this test alone
 _TOPOLOGY = 'services: {llm: {endpoints: [{address: "127.0.0.1:1"}]}}'
-_GONE = "127.0.0.1:1"  # nobody listens
+_GONE = "127.0.0.1:1"  # a port without a listener
 
 
 @dataclasses.dataclass
 class MarkedMesh:
-    """The processes by service, and whatever they told anybody."""
+    """The processes by service, and everything that they have sent or written."""
 
     starter: Processes
     folder: Path
@@ -41,7 +41,7 @@ class MarkedMesh:
 
     @property
     def home(self) -> Path:
-        """Where they run, and the home of their user."""
+        """The folder that the processes run in, and the home of their user."""
         return self.folder / "home"
 
     async def start(self, name: str, **settings: object) -> str:
@@ -52,7 +52,7 @@ class MarkedMesh:
         return self.processes[name].spec.address
 
     async def metrics(self) -> dict[str, bytes]:
-        """The page of each."""
+        """The metrics page of each."""
 
         def read(address: str) -> bytes:
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
@@ -61,7 +61,7 @@ class MarkedMesh:
         return {f"{name}'s metrics": await asyncio.to_thread(read, at) for name, at in self._metrics.items()}
 
     def strangers(self) -> dict[str, set[str]]:
-        """Whom each has called beyond loopback, of those who have."""
+        """The addresses beyond loopback that each process has called, where it has called any."""
         records = self.folder.glob("*.strace")
         return {record.stem: found for record in records if (found := strangers(record))}
 
@@ -77,7 +77,7 @@ async def marked_mesh(starter: Processes, folder: Path) -> AsyncIterator[MarkedM
         mesh = MarkedMesh(starter, folder, await stack.enter_async_context(collecting()), provider)
         mesh.home.mkdir()
         starter.dress = mesh.dress
-        # What this process says of telemetry, having imported the services, is not handed down.
+        # The telemetry settings of this process, which has imported the services, are not inherited.
         starter.environment = {"HOME": str(mesh.home), "PYTHONPATH": str(ROOT), **dict.fromkeys(SILENT, "")}
         (folder / "topology.yaml").write_text(_TOPOLOGY)
         url = f"http://{provider.address}/v1"

@@ -23,6 +23,6 @@ def peak_mib(process: ServiceProcess) -> float:
 
 
 def container_mib(service: str) -> float:
-    """What the container of a service may have, by the compose file."""
+    """The memory limit of a service's container in the compose file."""
     limit: Any = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"][service]["mem_limit"]
     return float(limit.removesuffix("m"))

@@ -133,7 +133,7 @@ async def killed(process: ServiceProcess) -> float:
 
 
 async def stats(address: str) -> cache_pb2.GetStatsResponse:
-    """What a cache has counted."""
+    """The counters of a cache."""
     async with open_channel(address) as channel:
         stub: Any = cache_pb2_grpc.CacheServiceStub(channel)
         return await stub.GetStats(cache_pb2.GetStatsRequest(), timeout=5, wait_for_ready=True)

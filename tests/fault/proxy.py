@@ -1,8 +1,8 @@
 """A simulated bad network: a TCP proxy on loopback that mistreats what passes through it.
 
 Toxics and their names are Toxiproxy's (https://github.com/Shopify/toxiproxy#toxics): latency, bandwidth, timeout,
-reset_peer, slicer, limit_data. They are switched while connections are open, for each direction alone. Written anew
-because the tests must switch them from their own event loop within a millisecond, and need no other process for it.
+reset_peer, slicer, limit_data. They are switched while connections are open, for each direction alone. They are
+written again here because tests must switch them from their own event loop within a millisecond, without a process.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Bandwidth:
 class Timeout:
     """A black hole: nothing passes. The connection closes after `timeout_ms`; 0: never.
 
-    What comes is held back until the hole is healed, as TCP would send it again. (Toxiproxy drops it, which no network
-    does to a connection that lives on: its two ends would never understand each other again.)
+    Bytes are held back until the toxic is removed, as TCP would send them again. (Toxiproxy drops them, which no
+    network does to a connection that stays open: its two ends would lose the framing.)
     """
 
     timeout_ms: float = 0

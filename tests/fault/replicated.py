@@ -3,7 +3,7 @@
     caller → Envoy ─┬─▶ gateway 0 ─┐
                     └─▶ gateway 1 ─┴─▶ cache 0, 1 ∥ router 0, 1 → llm 0, 1 (simulated)
 
-All find each other over xDS. What stands before the second of each pair is a proxy where a test wants to be in between.
+All find each other over xDS. A test may put a proxy before the second of each pair.
 """
 
 from __future__ import annotations
@@ -112,12 +112,12 @@ def bootstrap(control: str, region: str = "west") -> dict[str, str]:
 def write_topology(
     file: Path, edge: str, endpoints: Mapping[str, Sequence[object]], closed: bool = False, **more: object
 ) -> None:
-    """`endpoints` by service, as the topology has them; plain addresses are put in the region `west`. `closed`: nobody
-    comes in at `edge` without a credential."""
+    """`endpoints` by service, as the topology has them; plain addresses are put in the region `west`. `closed`:
+    `edge` refuses callers without a credential."""
     services = {
         name: {
             "balance": _BALANCE.get(name, "round_robin"),
-            # Nobody is left out of a test for what was done to it in the one before.
+            # No replica is ejected in one test for faults of the test before.
             "outliers": {"consecutive_failures": 0},
             "endpoints": [{"address": each} if isinstance(each, str) else each for each in given],
         }
@@ -142,7 +142,8 @@ async def start_envoy(starter: Processes, folder: Path, control: str, edge: str)
 
 
 async def start_edge(starter: Processes, folder: Path, gateway: ServiceProcess, closed: bool = False) -> str:
-    """An Envoy before one gateway, with a control plane of its own; where callers come in. `folder` is theirs."""
+    """An Envoy before one gateway, with a control plane of its own, both in `folder`. Returns the address for
+    callers."""
     control, edge, topology = address(), address(), folder / "topology.yaml"
     write_topology(topology, edge, {"gateway": [gateway.spec.address]}, closed)
     await starter.start("control", control, topology=str(topology))

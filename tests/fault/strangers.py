@@ -1,8 +1,8 @@
 """Simulated callers without a credential.
 
-They open so many streams on each of so many connections, say so, and keep them all open until they are ended; what the
-other side ends is opened again, all of them within a second. Raw HTTP/2, because no gRPC library sends headers without
-a body. Their kind:
+They open so many streams on each of so many connections, say so, and keep them all open until they are stopped. Streams
+that the server ends are opened again, all of them within a second. Raw HTTP/2, because no gRPC library sends headers
+without a body. Their kind:
 
 - `watches`: `grpc.health.v1.Health/Watch`, asked for in order
 - `headers`: a question's headers, and nothing after them
@@ -88,7 +88,7 @@ class Stranger(asyncio.Protocol):
                 self.here.set()
             case StreamEnded(stream_id=stream) if self._kind == "watches":
                 self._open.discard(stream)
-            case StreamReset(stream_id=stream):  # also of who answered before it was asked
+            case StreamReset(stream_id=stream):  # also of a server that has answered before it read the request
                 self._open.discard(stream)
             case ConnectionTerminated():
                 self._transport.close()
@@ -98,7 +98,7 @@ class Stranger(asyncio.Protocol):
 
 
 async def _stay(address: str, kind: str, streams: int, key: str, here: asyncio.Semaphore) -> None:
-    """One connection, made anew whenever it has ended."""
+    """One connection, opened again whenever it has ended."""
     host, _, port = address.rpartition(":")
     while True:
         _, stranger = await asyncio.get_running_loop().create_connection(

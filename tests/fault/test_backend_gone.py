@@ -22,7 +22,7 @@ from tests.forked import ServiceProcess
 from tests.waiting import until
 
 pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
-_WORD = "word "  # what the simulated llm says
+_WORD = "word "  # the text of the simulated llm
 _ON_TIME_S = 0.02  # how late an end may be
 
 

@@ -1,4 +1,4 @@
-"""What no honest caller sends."""
+"""Requests that no honest caller sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch takes its time; nobody beside it waits for that."""
+"""A large batch does not delay interactive requests."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_two_batches_share_what_others_can_spare(
 
 
 async def _asked(caller: Asker, number: int) -> list[Outcome]:
-    """Questions of somebody who waits for each answer; some at once."""
+    """Questions of an interactive caller, which waits for each five answers."""
     outcomes: list[Outcome] = []
     while len(outcomes) < number:
         now = time.monotonic_ns()

@@ -34,7 +34,7 @@ _SMALL: dict[str, object] = {
     "max_waiting_bytes": 8 * _MIB,
     "embedding_cache_bytes": 256 * 1024,
 }
-_SMALL_GROWTH_MIB = 256  # what arrives is in memory up to five times before it can be refused
+_SMALL_GROWTH_MIB = 256  # a request may take five times its size in memory before it can be refused
 
 
 def _question(text: str, tenant: str, context: str = "") -> cache_pb2.Question:

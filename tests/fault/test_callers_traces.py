@@ -89,7 +89,7 @@ async def test_the_operator_decides_which_calls_are_recorded(
             check(row, before, during)
             row.tally(failed=refused)
             assert refused == number
-            await gateway.stop()  # what waits is sent
+            await gateway.stop()  # sends the spans that wait
             recorded = sum(_trace_id(each) in traces.traces for each in range(number))
             if trusting:
                 assert recorded > number / 2, recorded  # there is something to be had; its queue has an end

@@ -1,4 +1,4 @@
-"""What one tenant asks, well formed and hostile, and what another notices of it."""
+"""Well-formed but hostile requests of one tenant, and their effect on another tenant."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EVERY_S = 0.02  # 50 a second
 _AT_ONCE = 64
 _MARK = "000000000000"  # stands for what makes each request another
 _ALIKE = 8  # of a kind, but for that
-_LOOK_S = 0.03  # what a picture or a recording takes
+_LOOK_S = 0.03  # the service time of a picture or a recording
 _PICTURE = pb.Image(data=b"a picture")
 _LIMITS = GatewaySettings(llm_addresses={MODEL: "x:1"})
 _FORM_BROKEN = grpc.StatusCode.INTERNAL  # the scripted model matches no form: the requests themselves are let in
@@ -208,7 +208,7 @@ async def _hostile(address: str, kinds: str) -> AsyncIterator[grpc.StatusCode]:
 
 
 def _endless(alike: list[bytes]) -> Iterator[bytes]:
-    """Requests made before: to make them takes time from who is measured."""
+    """Requests made beforehand, because making them would take time from the callers that are measured."""
     for number, request in enumerate(cycle(alike)):
         yield request.replace(_MARK.encode(), b"%012d" % number)
 

@@ -1,4 +1,4 @@
-"""Who is not who they should be: refused at the handshake, or on every method. And certificates that change."""
+"""Callers with a wrong identity are refused at the handshake, or on every method. Certificates can be exchanged."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def _end(channel: grpc.aio.Channel, method: MethodDescriptor, request: byt
     try:
         if method.client_streaming:
             make = channel.stream_stream if method.server_streaming else channel.stream_unary
-            call = make(path)(metadata=metadata, timeout=10)  # without a request: who may not is told before
+            call = make(path)(metadata=metadata, timeout=10)  # without a request: the refusal comes before it
         elif method.server_streaming:
             call = channel.unary_stream(path)(request, metadata=metadata, timeout=10)
         else:
@@ -81,7 +81,7 @@ async def _end(channel: grpc.aio.Channel, method: MethodDescriptor, request: byt
 
 
 def _strangers(certificates: Certificates) -> dict[str, Tls | None]:
-    """Who must not get through to a router."""
+    """Credentials of callers that must not reach a router."""
     ours = certificates.of("gateway", "router")
     return {
         "no certificate": Tls(certificates.folder / "ca.crt", server_name="router.hedgerow"),
@@ -198,7 +198,7 @@ async def _keep_calling(channel: grpc.aio.Channel, over: asyncio.Event) -> list[
 
 
 def _spoil(certificates: Certificates, identity: str) -> None:
-    """Leave a certificate without its key, as who is interrupted in the middle does."""
+    """Leave a certificate without its key, as a writer does that is interrupted half-way."""
     issued = certificates.authority.issue(identity, 1)
     (certificates.folder / identity / "tls.crt").write_bytes(issued.certificate)
 
@@ -217,7 +217,7 @@ async def test_a_tenants_name_counts_from_the_edge_alone(
         "gateway",
         cache_address="",
         router_address="",
-        llm_addresses=json.dumps({"m": f"127.0.0.1:{free_port()}"}),  # nobody: the question is who may ask
+        llm_addresses=json.dumps({"m": f"127.0.0.1:{free_port()}"}),  # no listener: the test is about authorization
         tenants=json.dumps({"acme": {"keys": ["0" * 64]}}),
         ready__models="0",
         ready__unreached_ms="0",
@@ -237,7 +237,7 @@ async def test_a_tenants_name_counts_from_the_edge_alone(
         async with open_channel(gateway.spec.address, tls=certificates.of("edge", "gateway")) as channel:
             generate = _GATEWAY.methods_by_name["Generate"]
             believed = await _end(channel, generate, b"", named)
-            assert believed.code() is grpc.StatusCode.INVALID_ARGUMENT  # past the door: it asks nothing
+            assert believed.code() is grpc.StatusCode.INVALID_ARGUMENT  # authenticated: the request is empty
             twice = await _end(channel, generate, b"", named, named)
             assert twice.code() is grpc.StatusCode.UNAUTHENTICATED
             row.tally(ok=1, failed=1)

@@ -1,4 +1,4 @@
-"""Connections that ask nothing more, thousands of them from one address: others connect, and tenants keep theirs."""
+"""Thousands of idle connections from one address: other clients can connect, and tenants keep their connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who looks for others over xDS may begin before there is anybody to ask where they are."""
+"""Services that use xDS may start before the control plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callers leave, and services are told to stop."""
+"""Callers cancel, and services are stopped with SIGTERM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _LONG = Behaviour(tokens=2_000, each_ms=20)
 _GRACE_S = 2.0
-_ORDER_S = 0.01  # what came on two connections cannot be ordered closer
+_ORDER_S = 0.01  # events of two connections cannot be ordered more closely
 
 
 @pytest.mark.parametrize("way", ["cancels", "disconnects"])
@@ -53,7 +53,7 @@ async def test_the_engine_stops_when_its_caller_leaves(mesh: Mesh, report: Repor
 
 
 def _gauges(gateway: ServiceProcess) -> dict[str, float]:
-    """What a gateway says is under way or waits, by metric and labels."""
+    """A gateway's gauges of running and waiting work, by metric and labels."""
     with urlopen(f"http://{gateway.spec.environment['HEDGEROW_GATEWAY_METRICS_ADDRESS']}/metrics") as page:
         lines = page.read().decode().splitlines()
     found = [line.rpartition(" ") for line in lines if line.startswith(("hedgerow_in_flight", "hedgerow_waiting"))]

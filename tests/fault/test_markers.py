@@ -1,5 +1,5 @@
-"""What callers send stays between them and the services: it is in no log, span, metric or crash report of our
-processes, and none of them speaks to anybody but to us."""
+"""Callers' content is in no log, span, metric or crash report of our processes, and these connect to no address beyond
+the mesh."""
 
 from __future__ import annotations
 
@@ -165,13 +165,12 @@ async def _asked(caller: Asker, row: Row, text: str, **fields: Any) -> Any:
 
 
 def _told(running: MarkedMesh) -> bool:
-    """Whether spans have come, of all who have some."""
+    """Whether spans of every service that makes some have come."""
     services = {span.service for spans in running.collector.traces.values() for span in spans}
     return {"gateway", "llm", "cache", "vision", "audio"} <= services
 
 
 async def _end(running: MarkedMesh) -> None:
-    """One ends as by a fault of its own code, the others when they are told; with that they send what spans they
-    have."""
+    """One process ends by SIGSEGV, the others by SIGTERM, upon which they send their last spans."""
     running.processes["llm"].signal(signal.SIGSEGV)
     await asyncio.gather(*(process.stop() for process in running.processes.values()))

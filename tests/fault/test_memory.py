@@ -85,7 +85,7 @@ async def _scene(starter: Processes, llm: FaultyLlm, room: int, **settings: obje
 
 
 def _limit_mib(service: str) -> float:
-    """What its container may have."""
+    """The memory limit of its container."""
     limit: Any = yaml.safe_load(_COMPOSE.read_text())["services"][service]["mem_limit"]
     return float(limit.removesuffix("m"))
 

@@ -152,7 +152,7 @@ async def test_a_reset_in_the_middle_of_a_message_gives_no_part_of_it(mesh: Mesh
 
 
 async def _check_not_stored(mesh: Mesh, question: str) -> None:
-    """Healed, the mesh answers it anew."""
+    """Once the network is well, the mesh generates the answer again."""
     await asyncio.sleep(0.1)  # more than a store takes
     mesh.heal()
     await mesh.caller.until(lambda outcome: outcome.ok, within_s=10)

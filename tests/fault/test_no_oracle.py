@@ -1,4 +1,4 @@
-"""What a tenant can learn of others' prompts from what it gets, and any caller of the mesh behind the gateway."""
+"""Answers and reports reveal nothing of other tenants' prompts, nor of the mesh behind the gateway."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Got:
 
     @property
     def account(self) -> str:
-        """What is told of the answer, without times, the answer's own names and how long its prompt was."""
+        """The report of the answer, without times, the answer's own names and the length of its prompt."""
         if self.final is None:
             return f"{self.code.name}: {self._plain(' '.join(self.said))}"
         told = pb.Final()
@@ -74,7 +74,7 @@ class Got:
 
 
 def _readable(value: str | bytes) -> str:
-    """Also of `grpc-status-details-bin`, which carries what is told of an error."""
+    """The value as text; `grpc-status-details-bin`, which carries an error's details, is decoded."""
     return value if isinstance(value, str) else str(status_pb2.Status.FromString(value))
 
 
@@ -164,7 +164,7 @@ async def test_nothing_a_tenant_gets_depends_on_what_another_asked(starter: Proc
     async with _llms(starter, real=full_size) as llms:
         gateway = await starter.gateway(
             *llms, tenants=_tenants(), hedge={"mode": "off"}
-        )  # late is who chance makes late
+        )  # which call is late is random
         async with listening(gateway.spec.address, "a", "b", *_GROUP) as (a, b, c, d):
             for number in range(prompts):
                 await a.ask(_prompt("asked", number))

@@ -230,7 +230,7 @@ async def _search_of(caller: Asker, name: str) -> tuple[grpc.StatusCode, str]:
 
 
 async def _searches(caller: Asker) -> list[Any]:
-    """What B's own collection has for each question, with scores."""
+    """The results of B's own collection for each question, with scores."""
     found = []
     for each in _SEARCHES:
         outcome = await caller.ask(each, bypass=True, budget_ms=60_000, mesh_tools=[pb.MeshTool(name="search_notes")])

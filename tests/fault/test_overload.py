@@ -62,7 +62,7 @@ async def test_a_crowd_that_comes_before_a_gateway_has_said_how_many_it_takes_he
     edge = await start_edge(starter, tmp_path / "edge", gateway)
     async with AsyncExitStack() as stack:
         callers = [await stack.enter_async_context(asking(edge)) for _ in range(8)]
-        gateway.signal(signal.SIGSTOP)  # what Envoy opens meanwhile, it opens without the gateway's settings
+        gateway.signal(signal.SIGSTOP)  # connections that Envoy opens meanwhile lack the gateway's HTTP/2 settings
         asked = [asyncio.create_task(each.ask("Who is there?", budget_ms=20_000)) for each in callers * _CROWD]
         await asyncio.sleep(0.5)
         gateway.signal(signal.SIGCONT)
@@ -93,7 +93,7 @@ async def test_three_times_the_capacity_costs_the_excess_and_no_more(
         # Five calls of 500 make it: where the machine stood still for a second, it is that second.
         row.measured("rejection p99", level["rejection_p99_ms"], 10, slack=math.inf, bare=row.bare_p99_ms())
         let_in = {name: count / (count + level["rejected"][name]) for name, count in level["admitted"].items()}
-        # Normal and low ones are both below the score that sheds, and too few get in to tell the two apart.
+        # Normal and low ones are both below the score that sheds, and too few are admitted to compare them.
         assert min(let_in["critical"], let_in["high"]) > max(let_in["normal"], let_in["low"]), level
         row.measured("critical let in", 100 * let_in["critical"], 95, " %", at_least=True)
         after = [sample for sample in both if sample.at_s >= seconds]

@@ -41,7 +41,7 @@ _FORBIDDEN = 403
 
 
 def _pages(here: str) -> Mapping[str, Mapping[str, str]]:
-    """What a browser says of pages elsewhere. `here`: the gateway's host and port."""
+    """Headers that a browser sends for pages elsewhere. `here`: the gateway's host and port."""
     port = here.rpartition(":")[2]
     return {
         "another origin": {"origin": _EVIL},

@@ -29,7 +29,7 @@ _KINDS = ("PNG", "JPEG", "WEBP")
 _GOOD = [encoded(gradient(), kind) for kind in _KINDS]
 _MIB = 1024 * 1024
 _MEMORY_MIB, _REFUSED_MS = 20, 100
-_DECODED = "PNG whose data end before its pixels do"  # nothing but decoding it tells
+_DECODED = "PNG whose data end before its pixels do"  # only decoding it shows that
 _DECODED_MIB, _DECODED_MS = 64, 500
 
 

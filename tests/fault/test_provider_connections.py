@@ -1,4 +1,4 @@
-"""Connections to a real provider's server: kept, shared, resumed, and nobody's loss when they die."""
+"""Connections to a provider are kept, shared and resumed, and no caller gets an error when they close."""
 
 from __future__ import annotations
 

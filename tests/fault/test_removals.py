@@ -1,4 +1,4 @@
-"""What is removed from the cache while an answer is on its way to it."""
+"""Removals from the cache while an answer is on its way to it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_an_answer_that_was_begun_before_an_invalidation_never_comes_back(
         mesh.llm.behaviour = Behaviour(text="new ")
         again = await mesh.caller.ask(_TEXT)
         assert (again.final.cache.verdict, "old" in again.text) == (pb.CACHE_VERDICT_MISS, False)
-        found = await until(lambda: mesh.caller.ask(_TEXT), 10, holds=_is_a_hit)  # what was begun since is kept
+        found = await until(lambda: mesh.caller.ask(_TEXT), 10, holds=_is_a_hit)  # stored since the removal
         assert "old" not in found.text
 
 

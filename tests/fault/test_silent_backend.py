@@ -112,7 +112,7 @@ async def test_a_healthy_replica_beside_a_silent_one_gets_its_chance_in_time(
 async def test_a_silent_model_that_is_alone_gives_typed_stand_ins_and_then_refuses_at_once(
     starter: Processes, llm: FaultyLlm, report: Report, seconds: float, full_size: bool
 ):
-    # As many as wait for the whole budget are the places that a limit begins with: who is refused is the breaker's.
+    # No more calls wait than the limiter's first limit, so that every refusal is the breaker's.
     gateway = await starter.gateway(llm.address, **UNLIMITED)
     async with asking(gateway.spec.address) as caller:
         await _break("silent", llm, caller, knows=False)
@@ -127,7 +127,7 @@ async def test_a_silent_model_that_is_alone_gives_typed_stand_ins_and_then_refus
             assert all(outcome.final.degraded == ["llm:template"] and outcome.text for outcome in stood_in)
             assert {outcome.code for outcome in refused} == {grpc.StatusCode.UNAVAILABLE}
             assert all(outcome.retry_delay_s for outcome in refused)
-            assert len(llm.attempts) <= len(stood_in)  # who is refused is so at once: nobody was asked
+            assert len(llm.attempts) <= len(stood_in)  # a refusal is immediate: no call was made
             row.measured("p99 of refusals", p99_ms(times_s(refused)), 10)  # a shared core shows here first
         llm.behaviour = _WELL
         healed = time.monotonic()

@@ -1,5 +1,5 @@
-"""What open conversations cost others: who stays silent in all there are, goes on without a credential, or sends too
-fast."""
+"""Open conversations do not harm other callers: silent ones that fill all places, ones without a credential, ones that
+send too fast."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SILENCE = bytes(3_200)  # of a block
 
 
 class Talk:
-    """An open conversation. What it was told is in `responses`."""
+    """An open conversation. `responses`: the messages that it has received."""
 
     def __init__(self, caller: Asker):
         self._call = caller.stub.Converse(metadata=caller.metadata)

@@ -1,4 +1,4 @@
-"""Somebody else on the network of Redis: without the password, and with it but without the cache's key."""
+"""Attackers on the network of Redis: without the password, and with it but without the cache's key."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_with_the_password_but_without_the_key_nothing_is_readable_and_not
             row.count(first, again)
             assert [_verdict(first), _verdict(again)] == [pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_EXACT]
             held = await asyncio.to_thread(redis.written)
-            assert b"partition" in held  # what it is looked for in
+            assert b"partition" in held  # the entries were written
             for secret in (_ASKED, _TRUE, "vault", "swordfish"):
                 assert secret.encode() not in held
             # Forged: what a gateway and a cache without a key, and with another one, store for the same question.

@@ -146,7 +146,7 @@ async def test_no_name_in_a_token_is_a_right(report: Report, tmp_path: Path):
         before = await honest(b, 20)
         with report.case(46, "the same names, and names that are none, in a token's claim, through Envoy") as row:
             async with asking_beside(b) as during:
-                for name in (*_NAMES, 0, ["victim"], {"a": "victim"}):  # what is no text is a name of its own
+                for name in (*_NAMES, 0, ["victim"], {"a": "victim"}):  # a name that is no text is used as it is
                     async with asking(edge.address, issuer.token(tenant=name)) as caller:
                         outcome = await caller.ask(mesh_tools=[pb.MeshTool(name="weather", arguments="{}")])
                     row.count(outcome)

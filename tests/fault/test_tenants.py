@@ -1,4 +1,4 @@
-"""Who may ask, and what one tenant can do to another."""
+"""Authentication of tenants, and isolation between them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ async def _answers(caller: Asker) -> None:
 
 
 class Load:
-    """Questions at a steady rate, until it is told to end; a third of them where it is not for the table."""
+    """Questions at a steady rate, until it is stopped; a third of them in a run that writes no table."""
 
     def __init__(self, caller: Asker, full_size: bool, **fields: object):
         self._caller, self._fields = caller, {"budget_ms": 5_000, **fields}
@@ -108,7 +108,7 @@ async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(
         row.measured("success", 100 * (1 - len(failures) / len(outcomes)), 99.5, " %", at_least=True)
         row.measured("failures", len(failures), max(in_flight, 2), "")
         assert all(outcome.began < gone for outcome in failures), (gone, failures)
-        if service != "gateway":  # whose own streams nobody can go on with
+        if service != "gateway":  # a gateway's own streams cannot be resumed
             assert not failures
     with report.case(3, f"SIGKILL of one of two: {service}, through the mesh, started again") as row:
         again = replicas.again(victim)
@@ -171,7 +171,7 @@ async def test_freezing_one_of_a_pair_is_noticed_and_healed(
 
 
 async def _once_known(replicas: Replicated, full_size: bool) -> list[Outcome]:
-    """How calls end that come when every client has heard who is out of service."""
+    """How calls end that begin after every client knows the unhealthy replica."""
     await replicas.until(lambda mesh: all(each.sent_version == each.acked_version for each in _subscriptions(mesh)))
     load = Load(replicas.caller, full_size)  # more time than a machine stands still, and none for what never answers
     await load.send(2 * _RATE)

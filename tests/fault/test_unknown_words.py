@@ -16,7 +16,7 @@ from tests.fault.report import Report
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
-_NEAR = pb.CachePolicy(min_similarity=0.98)  # what makes no difference to the embedder has 1.0
+_NEAR = pb.CachePolicy(min_similarity=0.98)  # texts that the embedder cannot distinguish have 1.0
 _HITS = (pb.CACHE_VERDICT_EXACT, pb.CACHE_VERDICT_SEMANTIC)
 _PAIRS, _PAIRS_AT_FULL_SIZE, _AT_ONCE = 3, 60, 8
 _ACCENTED = str.maketrans("aeiou", "áéíóú")
@@ -79,7 +79,7 @@ async def test_what_the_embedder_does_not_know_is_never_taken_for_the_same(
                 assert all(outcome.ok for outcome in outcomes)
                 refused += number - len(unread)
                 assert len(unread) <= number / 2
-                assert (await stats(cache.spec.address)).refused >= refused  # they were near, and told apart
+                assert (await stats(cache.spec.address)).refused >= refused  # candidates that a rule refused
 
 
 async def _ask(caller: Asker, questions: list[str]) -> list[Outcome]:

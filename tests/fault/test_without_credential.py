@@ -1,4 +1,4 @@
-"""What callers without a credential can do to those who have one."""
+"""Callers without a credential do not harm callers with one."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _kinds = pytest.mark.parametrize("kind", _FAULTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
-    """Where one gateway, which has keys, can be asked: through an Envoy that lets nobody in without a credential,
-    through one that leaves that to the gateway, and itself."""
+class Entrances:
+    """Three addresses of one gateway with keys: an Envoy that refuses callers without a credential (`closed`), an Envoy
+    that leaves this to the gateway (`open`), and the gateway's own."""
 
     closed: str
     open: str
@@ -44,22 +44,22 @@ class Doors:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def doors(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Doors]:
-    folder = tmp_path_factory.mktemp("doors")
+async def entrances(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Entrances]:
+    folder = tmp_path_factory.mktemp("entrances")
     async with processes(folder) as starter, faulty_llm() as llm:
         gateway = await starter.gateway(llm.address, tenants=_TENANTS)
         closed = await start_edge(starter, folder / "closed", gateway, closed=True)
-        yield Doors(closed, await start_edge(starter, folder / "open", gateway), gateway)
+        yield Entrances(closed, await start_edge(starter, folder / "open", gateway), gateway)
 
 
 @_kinds
-async def test_strangers_take_nothing_from_callers(doors: Doors, report: Report, full_size: bool, kind: str):
+async def test_strangers_take_nothing_from_callers(entrances: Entrances, report: Report, full_size: bool, kind: str):
     with report.case(30, f"no credential: {_FAULTS[kind]}, through Envoy") as row:
-        async with asking(doors.closed, _KEY) as caller:
+        async with asking(entrances.closed, _KEY) as caller:
             before = await _ask(caller, full_size)
-            async with strangers(doors.closed, kind):
+            async with strangers(entrances.closed, kind):
                 during = await _ask(caller, full_size)
-                assert await check_health(doors.closed, 5) == "SERVING"
+                assert await check_health(entrances.closed, 5) == "SERVING"
         row.count(*during)
         row.slowed("p99", times_s(before), times_s(during))
         assert [each for each in during if not each.ok] == []
@@ -67,17 +67,19 @@ async def test_strangers_take_nothing_from_callers(doors: Doors, report: Report,
 
 @pytest.mark.parametrize("kind", ["headers", "bodies"])
 @pytest.mark.parametrize("key", ["", "wrong"])
-async def test_a_gateway_keeps_no_place_for_who_has_no_good_key(
-    doors: Doors, report: Report, full_size: bool, kind: str, key: str
+async def test_a_call_without_a_valid_key_takes_no_place_at_the_gateway(
+    entrances: Entrances, report: Report, full_size: bool, kind: str, key: str
 ):
-    """Where Envoy cannot tell, each is refused by a gateway: that costs the time to refuse him, and no place."""
-    async with asking(doors.open, _KEY) as caller, strangers(doors.open, kind, key=key):
+    """An Envoy that cannot authenticate passes each call on; the gateway refuses it, without a place of the limiter."""
+    async with asking(entrances.open, _KEY) as caller, strangers(entrances.open, kind, key=key):
         assert [each for each in await _ask(caller, full_size) if not each.ok] == []
 
 
 @_kinds
-async def test_strangers_straight_at_a_gateway_are_bounded(doors: Doors, report: Report, full_size: bool, kind: str):
-    at = doors.gateway.spec.address
+async def test_strangers_straight_at_a_gateway_are_bounded(
+    entrances: Entrances, report: Report, full_size: bool, kind: str
+):
+    at = entrances.gateway.spec.address
     with report.case(30, f"no credential: {_FAULTS[kind]}, straight at a gateway") as row:
         async with asking(at, _KEY) as caller, strangers(at, kind):
             if kind == "watches":

@@ -1,5 +1,5 @@
-"""A unit test starts no process, loads no engine and speaks to nobody beyond loopback: one that does fails here, and
-belongs in tests/integration."""
+"""A unit test starts no process, loads no engine and connects to no address beyond loopback: a test that does so fails
+here, and belongs in tests/integration."""
 
 from __future__ import annotations
 

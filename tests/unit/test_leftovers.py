@@ -1,4 +1,4 @@
-"""What the unit tests' own watch over their event loops finds."""
+"""Leftovers that the check of the unit tests' event loops finds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Collections of documents, by tenant and name.
 
-What changes them goes through one thread; what looks into them through another, on which tenants take turns. A change
-is whole or not there, and is on disk when its caller hears of it.
+One thread makes all changes; another one makes all searches, and tenants take turns on it. A change is atomic, and is
+on disk before its caller gets the reply.
 """
 
 from __future__ import annotations

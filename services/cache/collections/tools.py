@@ -76,7 +76,7 @@ class ToolServicer:
 
 
 def content(hits: Sequence[Hit]) -> str:
-    """What was found, for a model: each snippet under its number and where it stands."""
+    """Search results as text for a model: each snippet under its number and its source."""
     return "\n\n".join(f"[{number}] {_place(hit)}\n{hit.text}" for number, hit in enumerate(hits, 1)) or _NOTHING
 
 

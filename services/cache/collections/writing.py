@@ -159,7 +159,7 @@ class Writer:
         try:
             self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             self._unmoved = 0
-        except sqlite3.Error as error:  # what was committed is safe where it is
+        except sqlite3.Error as error:  # committed changes are safe in the WAL
             _log.warning("collections stay in the WAL for now: %s", error)
 
     def _apply(self, changes: _Changes) -> None:

@@ -4,7 +4,7 @@ A confidence sequence holds for all sizes of the sample at once, so one may look
 sees. The method of mixtures (Robbins, Statistical methods related to the law of the iterated logarithm, 1970; Howard et
 al., arXiv 1810.08240; for a finite or Bernoulli population Waudby-Smith and Ramdas, arXiv 2010.09686): for the true
 share p the likelihood ratio of a Beta mixture over p is a martingale that starts at 1, so it ever reaches 1 / α with a
-probability of α at most (Ville). What p it has not reached 1 / α for is the interval.
+probability of α at most (Ville). The interval holds each p for which it has not reached 1 / α.
 
 Assumed: the sample's items are exchangeable, and which items are in it does not depend on what they are.
 """
@@ -46,7 +46,7 @@ def lower(hits: int, count: int) -> float:
 
 
 def clopper_pearson(hits: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """(lower, upper), each with this confidence by itself, for a sample of a size that was fixed before: one look.
+    """(lower, upper), each separately with this confidence, for a sample whose size was fixed before: one look.
 
     Source: Clopper and Pearson, Biometrika 26, 1934.
     """

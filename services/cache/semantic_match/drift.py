@@ -27,7 +27,8 @@ SCORES, WRONG = "scores", "wrong share near the threshold"
 
 
 def drifted(scores: NDArray[np.float64], wrong: NDArray[np.bool_], threshold: float) -> str:
-    """What has changed, for people: `SCORES`, `WRONG`, or nothing. Arrays of shape (n,), the oldest sample first."""
+    """The kind of drift, for people: `SCORES`, `WRONG`, or an empty text. Arrays of shape (n,), the oldest sample
+    first."""
     middle = len(scores) // 2
     if len(scores) < LEAST:
         return ""

@@ -35,7 +35,7 @@ _NUMBERS = {word: str(value) for value, word in enumerate(f"{_SMALL} seventeen e
 _NUMBERS |= {"thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "seventy": "70", "eighty": "80"}
 _NUMBERS |= {"ninety": "90", "hundred": "100", "thousand": "1000", "million": "1000000", "billion": "1000000000"}
 _NUMBERS |= {"first": "1st", "third": "3rd", "fourth": "4th", "fifth": "5th"}
-del _NUMBERS["one"]  # mostly a pronoun; against `two` the number on the other side tells
+del _NUMBERS["one"]  # mostly a pronoun; against `two` the other number alone is a difference
 
 _NEGATIONS = _set("not no never without cannot none nobody nothing neither nor except unless")
 _ASKED_FOR = _set("who when where why how")

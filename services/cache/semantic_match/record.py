@@ -1,8 +1,8 @@
-"""What is known of the candidates of one tenant and category: how many of their lookups have one, and what was said of
-those that were judged. Plain numbers, 20 KB at the most.
+"""The verification record of one tenant and category: how many lookups have a candidate, and the judge's decisions on
+the sampled candidates. Plain numbers, 20 KB at the most.
 
-It can be added up: of what came since it was last written a record keeps an account of its own, so that replicas which
-share a record add their accounts to it. Samples are appended, and a count that fades is linear in what it was.
+Records can be added: each keeps the counts since it was last written separately, and replicas that share a record add
+those counts to it. Samples are appended, and a fading count is linear in its earlier value.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Record:
 
     decisions: dict[float, Decision]
     max_wrong: float = 1.0
-    drift: str = ""  # what `changed` said when it was last asked; not kept
+    drift: str = ""  # the last result of `changed`; not stored
     _all: Counts = field(default_factory=Counts)
     _news: Counts = field(default_factory=Counts)  # of them, what came since `take`
     _wrong: list[int] = field(default_factory=lambda: [0] * (len(GRID) + 1))  # by level

@@ -1,6 +1,6 @@
-"""Thresholds that follow what is verified: wrong hits stay within a share of the lookups, of each tenant and of each
-category of its questions by itself. What is right for chit-chat is wrong for dosages: no category borrows what was
-verified of another. Each may ask for fewer wrong hits than the service allows, never for more.
+"""Thresholds that follow verification: wrong hits stay within a share of the lookups, separately for each tenant and
+each category of its questions. A threshold that suits chit-chat is wrong for dosages, so no category uses samples of
+another. A category may allow fewer wrong hits than the service does, never more.
 
 Of the lookups with a candidate (the nearest stored question that no rule refuses) a share is drawn, whether the
 candidate was given or not, and judged. For a threshold t, with C candidates in L lookups and k wrong ones that score t
@@ -22,9 +22,9 @@ is busy or unclear drops right ones as often as wrong ones), and the judge errs 
 takes wrong for right hides what it takes; it can loosen no threshold below the floor. Exact hits that gateways served
 themselves are not among the lookups, which only makes the bound larger.
 
-What was verified outlasts a restart: a store writes the records that have news, and with Redis its replicas share them.
-A record is of one score, and `made_by` says of which: where the embedder, the rules or the default is another one,
-what was verified before says nothing, and is forgotten.
+Records outlast a restart: a store writes the records that have changed, and with Redis its replicas share them. A
+record is about one score, which `made_by` identifies: after a change of the embedder, the rules or the default, earlier
+records say nothing, and are dropped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from services.cache.semantic_match.records import Records
 from services.cache.semantic_match.traffic import EVERYONE, Traffic
 
 _LEAST = 100  # samples, before a threshold is certified
-_TOLD = 0.005  # by how much tighter it becomes at once, to be told of again
+_TOLD = 0.005  # a threshold that becomes tighter by this at once is logged again
 _WATCHED = 50  # samples from one look for drift to the next
 _log = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ class Thresholds:
         return record.threshold if record else self.default
 
     def for_lookup(self, traffic: Traffic, max_wrong: float = 1.0) -> float:
-        """The threshold in force, where lookups allow for so many wrong hits; more than the service's own share are its
-        own. What others allow for has thresholds of its own."""
+        """The threshold in force for lookups that allow `max_wrong` wrong hits, at most the service's own share.
+        Lookups that allow another share have another threshold."""
         decision = self._decision(traffic, max_wrong)
         if record := self._records.get(traffic):
             record.max_wrong = self._allowed(max_wrong)
@@ -121,7 +121,7 @@ class Thresholds:
         try:
             shared = Record.of(row)
         except ValueError as error:
-            _log.warning("what was verified of tenant %r is damaged, and forgotten: %s", traffic.name, error)
+            _log.warning("the verification record of tenant %r is damaged, and is dropped: %s", traffic.name, error)
             return False
         if since is None or since is self._held(traffic):
             record = self._everyone if traffic == EVERYONE else self._record(traffic)
@@ -209,6 +209,6 @@ class Thresholds:
 
 
 def made_by(default: float, engine: str) -> str:
-    """What makes a pair's score and its candidates, and what decides while nothing is verified, as a digest: what was
-    verified of one says nothing about another."""
+    """A digest of everything that decides a pair's score and its candidates, and of the default threshold: records with
+    one digest say nothing about scores with another."""
     return sha256(f"{engine}\n{gates.RULES}\n{default!r}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Calls to a model beside an answer, such as a summary or a judgement, and the cost of a generation.
+"""Calls to a model beside an answer, such as a summary or a judgement.
 
 An auxiliary call has the priority of a batch, one attempt and a bounded time, and no client waits for it.
 """
@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.question import BYTES_PER_TOKEN, prompt_tokens
+from services.gateway.admission.question import prompt_tokens
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
 from services.gateway.policies.ticket import Ticket, score
 from services.gateway.upstream import spending
 from services.gateway.upstream.routes import Routes
-from services.gateway.upstream.spending import Bill
 from services.runtime.deadline import Deadline
 from services.runtime.errors import shorten
 from services.runtime.telemetry import Metadata
@@ -59,28 +59,8 @@ async def ask(
                 break
     finally:
         reader.leave()
-        book(report, request, routes)
+        spending.book(report.unbilled(), routes, partial(prompt_tokens, messages))
     return said
-
-
-def book(report: Report, request: llm_pb2.GenerateRequest, routes: Routes) -> Bill:
-    """Book a generation that is over, once: the usage of each call, at the price of its model. It includes every prompt
-    that a model has read, however the answer ended, and the text written. All readers of a generation are of one
-    tenant: the first one to settle is charged."""
-    if report.booked:
-        return Bill()
-    report.booked, calls = True, [call for call in report.calls if call.has_read]
-    counted = max((call.asked_tokens() for call in calls), default=0)
-    prompt = counted or _estimated_tokens(request)
-    bills = [spending.count(call.pool.model, routes.model(call.pool.model), call.used(prompt)) for call in calls]
-    return Bill(sum(bill.tokens for bill in bills), sum(bill.usd for bill in bills))
-
-
-def _estimated_tokens(request: llm_pb2.GenerateRequest) -> int:
-    """Of a request without a conversation, by the size of its body."""
-    if request.messages:
-        return prompt_tokens(request.messages, request.tools)
-    return len(request.original.body) // BYTES_PER_TOKEN
 
 
 def to_judge(conversation: Iterable[chat_pb2.Message], answer: str) -> Iterator[chat_pb2.Message]:

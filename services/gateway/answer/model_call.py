@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer.auxiliary_call import book
+from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.inputs import in_tools
 from services.gateway.answer.ledger import Running
@@ -17,6 +18,7 @@ from services.gateway.decisions import Changed, Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Reading
 from services.gateway.policies.ticket import Ticket, score
+from services.gateway.upstream import spending
 from services.gateway.upstream.stubs import whose
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
@@ -106,7 +108,9 @@ def settle(draft: Draft, reading: Reading) -> None:
     for name in generation.text.items[-1].finish.omitted if generation.text.items else ():
         ledger.changes.add(Changed.FIELD_OMITTED, before=name)
     if generation.over:
-        bill = book(generation.report, generation.job.request, draft.backends.routes)
+        asked = generation.job.request
+        estimate = partial(prompt_tokens, asked.messages, asked.tools)
+        bill = spending.book(generation.report.unbilled(), draft.backends.routes, estimate)
         ledger.billed_tokens += bill.tokens
         ledger.cost_usd += bill.usd
 

@@ -40,8 +40,15 @@ class Report:
     problems: Sequence[str] = ()  # errors of models that were replaced
     waited: str = ""  # for a model to start, and for how long
     calls: list[Call] = field(default_factory=list)  # that were sent, for whatever reason
-    booked: bool = False  # whether its cost is booked
+    billed: bool = False
     stored: bool = False  # whether one of its readers has had it stored
+
+    def unbilled(self) -> list[Call]:
+        """The calls whose prompt a model has read, once: later callers of this method get none. All readers of a
+        generation are of one tenant, so the first to settle is charged for all."""
+        calls = [] if self.billed else [call for call in self.calls if call.has_read]
+        self.billed = True
+        return calls
 
     @property
     def prompts(self) -> int:

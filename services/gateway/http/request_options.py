@@ -1,4 +1,4 @@
-"""The order of a caller by HTTP: a request to the gateway, and the form in which the answer is wanted."""
+"""The options of an HTTP request: a request to the gateway, and the form of the answer."""
 
 from __future__ import annotations
 
@@ -31,24 +31,25 @@ _MOST_ATTEMPTS, _ATTEMPT_DIGITS = 1_000, 18  # Python turns no more than 4,300 d
 _MESH_TOOL = ("name", "source", "arguments", "offered")
 _GUARD_EXAMPLE = "personal=mask,secrets=refuse"
 TRUNCATIONS = _WORDS["truncation"]
-# The gateway does not find these in the request: an answer in one piece has no pace.
+# Checked here: a request for an answer in one piece does not carry them, so the gateway would not check them.
 _CHECKED_HERE = ("hit_chars_per_s", "silence_ms")
 _NAMES = ("safety_identifier", "user")  # OpenAI's; Anthropic's is `metadata.user_id`
 
 
 @dataclass(slots=True)
 class RequestOptions:
-    """`model` is the name as it was asked for; `usage`: whether a stream ends with the tokens it took."""
+    """A request, and the form of its answer. `model`: the name that the caller gave. `usage`: whether a stream ends
+    with its token usage."""
 
     request: pb.GenerateRequest
     model: str = "auto"
     stream: bool = False
     usage: bool = False
-    choices: int = 1  # answers to the question
-    echo: Mapping[str, Any] = field(default_factory=dict)  # what the answer repeats of the request
-    at_once: bool = False  # of a cascade: the fast model's text goes out before it has passed
-    findings: bool = False  # a stream reports citations and late results as they come
-    silence_ms: int | None = None  # the longest after the first text; 0: none, None: the gateway's own
+    choices: int = 1  # answers that the request asks for
+    echo: Mapping[str, Any] = field(default_factory=dict)  # fields of the request that the answer repeats
+    at_once: bool = False  # with a cascade: send the fast model's text before it has passed the check
+    findings: bool = False  # report citations and late results in the stream, as they come
+    silence_ms: int | None = None  # the longest silence after the first text; 0: no limit, None: the gateway's
 
 
 def take_model(order: RequestOptions, body: Fields, known: Collection[str]) -> None:

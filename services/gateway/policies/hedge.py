@@ -88,21 +88,21 @@ class HedgeBudget:
         """Count a request that needs a call."""
         self._calls += 1
 
-    def spend(self, news: Waiter) -> bool:
-        """Whether a second call may be made; it is then counted. Otherwise `news` is set when it is the turn of this
-        race, until it has left."""
-        first = next(iter(self._line), news)
-        if first is news and self._budget.spend():
-            self.leave(news)
+    def spend(self, race: Waiter) -> bool:
+        """Whether the race may make a second call, which is then counted. Otherwise the race is queued: it is `set`
+        when its turn comes, unless it leaves before."""
+        first = next(iter(self._line), race)
+        if first is race and self._budget.spend():
+            self.leave(race)
             return True
-        self._line[news] = None
+        self._line[race] = None
         self.wanting.set()
         return False
 
-    def leave(self, news: Waiter) -> None:
-        """Leave the queue: no second call is wanted any more."""
-        if news in self._line:
-            del self._line[news]
+    def leave(self, race: Waiter) -> None:
+        """Leave the queue: the race wants no second call any more."""
+        if race in self._line:
+            del self._line[race]
             self._call_next()
 
     def refund(self) -> None:

@@ -15,10 +15,10 @@ _ASK_AGAIN_S = 0.25
 
 
 class Runner(Protocol):
-    """A call in a race, whether or not its first text is here. One that has ended stays as it is."""
+    """A call in a race, before or after its first text. Both methods leave a call that has ended unchanged."""
 
     def lose(self) -> None:
-        """End it: another was faster, or there is no patience left."""
+        """Record the call as too slow and end it: another was faster, or the time is over."""
         ...
 
     def leave(self) -> None:
@@ -32,36 +32,38 @@ R = TypeVar("R", bound=Runner)
 class Race(Generic[R]):
     """At most two calls for the same text; the call that begins first wins, and the other is cancelled.
 
-    The first call runs in the task of its caller, so that a race without a second call costs two timers. The second has
-    a task of its own, and interrupts the first when it begins. `second` is asked for it after `after_s`. While it
-    returns none it is asked again, whenever `set` is called and at intervals. `patience_s`: how long to wait for the
-    calls under way, asked again after the second has begun, which has a timeout of its own. `running`: the calls by
-    now; a race ends all of them but its winner.
+    The first call runs in its caller's task, so that a race without a second call costs two timers. The second call has
+    a task of its own, and interrupts the first when its first text comes.
+
+    `start_second` is called after `after_s`, and starts the second call; None: it may not start yet. Then it is called
+    again at intervals, and whenever `set` is called. `patience_s` returns the time left for a first text; it is called
+    again when the second call has started, which has a timeout of its own. `running` returns the calls so far; when the
+    race ends, all of them but the winner are ended.
     """
 
     def __init__(
         self,
         after_s: float | None,
-        second: Callable[[], asyncio.Task[R] | None],
+        start_second: Callable[[], asyncio.Task[R] | None],
         patience_s: Callable[[], float],
         running: Callable[[], Iterable[R]],
     ):
         self._loop, self._began, self._running = asyncio.get_running_loop(), 0.0, running
-        self._after_s, self._ask, self._patience_s = after_s, second, patience_s
+        self._after_s, self._start_second, self._patience_s = after_s, start_second, patience_s
         self._waiting: asyncio.Task[Any] | None = None  # the task that runs the first call
         self._second: asyncio.Task[R] | None = None
         self._asking: asyncio.TimerHandle | None = None
         self._ending: asyncio.TimerHandle | None = None
         self._first_runs, self._late = True, False
-        self._decided = False  # one has won, or all were given up: else those that run are left
+        self._decided = False  # a call has won, or the time is over
 
     async def run(self, first: Coroutine[Any, Any, R]) -> R:
-        """The call that begins first; the other has ended by then. Raises what the last call failed with when
-        all have failed, `TooLate` when there is no patience left."""
+        """Return the winner, when the other call has ended. Raises the error of the last call when all have failed, and
+        `TooLate` when no first text came in time."""
         self._waiting, self._began = asyncio.current_task(), self._loop.time()
         if self._after_s is not None:
             self._asking = self._loop.call_later(self._after_s, self._ask_for_second)
-        self._loop.call_soon(self._take_patience)  # when the first is on its way
+        self._loop.call_soon(self._take_patience)  # after the first call has started
         winner: R | None = None
         try:
             winner = await self._first_or_second(first)
@@ -71,7 +73,7 @@ class Race(Generic[R]):
             self._close(winner)
 
     def set(self) -> None:
-        """There may be a second call now."""
+        """Try again to start the second call: the budget may allow it now."""
         if self._asking and self._after_s is not None and self._loop.time() >= self._began + self._after_s:
             self._asking.cancel()
             self._ask_for_second()
@@ -97,7 +99,7 @@ class Race(Generic[R]):
             raise (self._too_late() if self._late else Unavailable("cancelled")) from None
 
     def _is_ours(self) -> bool:
-        """Whether a cancellation is an interruption of ours, which then is over."""
+        """Whether this race has cancelled its own task, and no caller has; that cancellation is then cleared."""
         return self._decided and (self._waiting is None or self._waiting.uncancel() == 0)
 
     def _too_late(self) -> TooLate:
@@ -107,7 +109,7 @@ class Race(Generic[R]):
         self._asking = None
         if self._waiting is None or self._second or not self._first_runs:
             return
-        call = self._ask()
+        call = self._start_second()
         if call is None:
             self._asking = self._loop.call_later(_ASK_AGAIN_S, self._ask_for_second)
             return
@@ -143,16 +145,16 @@ class Race(Generic[R]):
                 each.lose() if self._decided else each.leave()
 
     def _close(self, winner: R | None) -> None:
-        """Nothing of it stays."""
+        """Cancel the timers and all calls but the winner."""
         self._waiting = None
         for timer in filter(None, (self._asking, self._ending)):
             timer.cancel()
         self._asking = self._ending = None
-        self._ask = _nobody  # the callable may hold this race, which would keep both from being freed
+        self._start_second = _none  # the callable may hold this race, which would keep both from being freed
         if self._second:
             self._second.cancel()
         self._end_all_but(winner)
 
 
-def _nobody() -> None:
+def _none() -> None:
     return None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from prometheus_client import Counter
 
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.upstream.fleet import Pool
+from services.gateway.upstream.routes import Routes
 from services.runtime.routing import Model
 
 _TOKENS = Counter("hedgerow_tokens", "Tokens that models have read and written.", ["model", "kind"])
-_COST_USD = Counter("hedgerow_cost_usd", "What calls to models cost, in US dollars at the router's prices.", ["model"])
+_COST_USD = Counter("hedgerow_cost_usd", "Cost of calls to models, in US dollars at the router's prices.", ["model"])
 _tokens, _cost_usd = cache(_TOKENS.labels), cache(_COST_USD.labels)
 
 
@@ -22,10 +25,35 @@ class Bill(NamedTuple):
     usd: float = 0.0
 
 
+class BilledCall(Protocol):
+    """A call whose prompt a model has read."""
+
+    @property
+    def pool(self) -> Pool:
+        """The model's replicas."""
+
+    def asked_tokens(self) -> int:
+        """The tokens of the request's prompt by the backend's count; 0 without one."""
+
+    def used(self, asked_tokens: int) -> llm_pb2.Finish:
+        """The usage that the backend reports, or an estimate for a prompt of `asked_tokens`."""
+
+
+def book(calls: Sequence[BilledCall], routes: Routes, estimate: Callable[[], int]) -> Bill:
+    """Bill the calls of a generation that is over: the usage of each, at the price of its model. A call without a count
+    has the prompt tokens of one with a count; where none has, `estimate` gives them."""
+    if not calls:
+        return Bill()
+    prompt = max(call.asked_tokens() for call in calls) or estimate()
+    bills = [count(call.pool.model, routes.model(call.pool.model), call.used(prompt)) for call in calls]
+    return Bill(sum(bill.tokens for bill in bills), sum(bill.usd for bill in bills))
+
+
 def count(name: str, model: Model | None, finish: llm_pb2.Finish) -> Bill:
-    """Put the usage of a call of the model `name` into the metrics, at the provider's price. Returns the tenant's bill,
-    in which tokens of a provider's cache that may hold other tenants' prompts have the price of other tokens: else the
-    cost would reveal other tenants' questions. A model in no table of the router costs nothing.
+    """Add the usage of a call of the model `name` to the metrics, at the provider's prices. Returns the tenant's bill.
+
+    In the bill a prompt token from the provider's cache has the full price wherever that cache may hold other tenants'
+    prompts: a discount would reveal that another tenant has asked the same. A model without a price costs nothing.
     """
     used = finish.usage
     _tokens(name, "prompt").inc(used.prompt_tokens)

@@ -1,4 +1,4 @@
-"""What the audio service may be told, and what it makes of it."""
+"""Settings of the audio service: limits and derived values."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def decode(data: bytes, limits: Limits = LIMITS) -> Recording:
 
 
 def refusal(data: bytes, limits: Limits = LIMITS) -> str:
-    """What is said to whom sends this; the field is always named."""
+    """The error message for such a recording; it always names the field."""
     with pytest.raises(InvalidInput) as caught:
         decode(data, limits)
     assert caught.value.metadata["field"] == "data"

@@ -1,4 +1,4 @@
-"""What a client of the audio service sees, with a scripted model."""
+"""The audio service with a scripted model, as its clients see it."""
 
 from __future__ import annotations
 

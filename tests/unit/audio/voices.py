@@ -40,7 +40,7 @@ def texts(words: Sequence[Word]) -> list[str]:
 
 @st.composite
 def speech(draw: st.DrawFn) -> list[Word]:
-    """What somebody says: words of 0.15 to 0.8 s with short gaps, never the same word twice in a row."""
+    """A speech: words of 0.15 to 0.8 s with short gaps, never the same word twice in a row."""
     words: list[Word] = []
     now = draw(st.floats(0, 2))
     for _ in range(draw(st.integers(1, 60))):

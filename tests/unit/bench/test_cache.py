@@ -1,4 +1,4 @@
-"""What the cache's bench says of labelled pairs, and what it draws."""
+"""The cache bench: results for labelled pairs, and its random draws."""
 
 from __future__ import annotations
 

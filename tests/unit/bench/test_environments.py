@@ -1,4 +1,4 @@
-"""What is fetched from elsewhere is fetched once."""
+"""An environment with packages is made once."""
 
 from __future__ import annotations
 

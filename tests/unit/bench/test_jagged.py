@@ -1,4 +1,4 @@
-"""What the comparison asks, and what it makes of the answers."""
+"""Requests of the comparison, and its summary of the answers."""
 
 from __future__ import annotations
 

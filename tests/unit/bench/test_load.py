@@ -25,7 +25,7 @@ def due(*times_s: float) -> list[Arrival]:
 
 
 class Sleeper:
-    """Sleeps on a paused clock, and `late_s` longer than it was told."""
+    """Sleeps on a paused clock, `late_s` longer than asked."""
 
     def __init__(self, clock: PausedClock, late_s: float = 0):
         self._clock, self._late_s = clock, late_s

@@ -1,4 +1,4 @@
-"""What the failover bench makes of its calls."""
+"""The failover bench's summary of its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the overload bench sends, and what it makes of the answers."""
+"""Requests of the overload bench, and its summary of the answers."""
 
 from __future__ import annotations
 

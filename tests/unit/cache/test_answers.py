@@ -332,7 +332,7 @@ async def test_a_store_on_its_way_does_not_bring_back_what_is_invalidated_meanwh
     assert kept is None
     assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
     assert (await look_up(bench, theirs)).verdict is Verdict.EXACT
-    await store(bench, CAPITAL)  # what comes later is stored
+    await store(bench, CAPITAL)  # a later store succeeds
     assert (await look_up(bench, CAPITAL)).verdict is Verdict.EXACT
 
 
@@ -344,7 +344,7 @@ async def test_what_waits_for_a_disk_that_stands_still_is_bounded(open_cache: Op
         theirs = asyncio.create_task(store(bench, identity("a question", tenant="globex")))
         await until(lambda: sum(task.done() for task in flood) == 40 - 9)  # half of a million bytes
         for task in flood:
-            task.cancel()  # who leaves makes no room
+            task.cancel()  # a cancelled store frees nothing
         ended = await asyncio.gather(*flood, return_exceptions=True)
         assert sum(isinstance(outcome, Exhausted) for outcome in ended) == 40 - 9
         with pytest.raises(Exhausted):

@@ -1,5 +1,5 @@
-"""What large partitions are gathered on. There is no GPU here: FAISS's names for one are replaced by such as note what
-they are asked and compute on the CPU."""
+"""The device that clusters large partitions. There is no GPU here: FAISS's GPU functions are replaced by recorders that
+compute on the CPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIMENSION = 16
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What FAISS was asked, in its order, of a machine with one GPU."""
+    """The calls of FAISS's GPU functions in order, on a machine with one simulated GPU."""
     noted: list[Any] = []
     kmeans = faiss.Kmeans
 

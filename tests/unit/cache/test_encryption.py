@@ -1,4 +1,4 @@
-"""What is kept of a question and its answer is encrypted where there is a key."""
+"""Stored questions and answers are encrypted where there is a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cache does first, when it loads, and last, when it stops."""
+"""Loading at the start of the cache, and the last writes when it stops."""
 
 from __future__ import annotations
 

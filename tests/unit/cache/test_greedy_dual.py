@@ -1,4 +1,4 @@
-"""What is worth the least goes first, of the tenant that holds most."""
+"""The least valuable entries of the tenant that holds most are evicted first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def entry(key: str, tokens: int = 10, tenant: str = "acme", padding: int = 0) ->
 def test_an_answer_costs_its_tokens_those_of_its_prompt_the_least() -> None:
     usage = chat_pb2.Usage(prompt_tokens=400, completion_tokens=50)
     assert cost(cache_pb2.Answer(text="Paris.", usage=usage).SerializeToString()) == 150
-    assert cost(cache_pb2.Answer(text="x" * 400).SerializeToString()) == 100  # nobody counted
+    assert cost(cache_pb2.Answer(text="x" * 400).SerializeToString()) == 100  # without counted tokens
     assert cost(cache_pb2.Answer(text="x").SerializeToString()) == cost(b"\xff no answer") == 1
 
 

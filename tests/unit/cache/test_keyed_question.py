@@ -1,4 +1,4 @@
-"""What makes two questions the same."""
+"""Questions that are equal, and questions that are not."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_case_counts_unless_the_question_says_that_it_does_not() -> None:
     ignoring = keyed(with_case(one, ignored=True))
     assert ignoring.key == keyed(with_case(other, ignored=True)).key
     assert ignoring.key != keyed(with_case(other, ignored=False)).key
-    assert ignoring.asked == one  # what is compared by meaning keeps its names
+    assert ignoring.asked == one  # the text that is embedded keeps its case
 
 
 @pytest.mark.parametrize("code", ["`X` or `x`?", "X\nY", 'print("X")', "a[X]"])

@@ -1,4 +1,4 @@
-"""Lists made anew beside those that serve: nothing is missed, nothing comes back, nobody waits."""
+"""Rebuilds beside the lists that serve lose no vector, restore no removed one, and delay no search."""
 
 from __future__ import annotations
 

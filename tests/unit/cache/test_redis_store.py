@@ -1,4 +1,4 @@
-"""What goes to a shared Redis, and when; without one."""
+"""Writes to a shared Redis and their order, without a Redis."""
 
 from __future__ import annotations
 

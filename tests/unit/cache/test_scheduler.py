@@ -1,4 +1,4 @@
-"""What waits for a model's thread, and gives way."""
+"""The queue for a model's thread, and requests that leave it for others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_who_gives_way_may_just_have_left(monkeypatch: pytest.MonkeyPatch)
     try:
         jobs = [scheduler.put("flood", str(number)) for number in range(4)]  # two of them run, two wait
         waiting = asyncio.gather(*(job.outcome for job in jobs))
-        waiting.cancel()  # and whoever awaits that has not run since
+        waiting.cancel()  # and its awaiting task has not run since
         other = scheduler.put("other", "text")
         gate.set()
         assert await asyncio.wait_for(other.outcome, 10) == "text"

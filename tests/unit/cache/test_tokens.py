@@ -1,4 +1,4 @@
-"""What the model does not see of a text, by the model's own tokenizer."""
+"""Characters that the model's tokenizer drops or does not know."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _BLIND = st.sampled_from(
 
 @st.composite
 def _texts(draw: st.DrawFn) -> str:
-    """What is made of a few words by characters that the model does not see, or does not know."""
+    """A few words with characters inserted that the model drops or does not know."""
     parts = [word[:cut] + draw(_BLIND | _PLAIN) + word[cut:] for word, cut in draw(_CUTS)]
     return draw(st.sampled_from([" ", "  ", "\n", ", "])).join(parts)
 
@@ -100,7 +100,7 @@ def _disguised(draw: st.DrawFn, word: str) -> str:
 
 
 def _stated(text: str) -> str:
-    """What two texts that may share an answer agree in: all but case and white space, in Unicode NFC."""
+    """A text without case and white space, in Unicode NFC: texts that may share an answer agree in it."""
     return "".join(unicodedata.normalize("NFC", as_read(text)).split())
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of removals."""
+"""The memory of removals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may come in, and how a refusal reads."""
+"""Valid requests, and the errors for invalid ones."""
 
 from __future__ import annotations
 

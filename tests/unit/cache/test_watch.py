@@ -1,4 +1,4 @@
-"""What watchers are told."""
+"""Notifications to watchers of removals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a control plane may say of a mesh."""
+"""Replies of a control plane about a mesh."""
 
 from __future__ import annotations
 

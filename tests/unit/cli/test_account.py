@@ -1,4 +1,4 @@
-"""What an answer says about itself."""
+"""The printed report of an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hedgerow cache stats` shows."""
+"""The output of `hedgerow cache stats`."""
 
 from __future__ import annotations
 

@@ -30,14 +30,14 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def certs(folder: Path, *arguments: str) -> Any:
-    """What the command says, as an object."""
+    """The command's JSON output."""
     result = CliRunner().invoke(app, ["certs", "--dir", str(folder), "--json", *arguments])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def refusal(folder: Path, *arguments: str) -> str:
-    """What it says on stderr when it fails."""
+    """The stderr of the failed command."""
     result = CliRunner().invoke(app, ["certs", "--dir", str(folder), *arguments])
     assert result.exit_code == 1, result.output
     return result.stderr

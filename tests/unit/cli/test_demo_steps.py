@@ -1,4 +1,4 @@
-"""What the demo expects of each answer."""
+"""The demo's checks of each answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hedgerow mesh status` makes of what the control plane says."""
+"""The output of `hedgerow mesh status` for replies of a control plane."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def killed(folder: Path, port: int) -> None:
-    """What is left of a mesh whose cache had `port`, its audio service the next one, its gateway the one after. By now
-    another process has their ids: this one."""
+    """Leave the state of a killed mesh: cache on `port`, audio service on the next one, gateway on the one after.
+    Another process has their process ids now: this one."""
     names = ("cache-1", "audio", "gateway")
     list_services(
         folder,
@@ -55,7 +55,7 @@ def runs() -> Iterator[Runs]:
 
 
 def asked(*arguments: str) -> str:
-    """What a command with these options is given, or how it was refused."""
+    """The parsed options of a command, or its error."""
     app = typer.Typer()
 
     @app.command()

@@ -1,4 +1,4 @@
-"""Streams: who waits for what, and how they end."""
+"""xDS streams: subscriptions, waiting, and how streams end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALL = Call((), Deadline.never(), trace.INVALID_SPAN)
 
 
 class StillMesh:
-    """A mesh that changes when it is told to."""
+    """A mesh that a test changes."""
 
     def __init__(self, now: Snapshot):
         self.now, self.settled, self.asked = now, asyncio.Event(), list[tuple[str, Kind]]()

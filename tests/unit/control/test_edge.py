@@ -1,4 +1,4 @@
-"""What Envoy is told about the way in."""
+"""Envoy's configuration of the entrance to the mesh."""
 
 from __future__ import annotations
 

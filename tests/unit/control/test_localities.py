@@ -1,4 +1,4 @@
-"""Assignments: where the members are, what they weigh, and who is asked first."""
+"""Assignments: the members' localities, weights and priorities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from services.control.localities import assignment, ranks
 from services.control.members import Health
-from tests.unit.control.topologies import REGIONS, everyone, topology
+from tests.unit.control.topologies import REGIONS, all_members, topology
 
 HEALTHY, UNHEALTHY, DRAINING, UNKNOWN = (
     health_check_pb2.HEALTHY,
@@ -39,7 +39,7 @@ def assigned(text: str, region: str = "", *, weigh_all: bool = False, **health: 
     """The assignment of the only service; `health` names the last number of an address: `n2=Health.UNREACHABLE`."""
     of = topology(text)
     ((name, service),) = of.services.items()
-    seen = everyone(of, {f"10.0.0.{key[1:]}:1": value for key, value in health.items()})[name]
+    seen = all_members(of, {f"10.0.0.{key[1:]}:1": value for key, value in health.items()})[name]
     return assignment(name, service, seen, of.regions, region, weigh_all=weigh_all)
 
 

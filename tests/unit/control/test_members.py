@@ -1,4 +1,4 @@
-"""Who serves, and whom clients are told to use."""
+"""Members of a service, and those that clients get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mesh as it lives: topologies, names and health that change, and who hears of it."""
+"""Changes of topology, names and health, and their notifications."""
 
 from __future__ import annotations
 

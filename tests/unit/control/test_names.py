@@ -10,7 +10,7 @@ from tests.clock import on_paused_loop
 
 
 class ScriptedResolver:
-    """Answers as it is told; an empty answer fails, no answer never comes."""
+    """Resolves each name as scripted: an empty answer is an error, None never resolves."""
 
     def __init__(self, **addresses: Sequence[str] | None):
         self.addresses = addresses

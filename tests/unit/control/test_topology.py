@@ -1,4 +1,4 @@
-"""What an operator may write down, and how a mistake is told."""
+"""Valid topology files, and the errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -25,8 +25,9 @@ def topology(text: str) -> Topology:
     return Topology.model_validate(yaml.safe_load(text))
 
 
-def everyone(of: Topology, health: Mapping[str, Health] | None = None) -> dict[str, tuple[Seen, ...]]:
-    """The members of every service; SERVING where `health`, by address, says nothing else. Names stand for nobody."""
+def all_members(of: Topology, health: Mapping[str, Health] | None = None) -> dict[str, tuple[Seen, ...]]:
+    """The members of every service; SERVING where `health`, by address, has no other. Names have no
+    members."""
 
     def one(endpoints: Any) -> tuple[Seen, ...]:
         found = members(endpoints, lambda _: ())
@@ -39,7 +40,7 @@ def rendered(
     text: str, region: str = "", kind: Kind = Kind.GRPC, health: Mapping[str, Health] | None = None
 ) -> Snapshot:
     of = topology(text)
-    return Renderer(of, HERE).snapshot(everyone(of, health), region, kind)
+    return Renderer(of, HERE).snapshot(all_members(of, health), region, kind)
 
 
 def unpacked(snapshot: Snapshot, type_url: str, name: str, cls: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What Envoy is started with."""
+"""Envoy's bootstrap and command line."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_envoy_refuses_before_it_runs_out_of_memory_or_connections(tmp_path: Pat
     shares = [action["triggers"][0]["threshold"]["value"] for action in manager["actions"]]
     assert shares == sorted(shares)  # first it makes room, then refuses calls, then connections
     assert shares[-1] < 1
-    assert bootstrap(tmp_path)["admin"]["ignore_global_conn_limit"]  # an operator gets in when nobody else does
+    assert bootstrap(tmp_path)["admin"]["ignore_global_conn_limit"]  # operators can connect at the connection limit
 
 
 def test_a_change_of_its_listener_outlives_the_longest_answer() -> None:

@@ -1,4 +1,4 @@
-"""What a model of a mesh file is, beside its name."""
+"""The identity of a mesh file's model beside its name."""
 
 from __future__ import annotations
 

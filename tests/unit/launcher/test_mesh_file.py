@@ -1,4 +1,4 @@
-"""Reading a mesh file: what may stand in it, and what is told of what may not."""
+"""Valid mesh files, and the errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hedgerow init` writes can be read."""
+"""The mesh file that `hedgerow init` writes is valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed while a mesh starts."""
+"""Progress lines while a mesh starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is public of providers' models."""
+"""Public facts of providers' models: contexts and prices."""
 
 from __future__ import annotations
 

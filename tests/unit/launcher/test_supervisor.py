@@ -1,4 +1,4 @@
-"""What keeps a service running, with processes that are scripted."""
+"""The supervisor of services, with scripted processes."""
 
 from __future__ import annotations
 

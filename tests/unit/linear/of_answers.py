@@ -1,4 +1,4 @@
-"""What is written of an answer: by the gateway, in the words of each API, and what the SDK reads of it."""
+"""Writers of answers in the gateway, one for each API, and readers of them in the SDK."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Event = Mapping[str, Any]
 _Writer = ChatWriter | CompletionWriter | MessageWriter | ResponseWriter
 
 
-@lru_cache(1_024)  # what is measured is the reader: pieces of one character are the same again
+@lru_cache(1_024)  # only the reader is measured, and pieces of one character repeat
 def _chunk(piece: str) -> bytes:
     call = {"index": 0, "function": {"arguments": piece}}
     choice = {"delta": {"content": piece, "tool_calls": [call]}, "logprobs": {"content": [{"token": piece}]}}
@@ -69,7 +69,7 @@ def _of_response(piece: str) -> Sequence[bytes]:
 
 @lru_cache(1_024)
 def _events(piece: str) -> Sequence[pb.Event]:
-    """What the gateway tells of a piece: a thought, a text, and arguments of a call."""
+    """The gateway's events of a piece: a thought, a text, and arguments of a call."""
     text = encodable(piece)
     call = chat_pb2.ToolCallDelta(index=0, id="1", name="search", arguments=text)
     reasoning, delta = pb.ReasoningDelta(text=text), pb.TextDelta(text=text)
@@ -120,7 +120,7 @@ def _relayed_response(pieces: Sequence[str]) -> None:
 
 
 def _writes(make: Callable[[RequestOptions, str], _Writer]) -> Reader:
-    """What a client gets of an answer: thoughts first, then the text, then a call."""
+    """The stream of an answer: thoughts first, then the text, then a call."""
 
     def write(pieces: Sequence[str]) -> None:
         writer = make(RequestOptions(pb.GenerateRequest(), stream=True), "1")

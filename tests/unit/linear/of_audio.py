@@ -1,4 +1,4 @@
-"""What the audio service reads of a speech model."""
+"""The audio service's readers of a speech model's output."""
 
 from __future__ import annotations
 

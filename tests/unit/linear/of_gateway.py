@@ -1,4 +1,4 @@
-"""What the gateway reads of callers and of models."""
+"""The gateway's readers of callers' and models' texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the models' services read of models and of providers."""
+"""The model services' readers of models' and providers' texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader is: it is given a text in pieces, and reads it as a service does."""
+"""The protocol of a reader: it gets a text in pieces, and reads it as a service does."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def ran(steps: Coroutine[Any, Any, T]) -> T:
 
 
 def encodable(text: str) -> str:
-    """What a message has in the place of a text with halves of surrogates, which it cannot hold."""
+    """The text without halves of surrogates, which a message cannot hold."""
     return text.encode(errors="replace").decode()

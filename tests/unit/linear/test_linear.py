@@ -1,6 +1,6 @@
 """No text makes a function that reads it take more than time in proportion to its length.
 
-What is compared is the time that the thread itself had on a core, of a text and of one 16 times as long: a function
+The test compares the thread's CPU time for a text and for one 16 times as long: a function
 whose steps grow with the square needs 256 times as much, one whose steps grow with the length 16 times. A machine that
 is busy with other work changes neither by a factor of two in each of five tries. At these lengths a function
 whose steps grow with the square is noticed with a margin; they are more than what a guard holds of a text.
@@ -22,7 +22,7 @@ _TIMES, _MOST = 16, 40
 _LENGTHS: Mapping[int, int] = {0: 8_192, 1: 3_072, 4: 6_144, 64: 8_192}  # by the size of pieces; 0: in one piece
 # Of what only keeps its pieces, where a fault copies all of them with each that comes: bytes are copied fast.
 _MANY, _LONG, _LONG_PIECE = 2_048, 2_097_152, 2_048
-_NOTHING_S = 0.005  # so fast that nothing can be said of it, and nobody has to wait for it
+_NOTHING_S = 0.005  # too fast to be measured, and to matter
 _SENTENCES = "A hedge has two rows of plants. Is it high? It may be."
 _UNITS = {
     "marks out of order": "\u0301\u0327",

@@ -1,4 +1,4 @@
-"""A simulated OpenAI-compatible provider: answers with what a test tells it to, without a network."""
+"""A simulated OpenAI-compatible provider: gives scripted answers, without a network."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SimulatedProvider:
 
     @property
     def body(self) -> dict[str, Any]:
-        """What was posted last."""
+        """The body of the last request."""
         body: dict[str, Any] = json.loads(self.requests[-1].content)
         return body
 

@@ -339,7 +339,7 @@ def refusing(status: int, type: str = "x", said: str = "") -> SimulatedProvider:
 async def test_a_refusal_has_a_type_and_no_secret(
     simulated: SimulatedProvider | tuple[str, ...], error: type[ServiceError]
 ) -> None:
-    if isinstance(simulated, tuple):  # what follows a stream's beginning
+    if isinstance(simulated, tuple):  # events after a stream's beginning
         simulated = provider(*simulated)
     with pytest.raises(error) as caught:
         await answer(simulated)

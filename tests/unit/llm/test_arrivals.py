@@ -1,4 +1,4 @@
-"""What arrives together is handed on together."""
+"""Items that arrive together are passed on together."""
 
 from __future__ import annotations
 

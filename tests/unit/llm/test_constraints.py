@@ -81,7 +81,7 @@ def test_a_tenant_gets_its_share_of_the_time_and_others_theirs(different: bool):
         asked = [Constraint("regex", f"{number if different else 0}") for number in range(10)]
         checks = [check(constraints, constraint) for constraint in asked]
         outcomes = [(await asyncio.gather(each, return_exceptions=True))[0] for each in checks]
-        assert 2 <= outcomes.count(None) <= 5  # what 500 ms are enough for
+        assert 2 <= outcomes.count(None) <= 5  # as many as 500 ms are enough for
         refused = outcomes[-1]
         assert isinstance(refused, ShareUsed)
         await check(constraints, tenant="b")

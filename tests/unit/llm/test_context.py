@@ -14,7 +14,7 @@ from services.llm.provider_errors import in_stream_status, to_error
 from services.runtime.errors import ContextExceeded
 
 OPENAI = "This model's maximum context length is 8192 tokens. However, "
-# What providers say, by whom, and the two numbers: the context's tokens and the conversation's.
+# Providers' messages, and the two numbers in them: the context's tokens and the conversation's.
 SAID: dict[str, tuple[dict[str, Any], tuple[int, int] | None]] = {
     "OpenAI": ({"message": f"{OPENAI}your messages resulted in 9001 tokens.", "code": "x"}, (8_192, 9_001)),
     "OpenAI, with the answer": (

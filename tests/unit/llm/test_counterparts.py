@@ -1,4 +1,4 @@
-"""What one API says and another one has under another name is kept, and what is only decoration is no error."""
+"""Fields that have another name in another API are kept, and fields that change no answer are no error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a generation leaves on its span."""
+"""Attributes of a generation's span."""
 
 from __future__ import annotations
 

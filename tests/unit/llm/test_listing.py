@@ -1,4 +1,4 @@
-"""What a server's list of models says of a context."""
+"""Contexts in a server's list of models."""
 
 from __future__ import annotations
 

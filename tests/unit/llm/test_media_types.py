@@ -1,4 +1,4 @@
-"""What a provider is told that a picture or a recording is."""
+"""Media types of pictures and recordings that are sent to providers."""
 
 from __future__ import annotations
 

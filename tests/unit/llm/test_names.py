@@ -14,7 +14,7 @@ pytestmark = pytest.mark.paused
 
 
 class Scripted(AbstractResolver):
-    """Says what a test wants, after a second; counts who asked."""
+    """Resolves as scripted, after a second; counts the calls."""
 
     def __init__(self) -> None:
         self.addresses = ["10.0.0.1", "10.0.0.2"]

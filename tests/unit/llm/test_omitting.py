@@ -1,4 +1,4 @@
-"""What a model's API does not have: left out by name where that was asked for, and refused where it changes more."""
+"""Fields that a model's API lacks: omitted where the request allows it, refused where that would change more."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MODEL = Model("m", "vllm", 1_000, 999, "off", continues=True)
     [
         (None, None, None, 0),
         (50, None, None, 0),
-        (50, 20, None, 0),  # the default is for who does not say
+        (50, 20, None, 0),  # the default is for requests without it
         (None, 20, None, 20),
         (None, 20, 30, 20),
         (None, None, 30, 30),

@@ -1,4 +1,4 @@
-"""What a provider says of a request that it does not take: in our words, and in its own for callers of its API."""
+"""Refusals of providers: translated, and unchanged for callers of the provider's own API."""
 
 from __future__ import annotations
 

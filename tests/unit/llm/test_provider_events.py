@@ -1,4 +1,4 @@
-"""Providers whose events say what cannot be: no answer of theirs is an internal error, and none is billed by it."""
+"""Impossible events of providers: their answers are no internal error, and are not billed by such events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a provider's own events tell of a cache that several tenants share."""
+"""Usage in relayed events of a provider whose cache several tenants share."""
 
 from __future__ import annotations
 

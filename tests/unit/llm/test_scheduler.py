@@ -11,7 +11,7 @@ pytestmark = pytest.mark.paused
 
 
 class Workers:
-    """Work that goes on until it is told to end; `order` is who was let in."""
+    """Work that goes on until the test ends it; `order`: the admitted requests."""
 
     def __init__(self, scheduler: Scheduler):
         self._scheduler, self.order, self.end = scheduler, [], asyncio.Event()

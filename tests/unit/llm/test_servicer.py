@@ -230,7 +230,7 @@ async def test_the_features_of_a_model_are_told() -> None:
 
 
 @pytest.mark.parametrize(("salts", "salt", "told"), [(False, "a", 0), (False, "", 64), (True, "a", 64)])
-async def test_what_was_cached_is_told_only_where_it_cannot_be_others_prompts(
+async def test_cached_tokens_are_reported_only_where_they_cannot_be_other_tenants_prompts(
     salts: bool, salt: str, told: int
 ) -> None:
     asked = llm_pb2.GenerateRequest(

@@ -1,4 +1,4 @@
-"""What is refused before an engine sees it."""
+"""Requests that are refused before an engine gets them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ SEEN = Message("user", parts=(Part("text", "This?"), Part("image", data=b"\x89PN
 
 
 def name(message: Message, salt: str) -> str:
-    """What vLLM keeps the picture by."""
+    """The id by which vLLM caches the picture."""
     (said,) = to_chat((message,), "", salt)
     text, image = said["content"]
     assert text == {"type": "text", "text": "This?"}

@@ -1,4 +1,4 @@
-"""What vLLM gets to decode."""
+"""Pictures that vLLM gets to decode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs inside vLLM's processes, but for what it mends there."""
+"""The plugin in vLLM's processes, without its patches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What vLLM's outputs say, with a scripted parser in place of its own."""
+"""Reading vLLM's outputs, with a scripted parser in place of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is held of requests on their way in, over a real connection."""
+"""Memory of requests that arrive, over a real connection."""
 
 from __future__ import annotations
 

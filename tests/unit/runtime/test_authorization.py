@@ -1,4 +1,4 @@
-"""Who may call whom."""
+"""Authorization of callers by identity."""
 
 from __future__ import annotations
 

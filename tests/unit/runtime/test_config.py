@@ -1,4 +1,4 @@
-"""Plain text stays on the machine, unless somebody says otherwise."""
+"""Plaintext is limited to loopback, unless a setting allows more."""
 
 from __future__ import annotations
 

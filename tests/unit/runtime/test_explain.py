@@ -1,4 +1,4 @@
-"""What is in force, and where it comes from."""
+"""Settings in force, and the source of each."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_every_setting_of_every_service_is_there(cls: Any, environment: pytest.M
         environment.setenv("HEDGEROW_ROUTER_MODELS", json.dumps([MODEL]))
     paths = {each.path for each in settings(cls) if "[]" not in each.path and "{}" not in each.path}
     missing = paths - explained(service).keys()
-    assert missing <= {"llm_addresses", "models"}  # what is in them is told instead
+    assert missing <= {"llm_addresses", "models"}  # their items are listed instead
 
 
 def test_the_plan_of_a_gateway_that_hears_and_sees_has_its_senses_too(environment: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Health, as those who ask for it see each other: not at all."""
+"""Health checks and watches of different clients are independent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHOLE = health_pb2.HealthCheckRequest()
 
 
 class Watcher:
-    """A call's context that keeps what it is told; one that reads nothing takes no second word."""
+    """A call's context that records the statuses; one that does not read takes no second one."""
 
     def __init__(self, host: str = "127.0.0.1", reads: bool = True):
         self._host, self._room = host, asyncio.Semaphore(1_000 if reads else 0)
@@ -32,7 +32,7 @@ class Watcher:
 
 
 async def turns() -> None:
-    """Let all others have theirs."""
+    """Let all other tasks run."""
     for _ in range(10):
         await asyncio.sleep(0)
 

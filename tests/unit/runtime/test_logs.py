@@ -1,4 +1,4 @@
-"""What a log tells of an exception, and what it keeps."""
+"""Exceptions in logs, without callers' content."""
 
 from __future__ import annotations
 

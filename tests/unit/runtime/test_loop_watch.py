@@ -1,4 +1,4 @@
-"""What blocks an event loop is named: on real loops, and look by look on a clock that stands still."""
+"""The watch names code that blocks an event loop: on real loops, and step by step on a paused clock."""
 
 from __future__ import annotations
 

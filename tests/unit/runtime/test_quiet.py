@@ -1,4 +1,4 @@
-"""Engines' libraries are told to keep to themselves."""
+"""Engines' libraries are configured to send no usage statistics."""
 
 from __future__ import annotations
 

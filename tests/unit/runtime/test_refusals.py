@@ -1,4 +1,4 @@
-"""What services refuse, asked of all of them in one process."""
+"""Refusals of all services, in one process."""
 
 from __future__ import annotations
 

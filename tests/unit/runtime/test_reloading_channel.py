@@ -1,4 +1,4 @@
-"""A channel that is renewed, over channels that do as they are told."""
+"""A channel that is renewed, over scripted channels."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ async def test_who_waits_for_a_change_hears_of_one_that_was_undone_at_once() -> 
     await settle()
 
     async def changed(last: grpc.ChannelConnectivity) -> None:
-        """As gRPC tells it: the backend has gone and another is there by now."""
+        """gRPC reports that the backend has gone, and another one serves by now."""
 
     line.opened[0].wait_for_state_change = changed  # type: ignore[method-assign]
     again = asyncio.create_task(line.channel.wait_for_state_change(READY))

@@ -1,4 +1,4 @@
-"""What is shown of credentials."""
+"""Credentials in logs and errors."""
 
 from __future__ import annotations
 

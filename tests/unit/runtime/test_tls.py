@@ -21,7 +21,7 @@ def certificates(tmp_path: Path) -> Certificates:
 
 
 async def followed(folder: Folder) -> bool:
-    """What has changed is seen at one look, and read at the next. Whether the credentials changed."""
+    """Look twice: a change is noticed at one look and read at the next. Returns whether the credentials changed."""
     return any([await folder.look(), await folder.look()])
 
 

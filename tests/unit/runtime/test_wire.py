@@ -1,4 +1,4 @@
-"""What a message by gRPC has is counted on the wire, before protobuf makes objects of it."""
+"""Limits of gRPC messages are checked on the wire format, before protobuf makes objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def counted(descriptor: Any = pb.GenerateRequest.DESCRIPTOR, values: int = VALUE
 
 
 def problem(raw: bytes, check: Counted | None = None) -> str:
-    """What `raw` is refused for; empty where it is not."""
+    """The reason for which `raw` is refused; empty where it is not."""
     padded = raw + pb.GenerateRequest(model="x" * 500).SerializeToString()  # a short one is not looked at
     try:
         asyncio.run((check or counted()).check(padded))

@@ -1,4 +1,4 @@
-"""What `ask` tells while an answer arrives."""
+"""Callbacks of `ask` while an answer arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever leaves a call of the SDK, at whichever await, has it ended, and the task that sends with it."""
+"""Cancelling a call of the SDK, at any await, ends the call and its sending task."""
 
 from __future__ import annotations
 

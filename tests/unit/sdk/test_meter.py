@@ -1,4 +1,4 @@
-"""What a client measures, on a clock that the test moves."""
+"""Measurements of a client, on a clock that the test moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the SDK sends, and what it refuses to send."""
+"""Requests of the SDK, and the errors for invalid arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another gateway is asked for, when the first is lost."""
+"""The request to another gateway after the first one is lost."""
 
 from __future__ import annotations
 

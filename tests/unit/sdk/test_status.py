@@ -9,7 +9,7 @@ PEER = Peer("x:1", None)
 
 
 class ScriptedError(grpc.RpcError):
-    """What a call ended with, without details of our own."""
+    """Errors of calls whose status has no details of ours."""
 
     def __init__(self, code: grpc.StatusCode, text: str):
         self._code, self._text = code, text

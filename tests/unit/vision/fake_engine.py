@@ -52,7 +52,7 @@ class FakeEngine:
 
 
 def manifest(**changes: Any) -> Manifest:
-    """What `FakeEngine` would stand in a folder with."""
+    """A manifest of a folder for `FakeEngine`."""
     described: dict[str, Any] = {
         "file": "model.onnx",
         "input": {"name": "image", "shape": [3, SIZE, SIZE]},

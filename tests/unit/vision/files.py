@@ -1,4 +1,4 @@
-"""Picture files for tests: good ones in every colour mode, and what nobody honest writes."""
+"""Picture files for tests: valid ones in every colour mode, and malicious ones."""
 
 from __future__ import annotations
 

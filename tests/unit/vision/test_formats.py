@@ -1,4 +1,4 @@
-"""What a file says about itself, before a pixel is decoded."""
+"""Headers of picture files, read before a pixel is decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of one request and of many are computed together, and nobody waits for nobody."""
+"""Images of one or several requests are computed as one batch, and no request waits for others to arrive."""
 
 from __future__ import annotations
 

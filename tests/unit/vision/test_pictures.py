@@ -241,7 +241,7 @@ def test_of_more_data_than_pixels_no_more_is_unpacked_than_there_are_pixels() ->
 
 
 def attempt(data: bytes) -> np.ndarray | None:
-    """What becomes of a file of any content: an array, or a refusal; and no other exception, and no warning."""
+    """Decode a file of any content: an array or a refusal, without another exception or a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:

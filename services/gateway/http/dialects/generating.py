@@ -123,7 +123,7 @@ class Generating:
         if api := self.dialect.api:
             order.request.original.CopyFrom(original(api, data, body, exchange.headers))
         for place in () if api else body.left():
-            raise InvalidInput(place, "text, pictures in data: URLs, recordings and functions", "another type")
+            raise InvalidInput(place, "text, a picture in a data: URL, a recording or a function", "another type")
         tenant, checks = exchange.credential.tenant, self.settings.response_format.check
         settle_replacing(order, checks=tenant.checks_forms(by_default=checks))
         settle_pace(order)

@@ -16,7 +16,6 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission import provider
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import BYTES_PER_TOKEN
-from services.gateway.answer.auxiliary_call import book
 from services.gateway.answer.unchanged_fields import masked_in, texts_of
 from services.gateway.config import Method
 from services.gateway.decisions import Decisions
@@ -30,6 +29,7 @@ from services.gateway.http.fields import Fields, parse
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.policies.ticket import Ticket, score
+from services.gateway.upstream import spending
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.spending import Bill
@@ -125,7 +125,8 @@ class ByName:
                     break
         finally:
             reader.leave()
-            bill = book(job.report, job.request, self.providers.routes)
+            estimate = len(job.request.original.body) // BYTES_PER_TOKEN
+            bill = spending.book(job.report.unbilled(), self.providers.routes, lambda: estimate)
             admitted.tokens = bill.tokens
         return b"".join(pieces), bill
 

@@ -1,4 +1,4 @@
-"""What is put is found, by its own tenant alone, whole, and after a restart."""
+"""Documents are found by their own tenant only, complete, and after a restart."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def words(count: int, word: str = "word") -> str:
     return " ".join(f"{word}{number}" for number in range(count))
 
 
-# What cuts are made at, and what could hide them, among text of several scripts.
+# Marks at which texts are cut, marks that could hide them, and text of several scripts.
 MORSELS = st.sampled_from(
     [
         "# One\n",

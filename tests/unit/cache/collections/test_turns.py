@@ -47,14 +47,14 @@ async def test_so_many_may_wait_and_who_leaves_makes_room(turns: Turns) -> None:
     assert await last == "done"
 
 
-async def test_who_leaves_just_when_its_turn_comes_leaves_the_thread_to_one_at_a_time(turns: Turns) -> None:
+async def test_cancelling_just_when_a_turn_comes_leaves_the_thread_to_one_caller_at_a_time(turns: Turns) -> None:
     for _ in range(3):
         gate = threading.Event()
         first = asyncio.create_task(turns.run("acme", gate.wait))
         second = asyncio.create_task(turns.run("acme", gate.wait))
         await asyncio.sleep(0)
         gate.set()
-        turns._thread.submit(lambda: None).result()  # what the first has asked for has ended, and it has not heard
+        turns._thread.submit(lambda: None).result()  # the work of the first has ended, and its task has not run since
         asyncio.get_running_loop().call_soon(second.cancel)
         await asyncio.wait([first, second])
     gate, ran = threading.Event(), []

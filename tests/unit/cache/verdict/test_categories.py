@@ -24,7 +24,8 @@ REPORTS = st.lists(st.tuples(st.booleans(), st.integers(150, 200), st.booleans()
 
 class TwoCategories:
     """A simulation: nine of ten lookups are chit-chat, the others about dosages, which are wrong far more often. Half
-    of either have a candidate, whose score is even from 0.75 to 1. `apart`: whether the cache is told which it is."""
+    of either have a candidate, whose score is even from 0.75 to 1. `apart`: whether lookups name their
+    category."""
 
     def __init__(self, seed: str, apart: bool):
         self.rng, self.apart, self.thresholds = random.Random(seed), apart, Thresholds(DEFAULT, ALLOWED)
@@ -128,7 +129,7 @@ def test_where_too_little_is_known_for_what_is_asked_for_what_the_service_knows_
 def test_gateways_that_allow_for_different_shares_move_no_threshold_of_each_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """In turn, as with two gateways on one cache; each alarm is told of once."""
+    """Their lookups alternate, as with two gateways on one cache; each alarm is logged once."""
     kept = certified_and_wrong()
     alone = {asked: certified_and_wrong().for_lookup(DOSAGES, asked) for asked in (1.0, 0.002)}
     assert alone[1.0] < alone[0.002]

@@ -8,7 +8,7 @@ from services.cache.semantic_match import gates
 
 
 def against(asked: str, stored: str) -> str:
-    """What speaks first against giving one's answer to the other."""
+    """The first rule that refuses the answer of one for the other."""
     return gates.difference(asked, stored, "acme")
 
 

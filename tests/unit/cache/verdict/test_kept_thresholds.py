@@ -1,4 +1,4 @@
-"""What was verified is in the file, as of the last sweep."""
+"""The file holds the verification records of the last sweep."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_a_broken_row_costs_its_tenant_the_default_and_nobody_else_anythin
             assert (kept.of(ACME), kept.of(GLOBEX) < DEFAULT) == (DEFAULT, True)
             verify(kept, "acme")
             store.sweep([], [])
-    assert caplog.text.count("what was verified of tenant 'acme' is damaged, and forgotten") == 1
+    assert caplog.text.count("the verification record of tenant 'acme' is damaged, and is dropped") == 1
     async with opened(path) as (_, kept):
         assert kept.of(ACME) < DEFAULT
 

@@ -1,4 +1,4 @@
-"""What was verified of a tenant can be added up, written down and read again."""
+"""The verification records of a tenant can be added, written and read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A simulated month: 50,000 lookups of one tenant, whose topics drift. Scores and truth are drawn, nobody is asked; the
-code that draws samples and follows their verdicts is the real one."""
+"""A simulated month: 50,000 lookups of one tenant, whose topics drift. Scores and truth are drawn at random, without a
+model; the code that draws samples and follows their verdicts is the real one."""
 
 from __future__ import annotations
 
@@ -95,6 +95,6 @@ def test_a_judge_that_breaks_tightens_the_threshold_with_an_alarm_and_it_comes_b
 
 
 def test_a_judge_that_calls_all_right_is_bounded_by_the_floor_alone() -> None:
-    """What is not promised: a judge that flatters is believed."""
+    """A limit of the guarantee: the record believes a judge that accepts wrong answers."""
     month = Month(3, lambda day, right: True, easy=0.79, hard=0.82)
     assert month.in_force[-1] == FLOOR

@@ -160,4 +160,4 @@ def test_extra_calls_that_are_not_needed_here_can_be_spent_elsewhere():
     drawn = saving.draw(keep=1)
     assert (drawn, saving.level, saving.draw(keep=1)) == (3, 1, 0)
     other.put(drawn)
-    assert other.level == 2  # what does not fit is lost
+    assert other.level == 2  # the excess is lost
