@@ -34,8 +34,8 @@ settings.load_profile("untimed")
 _PING_TIMEOUT_MS = "5000"
 REPOSITORY = Path(__file__).parents[1]
 Start = Callable[..., Awaitable[ServiceProcess]]
-# The files of each of these folders ask one mesh, which takes half a minute to start.
-_SHARE_A_MESH = ("tests/integration/public/", "tests/integration/real_mesh/")
+# The files of each of these folders ask one mesh or one engine, which takes half a minute to start.
+_SHARE_A_MESH = tuple(f"tests/integration/{folder}/" for folder in ("public", "real_mesh", "vllm_engine"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -12,34 +12,47 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import httpx
+import jsonschema
 import pytest
 import pytest_asyncio
 import yaml
 
 import hedgerow
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
 from launcher.processes import ServiceProcess, ServiceSpec, free_port
 from tests.integration.foreign_clients import Installed
 from tests.integration.running_up import Up, ports_in_a_row, running_up
-from tests.integration.test_llm import provider as vllm_serve
 from tests.integration.test_up_mesh_file import provider as simulated
+from tests.integration.vllm_engine.service import (
+    CITY,
+    FRANCE,
+    STORY,
+    WITHOUT_END,
+    Service,
+    ask,
+    begun,
+    called,
+    offering,
+)
+from tests.integration.vllm_server import KEY, VllmServer, anthropic_service, openai_service, vllm_server
 from tests.models import DRAFT
 from tests.waiting import until
 
 # The first run fetches packages; two engines load, on a machine that may be busy.
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
-KEY, FRANCE = "sk-of-both-servers", "What is the capital of France?"
 OF_VLLM, OF_LITELLM = "The capital of France is Paris.", "word word"
 STARTS_S = 300.0
 
 
 @dataclass
 class Meshed:
-    """A running mesh, its file, and vLLM's process."""
+    """A running mesh and its file."""
 
     up: Up
     file: Path
-    vllm: asyncio.subprocess.Process
 
     async def ask(self, model: str) -> hedgerow.Answer:
         async with hedgerow.AsyncClient(self.up.target) as client:
@@ -101,18 +114,55 @@ async def litellm(behind: str, folder: Path) -> AsyncIterator[str]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Meshed]:
-    folder, port, of_vllm = tmp_path_factory.mktemp("servers"), ports_in_a_row(14), free_port()
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[VllmServer]:
+    async with vllm_server(tmp_path_factory.mktemp("vllm")) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def mesh(server: VllmServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Meshed]:
+    folder, port = tmp_path_factory.mktemp("servers"), ports_in_a_row(14)
     os.environ["SERVERS_KEY"] = KEY
     try:
         with simulated() as (_, behind):
-            async with litellm(behind, folder) as proxy, vllm_serve(of_vllm, KEY, folder) as vllm:
+            async with litellm(behind, folder) as proxy:
                 file = folder / "mesh.yaml"
-                file.write_text(yaml.safe_dump(mesh_file(f"http://127.0.0.1:{of_vllm}/v1", proxy, port)))
+                file.write_text(yaml.safe_dump(mesh_file(server.url, proxy, port)))
                 with running_up(folder / "state", port, file=file) as up:
-                    yield Meshed(up, file, vllm)
+                    yield Meshed(up, file)
     finally:
         del os.environ["SERVERS_KEY"]
+
+
+async def answers_like_our_own(service: Service) -> None:
+    """Texts, counts, limits, tools and refusals are those of an engine of our own."""
+    text, finish = await service.ask(FRANCE)
+    assert (text, finish.reason) == (OF_VLLM, chat_pb2.FINISH_REASON_STOP)
+    counted = await service.stub.CountTokens(llm_pb2.CountTokensRequest(messages=ask(FRANCE).messages), timeout=5)
+    assert counted.tokens == finish.usage.prompt_tokens
+    _, finish = await service.ask(STORY, max_tokens=5)
+    assert (finish.reason, finish.usage.completion_tokens) == (chat_pb2.FINISH_REASON_LENGTH, 5)
+    ((name, arguments),) = await called(service, offering(chat_pb2.ToolChoice(name="weather")))
+    assert name == "weather"
+    jsonschema.validate(arguments, CITY)
+    assert (await service.refusal(ask("hello " * 2000)))[0] is grpc.StatusCode.INVALID_ARGUMENT
+    assert KEY not in service.process.log.read_text()
+
+
+async def test_vllms_server_is_served_like_an_engine_of_our_own(server: VllmServer, tmp_path: Path) -> None:
+    async with openai_service(server, tmp_path) as service:
+        await answers_like_our_own(service)
+        text, _ = await service.answer(begun("The capital of France"))
+        assert text == " is Paris."
+        assert "1024 tokens" in (await service.refusal(ask("hello " * 2000)))[2]
+        replies = [reply async for reply in service.stub.Generate(ask(FRANCE, top_logprobs=1), timeout=60)]
+        told = "".join(logprob.token for reply in replies for logprob in reply.logprobs)
+        assert told.startswith(OF_VLLM)
+
+
+async def test_so_it_is_by_its_messages_api(server: VllmServer, tmp_path: Path) -> None:
+    async with anthropic_service(server, tmp_path) as service:
+        await answers_like_our_own(service)
 
 
 async def test_two_servers_of_a_model_are_hedged_and_priced(mesh: Meshed) -> None:
@@ -136,9 +186,19 @@ async def test_a_model_that_is_added_is_served(mesh: Meshed) -> None:
     assert (await mesh.ask("only")).text == OF_VLLM
 
 
-async def test_when_one_server_is_killed_the_other_answers(mesh: Meshed) -> None:
-    mesh.vllm.kill()
-    await mesh.vllm.wait()
+async def test_when_one_server_is_killed_its_answers_break_off_and_the_other_one_answers(
+    mesh: Meshed, server: VllmServer, tmp_path: Path
+) -> None:
+    async with openai_service(server, tmp_path) as service:
+        replies = aiter(service.stub.Generate(ask(STORY, max_tokens=500, logit_bias=[WITHOUT_END])))
+        await anext(replies)
+        server.process.kill()
+        await server.process.wait()
+        *_, last = [reply async for reply in replies]
+        assert last.finish.reason == chat_pb2.FINISH_REASON_INTERRUPTED
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await service.ask(FRANCE)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     for _ in range(5):
         answer = await mesh.ask("answers")
         assert (answer.text.startswith(OF_LITELLM), answer.finish_reason) == (True, "stop")
