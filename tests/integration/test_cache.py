@@ -6,18 +6,34 @@ import asyncio
 import shutil
 import signal
 import sqlite3
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
+import pytest_asyncio
 from google.rpc import error_details_pb2
 from grpc_status.rpc_status import aio as rpc_status
 
-from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.cache.v1.cache_pb2_grpc import CacheServiceStub
+from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
+from tests.conftest import starting
 from tests.integration.cache_process import CAPITAL, REWORDED, StartCache, lookup, store
 from tests.waiting import until
+
+ON_MODULES_LOOP = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cache(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CacheServiceStub]:
+    """For the tests at the end of the file, which need no cache of their own."""
+    async with starting(tmp_path_factory.mktemp("logs")) as start:
+        process = await start("cache", model_cache=model_cache)
+        async with open_channel(process.spec.address) as channel:
+            yield CacheServiceStub(channel)
 
 
 async def test_what_was_stored_survives_a_kill(start_cache: StartCache, tmp_path: Path) -> None:
@@ -65,18 +81,6 @@ async def test_every_store_that_was_answered_survives_a_kill_amid_stores(
     assert len(answered) >= 40
 
 
-async def test_near_questions_are_answered_only_when_their_facts_agree(start_cache: StartCache) -> None:
-    _, cache = await start_cache()
-    await cache.Store(store("How do I turn dark mode on?", "In the settings."))
-    await cache.Store(store("What is 7 plus 5?", "12."))
-    for other in ("How do I turn dark mode off?", "What is 7 plus 6?"):
-        found = await cache.Lookup(lookup(other, min_similarity=0.9))
-        assert found.verdict == cache_pb2.VERDICT_MISS
-        assert found.similarity > 0.9
-        assert found.refused.endswith("differ")
-    assert (await cache.GetStats(cache_pb2.GetStatsRequest())).refused == 2
-
-
 async def test_a_model_that_is_loaded_for_its_first_use_embeds_and_compares_like_one_from_the_start(
     start_cache: StartCache,
 ) -> None:
@@ -89,15 +93,6 @@ async def test_a_model_that_is_loaded_for_its_first_use_embeds_and_compares_like
         assert (await cache.Lookup(lookup("Wie heißt die Hauptstadt von Frankreich?"))).language == "de"
         vectors.append(await cache.Embed(texts))
     assert vectors[0] == vectors[1]
-
-
-async def test_tenants_see_their_own_entries_alone(start_cache: StartCache) -> None:
-    _, cache = await start_cache()
-    await cache.Store(store(CAPITAL, tenant="acme"))
-    for text in (CAPITAL, REWORDED):
-        found = await cache.Lookup(lookup(text, tenant="globex", min_similarity=0.5))
-        assert found.verdict == cache_pb2.VERDICT_MISS
-        assert not found.HasField("similarity")
 
 
 async def test_invalidations_are_seen_by_lookups_and_by_watchers(start_cache: StartCache) -> None:
@@ -123,7 +118,7 @@ async def test_what_was_verified_of_a_tenant_is_known_after_a_restart_and_not_wh
     folder = tmp_path / "kept"
     settings = {"database": folder / "cache.db", "verify_share": 1, "sweep_interval_ms": 10}
 
-    async def threshold(cache: cache_pb2_grpc.CacheServiceStub, tenant: str) -> float:
+    async def threshold(cache: CacheServiceStub, tenant: str) -> float:
         return (await cache.GetStats(cache_pb2.GetStatsRequest(tenant=tenant))).threshold
 
     process, cache = await start_cache(**settings)
@@ -184,8 +179,30 @@ async def test_an_answer_that_was_begun_before_an_invalidation_never_comes_back(
     assert (await cache.Lookup(lookup(CAPITAL))).verdict == cache_pb2.VERDICT_EXACT
 
 
-async def test_bad_input_is_refused_by_field_limit_and_value(start_cache: StartCache) -> None:
-    _, cache = await start_cache()
+@ON_MODULES_LOOP
+async def test_near_questions_are_answered_only_when_their_facts_agree(cache: CacheServiceStub) -> None:
+    await cache.Store(store("How do I turn dark mode on?", "In the settings."))
+    await cache.Store(store("What is 7 plus 5?", "12."))
+    before = (await cache.GetStats(cache_pb2.GetStatsRequest())).refused
+    for other in ("How do I turn dark mode off?", "What is 7 plus 6?"):
+        found = await cache.Lookup(lookup(other, min_similarity=0.9))
+        assert found.verdict == cache_pb2.VERDICT_MISS
+        assert found.similarity > 0.9
+        assert found.refused.endswith("differ")
+    assert (await cache.GetStats(cache_pb2.GetStatsRequest())).refused == before + 2
+
+
+@ON_MODULES_LOOP
+async def test_tenants_see_their_own_entries_alone(cache: CacheServiceStub) -> None:
+    await cache.Store(store(CAPITAL, tenant="acme"))
+    for text in (CAPITAL, REWORDED):
+        found = await cache.Lookup(lookup(text, tenant="globex", min_similarity=0.5))
+        assert found.verdict == cache_pb2.VERDICT_MISS
+        assert not found.HasField("similarity")
+
+
+@ON_MODULES_LOOP
+async def test_bad_input_is_refused_by_field_limit_and_value(cache: CacheServiceStub) -> None:
     unfinished = store(CAPITAL)
     unfinished.answer.finish_reason = chat_pb2.FINISH_REASON_BUDGET
     long = cache_pb2.EmbedRequest(texts=["fine", "word " * 200])
@@ -207,8 +224,8 @@ async def test_bad_input_is_refused_by_field_limit_and_value(start_cache: StartC
         assert info.metadata["value"]
 
 
-async def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(start_cache: StartCache) -> None:
-    _, cache = await start_cache()
+@ON_MODULES_LOOP
+async def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(cache: CacheServiceStub) -> None:
     reply = await cache.Embed(cache_pb2.EmbedRequest(texts=[CAPITAL, "Bananas are yellow.", REWORDED]))
     first, other, near = (np.array(embedding.values) for embedding in reply.embeddings)
     assert first.shape == (384,)
@@ -216,8 +233,9 @@ async def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(start_cache
     assert first @ near > 0.9 > 0.5 > first @ other
 
 
-async def test_what_one_tenant_had_embedded_is_remembered_for_it_alone(start_cache: StartCache) -> None:
-    _, cache = await start_cache()
-    for tenant, hits in (("acme", 0), ("acme", 1), ("globex", 1), ("", 1)):
-        await cache.Embed(cache_pb2.EmbedRequest(texts=[CAPITAL], tenant=tenant))
-        assert (await cache.GetStats(cache_pb2.GetStatsRequest())).embedding_hits == hits
+@ON_MODULES_LOOP
+async def test_what_one_tenant_had_embedded_is_remembered_for_it_alone(cache: CacheServiceStub) -> None:
+    before = (await cache.GetStats(cache_pb2.GetStatsRequest())).embedding_hits
+    for tenant, hits in (("ada", 0), ("ada", 1), ("bob", 1), ("", 1)):
+        await cache.Embed(cache_pb2.EmbedRequest(texts=["What is embedded once?"], tenant=tenant))
+        assert (await cache.GetStats(cache_pb2.GetStatsRequest())).embedding_hits == before + hits

@@ -53,14 +53,29 @@ async def finds(cache: cache_pb2_grpc.CacheServiceStub, text: str, verdict: int,
     await until(found)
 
 
-async def test_what_one_replica_stores_the_other_finds_by_question_and_by_meaning(start_cache: StartCache) -> None:
-    (_, a), (_, b) = await start_cache("a"), await start_cache("b")
-    stored = await a.Store(store(CAPITAL))
-    assert not stored.skipped
+async def test_what_one_replica_stores_and_removes_the_other_finds_and_reports_to_its_watchers(
+    start_cache: StartCache,
+) -> None:
+    (_, a), (process, b) = await start_cache("a"), await start_cache("b")
+    watch = b.WatchInvalidations(cache_pb2.WatchInvalidationsRequest())
+    assert (await watch.read()).WhichOneof("target") is None
+    key = (await a.Store(store(CAPITAL, "Lyon."))).key
+    await a.Store(store(CAPITAL))
+    assert (await watch.read()).key == key  # replaced
     await finds(b, CAPITAL, EXACT)
     await finds(b, REWORDED, SEMANTIC)
     assert (await b.Lookup(lookup(CAPITAL, tenant="globex"))).verdict == MISS
     assert (await b.GetStats(cache_pb2.GetStatsRequest())).embedding_misses == 1  # the question it was asked
+    assert (await a.Invalidate(cache_pb2.InvalidateRequest(key=key))).removed == 1
+    assert (await watch.read()).key == key
+    await finds(b, CAPITAL, MISS)
+    await a.Store(store(CAPITAL))
+    await a.Store(store(SPAIN, "Madrid."))
+    assert (await a.Invalidate(cache_pb2.InvalidateRequest(tenant="acme"))).removed == 2
+    assert (await watch.read()).tenant == "acme"
+    await finds(b, REWORDED, MISS)
+    assert await process.stop() == 0
+    assert await watch.read() is grpc.aio.EOF
 
 
 async def test_a_wrong_hit_that_is_reported_to_one_replica_is_none_of_any_also_after_a_restart(
@@ -77,27 +92,6 @@ async def test_a_wrong_hit_that_is_reported_to_one_replica_is_none_of_any_also_a
     for cache in (a, b, (await start_cache("c"))[1]):
         await finds(cache, REWORDED, MISS)
         await finds(cache, CAPITAL, EXACT)
-
-
-async def test_what_is_invalidated_or_replaced_on_one_replica_is_told_to_watchers_of_the_other(
-    start_cache: StartCache,
-) -> None:
-    (_, a), (process, b) = await start_cache("a"), await start_cache("b")
-    watch = b.WatchInvalidations(cache_pb2.WatchInvalidationsRequest())
-    assert (await watch.read()).WhichOneof("target") is None
-    key = (await a.Store(store(CAPITAL, "Lyon."))).key
-    await a.Store(store(CAPITAL))
-    assert (await watch.read()).key == key  # replaced
-    assert (await a.Invalidate(cache_pb2.InvalidateRequest(key=key))).removed == 1
-    assert (await watch.read()).key == key
-    await finds(b, CAPITAL, MISS)
-    await a.Store(store(CAPITAL))
-    await a.Store(store(SPAIN, "Madrid."))
-    assert (await a.Invalidate(cache_pb2.InvalidateRequest(tenant="acme"))).removed == 2
-    assert (await watch.read()).tenant == "acme"
-    await finds(b, REWORDED, MISS)
-    assert await process.stop() == 0
-    assert await watch.read() is grpc.aio.EOF
 
 
 async def test_every_store_that_was_answered_survives_the_kill_of_its_replica(start_cache: StartCache) -> None:
@@ -208,18 +202,6 @@ async def test_a_replica_starts_without_redis_and_shares_when_it_comes(
     await finds(a, SPAIN, EXACT)
     log = process.log.read_text()
     assert log.count("Redis does not answer") == log.count("Redis is there") == 1
-
-
-async def test_a_flushed_redis_empties_the_replicas(start_cache: StartCache, redis: RedisProcess) -> None:
-    (_, a), (_, b) = await start_cache("a"), await start_cache("b")
-    await a.Store(store(CAPITAL))
-    await finds(b, REWORDED, SEMANTIC)
-    async with redis.client() as client:
-        await client.flushall()
-    for cache in (a, b):
-        await finds(cache, CAPITAL, MISS)
-    await b.Store(store(CAPITAL))
-    await finds(a, REWORDED, SEMANTIC)
 
 
 async def test_a_database_is_left_alone_where_redis_keeps_the_entries(start_cache: StartCache, tmp_path: Path) -> None:
