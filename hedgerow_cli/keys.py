@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 from hedgerow_cli import mesh_file, options
 
 if TYPE_CHECKING:
-    from launcher.meshfile.keys import KeysFile
+    from launcher.meshfile.keys import Key, KeysFile
 
 keys = typer.Typer(help="Make, list and revoke the API keys of tenants.", no_args_is_help=True)
 Mesh = Annotated[
@@ -42,17 +43,26 @@ def create(
     mesh: Mesh = None,
     tenants_file: Tenants = None,
     new: Annotated[bool, typer.Option("--new", help="Add the tenant, if the file has none of this name.")] = False,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="When the key expires: a duration from now such as 12h, 30d or 6mo (units s, m, h, d, w, mo), or a "
+            "time in UTC such as 2027-01-31 or 2027-01-31T18:00:00Z.  [default: never]",
+        ),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Make an API key for a tenant, and print it once.
 
     The file gets its SHA-256 alone: a key that is lost cannot be found again. One line of the file changes; comments
     and order stay. A mesh that runs follows it. With --new and a first tenant, callers without a key are refused from
-    then on.
+    then on. A key with --expires is refused from that time on; the file has the time beside its SHA-256.
 
     \b
     Examples:
       hedgerow keys create acme
+      hedgerow keys create acme --expires 30d
       hedgerow keys create acme --new --mesh prod.yaml
       hedgerow keys create acme --tenants-file tenants.yaml --json | jq -r .key
     """
@@ -60,24 +70,27 @@ def create(
 
     with _reported(as_json):
         file = _file(mesh, tenants_file)
-        key, made = file.create(tenant, new=new)
+        key, made = file.create(tenant, new=new, expires=None if expires is None else _expiry(expires))
     if as_json:
         told = {"tenant": tenant, "key": key, "id": made.id, "sha256": made.sha256, "file": str(file.path)}
-        print(json.dumps(told))
+        print(json.dumps({**told, "expires": _written(made)}))
         return
     from hedgerow_cli.failures import tell
 
     print(key)
-    tell(f"key {made.id} of {tenant} is in {file.path} as its SHA-256; the key itself is not shown again")
+    until = f", and expires at {_written(made)}" if made.expires else ""
+    tell(f"key {made.id} of {tenant} is in {file.path} as its SHA-256{until}; the key itself is not shown again")
 
 
 @keys.command("list")
 def list_(mesh: Mesh = None, tenants_file: Tenants = None, as_json: options.AsJson = False) -> None:
-    """List the keys of all tenants: the id of each, which is the beginning of its SHA-256, and where the file has it.
+    """List the keys of all tenants: the id of each, which is the beginning of its SHA-256, where the file has it, and
+    when it expires or has expired.
 
     \b
     Examples:
       hedgerow keys list
+      hedgerow keys list --json | jq -r '.keys[] | select(.expired) | .id'
       hedgerow keys list --json | jq -r '.keys[] | select(.tenant == "acme") | .id'
     """
     import json
@@ -85,15 +98,26 @@ def list_(mesh: Mesh = None, tenants_file: Tenants = None, as_json: options.AsJs
     with _reported(as_json):
         file = _file(mesh, tenants_file)
         found, tenants = file.keys(), file.tenants()
+    now = datetime.now(UTC)
     if as_json:
         rows = [
-            {"tenant": key.tenant, "id": key.id, "sha256": key.sha256, "source": key.source, "name": key.name}
+            {
+                "tenant": key.tenant,
+                "id": key.id,
+                "sha256": key.sha256,
+                "source": key.source,
+                "name": key.name,
+                "expires": _written(key),
+                "expired": key.has_expired(now),
+            }
             for key in found
         ]
         print(json.dumps({"file": str(file.path), "tenants": tenants, "keys": rows}))
         return
     for key in found:
-        print(f"{key.id or 'not set':12}  {key.tenant:24}  {key.source} {key.name}".rstrip())
+        place = f"{key.source} {key.name}".rstrip()
+        ends = f"  {'expired' if key.has_expired(now) else 'expires'} {_written(key)}" if key.expires else ""
+        print(f"{key.id or 'not set':12}  {key.tenant:24}  {place}{ends}")
     for name in tenants:
         if name not in {key.tenant for key in found}:
             print(f"{'no key':12}  {name}")
@@ -134,6 +158,21 @@ def revoke(
         print(json.dumps({"tenant": gone.tenant, "id": gone.id, "sha256": gone.sha256, "file": str(file.path)}))
     else:
         print(f"key {gone.id} of {gone.tenant} is revoked in {file.path}")
+
+
+def _expiry(given: str) -> datetime:
+    from launcher.meshfile.expiry import expiry_after
+
+    try:
+        return expiry_after(given, datetime.now(UTC))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--expires") from None
+
+
+def _written(key: Key) -> str | None:
+    from launcher.meshfile.expiry import written
+
+    return written(key.expires) if key.expires else None
 
 
 def _file(mesh: Path | None, tenants_file: Path | None) -> KeysFile:

@@ -1,4 +1,4 @@
-"""Adds a digest to a list in a YAML file, or takes one out, at the places of YAML's nodes in the text.
+"""Adds a key's digest to a list in a YAML file, or takes one out, at the places of YAML's nodes in the text.
 
 All the rest of the text stays as it is, byte by byte: comments, order, quotes. ruamel.yaml was tried first: with the
 last item of a list it drops the comments behind it, those of the next section included.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import yaml
 
@@ -19,15 +20,15 @@ class CannotEdit(ValueError):
     """The text has a form that is not edited. The message says which."""
 
 
-def add(text: str, path: Sequence[str], digest: str) -> str:
-    """The text with `digest` first in the list at `path`. Missing keys on the way there are added."""
+def add(text: str, path: Sequence[str], item: str) -> str:
+    """The text with `item`, which is JSON, first in the list at `path`. Missing keys on the way there are added."""
     node, missing = _root(text), list(path)
     while missing and (pair := _pair(node, missing[0])):
         node, missing = pair[1], missing[1:]
     if not missing:
-        return _with_item(text, node, f'"{digest}"')
+        return _with_item(text, node, item)
     is_json = text.lstrip().startswith("{")
-    value = f'["{digest}"]'
+    value = f"[{item}]"
     for name in reversed(missing[1:]):
         value = f"{{{_name(name, is_json)}: {value}}}"
     at_root = len(missing) == len(path)
@@ -42,10 +43,10 @@ def remove(text: str, path: Sequence[str], digest: str) -> str:
         if pair is None:
             raise CannotEdit(f"{'.'.join(path)} is not in the text itself")
         node, behind_key = pair[1], text.index(":", pair[0].end_mark.index) + 1
-    if isinstance(node, yaml.ScalarNode):
+    if _is_alone(node):
         return _cut(text, node.start_mark.index, node.end_mark.index, "[]")
     items = node.value if isinstance(node, yaml.SequenceNode) else []
-    number = next((n for n, item in enumerate(items) if str(item.value).lower() == digest), None)
+    number = next((n for n, item in enumerate(items) if _digest(item) == digest), None)
     if number is None or not isinstance(node, yaml.SequenceNode):
         raise CannotEdit(f"{'.'.join(path)} does not have it in the text itself")
     return _without_item(text, node, number, behind_key)
@@ -61,8 +62,28 @@ def _pair(node: yaml.Node | None, name: str) -> tuple[yaml.Node, yaml.Node] | No
     return next(((key, value) for key, value in members if key.value == name), None)
 
 
+def _is_alone(node: yaml.Node | None) -> TypeGuard[yaml.Node]:
+    """Whether it stands in the place of a list of one."""
+    return isinstance(node, yaml.ScalarNode) or (isinstance(node, yaml.MappingNode) and bool(node.flow_style))
+
+
+def _digest(item: yaml.Node) -> str:
+    """Of a key that is its digest alone, or an object with it."""
+    if isinstance(item, yaml.MappingNode):
+        pair = _pair(item, "sha256")
+        return _digest(pair[1]) if pair else ""
+    return str(item.value).lower()
+
+
+def _end(item: yaml.Node) -> int:
+    """Behind the item; YAML's own mark of a mapping in lines of its own is at what comes next."""
+    if isinstance(item, yaml.MappingNode) and not item.flow_style and item.value:
+        return _end(item.value[-1][1])
+    return int(item.end_mark.index)
+
+
 def _with_item(text: str, node: yaml.Node | None, item: str) -> str:
-    if isinstance(node, yaml.ScalarNode):
+    if _is_alone(node):
         old = text[node.start_mark.index : node.end_mark.index]
         more = f", {old}" if node.value else ""
         return _cut(text, node.start_mark.index, node.end_mark.index, f" [{item}{more}]".removeprefix(_blank(old)))
@@ -89,7 +110,7 @@ def _with_member(text: str, node: yaml.Node | None, member: str, *, at_root: boo
 
 def _without_item(text: str, node: yaml.SequenceNode, number: int, behind_key: int) -> str:
     items, item = node.value, node.value[number]
-    start, end = item.start_mark.index, item.end_mark.index
+    start, end = item.start_mark.index, _end(item)
     if node.flow_style:
         if number + 1 < len(items):
             end = items[number + 1].start_mark.index

@@ -246,4 +246,3 @@ KeyNames = Annotated[
     BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),
 ]
 Digest = Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]
-Digests = Annotated[list[Digest], BeforeValidator(_one_or_many, json_schema_input_type=Digest | list[Digest])]

@@ -1,21 +1,25 @@
-"""API keys of tenants: made, listed and revoked where the file has their SHA-256, which is all that it has of them.
+"""API keys of tenants: made, listed and revoked where the file has their SHA-256, which is all that it has of them but
+when they expire.
 
 The file is a mesh file, or one that the gateway follows itself (`HEDGEROW_GATEWAY_TENANTS_FILE`).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
 from launcher.meshfile.edit import CannotEdit, add, remove
+from launcher.meshfile.expiry import read_moment, written
 from launcher.meshfile.fields import read_key
 from launcher.meshfile.marks import read_marked
 from launcher.meshfile.replacing import locked
@@ -38,12 +42,13 @@ class KeysError(ValueError):
 @dataclass(frozen=True)
 class Key:
     """One key of a tenant. `source` says where it is: `key_sha256` or `keys`, a digest in the file, `key_env`, a
-    variable, or `key_file`. `sha256` is empty where the key cannot be read here."""
+    variable, or `key_file`. `sha256` is empty where the key cannot be read here. `expires`: None where it does not."""
 
     tenant: str
     sha256: str
     source: str
     name: str = ""  # of the variable or the file
+    expires: datetime | None = None
 
     @property
     def id(self) -> str:
@@ -53,6 +58,9 @@ class Key:
     def is_digest(self) -> bool:
         """Whether the file has the digest itself, so that it can be taken out."""
         return self.source in ("key_sha256", "keys")
+
+    def has_expired(self, now: datetime) -> bool:
+        return self.expires is not None and self.expires <= now
 
 
 @dataclass(frozen=True)
@@ -83,25 +91,26 @@ class KeysFile:
     def tenants(self) -> list[str]:
         return list(self._tenants())
 
-    def create(self, tenant: str, *, new: bool = False) -> tuple[str, Key]:
+    def create(self, tenant: str, *, new: bool = False, expires: datetime | None = None) -> tuple[str, Key]:
         """Makes a key for a tenant, which `new` adds where there is none of the name. Raises `KeysError`."""
         if new:
             _refuse_name(tenant)
         key = PREFIX + secrets.token_urlsafe(32)
         digest = digest_of(key)
+        item = {"sha256": digest, "expires": written(expires)} if expires else digest
 
         def more(text: str) -> str:
             known = list(self._tenants(text))
             if tenant not in known and not new:
                 raise KeysError("TENANT_UNKNOWN", f"{self.path} has no tenant {tenant}; {_near(tenant, known)}")
-            return add(text, (*self.at, tenant, self.field), digest)
+            return add(text, (*self.at, tenant, self.field), json.dumps(item))
 
         def said(tenants: dict[str, Any]) -> None:
             own = tenants.get(tenant) or {}
-            tenants[tenant] = {**own, self.field: [digest, *_many(own.get(self.field))]}
+            tenants[tenant] = {**own, self.field: [item, *_many(own.get(self.field))]}
 
         self._change(more, said, make=new)
-        return key, Key(tenant, digest, self.field)
+        return key, Key(tenant, digest, self.field, expires=expires)
 
     def revoke(self, wanted: str) -> Key:
         """Takes out the key whose SHA-256 begins with `wanted`. Raises `KeysError`."""
@@ -112,7 +121,7 @@ class KeysFile:
 
         def said(tenants: dict[str, Any]) -> None:
             own = tenants[key.tenant]
-            left = [digest for digest in _many(own.get(self.field)) if digest.lower() != key.sha256]
+            left = [item for item in _many(own.get(self.field)) if _in_full(item)["sha256"] != key.sha256]
             tenants[key.tenant] = {**own, self.field: left}
 
         self._change(less, said)
@@ -143,8 +152,8 @@ class KeysFile:
 
     def _keys(self, name: str, tenant: Any) -> Iterator[Key]:
         own = tenant if isinstance(tenant, dict) else {}
-        for digest in _many(own.get(self.field)):
-            yield Key(name, str(digest).lower(), self.field)
+        for item in map(_in_full, _many(own.get(self.field))):
+            yield Key(name, item["sha256"], self.field, expires=self._expiry(name, item.get("expires")))
         if self.field != "key_sha256":
             return
         for variable in _many(own.get("key_env")):
@@ -155,6 +164,12 @@ class KeysFile:
             except ValueError:
                 key = ""
             yield Key(name, digest_of(key), "key_file", str(file))
+
+    def _expiry(self, tenant: str, given: Any) -> datetime | None:
+        try:
+            return None if given is None else read_moment(given)
+        except ValueError as error:
+            raise KeysError("FILE_UNUSABLE", f"{self.path}: {tenant}.{self.field}: expires: {error}") from None
 
     def _tenants(self, text: str | None = None) -> Mapping[str, Any]:
         content = _content(self.path, _text(self.path) if text is None else text)
@@ -218,6 +233,12 @@ def _inside(content: Mapping[str, Any], at: tuple[str, ...]) -> Mapping[str, Any
 
 def _many(given: Any) -> list[Any]:
     return given if isinstance(given, list) else [] if given in (None, "") else [given]
+
+
+def _in_full(item: Any) -> dict[str, Any]:
+    """A key of the file, which is its digest alone, or an object with it."""
+    own = item if isinstance(item, dict) else {"sha256": item}
+    return {**own, "sha256": str(own.get("sha256", "")).lower()}
 
 
 def digest_of(key: str) -> str:

@@ -118,7 +118,7 @@ def tenants_of(file: MeshFile, environment: Mapping[str, str]) -> dict[str, Any]
 def _tenant(tenant: Tenant, environment: Mapping[str, str]) -> dict[str, Any]:
     keys = [Key(variable=name).value(environment) for name in tenant.key_env]
     keys += [read_key(tenant.key_file)] if tenant.key_file else []
-    digests = [*tenant.key_sha256, *(sha256(key.encode()).hexdigest() for key in keys)]
+    digests = [*(key.told() for key in tenant.key_sha256), *(sha256(key.encode()).hexdigest() for key in keys)]
     said = tenant.model_dump(exclude={"key_env", "key_file", "key_sha256"}, exclude_unset=True)
     return {"keys": digests, **said}
 

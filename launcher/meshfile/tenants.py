@@ -4,10 +4,41 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from launcher.meshfile.fields import Digests, KeyFile, KeyNames, Permission
+from launcher.meshfile.expiry import Moment, written
+from launcher.meshfile.fields import Digest, KeyFile, KeyNames, Permission
 from launcher.meshfile.models import Section
+
+
+class KeyDigest(Section):
+    """An API key, by its SHA-256."""
+
+    sha256: Digest = Field(description="SHA-256 of the key, in hexadecimal.")
+    expires: Moment | None = Field(
+        None, description="Time from which the key is refused, in UTC unless it has an offset. Empty: never."
+    )
+
+    def told(self) -> str | dict[str, str]:
+        """As the gateway's own file has it."""
+        return {"sha256": self.sha256, "expires": written(self.expires)} if self.expires else self.sha256
+
+
+def _one_or_many(given: Any) -> Any:
+    return [given] if isinstance(given, str | dict) else given
+
+
+def _in_full(given: Any) -> Any:
+    if not isinstance(given, str | dict):
+        raise ValueError("a SHA-256 is needed, in quotes where all of its digits are decimal")
+    return {"sha256": given} if isinstance(given, str) else given
+
+
+_Short = Digest | KeyDigest
+KeyDigests = Annotated[
+    list[Annotated[KeyDigest, BeforeValidator(_in_full)]],
+    BeforeValidator(_one_or_many, json_schema_input_type=_Short | list[_Short]),
+]
 
 
 class Tenant(Section):
@@ -15,7 +46,12 @@ class Tenant(Section):
 
     key_env: KeyNames = Field([], description="Environment variables with an API key each.")
     key_file: KeyFile | None = Field(None, description="File with an API key alone.")
-    key_sha256: Digests = Field([], validate_default=True, description="SHA-256 of API keys, in hexadecimal.")
+    key_sha256: KeyDigests = Field(
+        [],
+        validate_default=True,
+        description="SHA-256 of API keys, in hexadecimal; `{sha256: …, expires: 2027-01-31T18:00:00Z}` for one that "
+        "expires.",
+    )
     premium: bool = Field(False, description="Whether its requests are among the last to be shed.")
     weight: float = Field(1, gt=0, le=1_000, description="Share when tenants compete.")
     requests_per_s: float = Field(0, ge=0, description="Requests a second.")
@@ -57,7 +93,7 @@ class Tenant(Section):
 
     @field_validator("key_sha256")
     @classmethod
-    def _somebody(cls, digests: list[str], info: ValidationInfo) -> list[str]:
+    def _somebody(cls, digests: list[KeyDigest], info: ValidationInfo) -> list[KeyDigest]:
         if {"key_env", "key_file"} <= info.data.keys() and not (
             digests or info.data["key_env"] or info.data["key_file"]
         ):

@@ -15,8 +15,9 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.gateway.v1 import gateway_pb2
+from services.gateway.admission.api_keys import BadTenants
 from services.gateway.admission.control import AdmissionControl, Pressure
-from services.gateway.admission.identity import BadTenants, Identity
+from services.gateway.admission.identity import Identity
 from services.gateway.admission.intake import Intake, Limits
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.stages import opening

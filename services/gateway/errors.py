@@ -20,6 +20,12 @@ class KeyUnknown(Unauthenticated):
     reason = "KEY_UNKNOWN"
 
 
+class KeyExpired(Unauthenticated):
+    """The API key is in the list, and was good until the time that the message names."""
+
+    reason = "KEY_EXPIRED"
+
+
 class CredentialExpired(Unauthenticated):
     """The token has expired while its call went on."""
 

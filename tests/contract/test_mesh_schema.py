@@ -90,6 +90,7 @@ def test_what_init_writes_is_valid(model: str, callers: Any, stored: Any) -> Non
         {"tracing": "http://127.0.0.1:4317"},
         {"vision": "efficientnet-lite0", "audio": "large-v3-turbo"},
         {"tenants": {"a": {"key_sha256": "0" * 64}, "b": {"key_sha256": ["f" * 64], "key_env": ["A", "B"]}}},
+        {"tenants": {"a": {"key_sha256": {"sha256": "0" * 64, "expires": "2027-01-31"}}}},
     ],
 )
 def test_short_forms_are_valid(more: dict[str, Any]) -> None:
@@ -135,6 +136,8 @@ def test_a_misspelt_key_is_refused_by_the_schema_and_by_check_with_the_nearest(
         {"models": {"a": 1}},
         {"models": {"a": "./b"}, "gateway": 70_000.5},
         {"models": {"a": "./b"}, "tenants": {"a": {"key_sha256": "abc"}}},
+        {"models": {"a": "./b"}, "tenants": {"a": {"key_sha256": [{"sha256": "abc"}]}}},
+        {"models": {"a": "./b"}, "tenants": {"a": {"key_sha256": [{"sha256": "0" * 64, "until": "2027-01-31"}]}}},
         {"models": {"a": "./b"}, "profile": "fast"},
     ],
 )

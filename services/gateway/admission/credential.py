@@ -20,7 +20,7 @@ _SKEW_S = 60.0  # Envoy's: so long after it has expired, the edge still takes a 
 
 
 class Credential:
-    """`tenant` is whose it is. Raises `KeyUnknown` or `CredentialsDiffer`.
+    """`tenant` is whose it is. Raises `KeyUnknown`, `KeyExpired` or `CredentialsDiffer`.
 
     What the metadata says of a token, its tenant and its end, is believed of `caller`, an identity, only where that is
     the edge.
@@ -42,7 +42,7 @@ class Credential:
         self.tenant: Tenant = identity.tenant(self._authorization, self._proven)
 
     def check(self) -> None:
-        """Raise `KeyUnknown` or `CredentialExpired` where it is not good any more."""
+        """Raise `KeyUnknown`, `KeyExpired` or `CredentialExpired` where it is not good any more."""
         if self._expires is not None and self._clock() >= self._expires:
             raise CredentialExpired("authorization: the token has expired")
         if self._version != self._identity.version:

@@ -3,9 +3,7 @@
 A credential is an API key, or what the edge proved: a tenant's name from a token that it has checked, which the gateway
 accepts only on a connection with the edge's certificate. Where a call has both, they must agree.
 
-Keys are kept as their SHA-256 alone, so neither the settings nor the tenants' file can give one away. A lookup hashes
-what came and asks a dictionary, about 1 µs in all, so nothing is remembered between calls. It need not take constant
-time: it compares digests, and no caller can choose a key whose digest comes byte by byte nearer to another.
+A key is refused from its expiry on (`api_keys.py`); calls that it has under way then end, as those of a revoked key do.
 
 The tenants' file is read again when it has changed. One that cannot be read as a whole changes nothing.
 """
@@ -15,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
+import time
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import TypeVar
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from services.gateway.admission.api_keys import ApiKeys, BadTenants
 from services.gateway.admission.quota import Allowance
 from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
 from services.gateway.config import KEY_WANTED
@@ -34,6 +35,7 @@ from services.gateway.settings.guard import UNGUARDED, GuardSettings
 from services.gateway.settings.permissions import PERMISSIONS
 from services.gateway.settings.tenants import TenantPromptSettings, TenantSettings
 from services.runtime import yaml_file
+from services.runtime.deadline import Clock
 from services.runtime.errors import shorten
 from services.runtime.process import fixed
 from services.runtime.stamps import Stamps
@@ -48,10 +50,6 @@ _GROUPS = ("guard", "hits", "prompt")  # of settings that a tenant may have of i
 _FILE = TypeAdapter(dict[str, TenantSettings])
 _log = logging.getLogger(__name__)
 _Settings = TypeVar("_Settings", bound=BaseModel)
-
-
-class BadTenants(ValueError):
-    """The tenants cannot be used as they are written; the message, for the operator, names the field at fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +100,15 @@ class Identity:
         tokens: bool = False,
         guard: GuardSettings = UNGUARDED,
         hits: HitSettings = NO_HITS_SAID,
+        clock: Clock = time.time,
     ):
-        self._guard, self._hits = guard, hits
+        self._guard, self._hits, self._clock = guard, hits, clock
         self._api_keys, self._settings, self._file, self._tokens = api_keys, tenants, file, tokens
         self._stamps = Stamps(*filter(None, [file]))
+        self._next_expiry = math.inf
         self.version = 0  # moves when a credential may mean something else than before
-        self._known = settings = self._load()
-        self._keys = self._by_key(settings)
+        settings = self._load()
+        self._use(settings)
         if not (self._keys or anonymous or tokens):
             raise BadTenants(f"{file or 'tenants'}: {KEY_WANTED} to serve beyond loopback, got none; {_OPEN}")
         self._local = self._anonymous(settings) if anonymous and not self._keys else None
@@ -117,22 +117,17 @@ class Identity:
     def tenant(self, authorization: str | None, proven: Sequence[str | bytes] = ()) -> Tenant:
         """The tenant of an `authorization` header (`Bearer <key>`), or the one whose name the edge has `proven`.
 
-        Raises `KeyUnknown`, also for more than one name, and `CredentialsDiffer`. A bearer token that is no known key,
-        beside a proven name, is the token that the edge has checked.
+        Raises `KeyExpired`, `KeyUnknown`, also for more than one name, and `CredentialsDiffer`. A bearer token that is
+        no known key, beside a proven name, is the token that the edge has checked.
         """
-        known = self._of_key(authorization)
+        name = self._keys.tenant_of(authorization, self._clock())
+        known = None if name is None else self._tenants[name]
         if proven:
             return self._of_edge(proven, known)
         tenant = self._local or known
         if tenant is None:
             raise KeyUnknown("authorization: a bearer token that this gateway knows is required")
         return tenant
-
-    def _of_key(self, authorization: str | None) -> Tenant | None:
-        scheme, _, key = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer":
-            return None
-        return self._keys.get(hashlib.sha256(key.strip().encode()).hexdigest())
 
     def _of_edge(self, proven: Sequence[str | bytes], known: Tenant | None) -> Tenant:
         name, *more = proven
@@ -152,20 +147,24 @@ class Identity:
         return list({tenant.prefix_salt: tenant for tenant in warm}.values())
 
     async def run(self) -> None:
-        """Follow the file, where there is one, until cancelled."""
-        while self._file is not None:
+        """Follow the file, where there is one, and the expiry of keys, until cancelled."""
+        while self._file is not None or self._next_expiry < math.inf:
             await asyncio.sleep(_POLL_S)
             await self.look()
 
     async def look(self) -> None:
-        """Read the file again, if it has changed."""
+        """Read the file again, if it has changed, and note the keys that have expired since the last look."""
         if self._stamps.changed():
             await self._reload()
+        if self._next_expiry <= (now := self._clock()):
+            self._next_expiry = self._keys.next_expiry(now)
+            self.version += 1
+            self._tell_keyless()
 
     async def _reload(self) -> None:
         try:
             settings = await asyncio.to_thread(self._load)
-            self._keys, self._known = self._by_key(settings), settings
+            self._use(settings)
         except BadTenants as error:
             _log.error("%s; the tenants stay as they were", error)
             return
@@ -176,21 +175,19 @@ class Identity:
 
     def _tell_keyless(self) -> None:
         """Warn of tenants that cannot authenticate."""
-        keyless = self._known.keys() - {tenant.name for tenant in self._keys.values()}
+        keyless = self._known.keys() - self._keys.tenants(self._clock())
         if keyless and not (self._local or self._tokens):
             _log.warning("tenants: without a key, no caller can be %s", ", ".join(sorted(keyless)))
 
-    def _by_key(self, settings: Mapping[str, TenantSettings]) -> dict[str, Tenant]:
-        """The tenant of each digest. Raises `BadTenants` for a key of two, and for a name that is none."""
-        tenants: dict[str, Tenant] = {}
-        for name in {*settings, *self._api_keys.values()}:
+    def _use(self, settings: Mapping[str, TenantSettings]) -> None:
+        """Take these tenants and their keys. Raises `BadTenants` for a key of two, and for a name that is none."""
+        names = {*settings, *self._api_keys.values()}
+        for name in names:
             if not _is_name(name):
                 raise BadTenants(f"tenants: a name of {_NAME}, got {shorten(ascii(name))}")
-        for digest, name in _claims(self._api_keys, settings):
-            other = tenants.setdefault(digest.lower(), self._make(name, settings))
-            if other.name != name:
-                raise BadTenants(f"tenants: {name}.keys: {digest[:8].lower()}… is a key of {other.name} already")
-        return tenants
+        keys = ApiKeys(self._api_keys, settings)
+        self._keys, self._known, self._next_expiry = keys, settings, keys.next_expiry(self._clock())
+        self._tenants = {name: self._make(name, settings) for name in names}
 
     def _anonymous(self, settings: Mapping[str, TenantSettings]) -> Tenant:
         return self._make(LOCAL, settings, anonymous=True)
@@ -262,14 +259,6 @@ def _parse(file: Path) -> dict[str, TenantSettings]:
         raise BadTenants(f"tenants_file: {field}: {problem['msg']}, got {shorten(repr(problem['input']))}") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadTenants(f"tenants_file: {' '.join(str(error).split())}") from None
-
-
-def _claims(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings]) -> Iterator[tuple[str, str]]:
-    """(digest, name of a tenant that claims it) for every key."""
-    yield from api_keys.items()
-    for name, own in settings.items():
-        for digest in own.keys:
-            yield digest, name
 
 
 @lru_cache(maxsize=10_000)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from datetime import UTC, date, datetime, time
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
 from services.gateway.settings.group import Group
@@ -23,11 +24,45 @@ class TenantPromptSettings(Group):
     )
 
 
+def _in_utc(given: Any) -> Any:
+    """A time as text or as YAML reads it, in UTC where it names no offset. A number is no time."""
+    try:
+        if isinstance(given, str):
+            given = datetime.fromisoformat(given)
+        elif isinstance(given, date) and not isinstance(given, datetime):
+            given = datetime.combine(given, time())
+        if isinstance(given, datetime):
+            return given if given.tzinfo else given.replace(tzinfo=UTC)
+    except ValueError:
+        pass
+    raise ValueError("a time such as 2027-01-31 or 2027-01-31T18:00:00Z is needed")
+
+
+def _in_full(given: Any) -> Any:
+    return {"sha256": given} if isinstance(given, str) else given
+
+
+Digest = Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]
+
+
+class KeyDigest(Group):
+    """An API key of a tenant, by its SHA-256."""
+
+    sha256: Digest = Field(description="SHA-256 of the key, in hexadecimal.")
+    expires: Annotated[datetime, BeforeValidator(_in_utc, json_schema_input_type=str)] | None = Field(
+        None, description="Time from which the key is refused, in UTC unless it has an offset. Empty: never."
+    )
+
+
 class TenantSettings(Group):
     """Quotas and settings of a tenant. 0: no limit."""
 
-    keys: tuple[Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")], ...] = Field(
-        (), description="SHA-256 of each of its API keys, in hexadecimal."
+    keys: tuple[Annotated[KeyDigest, BeforeValidator(_in_full, json_schema_input_type=Digest | KeyDigest)], ...] = (
+        Field(
+            (),
+            description="SHA-256 of each of its API keys, in hexadecimal; "
+            "`{sha256: …, expires: 2027-01-31T18:00:00Z}` for one that expires.",
+        )
     )
     premium: bool = Field(False, description="Whether its requests are among the last to be shed.")
     weight: float = Field(1, gt=0, le=1_000, description="Share when tenants compete.")

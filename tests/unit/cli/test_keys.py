@@ -267,3 +267,89 @@ def test_without_a_file_it_says_which_options_name_one(tmp_path: Path, monkeypat
     assert result.exit_code == 2
     assert "mesh.yaml is not here; name a file with --mesh or --tenants-file" in " ".join(result.stderr.split())
     assert keys("list", "--mesh", "none.yaml").exit_code == 1
+
+
+def test_a_key_that_expires_has_the_time_beside_its_digest(mesh: Path) -> None:
+    made = created("acme", "--expires", "2099-01-31T18:00:00+01:00")
+    assert made["expires"] == "2099-01-31T17:00:00Z"
+    item = f'{{"sha256": "{made["sha256"]}", "expires": "2099-01-31T17:00:00Z"}}'
+    assert changes(mesh) == [
+        f"-   acme: {{key_sha256: {OLD}, requests_per_s: 20}}",
+        f"+   acme: {{key_sha256: [{item}, {OLD}], requests_per_s: 20}}",
+    ]
+    result = keys("create", "batch", "--expires", "30d")
+    assert re.search(r" as its SHA-256, and expires at 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ; the key itself", result.stderr)
+    assert created("acme")["expires"] is None
+
+
+def test_expired_keys_are_marked_in_the_list(mesh: Path) -> None:
+    mesh.write_text(
+        f"tenants: {{acme: {{key_sha256: [{OLD}, {{sha256: {OLD[::-1]}, expires: 2020-01-31}}, "
+        f"{{sha256: {OTHER}, expires: '2099-01-31T18:00:00Z'}}]}}}}\n"
+    )
+    assert keys("list").stdout.splitlines() == [
+        f"{OLD[:12]}  acme                      key_sha256",
+        f"{OLD[::-1][:12]}  acme                      key_sha256  expired 2020-01-31T00:00:00Z",
+        f"{OTHER[:12]}  acme                      key_sha256  expires 2099-01-31T18:00:00Z",
+    ]
+    listed = json.loads(keys("list", "--json").stdout)["keys"]
+    assert [(key["expires"], key["expired"]) for key in listed] == [
+        (None, False),
+        ("2020-01-31T00:00:00Z", True),
+        ("2099-01-31T18:00:00Z", False),
+    ]
+
+
+@pytest.mark.parametrize("given", ["30", "soon", "2020-01-31", ""])
+def test_an_expiry_that_is_none_changes_nothing(mesh: Path, given: str) -> None:
+    result = keys("create", "acme", "--expires", given)
+    assert result.exit_code == 2
+    assert "--expires" in result.stderr
+    assert changes(mesh) == []
+
+
+def test_a_file_whose_expiry_is_no_time_is_not_listed(mesh: Path) -> None:
+    mesh.write_text(f"tenants: {{acme: {{key_sha256: {{sha256: {OLD}, expires: 30}}}}}}\n")
+    assert "mesh.yaml: acme.key_sha256: expires: a time such as 2027-01-31" in keys("list").stderr
+
+
+EXPIRING = f"sha256: {OTHER}, expires: 2099-01-31"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"key_sha256: [{OLD}, {{{EXPIRING}}}]  # two", f"key_sha256: [{OLD}]  # two"),
+        (f"key_sha256: [{{{EXPIRING}}}, {OLD}]", f"key_sha256: [{OLD}]"),
+        (
+            f"key_sha256:\n      - sha256: {OTHER}\n        expires: 2099-01-31  # soon\n      # ours\n      - {OLD}",
+            f"key_sha256:\n      # ours\n      - {OLD}",
+        ),
+        (
+            f"key_sha256:\n      - {OLD}\n      - expires: 2099-01-31\n        sha256: {OTHER}"
+            "\n    # quotas\n    weight: 2",
+            f"key_sha256:\n      - {OLD}\n    # quotas\n    weight: 2",
+        ),
+        (f"key_sha256: {{{EXPIRING}}}\n    key_env: MINE", "key_sha256: []\n    key_env: MINE"),
+    ],
+)
+def test_a_key_that_expires_is_revoked_in_each_form(mesh: Path, before: str, after: str) -> None:
+    mesh.write_text(f"tenants:\n  me:\n    {before}\ngateway: 1\n")
+    assert keys("revoke", OTHER[:12]).exit_code == 0
+    assert mesh.read_text() == f"tenants:\n  me:\n    {after}\ngateway: 1\n"
+
+
+def test_a_key_is_added_beside_one_that_expires_alone(mesh: Path) -> None:
+    mesh.write_text(f"tenants: {{me: {{key_sha256: {{{EXPIRING}}}}}}}\n")
+    made = created("me")
+    assert mesh.read_text() == f'tenants: {{me: {{key_sha256: ["{made["sha256"]}", {{{EXPIRING}}}]}}}}\n'
+
+
+def test_a_tenants_file_has_the_time_likewise(tmp_path: Path) -> None:
+    file = tmp_path / "tenants.json"
+    file.write_text(f'{{"acme": {{"keys": ["{OLD}"]}}}}\n')
+    made = created("acme", "--expires", "2099-01-31", "--tenants-file", str(file))
+    item = {"sha256": made["sha256"], "expires": "2099-01-31T00:00:00Z"}
+    assert json.loads(file.read_text()) == {"acme": {"keys": [item, OLD]}}
+    assert keys("revoke", made["id"], "--tenants-file", str(file)).exit_code == 0
+    assert json.loads(file.read_text()) == {"acme": {"keys": [OLD]}}

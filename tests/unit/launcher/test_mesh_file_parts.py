@@ -343,6 +343,18 @@ def test_a_tenants_own_parts_of_a_profile_reach_the_gateways_file(folder: Path) 
     assert TenantSettings.model_validate(told).prompt.conversation == "cut"
 
 
+def test_keys_that_expire_reach_the_gateways_file_with_the_time(folder: Path) -> None:
+    first, second = "a" * 64, "f" * 64
+    keys = f"[{first}, {{sha256: {second}, expires: 2027-01-31 18:00:00 +02:00}}]"
+    file = file_of(f"models: {{local: ./model}}\ntenants: {{acme: {{key_sha256: {keys}}}}}", folder)
+    told = tenants_of(file, ENVIRONMENT)["acme"]
+    assert told == {"keys": [first, {"sha256": second, "expires": "2027-01-31T16:00:00Z"}]}
+    assert [key.expires and key.expires.isoformat() for key in TenantSettings.model_validate(told).keys] == [
+        None,
+        "2027-01-31T16:00:00+00:00",
+    ]
+
+
 def test_a_tenants_permissions_are_those_that_the_gateway_knows() -> None:
     assert get_args(Permission) == PERMISSIONS
 

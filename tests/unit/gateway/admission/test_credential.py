@@ -7,8 +7,9 @@ import pytest
 
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity
-from services.gateway.errors import CredentialExpired, KeyUnknown
+from services.gateway.errors import CredentialExpired, KeyExpired, KeyUnknown
 from services.gateway.settings.tenants import TenantSettings
+from tests.clock import PausedClock
 from tests.keys import digest
 from tests.unit.gateway.admission.tenants_file import followed, write
 
@@ -67,6 +68,19 @@ async def test_who_watches_hears_of_the_end(file: Path):
     await followed(identity)
     with pytest.raises(KeyUnknown):
         await asyncio.wait_for(watching, 5)
+
+
+async def test_a_call_ends_when_its_key_expires():
+    clock = PausedClock()  # 1,000 s after 1970 began
+    keys = [digest("first"), {"sha256": digest("second"), "expires": "1970-01-01T00:16:41Z"}]
+    identity = Identity({}, {"a": TenantSettings.model_validate({"keys": keys})}, None, clock=clock)
+    first, second = Credential(identity, key("first"), ""), Credential(identity, key("second"), "")
+    second.check()
+    clock.advance(1)
+    await identity.look()
+    first.check()
+    with pytest.raises(KeyExpired):
+        second.check()
 
 
 def test_a_token_is_good_for_as_long_as_the_edge_takes_it():

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from services.gateway.admission.identity import LOCAL, BadTenants, Identity, Tenant
+from services.gateway.admission.api_keys import BadTenants
+from services.gateway.admission.identity import LOCAL, Identity, Tenant
 from services.gateway.admission.quota import Allowance
 from services.gateway.cache_eligibility.settings import HitSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from services.gateway.admission.identity import BadTenants, Identity
+from services.gateway.admission.api_keys import BadTenants
+from services.gateway.admission.identity import Identity
 from services.gateway.errors import KeyUnknown
 from services.gateway.settings.tenants import TenantSettings
 from tests.keys import digest
@@ -51,7 +52,7 @@ def test_a_key_or_a_tenant_that_settings_and_file_both_have_is_an_error(file: Pa
         ("acme: {weight: -1}", r"tenants_file: acme\.weight: .*greater than 0, got -1"),
         ("acme: {guard: {pattern_ms: 9}}", r"tenants_file: acme\.guard\.pattern_ms: no longer a setting, always 5"),
         ("acme: {wieght: 1}", r"tenants_file: acme\.wieght: Extra inputs"),
-        ("acme: {keys: [sesame]}", r"tenants_file: acme\.keys\.0: .*pattern"),
+        ("acme: {keys: [sesame]}", r"tenants_file: acme\.keys\.0\.sha256: .*pattern"),
         ("- acme", r"tenants_file: .*tenants\.yaml: .*dictionary"),
         ("", r"tenants_file: .*tenants\.yaml: .*dictionary"),
         ("acme: {", "tenants_file: while parsing"),

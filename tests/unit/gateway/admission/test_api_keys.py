@@ -1,0 +1,88 @@
+"""API keys that expire."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from services.gateway.admission.api_keys import BadTenants
+from services.gateway.admission.identity import Identity
+from services.gateway.errors import KeyExpired, KeyUnknown
+from services.gateway.settings.tenants import TenantSettings
+from tests.clock import PausedClock
+from tests.keys import digest
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "tenants.yaml"
+
+
+def expiring(at: str, key: str = "sesame") -> TenantSettings:
+    return TenantSettings.model_validate({"keys": [{"sha256": digest(key), "expires": at}]})
+
+
+def test_a_key_is_refused_from_its_expiry_on_with_the_time() -> None:
+    clock = PausedClock()  # 1,000 s after 1970 began
+    identity = Identity({}, {"acme": expiring("1970-01-01T00:16:41Z")}, None, clock=clock)
+    assert identity.tenant("Bearer sesame").name == "acme"
+    clock.advance(1)
+    with pytest.raises(KeyExpired, match="authorization: this API key expired at 1970-01-01T00:16:41Z") as expired:
+        identity.tenant("Bearer sesame")
+    assert expired.value.reason == "KEY_EXPIRED"
+    with pytest.raises(KeyExpired):
+        identity.tenant("Bearer sesame", ["acme"])
+
+
+def test_a_gateway_whose_keys_have_all_expired_is_not_open(caplog: pytest.LogCaptureFixture) -> None:
+    identity = Identity({}, {"acme": expiring("2020-01-31")}, None, anonymous=True)
+    with pytest.raises(KeyUnknown):
+        identity.tenant(None)
+    assert "without a key, no caller can be acme" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("2099-01-31T18:00:00Z", "2099-01-31T18:00:00+00:00"),
+        ("'2099-01-31T18:00:00+02:00'", "2099-01-31T18:00:00+02:00"),
+        ("2099-01-31", "2099-01-31T00:00:00+00:00"),
+        ("'2099-01-31'", "2099-01-31T00:00:00+00:00"),
+    ],
+)
+def test_the_file_may_have_the_time_as_text_or_as_yaml_reads_it(file: Path, written: str, read: str) -> None:
+    file.write_text(f"acme: {{keys: [{{sha256: {digest('sesame')}, expires: {written}}}]}}")
+    (key,) = Identity({}, {}, file)._known["acme"].keys
+    assert key.expires
+    assert key.expires.isoformat() == read
+
+
+@pytest.mark.parametrize("written", ["30", "1.5", "soon", "'30'", "[]"])
+def test_a_number_is_no_time(file: Path, written: str) -> None:
+    file.write_text(f"acme: {{keys: [{{sha256: {digest('sesame')}, expires: {written}}}]}}")
+    with pytest.raises(BadTenants, match=r"acme\.keys\.0\.expires: .*a time such as 2027-01-31"):
+        Identity({}, {}, file)
+
+
+def test_a_key_that_is_there_twice_is_good_until_the_first_time() -> None:
+    clock = PausedClock()
+    twice = TenantSettings.model_validate(
+        {"keys": [digest("sesame"), {"sha256": digest("sesame").upper(), "expires": "1970-01-01T00:16:41Z"}]}
+    )
+    identity = Identity({}, {"acme": twice}, None, clock=clock)
+    clock.advance(1)
+    with pytest.raises(KeyExpired):
+        identity.tenant("Bearer sesame")
+
+
+async def test_it_runs_for_as_long_as_a_key_may_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.gateway.admission.identity._POLL_S", 0.001)
+    clock = PausedClock()
+    identity = Identity({}, {"acme": expiring("1970-01-01T00:16:41Z")}, None, clock=clock)
+    running = asyncio.create_task(identity.run())
+    await asyncio.sleep(0)
+    clock.advance(1)
+    await running
+    assert identity.version == 1
