@@ -163,6 +163,11 @@ async def test_the_cache_embeds_counts_and_forgets(remembering: HttpGateway, llm
             await client.embeddings.create(model="text-embedding-3-small", input="one")
         with pytest.raises(openai.BadRequestError, match="dimensions: 384, which are all of all-MiniLM"):
             await client.embeddings.create(model="auto", input="one", dimensions=256)
+        for given, named in ((["one", " "], "input[1]"), (" ", "input"), ([*["one"] * 3, "word " * 600], "input[3]")):
+            with pytest.raises(openai.BadRequestError) as refused:
+                await client.embeddings.create(model="auto", input=given)
+            assert refused.value.param == named
+            assert refused.value.message.count("texts[") == 0
     async with httpx.AsyncClient(base_url=remembering.url, timeout=20) as http:
         documents = ["The cat is fed at noon.", "Berlin is in Germany.", "Paris is the capital of France."]
         asked = {"query": "What is the capital of France?", "documents": documents, "top_n": 2}

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import mul
 from typing import Any
 
@@ -53,7 +54,8 @@ class Embedding:
                     raise InvalidInput("dimensions", f"{dimensions}, which are all of {reply.model}", wanted)
             except ServiceError as error:
                 admitted.failed(error)
-                raise
+                many = isinstance(body.seen("input"), list)
+                raise _by_callers_name(error, lambda at: f"input[{at}]" if many else "input") from None
             await exchange.reply.whole(200, compact(_embeddings(reply, given.tokens, packed=packed)))
 
     async def rerank(self, exchange: Exchange, body: Fields | None = None, others: Sequence[str] = ()) -> None:
@@ -93,7 +95,7 @@ class Embedding:
             except ServiceError as error:
                 if not begin:  # otherwise parts of it were embedded
                     admitted.failed(error)
-                raise _by_document(error, begin) from None
+                raise _by_callers_name(error, partial(_text_of_rerank, begin)) from None
             vectors, name = [each.values for each in reply.embeddings], _COSINE + reply.model
             if not about:
                 about, *vectors = vectors
@@ -123,14 +125,18 @@ def _check_model(model: str, own: str, others: Sequence[str]) -> None:
         raise ModelUnknown(model, ", ".join((*others, own, *ANY)))
 
 
-def _by_document(error: ServiceError, begin: int) -> ServiceError:
-    """With the caller's name of a text, where the cache has named the text of a part that starts at `begin`."""
+def _by_callers_name(error: ServiceError, name: Callable[[int], str]) -> ServiceError:
+    """With the `name` that the caller knows a text by, where the cache has named it by its place in a request."""
     field = error.metadata.get("field", "")
     if not (isinstance(error, InvalidInput) and field.startswith("texts[")):
         return error
-    at = begin + int(field[len("texts[") : -1])
-    place = f"documents[{at - 1}]" if at else "query"
+    place = name(int(field[len("texts[") : -1]))
     return InvalidInput(place, error.metadata["limit"], error.metadata["value"])
+
+
+def _text_of_rerank(begin: int, at: int) -> str:
+    """The name of a text in the part of the query and its documents that starts at `begin`."""
+    return f"documents[{begin + at - 1}]" if begin + at else "query"
 
 
 def _documents(body: Fields) -> list[str]:
