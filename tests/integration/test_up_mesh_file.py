@@ -10,23 +10,24 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from subprocess import PIPE, Popen
+from typing import Any
 
 import httpx
 import pytest
 import yaml
+from openai import AsyncOpenAI
 
 import hedgerow
 from tests.integration.command import cli
-from tests.integration.running_up import Up, ports_in_a_row, running_up
+from tests.integration.edited_mesh import FIRST, Edited
+from tests.integration.running_up import ports_in_a_row, running_up
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 ACME, LATER = "a-key-of-acme", "a-key-of-later"
-FIRST = ("cache", "router", "llm-quick", "llm-good", "gateway")
 
 
 @pytest.fixture(scope="module", params=[(), ("--processes",)], ids=["one process", "processes"])
@@ -49,34 +50,6 @@ def provider(*how: str) -> Iterator[tuple[Popen[str], str]]:
     with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
         assert process.stdout
         yield process, process.stdout.readline().strip()  # leaving ends its input, and so the process
-
-
-@dataclass
-class Edited:
-    """A running mesh and its file."""
-
-    up: Up
-    file: Path
-    shared: bool  # whether the services share a process
-
-    def edit(self, *path: str, to: object) -> str:
-        """Change what stands at `path`; the file's text before."""
-        before = self.file.read_text()
-        content = yaml.safe_load(before)
-        section = content
-        for step in path[:-1]:
-            section = section[step]
-        section[path[-1]] = to
-        self.file.write_text(yaml.safe_dump(content, sort_keys=False))
-        return before
-
-    def follows(self, done: str) -> None:
-        """Return when it has said so."""
-        line = f"{self.file} is in force: {done}"
-        self.up.wait_for(line, self.up.lines.count(line) + 1)
-
-    def pids(self) -> dict[str, int]:
-        return {name: self.up.pid(name) for name in FIRST}
 
 
 @pytest.fixture(scope="module")
@@ -284,6 +257,37 @@ async def test_no_call_is_refused_while_a_model_is_added(
         await asyncio.to_thread(mesh.follows, "router started again, gateway started again, llm-fourth stopped")
         over.set()
     assert all(answered.values()), answered
+
+
+async def test_long_answers_in_flight_are_finished_by_the_gateway_that_began_them(mesh: Edited) -> None:
+    host, _, port = mesh.up.target.rpartition(":")
+    asked: Any = [{"role": "user", "content": "Say something long."}]
+    words, over = dict[str, list[int]](http=[], grpc=[]), asyncio.Event()
+
+    async def by_http() -> None:
+        base = f"http://{host}:{int(port) + 13}/v1"
+        async with AsyncOpenAI(base_url=base, api_key=ACME, max_retries=0) as client:
+            while not over.is_set():
+                stream = await client.chat.completions.create(model="slow", messages=asked, stream=True)
+                pieces = [choice.delta.content or "" async for chunk in stream for choice in chunk.choices]
+                words["http"].append("".join(pieces).count("word"))
+
+    async def by_grpc() -> None:
+        while not over.is_set():
+            words["grpc"].append((await ask(mesh, model="slow", budget_ms=20_000)).text.count("word"))
+
+    with provider("--tokens", "100", "--each-ms", "20") as (_, url):
+        text = mesh.edit("models", "slow", to={"url": url})
+        await asyncio.to_thread(mesh.follows, "llm-slow started, router started again, gateway started again")
+        async with asyncio.TaskGroup() as callers:
+            _ = [callers.create_task(each()) for each in (by_http, by_grpc)]
+            mesh.edit("models", "slower", to={"url": url})
+            await asyncio.to_thread(mesh.follows, "llm-slower started, router started again, gateway started again")
+            over.set()
+        mesh.file.write_text(text)
+        gone = "router started again, gateway started again, llm-slow stopped, llm-slower stopped"
+        await asyncio.to_thread(mesh.follows, gone)
+    assert {name: set(counts) for name, counts in words.items()} == {"http": {100}, "grpc": {100}}
 
 
 async def test_when_a_provider_is_killed_the_other_answers(
