@@ -13,7 +13,6 @@ from hedgerow._option_types import MeshOptions
 from hedgerow._tools import Tool, ToolCall
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
-Callback: TypeAlias = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)

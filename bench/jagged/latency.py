@@ -20,7 +20,7 @@ import random
 from dataclasses import asdict, dataclass
 from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field
 
 Milliseconds = Annotated[float, Field(ge=0, le=600_000)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -58,11 +58,6 @@ class Profile:
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Profile:
-        """Raises pydantic's ValidationError, which names the field, for what is not a profile."""
-        return TypeAdapter(cls).validate_json(text)
 
 
 ARTICLES = Profile(

@@ -120,10 +120,6 @@ class Mesh:
         self.cache = self.starter.launch("cache", self.cache.spec.address)
         return self.cache
 
-    async def cache_stats(self) -> cache_pb2.GetStatsResponse:
-        """Asked of the cache itself, past the proxy."""
-        return await stats(self.cache.spec.address)
-
 
 async def killed(process: ServiceProcess) -> float:
     """Kill it; time.monotonic() when it is gone. A call that began before may have gone to it, a later one has not."""

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from pydantic import ValidationError
 
 from bench.jagged.engine import SimulatedEngine, Tally, TallyCollector
-from bench.jagged.latency import Mixture, Profile
+from bench.jagged.latency import ARTICLES, Mixture, Profile
 from bench.simulated_llm import SimulatedLlm, SimulatedLlmSettings
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
@@ -104,6 +105,12 @@ async def test_it_goes_on_where_another_engine_broke_off() -> None:
 
 
 def test_a_profile_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = Profile(first=Mixture(5), each_ms=3)
-    monkeypatch.setenv("HEDGEROW_SIMULATED_LLM_PROFILE", profile.to_json())
-    assert SimulatedLlmSettings().profile == profile
+    monkeypatch.setenv("HEDGEROW_SIMULATED_LLM_PROFILE", ARTICLES.to_json())
+    assert SimulatedLlmSettings().profile == ARTICLES
+
+
+@pytest.mark.parametrize("text", ['{"frist": {}}', '{"each_ms": -1}', '{"first": {"tail_share": 2}}'])
+def test_what_is_not_a_profile_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEDGEROW_SIMULATED_LLM_PROFILE", text)
+    with pytest.raises(ValidationError, match="profile"):
+        SimulatedLlmSettings()

@@ -7,9 +7,8 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from bench.jagged.latency import ARTICLES, ARTICLES_TOKENS, Mixture, Profile
+from bench.jagged.latency import ARTICLES, ARTICLES_TOKENS, Mixture
 from bench.stats import TO_THE_TAIL, percentiles
 
 
@@ -45,16 +44,6 @@ def test_no_call_takes_longer_than_the_longest(seed: int, tail_share: float, alp
 
 def test_a_mixture_without_spread_is_a_constant() -> None:
     assert {Mixture(70).draw_ms(random.Random(seed)) for seed in range(5)} == {70}
-
-
-def test_a_profile_survives_the_environment_of_a_process() -> None:
-    assert Profile.from_json(ARTICLES.to_json()) == ARTICLES
-
-
-@pytest.mark.parametrize("text", ['{"frist": {}}', '{"each_ms": -1}', '{"first": {"tail_share": 2}}'])
-def test_what_is_not_a_profile_is_refused(text: str) -> None:
-    with pytest.raises(ValidationError):
-        Profile.from_json(text)
 
 
 def test_percentiles_reach_into_the_tail() -> None:
