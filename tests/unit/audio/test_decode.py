@@ -238,7 +238,7 @@ async def test_files_take_turns_at_the_decoder():
 
 async def test_a_file_whose_caller_has_gone_is_decoded_no_further():
     decoder = Decoder(Limits(3_600, 2**40))
-    running = asyncio.create_task(decoder.decode(encoded(1_200)))
+    running = asyncio.create_task(decoder.decode(encoded(300)))
     await decoder.decode(encoded(0.1))
     running.cancel()
     await asyncio.wait([running])

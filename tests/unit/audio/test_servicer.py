@@ -394,10 +394,10 @@ async def test_a_stream_whose_time_is_over_ends_with_what_it_has_heard(service: 
 
 async def test_a_client_that_takes_no_answers_loses_its_place(service: START, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("services.audio.servicer._LEAVE_S", 0.0)
-    running = await service(max_stream_s=2.5)
+    running = await service(max_stream_s=1.5)
 
     async def takes_one() -> None:
-        replies = running.servicer.TranscribeStream(sent(live(2)), call())
+        replies = running.servicer.TranscribeStream(sent(live(1)), call())
         async with aclosing(replies):
             await anext(replies)
             await asyncio.Event().wait()

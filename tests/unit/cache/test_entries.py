@@ -17,23 +17,6 @@ def keys(expired: tuple[list[Entry], list[Entry]]) -> tuple[list[str], list[str]
     return [entry.key for entry in lapsed], [entry.key for entry in gone]
 
 
-def test_the_least_recently_used_entry_goes_first() -> None:
-    entries = Entries(max_entries=2, max_bytes=10**6)
-    first = entry("a")
-    entries.put(first)
-    entries.put(entry("b"))
-    entries.use(first, 1)
-    assert [gone.key for gone in entries.put(entry("c"))] == ["b"]
-
-
-def test_a_large_entry_makes_room_by_bytes() -> None:
-    small = entry("a")
-    entries = Entries(max_entries=10, max_bytes=4 * small.size)
-    for key in "abc":
-        entries.put(entry(key))
-    assert [gone.key for gone in entries.put(entry("d", size=2 * small.size))] == ["a", "b"]
-
-
 def test_a_flood_of_one_tenant_leaves_what_another_works_with() -> None:
     entries = Entries(max_entries=100, max_bytes=10**6, stale_ms=50)
     theirs = [entry(f"b{number}", tenant="globex") for number in range(40)]
@@ -49,13 +32,6 @@ def test_an_entry_counts_as_what_it_takes_in_memory() -> None:
     small, large = entry("a", tenant="a", size=0), entry("a", tenant="é" * 1_000, size=10_000)
     assert small.size > OVERHEAD_BYTES
     assert large.size > small.size + 11_000
-
-
-def test_an_entry_is_not_found_once_its_time_is_over() -> None:
-    entries = Entries(10, 10**6)
-    entries.put(entry("a", expires_at_ms=100))
-    assert entries.get("a", now_ms=99)
-    assert not entries.get("a", now_ms=100)
 
 
 def test_an_entry_that_was_replaced_does_not_expire_at_its_old_time() -> None:
@@ -100,15 +76,6 @@ def test_bookkeeping_stays_small_when_one_key_is_stored_again_and_again() -> Non
         entries.pop("a")
         entries.put(entry("a", expires_at_ms=number))
     assert len(entries._due) < 2_000
-
-
-def test_a_tenant_is_taken_out_alone() -> None:
-    entries = Entries(10, 10**6)
-    for key, tenant in (("a", "acme"), ("b", "acme"), ("c", "globex")):
-        entries.put(entry(key, tenant=tenant))
-    assert {gone.key for gone in entries.pop_tenant("acme")} == {"a", "b"}
-    assert len(entries) == 1
-    assert entries.pop_tenant("acme") == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3_000)), max_size=60))

@@ -126,19 +126,13 @@ async def test_a_stream_ends_when_the_client_has_said_all_it_will(streams: Strea
         await streams.hear()
 
 
-async def test_a_stream_ends_in_order_on_drain(streams: Streams):
+@pytest.mark.parametrize("settled", [True, False], ids=["connected", "before the first round of health"])
+async def test_a_stream_ends_in_order_on_drain(mesh: StillMesh, streams: Streams, settled: bool):
     streams.ask(ASSIGNMENTS, "a")
-    await streams.hear()
-    hearing = asyncio.create_task(streams.hear())
-    await asyncio.sleep(0)
-    streams.servicer.drain()
-    with pytest.raises(StopAsyncIteration):
-        await hearing
-
-
-async def test_a_stream_that_waits_for_the_first_round_ends_on_drain_too(mesh: StillMesh, streams: Streams):
-    mesh.settled.clear()
-    streams.ask(ASSIGNMENTS, "a")
+    if settled:
+        await streams.hear()
+    else:
+        mesh.settled.clear()
     hearing = asyncio.create_task(streams.hear())
     while not mesh.listeners:
         await asyncio.sleep(0)

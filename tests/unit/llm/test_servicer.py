@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -36,6 +37,8 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported
 from services.runtime.rpc.boundary import Call
 
+CALL = Call((), Deadline.never(), INVALID_SPAN)
+
 
 def test_what_is_not_set_stays_unset() -> None:
     asked = llm_pb2.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hello.")])
@@ -63,12 +66,9 @@ def test_at_most_one_constraint_is_taken(given: chat_pb2.ResponseFormat, constra
     assert to_request(llm_pb2.GenerateRequest(response_format=given)).constraint == constraint
 
 
-def test_the_beginning_of_an_answer_reaches_the_engine_as_it_came() -> None:
-    assert to_request(llm_pb2.GenerateRequest(prefix=" The ")).prefix == " The "
-
-
-def test_the_salt_reaches_the_engine_as_it_came() -> None:
-    assert to_request(llm_pb2.GenerateRequest(cache_salt="0f")).cache_salt == "0f"
+def test_the_beginning_of_an_answer_and_the_salt_reach_the_engine_as_they_came() -> None:
+    request = to_request(llm_pb2.GenerateRequest(prefix=" The ", cache_salt="0f"))
+    assert (request.prefix, request.cache_salt) == (" The ", "0f")
 
 
 def test_an_unknown_role_is_refused_by_its_place() -> None:
@@ -128,31 +128,20 @@ def test_parts_that_are_all_text_are_content_and_others_stay_parts() -> None:
 
 
 def test_how_tokens_are_drawn_is_taken_over() -> None:
-    sampling = chat_pb2.Sampling(
-        frequency_penalty=0.5,
-        presence_penalty=-0.5,
-        logit_bias=[chat_pb2.LogitBias(token=7, bias=-100)],
-        top_logprobs=0,
-        top_k=-1,
-        min_p=0.0,
-        repetition_penalty=1.5,
-        min_tokens=0,
-        ignore_eos=True,
-        stop_token_ids=[9],
-    )
+    plain: dict[str, Any] = {
+        "frequency_penalty": 0.5,
+        "presence_penalty": -0.5,
+        "top_logprobs": 0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.5,
+        "min_tokens": 0,
+        "ignore_eos": True,
+    }
+    bias = [chat_pb2.LogitBias(token=7, bias=-100)]
+    sampling = chat_pb2.Sampling(**plain, logit_bias=bias, stop_token_ids=[9])
     wanted = to_request(llm_pb2.GenerateRequest(sampling=sampling)).sampling
-    assert wanted == Sampling(
-        frequency_penalty=0.5,
-        presence_penalty=-0.5,
-        logit_bias=((7, -100.0),),
-        top_logprobs=0,
-        top_k=-1,
-        min_p=0.0,
-        repetition_penalty=1.5,
-        min_tokens=0,
-        ignore_eos=True,
-        stop_token_ids=(9,),
-    )
+    assert wanted == Sampling(**plain, logit_bias=((7, -100.0),), stop_token_ids=(9,))
     assert to_request(llm_pb2.GenerateRequest()).sampling == Sampling()
 
 
@@ -182,35 +171,26 @@ SEEN = chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=[chat_pb2.Part(text="Hi."
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
-        (llm_pb2.GenerateRequest(messages=[HI], tools=[chat_pb2.Tool(name="a")]), "tools"),
-        (llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(top_logprobs=0)), "sampling.top_logprobs"),
-        (
-            llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(logit_bias=[chat_pb2.LogitBias(bias=1)])),
-            "sampling.logit_bias",
-        ),
-        (llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(top_k=0)), "sampling.top_k"),
-        (llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(min_p=0)), "sampling.min_p"),
-        (
-            llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(repetition_penalty=1)),
-            "sampling.repetition_penalty",
-        ),
-        (llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(min_tokens=0)), "sampling.min_tokens"),
-        (llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(ignore_eos=True)), "sampling.ignore_eos"),
-        (
-            llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(stop_token_ids=[0])),
-            "sampling.stop_token_ids",
-        ),
-        (llm_pb2.GenerateRequest(messages=[SEEN]), "messages[0].parts[1].image"),
-        (llm_pb2.GenerateRequest(messages=[HI], response_format=ONE), "response_format.choice"),
-        (llm_pb2.GenerateRequest(messages=[HI], response_format=GRAMMAR), "response_format.grammar"),
+        ({"tools": [chat_pb2.Tool(name="a")]}, "tools"),
+        ({"sampling": {"top_logprobs": 0}}, "sampling.top_logprobs"),
+        ({"sampling": {"logit_bias": [chat_pb2.LogitBias(bias=1)]}}, "sampling.logit_bias"),
+        ({"sampling": {"top_k": 0}}, "sampling.top_k"),
+        ({"sampling": {"min_p": 0}}, "sampling.min_p"),
+        ({"sampling": {"repetition_penalty": 1}}, "sampling.repetition_penalty"),
+        ({"sampling": {"min_tokens": 0}}, "sampling.min_tokens"),
+        ({"sampling": {"ignore_eos": True}}, "sampling.ignore_eos"),
+        ({"sampling": {"stop_token_ids": [0]}}, "sampling.stop_token_ids"),
+        ({"messages": [SEEN]}, "messages[0].parts[1].image"),
+        ({"response_format": ONE}, "response_format.choice"),
+        ({"response_format": GRAMMAR}, "response_format.grammar"),
     ],
 )
 async def test_what_an_engine_does_not_have_is_refused_by_name_before_it_is_asked(
-    asked: llm_pb2.GenerateRequest, field: str
+    asked: dict[str, Any], field: str
 ) -> None:
+    request = llm_pb2.GenerateRequest(**{"messages": [HI], **asked})
     with pytest.raises(NotSupported) as caught:
-        async for _ in LLMServicer(_Caching(False)).Generate(asked, Call((), Deadline.never(), INVALID_SPAN)):  # type: ignore[arg-type]
-            pass
+        await anext(LLMServicer(_Caching(False)).Generate(request, CALL))  # type: ignore[arg-type]
     assert caught.value.message == f"{field}: not supported by m"
 
 
@@ -220,12 +200,12 @@ async def test_a_form_that_only_some_engines_have_reaches_those(
 ) -> None:
     asked = llm_pb2.GenerateRequest(messages=[HI], response_format=wanted)
     servicer = LLMServicer(_Caching(False, frozenset({feature})))  # type: ignore[arg-type]
-    assert [reply.text async for reply in servicer.Generate(asked, Call((), Deadline.never(), INVALID_SPAN))] == ["Hi."]
+    assert [reply.text async for reply in servicer.Generate(asked, CALL)] == ["Hi."]
 
 
 async def test_the_features_of_a_model_are_told() -> None:
     servicer = LLMServicer(_Caching(False, frozenset({Feature.TOOLS, Feature.AUDIO})))  # type: ignore[arg-type]
-    told = await servicer.GetModel(llm_pb2.GetModelRequest(), Call((), Deadline.never(), INVALID_SPAN))
+    told = await servicer.GetModel(llm_pb2.GetModelRequest(), CALL)
     assert list(told.features) == [llm_pb2.FEATURE_TOOLS, llm_pb2.FEATURE_AUDIO]
 
 
@@ -237,7 +217,7 @@ async def test_cached_tokens_are_reported_only_where_they_cannot_be_other_tenant
         messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hi.")], cache_salt=salt
     )
     servicer = LLMServicer(_Caching(salts))  # type: ignore[arg-type]
-    replies = [reply async for reply in servicer.Generate(asked, Call((), Deadline.never(), INVALID_SPAN))]
+    replies = [reply async for reply in servicer.Generate(asked, CALL)]
     assert (replies[-1].finish.usage.cached_prompt_tokens, replies[-1].finish.usage.prompt_tokens) == (told, 100)
     assert replies[-1].finish.billed_cached_tokens == 64, "accounts have what the provider bills"
 

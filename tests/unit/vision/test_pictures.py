@@ -128,9 +128,9 @@ def test_the_canvas_of_a_gif_grows_with_its_first_frame_and_what_it_leaves_free_
 
 
 def test_an_avif_that_hides_a_large_picture_behind_a_small_one_takes_no_memory() -> None:
-    bomb = size_of_avif(encoded(Image.new("RGB", (8192, 8192)), "AVIF", subsampling="4:2:0", quality=50), 64, 64)
+    bomb = size_of_avif(encoded(Image.new("RGB", (4096, 4096)), "AVIF", subsampling="4:2:0", quality=50), 64, 64)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(Unfit, match="67108864 pixels of data for a picture of 4096"):
+    with pytest.raises(Unfit, match="16777216 pixels of data for a picture of 4096"):
         decode(bomb, MAX_PIXELS)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024  # KiB
 
@@ -209,7 +209,7 @@ async def test_what_is_too_late_is_not_decoded(pictures: Pictures) -> None:
 
 async def test_a_picture_that_nobody_waits_for_any_more_is_not_decoded() -> None:
     pictures = Pictures(1, 100_000_000, 100_000_000)
-    large = encoded(Image.new("RGB", (6_000, 6_000)), "PNG")
+    large = encoded(Image.new("RGB", (3_000, 3_000)), "PNG")
     running = pictures.prepare(large, "images[0]", SMALL, "float32", Deadline.never())
     waiting = pictures.prepare(large, "images[1]", SMALL, "float32", Deadline.never())
     waiting.cancel()
@@ -222,7 +222,7 @@ async def test_a_picture_that_nobody_waits_for_any_more_is_not_decoded() -> None
     "bomb",
     [
         png(1_000, 1_000, zlib.compress(b"\0" * 5_000)),  # less data than pixels, though enough bytes for them
-        png(60_000, 60_000, zlib.compress(b"\0" * 100_000_000, 9)),
+        png(60_000, 60_000, zlib.compress(b"\0" * 10_000_000)),
         png(4, 4, b"\0" * 1_000),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_bomb_takes_no_memory_worth_speaking_of(bomb: bytes) -> None:
 
 
 def test_of_more_data_than_pixels_no_more_is_unpacked_than_there_are_pixels() -> None:
-    bomb = png(100, 100, zlib.compress(b"\0" * 300_000_000, 9))
+    bomb = png(100, 100, zlib.compress(b"\0" * 100_000_000))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert (pixels(bomb) == 0).all()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024  # KiB

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.cache.collections.chunking import BETWEEN, cut, title_of
@@ -78,7 +78,8 @@ def test_nothing_is_lost_nor_said_twice_and_nothing_is_too_long(text: str, forma
     assert not text[at:].strip(" \t\r\n")
 
 
-@given(st.text(max_size=2_000))
+@settings(max_examples=50)
+@given(st.text(max_size=1_000))
 def test_the_same_holds_of_any_text(text: str) -> None:
     snippets = cut_up(text)
     assert "".join("".join(snippet.text for snippet in snippets).split()) == "".join(text.split())
@@ -157,7 +158,7 @@ def test_a_documents_title_is_its_own_or_its_first_heading(
 
 
 @pytest.mark.parametrize(
-    "text", ["# " + " " * 500_000 + "x", "\n" * 500_000, "a" * 500_000, "#\n" * 100_000, ". " * 250_000]
+    "text", ["# " + " " * 200_000 + "x", "\n" * 200_000, "a" * 200_000, "#\n" * 50_000, ". " * 100_000]
 )
 def test_a_document_that_was_made_to_be_hard_is_cut_all_the_same(text: str) -> None:
     assert "".join("".join(snippet.text for snippet in cut_up(text)).split()) == "".join(text.split())

@@ -40,7 +40,7 @@ def test_a_share_leaves_its_bounds_in_one_of_twenty_runs_at_the_most_however_oft
     assert above / runs <= 0.05 + noise
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(SAMPLES)
 def test_bounds_hold_what_was_seen_and_more_than_one_look_would(sample: tuple[int, int]) -> None:
     hits, count = sample

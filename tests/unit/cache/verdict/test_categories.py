@@ -50,7 +50,7 @@ class TwoCategories:
 
 
 def test_with_one_threshold_for_both_the_riskier_category_is_beyond_its_bound_and_with_its_own_within() -> None:
-    runs, exceeded = 20, Counter[bool]()
+    runs, exceeded = 10, Counter[bool]()
     for run in range(runs):
         for apart in (True, False):
             two, worst = TwoCategories(f"run {run}", apart), 0.0
@@ -59,7 +59,7 @@ def test_with_one_threshold_for_both_the_riskier_category_is_beyond_its_bound_an
                 worst = max(worst, *map(two.wrong_share, WRONG))
             exceeded[apart] += worst > ALLOWED
     assert exceeded[False] == runs
-    assert exceeded[True] / runs <= 0.05 + 0.146  # three standard deviations
+    assert exceeded[True] / runs <= 0.05 + 0.207  # three standard deviations
 
 
 def test_with_its_own_threshold_chit_chat_is_found_where_dosages_are_not() -> None:
@@ -70,7 +70,7 @@ def test_with_its_own_threshold_chit_chat_is_found_where_dosages_are_not() -> No
     assert two.thresholds.of(PLAIN) == DEFAULT
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(reports=st.lists(st.tuples(st.booleans(), st.integers(150, 200), st.booleans()), min_size=1, max_size=20))
 def test_what_is_verified_of_one_category_is_nothing_to_another(reports: list[tuple[bool, int, bool]]) -> None:
     reports = [each for each in reports for _ in range(60)]  # enough of them to move a threshold
