@@ -174,13 +174,13 @@ def _converse(
 
     from hedgerow import AsyncClient
     from hedgerow_cli.failures import reported
-    from hedgerow_cli.spoken import Screen, converse, print_event
+    from hedgerow_cli.spoken import SpokenScreen, converse, print_event
 
     async def play() -> bool:
         async with AsyncClient(**reach) as client:
             return await converse(client, audio, images, pause_ms, choices, show)
 
-    with reported(as_json), closing(Screen(waterfall)) as screen:
+    with reported(as_json), closing(SpokenScreen(waterfall)) as screen:
         show = print_event if as_json else screen
         answered = asyncio.run(play())
     raise typer.Exit(not answered)

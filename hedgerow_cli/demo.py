@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hedgerow import Options
-from hedgerow_cli.demo_steps import STEPS, Step, ends, says_something
+from hedgerow_cli.demo_steps import STEPS, DemoStep, ends, says_something
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,7 +72,7 @@ async def _run(folder: Path, question: str, console: Console) -> list[str] | Non
     console.print("Starting seven services: gateway, cache, router, two language models, vision and audio.")
     # Its answer may be long, and a slow CPU writes as much of it as the budget has time for.
     checks = (ends("stop", "length", "budget"), says_something)
-    own = Step("Your question", question, {"max_tokens": 200}, checks=checks)
+    own = DemoStep("Your question", question, {"max_tokens": 200}, checks=checks)
     steps = (own, *STEPS) if question else STEPS
     with cancelled_by_signals():
         specs = demo_mesh(ports, folder, models, http_port=http_port)
@@ -81,7 +81,7 @@ async def _run(folder: Path, question: str, console: Console) -> list[str] | Non
 
 
 async def _play(
-    specs: list[ServiceSpec], folder: Path, steps: tuple[Step, ...], base_url: str, console: Console
+    specs: list[ServiceSpec], folder: Path, steps: tuple[DemoStep, ...], base_url: str, console: Console
 ) -> list[str]:
     """Start the services and ask. Returns the shortfalls."""
     from hedgerow import AsyncClient
@@ -118,7 +118,7 @@ async def _ask_by_openai(base_url: str, console: Console) -> str:
     return "" if text.strip() else f"{title}: expected an answer, got an empty one"
 
 
-async def _ask(client: AsyncClient, mesh: Mesh, step: Step, console: Console) -> str:
+async def _ask(client: AsyncClient, mesh: Mesh, step: DemoStep, console: Console) -> str:
     """One step, with its report. Returns what fell short."""
     from hedgerow_cli.screen import print_account, written_as_it_comes
 

@@ -82,7 +82,7 @@ def decided(policy: str, action: str) -> Check:
 
 
 @dataclass(frozen=True)
-class Step:
+class DemoStep:
     """One question. `images` and `audio` are files of the samples' folder."""
 
     title: str
@@ -101,40 +101,42 @@ class Step:
 
 
 STEPS = (
-    Step("A question, streamed", CAPITAL, checks=(verdict("miss"), ends("stop"), says_something)),
-    Step("The same again: an exact hit, no model is asked", CAPITAL, checks=(verdict("exact"),), after_stored=CAPITAL),
-    Step(
+    DemoStep("A question, streamed", CAPITAL, checks=(verdict("miss"), ends("stop"), says_something)),
+    DemoStep(
+        "The same again: an exact hit, no model is asked", CAPITAL, checks=(verdict("exact"),), after_stored=CAPITAL
+    ),
+    DemoStep(
         "In other words: a semantic hit",
         "Tell me the capital of Japan.",
         {"min_similarity": 0.8},
         checks=(verdict("semantic"),),
         after_stored=CAPITAL,
     ),
-    Step(
+    DemoStep(
         "JSON by a schema",
         "Describe a large city of your choice.",
         {"json_schema": CITY, "tier": "quality"},
         checks=(a_city,),
     ),
-    Step(
+    DemoStep(
         "A photograph: its labels go to the language model with the question",
         "What animal is in this photograph?",
         images=("photographs/cat.jpg",),
         checks=(seen("cat", "tabby"), says_something),
     ),
-    Step(
+    DemoStep(
         "A spoken question",
         audio="voices/why-is-the-sky-blue.flac",
         options={"max_tokens": 60},
         checks=(heard("why is the sky blue"), says_something),
     ),
-    Step(
+    DemoStep(
         "A long answer with a budget of 300 ms: the text so far, in time, and no error",
         "Write a long story about a fox that learns to read.",
         {"budget_ms": 300, "tier": "quality"},
         checks=(ends("budget"),),  # a busy machine may end it some milliseconds late; the report says when
     ),
-    Step(
+    DemoStep(
         "A hedge: the preferred model stands still (SIGSTOP), another answers",
         "What is the largest ocean?",
         {"cache": "bypass", "max_tokens": 40},

@@ -21,7 +21,7 @@ _AT_ONCE = 4  # documents under way; the service embeds one snippet after the ot
 
 
 @dataclass(slots=True)
-class Told:
+class PutCounts:
     """The counts of all documents at one cache service."""
 
     put: int = 0
@@ -51,8 +51,8 @@ class PutAll:
     prune: bool
     files: Mapping[str, Path]
 
-    async def __call__(self, client: AsyncCollectionClient) -> Told:
-        told = Told()
+    async def __call__(self, client: AsyncCollectionClient) -> PutCounts:
+        told = PutCounts()
         places = asyncio.Semaphore(_AT_ONCE)
         console = Console(stderr=True)
         with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
@@ -68,7 +68,7 @@ class PutAll:
             told.removed = await self._prune(client)
         return told
 
-    async def _put(self, client: AsyncCollectionClient, source: str, file: Path, told: Told) -> None:
+    async def _put(self, client: AsyncCollectionClient, source: str, file: Path, told: PutCounts) -> None:
         try:
             text = await asyncio.to_thread(file.read_text, encoding="utf-8")
             put = await client.put(self.name, source, text, description=self.description)
@@ -122,13 +122,13 @@ def _relative(file: Path, base: Path | None) -> str:
         fail(f"{file} is not in {base}")
 
 
-def _count(told: Told, put: CollectionPut) -> None:
+def _count(told: PutCounts, put: CollectionPut) -> None:
     told.put += not put.unchanged
     told.unchanged += put.unchanged
     told.snippets += put.snippets
     told.embedded += put.embedded
 
 
-def _note(told: Told, source: str, why: str) -> None:
+def _note(told: PutCounts, source: str, why: str) -> None:
     told.failed[source] = why
     tell(harmless(f"{source}: {why}"))

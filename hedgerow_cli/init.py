@@ -12,7 +12,7 @@ from hedgerow_cli import mesh_file, options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from launcher.meshfile.template import Answers
+    from launcher.meshfile.template import InitAnswers
 
 
 class Callers(StrEnum):
@@ -96,7 +96,7 @@ def init(
         _print_next_steps(file, answers)
 
 
-def _print_next_steps(file: Path, answers: Answers) -> None:
+def _print_next_steps(file: Path, answers: InitAnswers) -> None:
     import shlex
 
     print(f"wrote {file}. Next:")
@@ -129,8 +129,8 @@ def _which(stored: str) -> str:
 
 def _answers(
     model: str | None, key_env: str | None, callers: Callers | None, stored: StoredAnswers | None, ask: bool
-) -> Answers:
-    from launcher.meshfile.template import Answers, place_of, usual_key
+) -> InitAnswers:
+    from launcher.meshfile.template import InitAnswers, place_of, usual_key
 
     if not model:
         typer.echo("A folder (./models/mine), a name on the hub (Qwen/Qwen3-8B), a provider's model", err=True)
@@ -146,4 +146,4 @@ def _answers(
         question = "May a stored answer be given again? no; exact: to the same question; semantic: also other wordings"
         stored = StoredAnswers(typer.prompt(question, "no", err=True, value_proc=_which))
     key_env = (key_env or "").strip()
-    return Answers(model, key_env, (callers or Callers.LOCAL).value, (stored or StoredAnswers.NO).value)
+    return InitAnswers(model, key_env, (callers or Callers.LOCAL).value, (stored or StoredAnswers.NO).value)

@@ -22,7 +22,7 @@ def named(folder: Path, service: str | None = None) -> dict[str, Path]:
     return {name: path for name, path in found.items() if name == service or name.startswith(f"{service}-")}
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """Where a service's lines are: in a log of its own, or those of `service` in a log that several share."""
 
     path: Path
@@ -32,13 +32,13 @@ class Place(NamedTuple):
         return Log(self.path, self.service)
 
 
-def places(folder: Path, service: str | None = None) -> dict[str, Place]:
+def places(folder: Path, service: str | None = None) -> dict[str, LogPlace]:
     """`named`, and where a service and its replicas have no log of their own, their lines in those that are shared."""
     if (own := named(folder, service)) or service is None:
-        return {name: Place(path) for name, path in own.items()}
+        return {name: LogPlace(path) for name, path in own.items()}
     shared = [path for name, path in named(folder).items() if name in _SHARED]
     return {
-        name: Place(path, name)
+        name: LogPlace(path, name)
         for path in shared
         for name in sorted({found.decode() for found in _LINE.findall(path.read_bytes())})
         if name == service or name.startswith(f"{service}-")

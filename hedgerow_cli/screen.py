@@ -26,7 +26,7 @@ def harmless(text: str) -> str:
     return text.translate(_CONTROL)
 
 
-class Writer:
+class ScreenWriter:
     """Writes text to stdout at once, and knows whether its line has ended."""
 
     def __init__(self) -> None:
@@ -57,9 +57,9 @@ class Writer:
 
 
 @contextmanager
-def written_as_it_comes() -> Iterator[Writer]:
+def written_as_it_comes() -> Iterator[ScreenWriter]:
     """Gives what writes text to stdout at once, and ends the last line."""
-    write = Writer()
+    write = ScreenWriter()
     try:
         yield write
     finally:

@@ -27,7 +27,7 @@ from hedgerow import (
 from hedgerow_cli import failures, options
 from hedgerow_cli.account import as_object
 from hedgerow_cli.playback import opened
-from hedgerow_cli.screen import Captions, Writer, print_account
+from hedgerow_cli.screen import Captions, ScreenWriter, print_account
 
 Show = Callable[[int, ConversationEvent], None]
 
@@ -63,13 +63,13 @@ def _failed(event: ConversationEvent) -> bool:
     return False
 
 
-class Screen:
+class SpokenScreen:
     """Words as they are spoken, then the answer as it is written, then where the time went."""
 
     def __init__(self, waterfall: bool):
         self._console = Console()
         self._captions = Captions(self._console)
-        self._write = Writer()
+        self._write = ScreenWriter()
         self._waterfall = waterfall
 
     def __call__(self, turn: int, event: ConversationEvent) -> None:

@@ -143,7 +143,7 @@ def _where_to_choose_ports(file: Path | None, base_port: int, same: str) -> str:
 
 def _chosen(
     file: Path | None, given: Given, demo: _Demo | None, state_dir: Path | None, console: Console, *, share: bool
-) -> tuple[up_plans.Plan, Path]:
+) -> tuple[up_plans.UpPlan, Path]:
     """The plan to start, and its state folder. The demo where nothing else is named and its engine is installed."""
     import os
     from importlib.util import find_spec
@@ -184,7 +184,7 @@ def _refuse_pairs(context: typer.Context, file: Path | None, demo: _Demo | None)
             raise typer.BadParameter(f"not {beside}", param_hint=f"--{name.replace('_', '-')}")
 
 
-async def _run(plan: up_plans.Plan, state_dir: Path, console: Console) -> None:
+async def _run(plan: up_plans.UpPlan, state_dir: Path, console: Console) -> None:
     import os
 
     from hedgerow.private import UMASK

@@ -55,7 +55,7 @@ async def _nothing(mesh: Mesh, console: Console) -> None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class UpPlan:
     """Services to start, the function that writes their files, and the texts to print."""
 
     specs: Sequence[ServiceSpec]
@@ -65,7 +65,7 @@ class Plan:
     meanwhile: Callable[[Mesh, Console], Awaitable[object]] = _nothing
 
 
-def of_file(file: Path, state_dir: Path, console: Console, *, share: bool) -> Plan:
+def of_file(file: Path, state_dir: Path, console: Console, *, share: bool) -> UpPlan:
     """A mesh file, which is followed while it runs; with `share` in one process where one is enough."""
     import asyncio
 
@@ -85,7 +85,7 @@ def of_file(file: Path, state_dir: Path, console: Console, *, share: bool) -> Pl
     def meanwhile(mesh: Mesh, console: Console) -> Awaitable[object]:
         return follow(file, state_dir, mesh, planned, lambda line: console.print(line, markup=False, soft_wrap=True))
 
-    return Plan(
+    return UpPlan(
         planned.specs,
         lambda _: up_steps.file_steps(file, state_dir, planned.file),
         lambda: planned.write_files(state_dir),
@@ -93,7 +93,7 @@ def of_file(file: Path, state_dir: Path, console: Console, *, share: bool) -> Pl
     )
 
 
-def of_given(given: Given, models: Mapping[str, Any], state_dir: Path, *, share: bool) -> Plan:
+def of_given(given: Given, models: Mapping[str, Any], state_dir: Path, *, share: bool) -> UpPlan:
     """The models that the command line or the environment names; with `share` in one process. Raises ValueError."""
     import asyncio
     import os
@@ -116,22 +116,22 @@ def of_given(given: Given, models: Mapping[str, Any], state_dir: Path, *, share:
         with open(kept, "w", opener=open_private) as file:
             file.write(text)
 
-    return Plan(made.specs, lambda _: up_steps.given_steps(made.file, kept), write_files)
+    return UpPlan(made.specs, lambda _: up_steps.given_steps(made.file, kept), write_files)
 
 
-def alone(models: DemoModels, base_port: int, state_dir: Path, otlp_endpoint: str) -> Plan:
+def alone(models: DemoModels, base_port: int, state_dir: Path, otlp_endpoint: str) -> UpPlan:
     """One process of each service, with fixed addresses."""
     from launcher.demo import demo_mesh
     from launcher.mesh import HTTP_OFFSET
 
     http_port = base_port + HTTP_OFFSET
     specs = demo_mesh(base_port, state_dir, models, http_port=http_port, otlp_endpoint=otlp_endpoint)
-    return Plan(specs, lambda _: up_steps.demo_steps(specs[-1].address, f"127.0.0.1:{http_port}"))
+    return UpPlan(specs, lambda _: up_steps.demo_steps(specs[-1].address, f"127.0.0.1:{http_port}"))
 
 
 def with_replicas(
     models: DemoModels, base_port: int, state_dir: Path, replicas: int, otlp_endpoint: str, tls: bool
-) -> Plan:
+) -> UpPlan:
     """`replicas` of each service, found through the control plane."""
     from hedgerow_cli.failures import needs
 
@@ -142,4 +142,4 @@ def with_replicas(
     planned = ReplicatedMesh(ports, state_dir.resolve(), models, replicas, otlp_endpoint, tls)
     specs = planned.specs()
     opening = f"Starting {len(specs)} processes; the {2 * replicas} language models among them load at once."
-    return Plan(specs, lambda mesh: up_steps.replica_steps(mesh, state_dir, tls), planned.write_files, opening)
+    return UpPlan(specs, lambda mesh: up_steps.replica_steps(mesh, state_dir, tls), planned.write_files, opening)

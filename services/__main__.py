@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from services.runtime.process import orders
-from services.runtime.process.config import Refused
+from services.runtime.process.config import RefusedSettings
 from services.runtime.process.lifetime import keep_to_oneself, to_the_end
 from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.together import run
@@ -19,7 +19,7 @@ def main() -> None:
     keep_to_oneself()
     try:
         members = orders.first()
-    except (Refused, ValueError) as refused:
+    except (RefusedSettings, ValueError) as refused:
         print(refused, file=sys.stderr)
         raise SystemExit(2) from None
     setup_logging(NAME, min((each.settings.log_level for each in members), key=_LEVELS.index))

@@ -15,7 +15,7 @@ from pathlib import Path
 from launcher.catalog import children
 from launcher.catalog.errors import Damaged, Unavailable
 from launcher.catalog.hashing import sha256_of
-from launcher.catalog.records import Source
+from launcher.catalog.records import ModelSource
 from launcher.catalog.steps import Report, Step
 
 _ANSWER_S = 5.0
@@ -28,7 +28,7 @@ except OSError as error:
 """
 
 
-def fetch(source: Source, folder: Path, model: str, report: Report) -> None:
+def fetch(source: ModelSource, folder: Path, model: str, report: Report) -> None:
     """The source's files, in `folder`, each with the right SHA-256. Raises `Unavailable` and `Damaged`."""
     _reach()
 

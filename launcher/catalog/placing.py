@@ -12,10 +12,10 @@ from pathlib import Path
 
 from launcher.catalog import children
 from launcher.catalog.errors import ConversionFailed, Damaged
-from launcher.catalog.records import Entry, Source
+from launcher.catalog.records import Entry, ModelSource
 from launcher.catalog.sources import gather, hub_folder, wheel_folder
 from launcher.catalog.steps import Report, Step
-from launcher.catalog.store import Manifest, cache_folder, described, partial_folder
+from launcher.catalog.store import PlacedManifest, cache_folder, described, partial_folder
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def place(entry: Entry, report: Report, given: Path | None = None, form: str = "
         source, origin = gather(entry, work / "raw", report, given)
         made = _converted(entry, source, work, report, form)
         _check(source, made)
-        manifest = Manifest(entry.name, entry.version, entry.licence, entry.origin, origin, described(made), form)
+        manifest = PlacedManifest(entry.name, entry.version, entry.licence, entry.origin, origin, described(made), form)
         manifest.write(made)
         _move(made, cache_folder() / entry.name, work / "old")
     finally:
@@ -62,7 +62,7 @@ def forget_downloads(entry: Entry) -> None:
             shutil.rmtree(hub_folder(source), ignore_errors=True)
 
 
-def _converted(entry: Entry, source: Source, work: Path, report: Report, form: str) -> Path:
+def _converted(entry: Entry, source: ModelSource, work: Path, report: Report, form: str) -> Path:
     """The folder that the recipe made, in a child process: what it imports is large, and Ctrl-C must end it."""
     report(Step(entry.name, "converting"))
     made = work / "model"
@@ -83,7 +83,7 @@ def _readable(folder: Path) -> None:
     folder.chmod(0o755)
 
 
-def _check(source: Source, made: Path) -> None:
+def _check(source: ModelSource, made: Path) -> None:
     """Raises `Damaged` where a file that comes out the same everywhere did not."""
     files = described(made)
     for name, expected in source.made.items():

@@ -31,7 +31,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """Where a model's files come from, either the hub or packages, and the recipe that makes the model of them."""
 
     recipe: str
@@ -54,7 +54,7 @@ class Entry:
     origin: str
     version: int  # of the recipe
     bytes: int  # when placed, about
-    sources: Sequence[Source]
+    sources: Sequence[ModelSource]
     needs: Sequence[str] = ()  # modules that the recipe imports
     formats: Sequence[str] = ()  # the first is the usual one
 
@@ -94,9 +94,11 @@ def _entry(name: str, given: Mapping[str, Any], packages: Mapping[str, Package])
     return Entry(name, **{**given, "sources": sources})
 
 
-def _source(given: Mapping[str, Any], packages: Mapping[str, Package]) -> Source:
+def _source(given: Mapping[str, Any], packages: Mapping[str, Package]) -> ModelSource:
     if "hub" in given:
-        return Source(**given)
+        return ModelSource(**given)
     used = [packages[name] for name in given["packages"]]
     files = {file: digest for package in used for file, digest in package.files.items()}
-    return Source(given["recipe"], files, sum(each.bytes for each in used), packages=used, made=given.get("made", {}))
+    return ModelSource(
+        given["recipe"], files, sum(each.bytes for each in used), packages=used, made=given.get("made", {})
+    )

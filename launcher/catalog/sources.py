@@ -9,12 +9,12 @@ from pathlib import Path
 from launcher.catalog import hub, wheels
 from launcher.catalog.errors import Damaged, Unavailable
 from launcher.catalog.hashing import sha256_of
-from launcher.catalog.records import Entry, Source
+from launcher.catalog.records import Entry, ModelSource
 from launcher.catalog.steps import Report, Step
 from launcher.catalog.store import cache_folder, offered_folder, partial_folder
 
 
-def gather(entry: Entry, raw: Path, report: Report, given: Path | None = None) -> tuple[Source, str]:
+def gather(entry: Entry, raw: Path, report: Report, given: Path | None = None) -> tuple[ModelSource, str]:
     """Fill `raw` with the files of the first source that has them all: (the source, where they came from).
 
     Raises `Unavailable`, with what each source said and what to copy where.
@@ -36,12 +36,12 @@ def wheel_folder() -> Path:
     return partial_folder() / "wheels"
 
 
-def hub_folder(source: Source) -> Path:
+def hub_folder(source: ModelSource) -> Path:
     """Where the hub's files are kept until their model is placed."""
     return partial_folder() / "hub" / source.hub.replace("/", "--")
 
 
-def _places(entry: Entry, given: Path | None) -> Iterator[tuple[Source, Path | None]]:
+def _places(entry: Entry, given: Path | None) -> Iterator[tuple[ModelSource, Path | None]]:
     """(source, folder to take it from, or None to download), in the order in which they are tried. With a folder that
     was named, nothing is downloaded."""
     folders = [given] if given else [found for found in [offered_folder(entry.name)] if found]
@@ -55,7 +55,7 @@ def _places(entry: Entry, given: Path | None) -> Iterator[tuple[Source, Path | N
         yield source, None
 
 
-def _offers(source: Source, folder: Path) -> bool:
+def _offers(source: ModelSource, folder: Path) -> bool:
     """Whether all its files, or all its wheels, are in the folder."""
     return _has(folder, list(source.files)) or _has(folder, [package.wheel for package in source.packages])
 
@@ -64,7 +64,7 @@ def _has(folder: Path, names: Sequence[str]) -> bool:
     return bool(names) and all((folder / name).is_file() for name in names)
 
 
-def _get(entry: Entry, source: Source, place: Path | None, raw: Path, report: Report) -> str:
+def _get(entry: Entry, source: ModelSource, place: Path | None, raw: Path, report: Report) -> str:
     """Fill `raw`; where from."""
     if place and _has(place, list(source.files)):
         _link(source, place, raw)
@@ -85,7 +85,7 @@ def _get(entry: Entry, source: Source, place: Path | None, raw: Path, report: Re
     return ", ".join(package.requirement for package in source.packages)
 
 
-def _link(source: Source, folder: Path, raw: Path) -> None:
+def _link(source: ModelSource, folder: Path, raw: Path) -> None:
     """Links to files of the right content. Raises `Damaged`."""
     for name, expected in source.files.items():
         if (found := sha256_of(folder / name)) != expected:

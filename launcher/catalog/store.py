@@ -27,7 +27,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class PlacedManifest:
     """The manifest of a placed folder."""
 
     name: str
@@ -101,12 +101,12 @@ def described(folder: Path) -> dict[str, File]:
     return {str(path.relative_to(folder)): File(sha256_of(path), path.stat().st_size) for path in files}
 
 
-def read_manifest(folder: Path) -> Manifest | None:
+def read_manifest(folder: Path) -> PlacedManifest | None:
     """The folder's manifest; None where it has no manifest that can be read."""
     try:
         said = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         files = {name: File(**file) for name, file in said.pop("files").items()}
-        return Manifest(files=files, **said)
+        return PlacedManifest(files=files, **said)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 

@@ -10,7 +10,7 @@ import yaml
 from launcher.meshfile.containers import HTTP_PORT, IMAGES, TENANTS, Container, containers, dump, port_of
 from launcher.meshfile.fields import is_loopback
 from launcher.meshfile.names import process_names
-from launcher.meshfile.parts import Key, Part, tenants_of
+from launcher.meshfile.parts import CredentialSource, Part, tenants_of
 from launcher.meshfile.schema import MeshFile
 
 _HEAD = """\
@@ -108,7 +108,7 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
     return {**service, "environment": told, **({"volumes": mounts} if mounts else {})}
 
 
-def _variable(part: Part, key: Key) -> str:
+def _variable(part: Part, key: CredentialSource) -> str:
     """Where a key is taken from: its variable, or one named after the part where it is in a file here."""
     return key.variable or f"{part.name.upper().replace('-', '_')}_KEY"
 

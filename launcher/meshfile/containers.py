@@ -16,7 +16,7 @@ import yaml
 
 from hedgerow.identities import SERVICES
 from launcher.meshfile.fields import LOOPBACK
-from launcher.meshfile.parts import Key, Part, as_text, gateway_finds, parts
+from launcher.meshfile.parts import CredentialSource, Part, as_text, gateway_finds, parts
 from launcher.meshfile.schema import MeshFile
 
 IMAGES = "hedgerow"
@@ -40,7 +40,7 @@ class Container:
     folders: Mapping[str, Path] = field(default_factory=dict)  # on this machine, by where they are inside
 
     @property
-    def keys(self) -> dict[str, Key]:
+    def keys(self) -> dict[str, CredentialSource]:
         """Credentials by their variable."""
         return {self.part.prefixed(name): key for name, key in self.part.keys.items()}
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from launcher.catalog import CatalogError
 from launcher.mesh import Mesh, MeshError
 from launcher.meshfile.catalog import missing_models, pull_meanwhile
-from launcher.meshfile.planning import Plan, replanned
+from launcher.meshfile.planning import MeshPlan, replanned
 from launcher.meshfile.problems import BadMeshFile
 from launcher.processes import ServiceFailed, ServiceSpec
 
@@ -23,7 +23,7 @@ _LOOK_S = 0.2
 Tell = Callable[[str], None]
 
 
-async def follow(path: Path, state_dir: Path, mesh: Mesh, current: Plan, tell: Tell) -> None:
+async def follow(path: Path, state_dir: Path, mesh: Mesh, current: MeshPlan, tell: Tell) -> None:
     """Until cancelled. `tell` hears what was done, and what is wrong with a file that was refused."""
 
     def heard(line: str) -> None:
@@ -40,7 +40,7 @@ async def follow(path: Path, state_dir: Path, mesh: Mesh, current: Plan, tell: T
             current = wanted
 
 
-async def _wanted(path: Path, state_dir: Path, current: Plan, tell: Tell) -> Plan:
+async def _wanted(path: Path, state_dir: Path, current: MeshPlan, tell: Tell) -> MeshPlan:
     """The plan of the file as it is now, with the catalogue's models on this machine. The mesh serves meanwhile."""
     wanted = await replanned(path, state_dir, current)
     if missing := missing_models(wanted.file):
@@ -49,7 +49,7 @@ async def _wanted(path: Path, state_dir: Path, current: Plan, tell: Tell) -> Pla
     return wanted
 
 
-async def _bring(path: Path, mesh: Mesh, current: Plan, wanted: Plan, state_dir: Path, tell: Tell) -> bool:
+async def _bring(path: Path, mesh: Mesh, current: MeshPlan, wanted: MeshPlan, state_dir: Path, tell: Tell) -> bool:
     """Whether the mesh is as wanted now; where it cannot be, it is as it was."""
     try:
         wanted.write_files(state_dir)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from launcher.meshfile.containers import IMAGES, Container, containers, dump
-from launcher.meshfile.parts import Key, Part, parts, tenants_of
+from launcher.meshfile.parts import CredentialSource, Part, parts, tenants_of
 from launcher.meshfile.schema import MeshFile
 
 KEYS = "hedgerow-keys"  # the Secret
@@ -157,6 +157,6 @@ def _service(container: Container, workers: int = 1) -> Values:
     return {**told, **{name: value for name, value in more.items() if value}}
 
 
-def _entry(part: Part, key: Key) -> str:
+def _entry(part: Part, key: CredentialSource) -> str:
     """The key's name in the Secret."""
     return key.variable or f"{part.name.upper().replace('-', '_')}_KEY"

@@ -29,7 +29,7 @@ _PROVIDER_GIB, _ENGINE_GIB = 0.5, 4.0
 
 
 @dataclass(frozen=True)
-class Key:
+class CredentialSource:
     """Where a credential is: in a variable of the environment, or in a file."""
 
     variable: str = ""
@@ -50,7 +50,7 @@ class Part:
     settings: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, Steps] = field(default_factory=dict)  # where in the file a setting comes from
     folders: Mapping[str, Path] = field(default_factory=dict)  # settings that are a folder or a file on this machine
-    keys: Mapping[str, Key] = field(default_factory=dict)  # settings that are credentials
+    keys: Mapping[str, CredentialSource] = field(default_factory=dict)  # settings that are credentials
     replicas: int = 1
     memory_gib: float = 1.0
     gpus: int = 0
@@ -116,7 +116,7 @@ def tenants_of(file: MeshFile, environment: Mapping[str, str]) -> dict[str, Any]
 
 
 def _tenant(tenant: Tenant, environment: Mapping[str, str]) -> dict[str, Any]:
-    keys = [Key(variable=name).value(environment) for name in tenant.key_env]
+    keys = [CredentialSource(variable=name).value(environment) for name in tenant.key_env]
     keys += [read_key(tenant.key_file)] if tenant.key_file else []
     digests = [*(key.told() for key in tenant.key_sha256), *(sha256(key.encode()).hexdigest() for key in keys)]
     said = tenant.model_dump(exclude={"key_env", "key_file", "key_sha256"}, exclude_unset=True)
@@ -133,7 +133,10 @@ def _with_more(part: Part, settings: Settings) -> Part:
 def _cache(file: MeshFile) -> Part:
     shared = _shared(file)
     if file.cache.encryption_key_env:
-        shared["keys"] = {**shared.get("keys", {}), "ENCRYPTION_KEY": Key(variable=file.cache.encryption_key_env)}
+        shared["keys"] = {
+            **shared.get("keys", {}),
+            "ENCRYPTION_KEY": CredentialSource(variable=file.cache.encryption_key_env),
+        }
     if not file.compares:
         shared["settings"] = {**shared["settings"], "LOAD_EMBEDDER": "first_use"}
     return _with_more(Part("cache", "cache", ("cache",), memory_gib=2, **shared), file.cache.settings)
@@ -185,7 +188,7 @@ def _stored_answers(cache: Cache) -> dict[str, Any]:
 def _shared(file: MeshFile) -> dict[str, Any]:
     """Redis, for those whose replicas share state."""
     if file.cache.redis_url_env:
-        return {"settings": {}, "keys": {"REDIS_URL": Key(variable=file.cache.redis_url_env)}}
+        return {"settings": {}, "keys": {"REDIS_URL": CredentialSource(variable=file.cache.redis_url_env)}}
     return {"settings": {"REDIS_URL": file.cache.redis_url} if file.cache.redis_url else {}}
 
 
@@ -228,7 +231,7 @@ def _served(service: str, name: str, model: Model, url: str) -> Part:
     group = model.options_of.upper()
     settings[group] = {**_of_engine(name, model, url), **model.options}
     origins[group] = (*at, "options")
-    key = Key(model.key_env or "", model.key_file)
+    key = CredentialSource(model.key_env or "", model.key_file)
     return Part(
         service,
         "llm",

@@ -21,13 +21,13 @@ from launcher.meshfile.processes import (
     specs_of,
     write_tenants,
 )
-from launcher.meshfile.reading import Read, read
+from launcher.meshfile.reading import MeshFileReading, read
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeshPlan:
     """A file that can be used, its text, and the processes that it means, the gateway last."""
 
     text: str
@@ -41,25 +41,25 @@ class Plan:
         write_tenants(self.file, state_dir, os.environ)
 
 
-async def plan(path: Path, state_dir: Path, *, share: bool = False) -> Plan:
+async def plan(path: Path, state_dir: Path, *, share: bool = False) -> MeshPlan:
     """Read the file and ask the services' own code about it. With `share`, services share a process where one is
     enough. Raises `BadMeshFile`, and `MeshError` where a key is gone that was there a moment ago."""
     return await planned(read(path), state_dir, share=share)
 
 
-async def planned(found: Read, state_dir: Path, *, share: bool = False) -> Plan:
+async def planned(found: MeshFileReading, state_dir: Path, *, share: bool = False) -> MeshPlan:
     """The same of a file that was read."""
     return await _planned(found, state_dir, None, most_shared if share else lambda _: Sharing.NONE)
 
 
-async def replanned(path: Path, state_dir: Path, current: Plan) -> Plan:
+async def replanned(path: Path, state_dir: Path, current: MeshPlan) -> MeshPlan:
     """What the file asks for now: services keep their ports, and share a process if they did."""
     return await _planned(read(path), state_dir, current.ports, lambda _: current.sharing)
 
 
 async def _planned(
-    found: Read, state_dir: Path, ports: Ports | None, shared: Callable[[Sequence[Process]], Sharing]
-) -> Plan:
+    found: MeshFileReading, state_dir: Path, ports: Ports | None, shared: Callable[[Sequence[Process]], Sharing]
+) -> MeshPlan:
     file = found.file or found.whole()
     ports = ports or ports_of(file)
     try:
@@ -69,7 +69,7 @@ async def _planned(
     found.refuse(await refused(found, [(process.part, _asked(process, file)) for process in made]))
     sharing = shared(made)
     try:
-        return Plan(found.text, file, specs_of(made, sharing), ports, sharing)
+        return MeshPlan(found.text, file, specs_of(made, sharing), ports, sharing)
     except ValueError as error:
         raise MeshError(f"{found.name}: {error}") from None
 

@@ -18,13 +18,13 @@ from importlib.util import find_spec
 from launcher.mesh import MeshError
 from launcher.meshfile.parts import Part
 from launcher.meshfile.problems import Problem, Steps, in_our_words
-from launcher.meshfile.reading import Read
+from launcher.meshfile.reading import MeshFileReading
 from launcher.meshfile.schema import MeshFile
 
 _SAID = re.compile(r"\.(options|settings)\.")
 
 
-async def refused(read: Read, told: Iterable[tuple[Part, Mapping[str, str]]]) -> list[Problem]:
+async def refused(read: MeshFileReading, told: Iterable[tuple[Part, Mapping[str, str]]]) -> list[Problem]:
     """The refusals of services with these settings; none where they are not installed, as where manifests are
     written alone. Of a file that has problems, only what it says itself: the rest may come of what was left out."""
     first = {part.name: (part, environment) for part, environment in told}  # replicas have the same settings
@@ -51,7 +51,7 @@ async def _complaints(told: Sequence[tuple[Part, Mapping[str, str]]]) -> list[li
     return json.loads(said) if asked.returncode == 0 else [[] for _ in told]
 
 
-def _problem(read: Read, part: Part, complaint: str) -> Problem:
+def _problem(read: MeshFileReading, part: Part, complaint: str) -> Problem:
     """`python -m services.llm: vllm.max_model_len: …` at `models.fast.options.max_model_len`."""
     _, _, told = complaint.partition(": ")
     setting, _, message = told.partition(": ")

@@ -26,7 +26,7 @@ _MEANT = {"key": "key_env", "api_key": "key_env", "token": "key_env", "base_url"
 
 
 @dataclass(frozen=True)
-class Read:
+class MeshFileReading:
     """A file as it was read. Where there are `problems`, `file` is the rest of it, for further checks; or None,
     where too little is left."""
 
@@ -48,17 +48,17 @@ class Read:
         return self.file
 
 
-def read(path: Path, *, keys_needed: bool = True) -> Read:
+def read(path: Path, *, keys_needed: bool = True) -> MeshFileReading:
     """The file at `path`."""
     try:
         text = _text(path)
     except (OSError, ValueError) as error:
         wrong = error.strerror if isinstance(error, OSError) else str(error)
-        return Read(str(path), "", Marked(), None, (Problem(1, 1, "", f"cannot be read: {wrong}"),))
+        return MeshFileReading(str(path), "", Marked(), None, (Problem(1, 1, "", f"cannot be read: {wrong}"),))
     return parse(text, str(path), Surroundings(path.absolute().parent, os.environ, keys_needed))
 
 
-def parse(text: str, name: str, surroundings: Surroundings) -> Read:
+def parse(text: str, name: str, surroundings: Surroundings) -> MeshFileReading:
     """The same of a text."""
     marked = read_marked(text)
     wrong, file = list(marked.problems), None
@@ -68,7 +68,7 @@ def parse(text: str, name: str, surroundings: Surroundings) -> Read:
         wrong += [_problem(marked, each) for each in errors]
     elif not wrong:
         wrong.append(Problem(1, 1, "", "keys and values are needed, `models:` at least"))
-    return Read(name, text, marked, file, tuple(wrong))
+    return MeshFileReading(name, text, marked, file, tuple(wrong))
 
 
 def _validated(content: Any, surroundings: Surroundings) -> tuple[MeshFile | None, list[Any]]:

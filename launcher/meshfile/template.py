@@ -34,7 +34,7 @@ PROVIDERS = {
 
 
 @dataclass(frozen=True)
-class Answers:
+class InitAnswers:
     """The answers of `hedgerow init`: a model (see `place_of`), its key's variable, the callers, and the stored answers
     that they get: none, to the same question, or also to other wordings."""
 
@@ -74,7 +74,7 @@ def usual_key(model: str) -> str:
     return provider.key_env if provider else ""
 
 
-def write(answers: Answers) -> str:
+def write(answers: InitAnswers) -> str:
     """The file's text, with comments for what may be added. Raises ValueError for a model that cannot be meant."""
     place = place_of(answers.model)
     name = place.get("model") or PurePath(place.get("folder") or place["hub"]).name

@@ -13,9 +13,9 @@ from google.protobuf.descriptor import ServiceDescriptor
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.admission import Admission, Need
 from services.audio.config import AudioSettings
-from services.audio.decode import Limits
+from services.audio.decode import RecordingLimits
 from services.audio.errors import BadModel
-from services.audio.recordings import Decoder
+from services.audio.recordings import RecordingDecoder
 from services.audio.scheduler import Scheduler
 from services.audio.servicer import AudioServicer
 from services.audio.whisper import Whisper, open_whisper
@@ -35,7 +35,7 @@ async def assemble(settings: AudioSettings) -> AsyncIterator[Mapping[ServiceDesc
     recognizer = await _open(settings)
     needs = await asyncio.to_thread(_warm_up, recognizer, settings)
     scheduler = Scheduler(settings.workers)
-    decoder = Decoder(Limits(settings.max_duration_s, settings.max_pcm_bytes))
+    decoder = RecordingDecoder(RecordingLimits(settings.max_duration_s, settings.max_pcm_bytes))
     admission = Admission(
         scheduler, needs, settings.max_streams, settings.max_recordings, settings.max_load, settings.workers
     )

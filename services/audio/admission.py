@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from services.audio.errors import GaveWay, RecordingsFull, StreamsFull
 from services.audio.metrics import BEHIND, GAVE_WAY, OPEN, REFUSED
-from services.audio.scheduler import Member, Scheduler
+from services.audio.scheduler import FairMember, Scheduler
 from services.runtime.deadline import Clock
 
 MAX_BEHIND_S = 1.0  # of any stream, for another to be let in
@@ -33,7 +33,7 @@ _RETRY_S = 1.0
 class Stream:
     """An open stream. `end` ends it, with a reason."""
 
-    member: Member
+    member: FairMember
     policy: str
     tenant: str
     end: Callable[[Exception], None]
@@ -96,7 +96,7 @@ class Admission:
             if not self._someone_gives_way(tenant):
                 REFUSED.labels("stream", full.metadata["why"]).inc()
                 raise
-        stream = Stream(Member(live=True), policy, tenant, end, self._clock())
+        stream = Stream(FairMember(live=True), policy, tenant, end, self._clock())
         self._streams.add(stream)
         try:
             with OPEN.labels("stream").track_inprogress():
@@ -105,7 +105,7 @@ class Admission:
             self._streams.discard(stream)
 
     @contextmanager
-    def recording(self) -> Iterator[Member]:
+    def recording(self) -> Iterator[FairMember]:
         """A place for a recording. Raises RecordingsFull."""
         if self._recordings >= self._max_recordings:
             REFUSED.labels("recording", "count").inc()
@@ -117,7 +117,7 @@ class Admission:
         self._recordings += 1
         try:
             with OPEN.labels("recording").track_inprogress():
-                yield Member(live=False)
+                yield FairMember(live=False)
         finally:
             self._recordings -= 1
 

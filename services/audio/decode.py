@@ -47,7 +47,7 @@ _GAP_S = {"flac": 0.001, "ogg": 0.05}  # audio that a file declares and does not
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RecordingLimits:
     """Of a recording. `max_pcm_bytes`: as 32-bit floats of all channels at the file's rate."""
 
     max_duration_s: float
@@ -55,7 +55,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class DecodedRecording:
     """Decoded. `format`, `rate_hz` and `channels` are the file's; `audio` is at 16 kHz, mono."""
 
     format: str
@@ -74,7 +74,7 @@ class Decoding:
     Raises InvalidInput, naming field, limit and value, for what is no recording or is beyond a limit.
     """
 
-    def __init__(self, data: bytes, limits: Limits):
+    def __init__(self, data: bytes, limits: RecordingLimits):
         self._limits = limits
         self._demuxer = _find_format(data)
         if check := {"wav": _refuse_cut_wav, "ogg": _refuse_cut_ogg}.get(self._demuxer):
@@ -152,7 +152,7 @@ class Decoding:
         if frame.format.is_planar and self.channels > _MOST_PLANES:
             raise InvalidInput("data", f"{_NAMES[self._demuxer]} with 1 to {_MOST_PLANES} channels", self.channels)
 
-    def recording(self) -> Recording:
+    def recording(self) -> DecodedRecording:
         """The decoded audio. Call it once."""
         self.close()
         if not self._samples:
@@ -160,7 +160,7 @@ class Decoding:
         if self.decoded_s < self._declared_s - _GAP_S.get(self._demuxer, float("inf")):
             raise InvalidInput("data", f"{self._declared_s:.2f} s, as it says of itself", f"{self.decoded_s:.2f} s")
         self._write(self._resampler.flush())
-        return Recording(_NAMES[self._demuxer], self.rate_hz, self.channels, self._audio[: self._written])
+        return DecodedRecording(_NAMES[self._demuxer], self.rate_hz, self.channels, self._audio[: self._written])
 
     def close(self) -> None:
         """Let go of the file."""

@@ -62,7 +62,7 @@ class Decoded:
         return unsure and not self.silent
 
 
-class Decoder:
+class SpeechDecoder:
     """One loaded model."""
 
     def __init__(self, model: WhisperModel):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from services.audio.speech import RATE, Audio, Started
-from services.audio.vad import Pauses, Probabilities
+from services.audio.vad import PauseDetector, Probabilities
 
 AROUND = RATE // 5  # samples kept before and after what is said
 
@@ -32,7 +32,7 @@ class Endpointer:
         self.now = 0  # samples that have come
         self.spoken = 0  # samples of speech in closed utterances
         self._kept: Audio = np.empty(0, np.float32)
-        self._probabilities, self._pauses = Probabilities(), Pauses(pause_s)
+        self._probabilities, self._pauses = Probabilities(), PauseDetector(pause_s)
         self._last = 0  # where the last utterance ended
 
     @property

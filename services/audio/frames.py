@@ -29,7 +29,7 @@ class Encoding(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class AudioForm:
     """Of live audio: 8,000 to 48,000 Hz, 1 or 2 channels, interleaved."""
 
     encoding: Encoding
@@ -49,7 +49,7 @@ class Frames(Protocol):
         ...
 
 
-def open_frames(form: Form) -> Frames:
+def open_frames(form: AudioForm) -> Frames:
     """A decoder for audio of this form."""
     return OpusPackets() if form.encoding is Encoding.OPUS else Pcm(form)
 
@@ -57,7 +57,7 @@ def open_frames(form: Form) -> Frames:
 class Pcm:
     """Samples as they are. A message may end anywhere, in the middle of a sample too."""
 
-    def __init__(self, form: Form):
+    def __init__(self, form: AudioForm):
         self._form, self._type = form, np.dtype(form.encoding.value)
         self._size = self._type.itemsize * form.channels
         self._rest = b""

@@ -15,7 +15,7 @@ from itertools import accumulate
 import numpy as np
 
 from services.audio.speech import RATE, Audio
-from services.audio.vad import FRAME, Pauses, Probabilities
+from services.audio.vad import FRAME, PauseDetector, Probabilities
 
 BLOCK = 30 * RATE  # samples looked at in one step: about 40 ms of work
 AROUND = RATE * 2 // 5  # samples kept before and after speech
@@ -32,7 +32,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Window:
+class PackedWindow:
     """Stretches that the model hears as one, at least one."""
 
     stretches: tuple[Stretch, ...]
@@ -63,7 +63,7 @@ class Speech:
     def __init__(self, longest_s: float):
         self.spoken = 0
         self._longest = round(longest_s * RATE)
-        self._probabilities, self._pauses = Probabilities(), Pauses(_PAUSE_S)
+        self._probabilities, self._pauses = Probabilities(), PauseDetector(_PAUSE_S)
         self._start: int | None = None  # of the stretch that is open
         self._heard: list[float] = []  # the probabilities of its frames
 
@@ -103,7 +103,7 @@ def speech_for(longest_s: float) -> Speech:
     return Speech(longest_s - 2 * AROUND / RATE)
 
 
-def windows(recording: Audio, longest_s: float, speech: Speech) -> Iterator[Window | None]:
+def windows(recording: Audio, longest_s: float, speech: Speech) -> Iterator[PackedWindow | None]:
     """The windows of a recording, each of at most `longest_s`. None: a block was looked at, and no window is full."""
     packed: list[Stretch] = []
     length, longest = 0, round(longest_s * RATE)
@@ -112,12 +112,12 @@ def windows(recording: Audio, longest_s: float, speech: Speech) -> Iterator[Wind
             yield None
             continue
         if packed and length + stretch.stop - stretch.start > longest:
-            yield Window(tuple(packed))
+            yield PackedWindow(tuple(packed))
             packed, length = [], 0
         packed.append(stretch)
         length += stretch.stop - stretch.start
     if packed:
-        yield Window(tuple(packed))
+        yield PackedWindow(tuple(packed))
 
 
 def _stretches(recording: Audio, speech: Speech) -> Iterator[Stretch | None]:

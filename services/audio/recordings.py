@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from services.audio.decode import Decoding, Limits, Recording
+from services.audio.decode import DecodedRecording, Decoding, RecordingLimits
 from services.audio.engine import Recognizer
 from services.audio.errors import Idle
-from services.audio.scheduler import Member, Scheduler
-from services.audio.sentences import Sentences
+from services.audio.scheduler import FairMember, Scheduler
+from services.audio.sentences import TranscriptSentences
 from services.audio.speech import Segment
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, TooLate
@@ -34,15 +34,15 @@ async def gathered(pieces: AsyncIterator[bytes], max_bytes: int) -> bytes:
     return b"".join(kept)
 
 
-class Decoder:
+class RecordingDecoder:
     """Decodes files on a thread of its own, a second of audio at a time: files take turns, and one whose caller has
     gone is decoded no further."""
 
-    def __init__(self, limits: Limits):
+    def __init__(self, limits: RecordingLimits):
         self._limits = limits
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
-    async def decode(self, data: bytes) -> Recording:
+    async def decode(self, data: bytes) -> DecodedRecording:
         """Raises InvalidInput for what is no recording or is too long."""
         decoding = await self._run(lambda: Decoding(data, self._limits))
         while await self._run(decoding.step):
@@ -84,8 +84,8 @@ class Transcription:
         self,
         recognizer: Recognizer,
         scheduler: Scheduler,
-        member: Member,
-        recording: Recording,
+        member: FairMember,
+        recording: DecodedRecording,
         batch: Callable[[], int] = lambda: 1,
         *,
         translate: bool = False,
@@ -101,7 +101,7 @@ class Transcription:
         """Each segment when it is done. Raises TooLate at the deadline, which it calls `limit`."""
         steps = self._recognizer.transcribe(self._audio, language, self._batch, translate=self._translate)
         self.language = language
-        sentences = Sentences(_ENGLISH if self._translate else language)
+        sentences = TranscriptSentences(_ENGLISH if self._translate else language)
         while (found := await in_time(self._turn(lambda: next(steps, None)), deadline, limit)) is not None:
             self.speech_s += found.speech_s
             self.language = found.language or self.language

@@ -29,7 +29,7 @@ _numbers = count()
 
 
 @dataclass(eq=False, slots=True)
-class Member:
+class FairMember:
     """A stream or a recording. `busy_s`: for how long the model worked for it."""
 
     live: bool
@@ -42,10 +42,10 @@ class Member:
 
 
 @dataclass(eq=False, slots=True)
-class _Turn(Generic[T]):
+class _WaitingWork(Generic[T]):
     """The work that waits. Meets `fair.Waiting`: a flow's weight is read with each turn, so 1/cost charges its cost."""
 
-    member: Member
+    member: FairMember
     work: Callable[[], T]
     weight: float
     rank: Rank
@@ -87,19 +87,19 @@ class Scheduler:
     def __init__(self, workers: int = 1, clock: Clock = time.monotonic):
         self._workers, self._clock = workers, clock
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="model")
-        self._waiting: dict[bool, FairQueue[_Turn[Any]]] = {True: FairQueue(), False: FairQueue()}
-        self._running: dict[_Turn[Any], float] = {}  # and when it began
+        self._waiting: dict[bool, FairQueue[_WaitingWork[Any]]] = {True: FairQueue(), False: FairQueue()}
+        self._running: dict[_WaitingWork[Any], float] = {}  # and when it began
         self._meters = {live: BusyMeter(clock) for live in (True, False)}
         self._ranks = count()
 
-    async def run(self, who: Member, work: Callable[[], T], cost_s: float) -> T:
+    async def run(self, who: FairMember, work: Callable[[], T], cost_s: float) -> T:
         """Do `work` on a thread of the model when it is `who`'s turn, and return its result or raise its error.
 
         `cost_s` is about how long it will take; only its relation to that of others matters.
         """
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         weight, rank = 1 / max(cost_s, _LEAST_COST_S), (0.0, -next(self._ranks))
-        turn = _Turn(who, work, weight, rank, result, self._clock())
+        turn = _WaitingWork(who, work, weight, rank, result, self._clock())
         self._waiting[who.live].add(turn)
         self._start()
         try:
@@ -131,13 +131,13 @@ class Scheduler:
             queue.take(turn)
             self._begin(turn)
 
-    def _begin(self, turn: _Turn[Any]) -> None:
+    def _begin(self, turn: _WaitingWork[Any]) -> None:
         began = self._running[turn] = self._clock()
         WAIT.labels(turn.member.kind).observe(began - turn.since)
         running = asyncio.get_running_loop().run_in_executor(self._pool, turn.work)
         running.add_done_callback(lambda done: self._ended(turn, done))
 
-    def _ended(self, turn: _Turn[Any], done: asyncio.Future[Any]) -> None:
+    def _ended(self, turn: _WaitingWork[Any], done: asyncio.Future[Any]) -> None:
         began = self._running.pop(turn)
         self._meters[turn.member.live].add(began)
         took_s = self._clock() - began

@@ -12,7 +12,7 @@ _ENDS = (".", "?", "!", "…", "。", "？", "！", '."', '?"', '!"', ".'", "?'"
 _SHORT = frozenset(["mr.", "mrs.", "ms.", "dr.", "prof.", "st.", "no.", "vs.", "etc.", "e.g.", "i.e.", "jr.", "sr."])
 
 
-class Sentences:
+class TranscriptSentences:
     """Takes words in order, and gives the segments that they complete."""
 
     def __init__(self, language: str = ""):

@@ -20,10 +20,10 @@ from services.audio.frames import open_frames
 from services.audio.language import StreamLanguage
 from services.audio.listener import Listener, ListenerSettings, TranscribeUtterance
 from services.audio.metrics import AUDIO, LOAD
-from services.audio.recordings import Allowed, Decoder, Transcription, gathered, in_time, not_idle
+from services.audio.recordings import Allowed, RecordingDecoder, Transcription, gathered, in_time, not_idle
 from services.audio.scheduler import Scheduler
 from services.audio.speech import RATE, Audio, Behind, Heard, Segment, Transcript, Word, text_of
-from services.audio.stream_reader import Reader
+from services.audio.stream_reader import AudioReader
 from services.audio.validation import StreamWanted, language_wanted, stream_wanted
 from services.runtime.errors import InvalidInput, NotSupported, Unavailable
 from services.runtime.rpc.authorization import TENANT_HEADER
@@ -55,7 +55,7 @@ class AudioServicer:
         languages: Collection[str],
         scheduler: Scheduler,
         admission: Admission,
-        decoder: Decoder,
+        decoder: RecordingDecoder,
         settings: AudioSettings,
         listening: Callable[[TranscribeUtterance, ListenerSettings], Listening] = Listener,
     ):
@@ -204,8 +204,8 @@ class AudioServicer:
             if timer:
                 timer.cancel()
 
-    def _reader(self, wanted: StreamWanted, inbox: Inbox) -> Reader:
-        return Reader(open_frames(wanted.form), inbox, self._settings.max_stream_s, self._idle_timeout_s)
+    def _reader(self, wanted: StreamWanted, inbox: Inbox) -> AudioReader:
+        return AudioReader(open_frames(wanted.form), inbox, self._settings.max_stream_s, self._idle_timeout_s)
 
     def _listener_settings(self, wanted: StreamWanted) -> ListenerSettings:
         return ListenerSettings(

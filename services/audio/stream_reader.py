@@ -14,7 +14,7 @@ from services.runtime.errors import InvalidInput
 Requests = AsyncIterator[audio_pb2.TranscribeStreamRequest]
 
 
-class Reader:
+class AudioReader:
     """Brings a client's audio into an inbox, until the client is done or an error ends it."""
 
     def __init__(self, frames: Frames, inbox: Inbox, max_stream_s: float, idle_timeout_s: float):

@@ -43,14 +43,14 @@ class Probabilities:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SpeechTurn:
     """The speaker begins, falls silent for the length of a pause, or is only quiet for the moment. In samples."""
 
     speaking: bool
     at: int  # where speech begins, or ended
 
 
-class Pauses:
+class PauseDetector:
     """Makes turns of probabilities: speech begins with a few sure frames, and ends with `pause_s` of silence."""
 
     def __init__(self, pause_s: float):
@@ -60,7 +60,7 @@ class Pauses:
         self.spoke_at = 0  # the end of the last frame with speech in it
         self._sure = 0
 
-    def push(self, probability: float) -> Turn | None:
+    def push(self, probability: float) -> SpeechTurn | None:
         """The turn that this frame brings, if any."""
         self.now += FRAME
         spoken = probability >= (_SILENCE if self.speaking else _SPEECH)
@@ -69,8 +69,8 @@ class Pauses:
             self.spoke_at = self.now
             if not self.speaking:
                 self.speaking = True
-                return Turn(True, self.now - self._sure * FRAME)
+                return SpeechTurn(True, self.now - self._sure * FRAME)
         elif self.speaking and self.now - self.spoke_at >= self._pause:
             self.speaking = False
-            return Turn(False, self.spoke_at)
+            return SpeechTurn(False, self.spoke_at)
         return None

@@ -8,7 +8,7 @@ from typing import Literal
 
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.config import AudioSettings
-from services.audio.frames import OPUS_RATE, Encoding, Form
+from services.audio.frames import OPUS_RATE, AudioForm, Encoding
 from services.audio.speech import RATE
 from services.runtime.errors import InvalidInput
 
@@ -28,7 +28,7 @@ _POLICIES: dict[int, Policy] = {
 class StreamWanted:
     """How a stream is to be heard."""
 
-    form: Form
+    form: AudioForm
     language: str
     policy: Policy
     pause_ms: int
@@ -61,7 +61,7 @@ def language_wanted(language: str, settings: AudioSettings, languages: Collectio
     return language or settings.language
 
 
-def _form(given: audio_pb2.AudioFormat) -> Form:
+def _form(given: audio_pb2.AudioFormat) -> AudioForm:
     encoding = _ENCODINGS.get(given.encoding)
     if encoding is None:
         limit = "ENCODING_PCM_S16LE, ENCODING_PCM_F32LE or ENCODING_OPUS"
@@ -72,4 +72,4 @@ def _form(given: audio_pb2.AudioFormat) -> Form:
     channels = given.channels or 1
     if not 1 <= channels <= 2:
         raise InvalidInput("options.format.channels", "1 or 2", channels)
-    return Form(encoding, rate_hz, channels)
+    return AudioForm(encoding, rate_hz, channels)

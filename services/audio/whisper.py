@@ -17,8 +17,8 @@ from faster_whisper.utils import download_model
 from threadpoolctl import threadpool_limits
 
 from services.audio.alignment import plain
-from services.audio.decoding import FRAMES_PER_S, FULL, Decoded, Decoder, Encoded
-from services.audio.packing import Window, speech_for, windows
+from services.audio.decoding import FRAMES_PER_S, FULL, Decoded, Encoded, SpeechDecoder
+from services.audio.packing import PackedWindow, speech_for, windows
 from services.audio.speech import RATE, Audio, Transcript, Word
 
 _ROOM = 0.4  # of the shortest window is silence after the speech: with less, models invent words
@@ -95,7 +95,7 @@ class Whisper:
         )
         self.translates: bool = model.model.is_multilingual
         self._model, self._lengths = model, lengths
-        self._decoder = Decoder(model)
+        self._decoder = SpeechDecoder(model)
         self._tokenizer = lru_cache(maxsize=16)(self._new_tokenizer)
 
     def transcribe_utterance(self, audio: Audio, language: str) -> Transcript:
@@ -118,7 +118,7 @@ class Whisper:
         """Voice activity, block by block; then window after window through the encoder; then windows of one length
         through the decoder, up to `batch()` at a time."""
         speech, spoken = speech_for(self._lengths.longest_s), 0
-        waiting: list[tuple[Window, Encoded]] = []
+        waiting: list[tuple[PackedWindow, Encoded]] = []
         for window in windows(recording, self._lengths.longest_s, speech):
             if window is None:
                 yield Transcript(speech_s=(speech.spoken - spoken) / RATE)
@@ -147,11 +147,13 @@ class Whisper:
             took.append(time.perf_counter() - began)
         return min(took)
 
-    def _encoded(self, window: Window, recording: Audio) -> Encoded:
+    def _encoded(self, window: PackedWindow, recording: Audio) -> Encoded:
         features = self._decoder.features(window.audio(recording))
         return self._decoder.encode(features, self._window_frames(features.shape[-1]))
 
-    def _transcript(self, waiting: Sequence[tuple[Window, Encoded]], language: str, *, translate: bool) -> Transcript:
+    def _transcript(
+        self, waiting: Sequence[tuple[PackedWindow, Encoded]], language: str, *, translate: bool
+    ) -> Transcript:
         """The transcripts of windows of one length."""
         encoded, tokenizer = [each for _, each in waiting], self._tokenizer(language, translate=translate)
         decoded = self._decoder.decode(encoded, tokenizer)
@@ -202,7 +204,7 @@ def _knows(model: WhisperModel, language: str) -> bool:
     return model.hf_tokenizer.token_to_id(f"<|{language}|>") is not None
 
 
-def _recorded(word: Word, window: Window) -> Word:
+def _recorded(word: Word, window: PackedWindow) -> Word:
     """A word of a window, with its time in the recording."""
     start_s, end_s = window.recorded_s(word.start_s, word.end_s)
     return Word(word.text, start_s, end_s, word.probability)

@@ -66,7 +66,7 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
             answers.close()
 
 
-async def _parts(settings: CacheSettings) -> parts.Parts:
+async def _parts(settings: CacheSettings) -> parts.CacheParts:
     """Those that the settings ask for. Ends the process with 2 where what they need is not installed."""
     try:
         return await parts.load(settings)

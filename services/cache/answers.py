@@ -21,7 +21,7 @@ from services.cache.memory import Memory
 from services.cache.semantic_match import gates
 from services.cache.semantic_match.record import NEVER
 from services.cache.semantic_match.traffic import Traffic
-from services.cache.semantic_match.verification import Sample, Verification
+from services.cache.semantic_match.verification import Verification, VerificationSample
 from services.cache.store import Store
 from services.cache.tombstones import Removal
 from services.runtime.deadline import Deadline
@@ -43,7 +43,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookupResult:
     """The result of a lookup. `similarity` is that of the nearest question, None where none was compared. `candidate`:
     whether one was near that no rule refuses, given or not; `sample`: it is to be judged.
 
@@ -60,7 +60,7 @@ class Found:
     stale: Entry | None = None
     local: bool = False
     candidate: bool = False
-    sample: Sample | None = None
+    sample: VerificationSample | None = None
     expired_ms: int = 0
     language: str = ""
 
@@ -95,7 +95,7 @@ class Answers:
         deadline: Deadline,
         stale_within_ms: int = 0,
         max_wrong: float = 1.0,
-    ) -> Found:
+    ) -> LookupResult:
         """The exact entry, also one whose time has been over for `stale_within_ms` at most; else the nearest that is
         judged to ask the same. `min_similarity`: the least cosine that the caller accepts; 1 asks for the exact one
         alone. `max_wrong`: wrong hits that it allows for among such lookups, as a share; the cache's own at most.
@@ -114,7 +114,7 @@ class Answers:
         self.stats.local += 1
         return replace(found, local=True)
 
-    async def _exact(self, question: KeyedQuestion, deadline: Deadline) -> tuple[Found | None, bool]:
+    async def _exact(self, question: KeyedQuestion, deadline: Deadline) -> tuple[LookupResult | None, bool]:
         """The hit of this very question, and whether the store did not say if it has one."""
         entry, unsaid = self.entries.get(question.key, self._now_ms()), False
         if entry is None:
@@ -128,25 +128,25 @@ class Answers:
         self.stats.exact_hits += 1
         return self._serve(Verdict.EXACT, entry, None), unsaid
 
-    def _expired(self, question: KeyedQuestion, within_ms: int) -> Found | None:
+    def _expired(self, question: KeyedQuestion, within_ms: int) -> LookupResult | None:
         """The hit of this very question whose time has not been over for long. It is none that keeps an entry alive."""
         now_ms = self._now_ms()
         entry = self.entries.stale(question.key, now_ms)
         if entry is None or (expired_ms := max(1, now_ms - entry.expires_at_ms)) > within_ms:
             return None
         self.stats.exact_hits += 1
-        return Found(Verdict.EXACT, entry, expired_ms=expired_ms)
+        return LookupResult(Verdict.EXACT, entry, expired_ms=expired_ms)
 
     async def _alike(
         self, question: KeyedQuestion, min_similarity: float | None, deadline: Deadline, max_wrong: float
-    ) -> Found:
-        found = Found(Verdict.MISS)
+    ) -> LookupResult:
+        found = LookupResult(Verdict.MISS)
         threshold = self.verification.thresholds.for_lookup(question.traffic, max_wrong)
         least = threshold if min_similarity is None else min_similarity
         compares = (least < 1 or self.verification.on) and (min_similarity or 0) < 1
         if compares and (language := await self._language(question)):
             self.stats.unknown_language += 1
-            found = Found(Verdict.MISS, language=language)
+            found = LookupResult(Verdict.MISS, language=language)
         elif compares and self._memory.may_be_near(question):
             found = await self._nearest(question, least, deadline)
         if found.verdict is Verdict.SEMANTIC:
@@ -235,13 +235,13 @@ class Answers:
         self._memory.close()
         self.embedder.close()
 
-    async def _nearest(self, question: KeyedQuestion, least: float, deadline: Deadline) -> Found:
+    async def _nearest(self, question: KeyedQuestion, least: float, deadline: Deadline) -> LookupResult:
         """The nearest question that nothing speaks against is the candidate; it is given from a score of `least` on."""
         vector = await self.embed(question.asked, question.tenant, deadline)
         if vector is None:
-            return Found(Verdict.MISS)
+            return LookupResult(Verdict.MISS)
         near = await self._memory.nearest(question, vector, _CANDIDATES)
-        missed = Found(Verdict.MISS, similarity=near[0][1] if near else None)
+        missed = LookupResult(Verdict.MISS, similarity=near[0][1] if near else None)
         for key, similarity in near:
             if similarity < self.verification.least(least):
                 break
@@ -261,16 +261,16 @@ class Answers:
         reported = "reported as wrong" if similarity < entry.least_score else ""
         return gates.difference(asked, stored, question.tenant) or self._unseen(asked, stored) or reported
 
-    def _draw(self, entry: Entry, score: float, accepted: bool) -> Sample | None:
+    def _draw(self, entry: Entry, score: float, accepted: bool) -> VerificationSample | None:
         if not self.verification.draws():
             return None
-        return Sample(entry.key, score, accepted, entry.asked.decode(), entry.answer)
+        return VerificationSample(entry.key, score, accepted, entry.asked.decode(), entry.answer)
 
-    def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> Found:
+    def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> LookupResult:
         now_ms = self._now_ms()
         self.entries.use(entry, now_ms)
         self._used[entry.key] += 1
-        return Found(verdict, entry, entry.expires_at_ms - now_ms, similarity)
+        return LookupResult(verdict, entry, entry.expires_at_ms - now_ms, similarity)
 
     async def embed(self, text: str, tenant: str, deadline: Deadline) -> Vector | None:
         """A text's unit vector, or None where it is too long. Raises `EmbeddingTooLate`."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hedgerow.private import open_private, take_from_others
-from services.cache.encryption import SEALED, Encryption, Unreadable
+from services.cache.encryption import SEALED, Encryption, UnreadableEntry
 from services.cache.entries import Entry
 from services.cache.errors import DatabaseRefused
 from services.cache.semantic_match.record import Row
@@ -216,7 +216,7 @@ class Database:
             kept.least_score, kept.uses, kept.priority = least_score, uses, priority
             try:
                 entry, embedding = self.encryption.open(kept, embedding or b"")
-            except Unreadable:
+            except UnreadableEntry:
                 continue
             yield entry, unpacked(embedding) if embedding and made_by == embedded_by else None
 

@@ -39,7 +39,7 @@ class Texts(NamedTuple):
     embedding: bytes
 
 
-class Unreadable(Exception):
+class UnreadableEntry(Exception):
     """None of the keys opens it, or it is not what it was."""
 
 
@@ -89,10 +89,10 @@ class Encryption:
         return Texts(SEALED, name + nonce + cipher.encrypt(nonce, plain, _owner(entry)), b"")
 
     def open(self, entry: Entry, embedding: bytes) -> tuple[Entry, bytes]:
-        """An entry whose texts are as they were kept, as it was, and its embedding. Raises `Unreadable`."""
+        """An entry whose texts are as they were kept, as it was, and its embedding. Raises `UnreadableEntry`."""
         try:
             return self._open(entry, embedding)
-        except Unreadable as error:
+        except UnreadableEntry as error:
             _UNREADABLE.inc()
             self.unreadable += 1
             if self.unreadable == 1:
@@ -102,19 +102,19 @@ class Encryption:
     def _open(self, entry: Entry, embedding: bytes) -> tuple[Entry, bytes]:
         if entry.asked != SEALED:
             if self._ciphers:
-                raise Unreadable("it is in clear text, and there is an encryption_key")
+                raise UnreadableEntry("it is in clear text, and there is an encryption_key")
             return entry, embedding
         if not self._ciphers:
-            raise Unreadable("it is encrypted, and there is no encryption_key")
+            raise UnreadableEntry("it is encrypted, and there is no encryption_key")
         from cryptography.exceptions import InvalidTag
 
         name, rest = entry.answer[:_ID_BYTES], entry.answer[_ID_BYTES:]
         if (cipher := self._ciphers.get(name)) is None:
-            raise Unreadable("it is encrypted with none of the keys of encryption_key")
+            raise UnreadableEntry("it is encrypted with none of the keys of encryption_key")
         try:
             opened = Texts(*_parts(cipher.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], _owner(entry))))
         except (InvalidTag, ValueError):
-            raise Unreadable("it is not as it was sealed") from None
+            raise UnreadableEntry("it is not as it was sealed") from None
         return replace(entry, asked=opened.asked, answer=opened.answer), opened.embedding
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from services.cache import redis_entries, snapshot
 from services.cache.memory import Memory
-from services.cache.redis_entries import Change, RedisEntries, Stored
+from services.cache.redis_entries import RedisEntries, Stored, StreamChange
 from services.cache.redis_verified import RedisVerified
 from services.cache.tombstones import Removal
 from services.runtime.shared_state import SharedState, SharedStateLost
@@ -75,7 +75,7 @@ class Follower:
     async def _follow(self) -> None:
         turn = self.turn
         read = partial(redis_entries.changes_after, sequence=self.sequence, count=_AT_ONCE, wait_ms=_WAIT_MS)
-        changes: Sequence[Change] = await self._state.follow(read, _WAIT_MS / 1000)
+        changes: Sequence[StreamChange] = await self._state.follow(read, _WAIT_MS / 1000)
         self._check(turn)
         await self._apply(changes or await self._missed())
 
@@ -90,7 +90,7 @@ class Follower:
             return False
         return True
 
-    async def _missed(self) -> Sequence[Change]:
+    async def _missed(self) -> Sequence[StreamChange]:
         """The changes since `sequence`; none where that is the last one. Raises `Gap`."""
         if await self._ask(redis_entries.last_sequence) == self.sequence:
             return []
@@ -119,7 +119,7 @@ class Follower:
         self._memory.stats.snapshots += 1
         self.sequence = self._searchable = found.sequence
 
-    async def _apply(self, changes: Sequence[Change]) -> None:
+    async def _apply(self, changes: Sequence[StreamChange]) -> None:
         self._contiguous(changes)
         for some in _by(snapshot.READ, changes):
             keys = [change.key for change in some if change.op == "put"]
@@ -131,7 +131,7 @@ class Follower:
             self._searchable = self.sequence
             self._wake()
 
-    def _contiguous(self, changes: Sequence[Change]) -> None:
+    def _contiguous(self, changes: Sequence[StreamChange]) -> None:
         last = self.sequence
         for change in changes:
             if change.previous != last:
@@ -140,14 +140,14 @@ class Follower:
                 raise Gap(f"{change.op} is nothing this version knows")
             last = change.sequence
 
-    def _apply_one(self, change: Change, stored: Stored | None) -> None:
+    def _apply_one(self, change: StreamChange, stored: Stored | None) -> None:
         if change.removal:
             self._memory.remove(change.removal)
         else:
             self._put(change, stored)
         self.sequence = change.sequence
 
-    def _put(self, change: Change, stored: Stored | None) -> None:
+    def _put(self, change: StreamChange, stored: Stored | None) -> None:
         if change.entries:  # also where memory has none: a gateway may hold a copy from another replica
             self._memory.watchers.publish(Removal(key=change.key))
         if stored:

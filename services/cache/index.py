@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from services.cache.vectors import Vector
 
 
-class Rebuilds(Protocol):
+class Rebuilder(Protocol):
     """Makes partitions faster to search."""
 
     def consider(self, partition: Partition | None) -> None:
@@ -29,7 +29,7 @@ class Index(Protocol):
     def begin(self) -> None:
         """Prepare the thread that uses it."""
 
-    def rebuilds(self, vectors_thread: Executor, device: Device = CPU) -> Rebuilds:
+    def rebuilds(self, vectors_thread: Executor, device: Device = CPU) -> Rebuilder:
         """The worker that makes its partitions faster to search."""
 
     def __contains__(self, partition: bytes) -> bool: ...

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Stats:
+class CacheStats:
     """Counts since the start."""
 
     exact_hits: int = 0
@@ -50,7 +50,7 @@ class Stats:
 
 
 @dataclass(eq=False, slots=True)
-class Arriving:
+class ArrivingEntry:
     """A copy of an entry on its way from the shared store."""
 
     question: KeyedQuestion
@@ -68,11 +68,11 @@ class Memory:
         thresholds: Thresholds,
         device: Device = CPU,
     ):
-        self.entries, self.watchers, self.thresholds, self.stats = entries, watchers, thresholds, Stats()
+        self.entries, self.watchers, self.thresholds, self.stats = entries, watchers, thresholds, CacheStats()
         self._vectors = vectors
         self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=vectors.begin)
         self._rebuilds = vectors.rebuilds(self._vectors_thread, device)
-        self._arriving: set[Arriving] = set()
+        self._arriving: set[ArrivingEntry] = set()
         self.overflowed = False  # something had to leave for lack of room
 
     def load(self, stored: Iterable[tuple[Entry, Vector | None]], now_ms: int) -> list[Entry]:
@@ -187,9 +187,9 @@ class Memory:
         return await self._on_vectors_thread(partial(self._vectors.nearest, question.partition, vector, count))
 
     @contextmanager
-    def on_its_way(self, question: KeyedQuestion) -> Iterator[Arriving]:
+    def on_its_way(self, question: KeyedQuestion) -> Iterator[ArrivingEntry]:
         """A copy that will be there soon: has whether a change inside makes it outdated."""
-        arriving = Arriving(question)
+        arriving = ArrivingEntry(question)
         self._arriving.add(arriving)
         try:
             yield arriving

@@ -37,7 +37,7 @@ class Around:
             await self.collections.run()
 
 
-class Parts(Protocol):
+class CacheParts(Protocol):
     """The parts that a cache is made of."""
 
     engine: Engine
@@ -58,11 +58,11 @@ class NotInstalled(Exception):
     """The embedder needs a package that is not here."""
 
 
-async def load(settings: CacheSettings) -> Parts:
+async def load(settings: CacheSettings) -> CacheParts:
     """The parts that the settings ask for, warm. Raises `NotInstalled`."""
     name = "exact_parts" if settings.embedder == "none" else "semantic_parts"
     try:
-        made = cast("Callable[[CacheSettings], Awaitable[Parts]]", import_module(f"services.cache.{name}").load)
+        made = cast("Callable[[CacheSettings], Awaitable[CacheParts]]", import_module(f"services.cache.{name}").load)
         return await made(settings)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("services"):

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from services.cache import greedy_dual
-from services.cache.encryption import Encryption, Unreadable
+from services.cache.encryption import Encryption, UnreadableEntry
 from services.cache.entries import Entry
 from services.cache.redis_scripts import (
     BEGIN,
@@ -79,12 +79,12 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedChange:
     """Redis refused this change, and none beside it: what has the name of its key there is no entry."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StreamChange:
     """One of the stream. `previous`: the sequence number of the change before it. `entries`: how many were there that
     it replaced or removed."""
 
@@ -122,14 +122,14 @@ class RedisEntries:
         await self._measure(client)
         return int(await cast(Any, client).eval(BEGIN, 0))
 
-    async def write(self, client: Redis, changes: Sequence[Put | Tighten | Removal]) -> list[Written | Refused]:
+    async def write(self, client: Redis, changes: Sequence[Put | Tighten | Removal]) -> list[Written | RefusedChange]:
         """Make changes in their order."""
         pipeline: Any = client.pipeline(transaction=False)  # each is a whole of its own
         for change in changes:
             script, arguments = self._script(change)
             pipeline.eval(script, 0, _MAX_CHANGES, *arguments)
         replies = await pipeline.execute(raise_on_error=False)
-        return [Refused() if _foreign(reply) else Written(int(reply[0]), int(reply[1])) for reply in replies]
+        return [RefusedChange() if _foreign(reply) else Written(int(reply[0]), int(reply[1])) for reply in replies]
 
     async def touch(self, client: Redis, used: Iterable[Used]) -> None:
         """Write down how often and when entries were used, for Redis' own eviction too, which saw none of it; and take
@@ -199,11 +199,11 @@ class RedisEntries:
             entry.asked.decode()
             known = embedding and made_by.decode() == self.embedded_by
             return entry, unpacked(embedding) if known else None
-        except (ValueError, Unreadable):  # not ours, or damaged
+        except (ValueError, UnreadableEntry):  # not ours, or damaged
             return None
 
 
-async def changes_after(client: Redis, sequence: int, count: int, wait_ms: int | None) -> list[Change]:
+async def changes_after(client: Redis, sequence: int, count: int, wait_ms: int | None) -> list[StreamChange]:
     """Up to `count` changes after one, oldest first; waits up to `wait_ms` for the first, or not at all."""
     replies = await cast(Any, client).xread({CHANGES: f"{sequence}-0"}, count=count, block=wait_ms)
     return [_change(key, fields) for _, rows in replies for key, fields in rows]
@@ -236,14 +236,14 @@ async def recent(client: Redis, tenant: str, start: int, count: int) -> list[str
     return [key.decode() for key in await cast(Any, client).zrevrange(USED + tenant, start, start + count - 1)]
 
 
-def _change(key: bytes, fields: dict[bytes, bytes]) -> Change:
+def _change(key: bytes, fields: dict[bytes, bytes]) -> StreamChange:
     sequence = int(key.partition(b"-")[0])
     try:
         previous, entries = int(fields[b"before"]), int(fields[b"entries"])
         op, what, tenant = (fields[name].decode() for name in (b"op", b"what", b"tenant"))
     except (KeyError, ValueError):  # not ours, or of another version
-        return Change(sequence, 0, "unreadable")
-    return Change(sequence, previous, op, what, tenant, entries)
+        return StreamChange(sequence, 0, "unreadable")
+    return StreamChange(sequence, previous, op, what, tenant, entries)
 
 
 def _foreign(reply: object) -> bool:

@@ -21,7 +21,7 @@ from services.cache.errors import Conflict, NotRemoved, VerdictNotKept
 from services.cache.follower import Follower
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
-from services.cache.redis_entries import Put, RedisEntries, Refused, Stored, Tighten, Written
+from services.cache.redis_entries import Put, RedisEntries, RefusedChange, Stored, Tighten, Written
 from services.cache.redis_verified import RedisVerified
 from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal
@@ -54,7 +54,7 @@ class RedisStore:
         """Made before `state` is asked for anything, so that it hears when Redis is there."""
         self._state, self._memory = state, memory
         self._redis = RedisEntries(embedded_by, stale_ms, now_ms, encryption=encryption or Encryption())
-        self._writes: Batcher[_Change, Written | Refused] = Batcher("write", self._write, _AT_ONCE, max_delay_s=0)
+        self._writes: Batcher[_Change, Written | RefusedChange] = Batcher("write", self._write, _AT_ONCE, max_delay_s=0)
         self._fetches: Batcher[str, Stored | None] = Batcher("fetch", self._read, _AT_ONCE, max_delay_s=0)
         self._verified = RedisVerified(memory.thresholds)
         self._follower = Follower(state, memory, self._redis, self._verified)
@@ -130,12 +130,12 @@ class RedisStore:
         """Make a change, and have memory make it."""
         turn = self._follower.turn
         written = await self._writes.submit(change)
-        if isinstance(written, Refused):
+        if isinstance(written, RefusedChange):
             raise SharedStateLost("Redis refused the change")
         await self._follower.reached(written.sequence, turn)
         return written
 
-    async def _write(self, changes: Sequence[_Change]) -> list[Written | Refused]:
+    async def _write(self, changes: Sequence[_Change]) -> list[Written | RefusedChange]:
         return await self._state.ask(partial(self._redis.write, changes=changes))
 
     async def _fetched(self, key: str, deadline: Deadline) -> Stored | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from services.cache.redis_scripts import NOW_MS, TOMBSTONES, VERIFIED, WATERMARK
-from services.cache.semantic_match.record import SAMPLE_BYTES, SAMPLES, Counts, Record
+from services.cache.semantic_match.record import SAMPLE_BYTES, SAMPLES, Record, SampleCounts
 from services.cache.semantic_match.records import RECORDS
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import EVERYONE, Traffic
@@ -131,7 +131,7 @@ class RedisVerified:
                 if row and not self.thresholds.resume(traffic, row, since=record):
                     await self._drop(client, traffic)
 
-    def _arguments(self, traffic: Traffic, record: Record, new: Counts, epoch: int) -> tuple[object, ...]:
+    def _arguments(self, traffic: Traffic, record: Record, new: SampleCounts, epoch: int) -> tuple[object, ...]:
         limits = (epoch, _KEPT_MS, RECORDS + 1, SAMPLES * SAMPLE_BYTES)  # + 1: the record of all tenants
         decision = record.decision
         came_of_it = (decision.threshold, int(decision.certified), int(decision.alarmed), record.max_wrong)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from hedgerow.cache.v1 import cache_pb2
 from services.cache import validation
-from services.cache.answers import Answers, Found, Verdict
+from services.cache.answers import Answers, LookupResult, Verdict
 from services.cache.config import CacheSettings
 from services.cache.conversion import MODEL
 from services.cache.keyed_question import KeyedQuestion, keyed
@@ -154,7 +154,7 @@ class CacheServicer:
         return keyed(question)
 
 
-def _found(found: Found, question: KeyedQuestion, epoch: int) -> cache_pb2.LookupResponse:
+def _found(found: LookupResult, question: KeyedQuestion, epoch: int) -> cache_pb2.LookupResponse:
     reply = cache_pb2.LookupResponse(
         verdict=_VERDICTS[found.verdict],
         key=found.entry.key if found.entry else question.key,

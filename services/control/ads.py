@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from services.control import metrics
-from services.control.conversation import Conversation
+from services.control.conversation import XdsConversation
 from services.control.mesh import Mesh
 from services.control.snapshot import Kind
 from services.control.subscription import ORDER
@@ -22,10 +22,10 @@ _WORDS = 500  # of a refusal that go into the log
 _log = logging.getLogger(__name__)
 
 
-class Client:
+class XdsSubscriber:
     """One that is connected."""
 
-    def __init__(self, conversation: Conversation, since: float):
+    def __init__(self, conversation: XdsConversation, since: float):
         self.conversation, self.since = conversation, since
         self.node = conversation.node
         self.region = self.node.locality.region
@@ -37,15 +37,15 @@ class Clients:
 
     def __init__(self, clock: Clock = time.monotonic):
         self.clock = clock
-        self._clients: dict[Client, None] = {}
+        self._clients: dict[XdsSubscriber, None] = {}
 
-    def __iter__(self) -> Iterator[Client]:
+    def __iter__(self) -> Iterator[XdsSubscriber]:
         return iter(list(self._clients))
 
     @contextmanager
-    def connected(self, conversation: Conversation) -> Iterator[Client]:
+    def connected(self, conversation: XdsConversation) -> Iterator[XdsSubscriber]:
         """A client from its first request to the end of its stream."""
-        client = Client(conversation, self.clock())
+        client = XdsSubscriber(conversation, self.clock())
         self._clients[client] = None
         metrics.CLIENTS.labels(client.kind).inc()
         try:
@@ -64,7 +64,7 @@ class DiscoveryServicer:
         self._ends: set[asyncio.Event] = set()
 
     def StreamAggregatedResources(self, requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
-        return self._serve(requests, Conversation())
+        return self._serve(requests, XdsConversation())
 
     async def DeltaAggregatedResources(self, requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
         raise NotSupported("DeltaAggregatedResources: this control plane sends whole states (Envoy's `api_type: GRPC`)")
@@ -76,7 +76,7 @@ class DiscoveryServicer:
         for wake in self._ends:
             wake.set()
 
-    async def _serve(self, requests: AsyncIterator[Any], conversation: Conversation) -> AsyncIterator[Any]:
+    async def _serve(self, requests: AsyncIterator[Any], conversation: XdsConversation) -> AsyncIterator[Any]:
         first = await anext(requests, None)
         if first is None:
             return
@@ -110,7 +110,7 @@ class DiscoveryServicer:
             drained.cancel()
 
 
-async def _read(requests: AsyncIterator[Any], client: Client, wake: asyncio.Event) -> None:
+async def _read(requests: AsyncIterator[Any], client: XdsSubscriber, wake: asyncio.Event) -> None:
     """Take requests in for as long as they come."""
     async for request in requests:
         refusal = client.conversation.take(request)

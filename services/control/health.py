@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class HealthReport:
     """The health of an endpoint, and since when (seconds, monotonic)."""
 
     health: Health
@@ -43,11 +43,11 @@ class Watches:
         self._dial, self._timeout_s, self._on_change, self._clock = dial, timeout_s, on_change, clock
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._identities: dict[Key, str] = {}
-        self._reports: dict[Key, Report] = {}
+        self._reports: dict[Key, HealthReport] = {}
 
-    def report(self, service: str, address: str) -> Report:
+    def report(self, service: str, address: str) -> HealthReport:
         """The last word of an endpoint."""
-        return self._reports.get((service, address)) or Report(Health.UNKNOWN, self._clock())
+        return self._reports.get((service, address)) or HealthReport(Health.UNKNOWN, self._clock())
 
     def complete(self) -> bool:
         """Whether every endpoint has been asked, and answered or not."""
@@ -61,7 +61,7 @@ class Watches:
                 self._reports.pop(key, None)
         self._identities = dict(identities)
         for key in identities.keys() - self._tasks.keys():
-            self._reports[key] = Report(Health.UNKNOWN, self._clock())
+            self._reports[key] = HealthReport(Health.UNKNOWN, self._clock())
             self._tasks[key] = group.create_task(self._watch(key, identities[key]))
 
     async def _watch(self, key: Key, identity: str) -> None:
@@ -84,7 +84,7 @@ class Watches:
         before = self._reports[key]
         if before.health is health:
             return
-        self._reports[key] = Report(health, self._clock())
+        self._reports[key] = HealthReport(health, self._clock())
         gone = (before.health, health) == (Health.SERVING, Health.UNREACHABLE)  # without having said so before
         level = logging.WARNING if gone else logging.INFO
         _log.log(level, "%s at %s: %s (was %s)", *key, health.name, before.health.name)

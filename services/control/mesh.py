@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, Iterator
 from contextlib import contextmanager
 
 from services.control import metrics
-from services.control.health import Report, Watches
+from services.control.health import HealthReport, Watches
 from services.control.members import Health, Member, Seen, identity, is_ip, members, seen, split
 from services.control.names import Names
 from services.control.snapshot import Kind, Renderer, Snapshot, digest
@@ -73,7 +73,7 @@ class Mesh:
         of = self._members.get(service, ())
         return seen(of, {each.address: self.report(service, each).health for each in of})
 
-    def report(self, service: str, member: Member) -> Report:
+    def report(self, service: str, member: Member) -> HealthReport:
         """The last word of a member."""
         return self._watches.report(service, member.address)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hedgerow.control.v1 import control_pb2 as pb
-from services.control.ads import Client, Clients
+from services.control.ads import Clients, XdsSubscriber
 from services.control.members import Seen
 from services.control.mesh import Mesh
 from services.control.subscription import Subscription
@@ -60,7 +60,7 @@ def described(drill: Drill) -> str:
     return ", ".join(part for part, on in parts.items() if on)
 
 
-def _client(client: Client, now: float) -> pb.Client:
+def _client(client: XdsSubscriber, now: float) -> pb.Client:
     return pb.Client(
         node=client.node.id,
         agent=client.node.user_agent_name,

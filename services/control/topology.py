@@ -66,18 +66,18 @@ class BadTopology(ValueError):
     """The file cannot be used as it is written; the message, for the operator, names the field at fault."""
 
 
-class _Part(BaseModel):
+class _TopologyPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Region(_Part):
+class Region(_TopologyPart):
     """Where a region is, in degrees, to find which regions are near."""
 
     latitude: float = Field(ge=-90, le=90)
     longitude: float = Field(ge=-180, le=180)
 
 
-class Endpoint(_Part):
+class Endpoint(_TopologyPart):
     """One process that serves, or all that a DNS name stands for (a headless service of Kubernetes, for example)."""
 
     address: Address
@@ -88,7 +88,7 @@ class Endpoint(_Part):
     http_port: int = Field(0, ge=0, le=65_535)  # where it serves HTTP too, for the edge; 0: nowhere
 
 
-class Outliers(_Part):
+class Outliers(_TopologyPart):
     """When clients leave an endpoint out because of what they see of it themselves."""
 
     consecutive_failures: int = Field(5, ge=0, le=1_000)  # 0: never
@@ -97,7 +97,7 @@ class Outliers(_Part):
     max_ejected_percent: int = Field(50, ge=0, le=100)
 
 
-class Limits(_Part):
+class ConnectionLimits(_TopologyPart):
     """What a client may have open to the whole service at once: a circuit breaker's thresholds."""
 
     requests: int = Field(1_024, ge=1)
@@ -106,7 +106,7 @@ class Limits(_Part):
     retries: int = Field(3, ge=0)  # Envoy alone
 
 
-class Drill(_Part):
+class Drill(_TopologyPart):
     """Faults on purpose, to see whether what stands in does so."""
 
     delay_ms: int = Field(0, ge=0, le=600_000)
@@ -116,7 +116,7 @@ class Drill(_Part):
     drop_percent: Percent = 0  # of calls, before an endpoint is chosen
 
 
-class Service(_Part):
+class Service(_TopologyPart):
     """One service: `xds:///<name>` reaches it."""
 
     endpoints: tuple[Endpoint, ...] = Field(min_length=1)
@@ -125,7 +125,7 @@ class Service(_Part):
     identity: str = ""  # whose certificate its endpoints have; empty: the name up to its first `-`
     timeout_ms: int = Field(0, ge=0)  # the longest a call may take whatever its caller says; 0: no limit
     outliers: Outliers = Outliers()
-    limits: Limits = Limits()
+    limits: ConnectionLimits = ConnectionLimits()
     drill: Drill | None = None
 
     @property
@@ -134,7 +134,7 @@ class Service(_Part):
         return any(endpoint.http_port for endpoint in self.endpoints)
 
 
-class Jwt(_Part):
+class Jwt(_TopologyPart):
     """Callers from outside: bearers of a JSON Web Token that one of these keys signed."""
 
     issuer: str = Field(min_length=1)
@@ -162,7 +162,7 @@ class Jwt(_Part):
         return self._jwks
 
 
-class EdgeLimits(_Part):
+class EdgeLimits(_TopologyPart):
     """Limits of one connection, and of all of them."""
 
     connections: int = Field(10_000, ge=1)
@@ -177,7 +177,7 @@ class EdgeLimits(_Part):
     health_checks: int = Field(64, ge=1)  # at once, of all callers together; they need no credential
 
 
-class Edge(_Part):
+class Edge(_TopologyPart):
     """The way in from outside, which Envoy serves: gRPC, gRPC-Web and CORS on one port."""
 
     address: Address
@@ -210,7 +210,7 @@ class Edge(_Part):
         return not open_to_all and self.jwt is None
 
 
-class Topology(_Part):
+class Topology(_TopologyPart):
     """The whole file."""
 
     regions: dict[str, Region] = {}

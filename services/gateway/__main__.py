@@ -26,7 +26,7 @@ from services.gateway.assembly import is_listed, make_backends, media_services, 
 from services.gateway.cache_eligibility.choice import wordings
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
-from services.gateway.http.app import Parts, make_app
+from services.gateway.http.app import HttpParts, make_app
 from services.gateway.http.server.listener import HttpServer, bind
 from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.assignment import SCHEME
@@ -96,7 +96,7 @@ async def assemble(
                     if bound:
                         doors.append(http := HttpServer(settings.http))
                         behind = (routes, backends.models, fleet, intake, backends.cache, media.hearing, readiness)
-                        app = make_app(Parts(settings, servicer, http, *behind))
+                        app = make_app(HttpParts(settings, servicer, http, *behind))
                         await open_doors.enter_async_context(http.serving(app, bound, settings))
                     yield Assembled({_SERVICE: servicer}, doors, readiness.wait)
                 await backends.write_behind.settle(_SETTLE_S)

@@ -128,7 +128,7 @@ async def _rest(completion: Completion) -> llm_pb2.Finish:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WarmupStep:
     """The warm-up of one replica. `before_s` and `after_s`: seconds to the first text of a first and a second call.
     `problem`: why it is not warm."""
 
@@ -142,7 +142,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class _Known:
+class _WarmReplica:
     """Of a replica, since its connection came for that time: when each prompt is due again, by salt and name."""
 
     connections: int
@@ -157,7 +157,7 @@ class PrefixWarmup:
     ):
         self._settings, self._fleet, self._routes, self._identity = settings, fleet, routes, identity
         self._clock, self._busy = clock, False
-        self._known: dict[str, dict[Replica, _Known]] = {pool.model: {} for pool in fleet.chat}
+        self._known: dict[str, dict[Replica, _WarmReplica]] = {pool.model: {} for pool in fleet.chat}
         self._prompts = self._named(settings.warm.prompts)
 
     async def run(self) -> None:
@@ -168,7 +168,7 @@ class PrefixWarmup:
             for pool in self._fleet.chat:
                 group.create_task(self._keep(pool))
 
-    async def now(self, tenant: Tenant, names: Sequence[str]) -> AsyncGenerator[Step, None]:
+    async def now(self, tenant: Tenant, names: Sequence[str]) -> AsyncGenerator[WarmupStep, None]:
         """Warm everything for a tenant, one step after the other. Raises `InvalidInput` for a prompt that is not kept,
         and `Exhausted` while another warm-up runs."""
         kept = self._settings.system_prompts
@@ -180,7 +180,7 @@ class PrefixWarmup:
         try:
             for pool in self._fleet.chat:
                 if not pool.replicas:
-                    yield Step("connection", pool.model, problem=pool.refusal().message)
+                    yield WarmupStep("connection", pool.model, problem=pool.refusal().message)
                 for replica in list(pool.replicas):
                     of_model = prompts if self._reads(pool.model) else ()
                     async with aclosing(self._steps(pool, replica, tenant, of_model)) as steps:
@@ -191,27 +191,29 @@ class PrefixWarmup:
 
     async def _steps(
         self, pool: Pool, replica: Replica, tenant: Tenant, prompts: Sequence[HotPrompt]
-    ) -> AsyncGenerator[Step, None]:
+    ) -> AsyncGenerator[WarmupStep, None]:
         """The steps of one replica, until one of them fails."""
         began, problem = self._clock(), ""
         try:
             await replica.llm.connect(_CONNECT_S)
         except ServiceError as error:
             problem = error.message
-        yield Step("connection", replica.name, took_s=self._clock() - began, problem=problem)
+        yield WarmupStep("connection", replica.name, took_s=self._clock() - began, problem=problem)
         if problem:
             return
-        yield (step := await self._twice(Step("engine", replica.name), pool, replica, tenant, ""))
+        yield (step := await self._twice(WarmupStep("engine", replica.name), pool, replica, tenant, ""))
         if step.problem:
             return
         for prompt in prompts:
             due = self._due(pool, replica)
-            step = await self._twice(Step("prompt", replica.name, prompt.name), pool, replica, tenant, prompt.text)
+            step = await self._twice(
+                WarmupStep("prompt", replica.name, prompt.name), pool, replica, tenant, prompt.text
+            )
             if not step.problem:
                 due[tenant.prefix_salt, prompt.name] = self._again()
             yield step
 
-    async def _twice(self, step: Step, pool: Pool, replica: Replica, tenant: Tenant, text: str) -> Step:
+    async def _twice(self, step: WarmupStep, pool: Pool, replica: Replica, tenant: Tenant, text: str) -> WarmupStep:
         """The step with the times of a first call and of a second one."""
         asked, began, before_s = probe(text, tenant.prefix_salt), self._clock(), None
         try:
@@ -266,7 +268,7 @@ class PrefixWarmup:
         from when it began: by its end, the process that answered it may have been replaced."""
         known, connections = self._known[pool.model], replica.breaker.connections
         if replica not in known or known[replica].connections != connections:
-            known[replica] = _Known(connections)
+            known[replica] = _WarmReplica(connections)
         return known[replica].due
 
     def _reads(self, model: str) -> bool:

@@ -24,7 +24,7 @@ from services.llm import grammar_sandbox
 from services.llm.config import ConstraintSettings
 from services.llm.engine import Constraint
 from services.llm.errors import EngineDown
-from services.llm.grammar_sandbox import Terms, Verdict
+from services.llm.grammar_sandbox import GrammarVerdict, Terms
 from services.llm.scheduler import Scheduler
 from services.llm.vllm_params import refused
 from services.runtime.deadline import Clock, Deadline
@@ -44,9 +44,9 @@ class Constraints:
     def __init__(self, settings: ConstraintSettings, trial: Trial, clock: Clock = time.monotonic):
         self._settings, self._trial, self._clock = settings, trial, clock
         self._scheduler = Scheduler(settings.in_hand)
-        self._known: OrderedDict[bytes, Verdict] = OrderedDict()
+        self._known: OrderedDict[bytes, GrammarVerdict] = OrderedDict()
         self._allowances: OrderedDict[str, TokenBucket] = OrderedDict()
-        self._trying: dict[bytes, asyncio.Task[Verdict]] = {}
+        self._trying: dict[bytes, asyncio.Task[GrammarVerdict]] = {}
 
     async def check(self, constraint: Constraint, tenant: str, deadline: Deadline) -> None:
         """Raise `InvalidInput` for one that the engine cannot follow or that would hold it up, `ShareUsed` where the
@@ -73,7 +73,7 @@ class Constraints:
         await asyncio.gather(*self._trying.values(), return_exceptions=True)
         await self._trial.close()
 
-    async def _tried(self, key: bytes, constraint: Constraint, tenant: str, deadline: Deadline) -> Verdict:
+    async def _tried(self, key: bytes, constraint: Constraint, tenant: str, deadline: Deadline) -> GrammarVerdict:
         """One trial for all callers of the same constraint, which goes on when they leave: they may come back."""
         task = self._trying.get(key)
         if task is None:
@@ -86,7 +86,7 @@ class Constraints:
         except TimeoutError:
             raise TooLate("response_format: the time was over before it was tried") from None
 
-    async def _try(self, key: bytes, constraint: Constraint, tenant: str) -> Verdict:
+    async def _try(self, key: bytes, constraint: Constraint, tenant: str) -> GrammarVerdict:
         async with self._scheduler.turn(tenant):
             verdict = await self._trial.of(constraint)
         self._known[key] = verdict
@@ -95,7 +95,7 @@ class Constraints:
         self._allowance(tenant).force(verdict.spent_s + (0 if verdict.refused else verdict.cpu_s))
         return verdict
 
-    def _done(self, key: bytes, task: asyncio.Task[Verdict]) -> None:
+    def _done(self, key: bytes, task: asyncio.Task[GrammarVerdict]) -> None:
         del self._trying[key]
         if not task.cancelled():
             task.exception()  # no caller may be left to retrieve it
@@ -123,7 +123,7 @@ class Trial:
         self._terms = terms
         self._process: subprocess.Popen[bytes] | None = None
 
-    async def of(self, constraint: Constraint) -> Verdict:
+    async def of(self, constraint: Constraint) -> GrammarVerdict:
         """Try one; by one caller at a time. Raises `EngineDown`."""
         schema = constraint.value if constraint.kind != "json_object" else '{"type": "object"}'
         question = {"kind": "json_schema" if constraint.kind == "json_object" else constraint.kind, "value": schema}
@@ -131,7 +131,7 @@ class Trial:
             async with asyncio.timeout(_LONGEST_S):
                 if self._process is None:
                     await self._start()
-                return Verdict(**json.loads(await self._asked(question)))
+                return GrammarVerdict(**json.loads(await self._asked(question)))
         except (OSError, ValueError, asyncio.CancelledError) as error:
             await self.close()  # its next answer belongs to no caller
             if isinstance(error, asyncio.CancelledError):

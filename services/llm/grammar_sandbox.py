@@ -6,7 +6,7 @@ the kernel ends when it has used up its time or its memory, and followed for a f
 A grammar that passes here is as little work in the engine. Forks are cheap: nothing but llguidance is loaded.
 
 Lines of JSON: the first says how (`Terms`), each after it is a constraint to try (`kind`, `value`), and is answered by
-a line (`Verdict`). Ends when its input does.
+a line (`GrammarVerdict`). Ends when its input does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GrammarVerdict:
     """Why it is refused, or nothing; the processor time that it took to make, and all that was spent on it here."""
 
     refused: str
@@ -65,11 +65,11 @@ def main() -> None:
             print(json.dumps(asdict(_ended(status, terms.cpu_s))), flush=True)
 
 
-def _ended(status: int, cpu_s: float) -> Verdict:
+def _ended(status: int, cpu_s: float) -> GrammarVerdict:
     """The verdict on a fork that did not report one."""
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
-        return Verdict(f"more than {cpu_s * 1000:.0f} ms of work", cpu_s, 2 * cpu_s)
-    return Verdict("the grammar cannot be made", cpu_s, 2 * cpu_s)
+        return GrammarVerdict(f"more than {cpu_s * 1000:.0f} ms of work", cpu_s, 2 * cpu_s)
+    return GrammarVerdict("the grammar cannot be made", cpu_s, 2 * cpu_s)
 
 
 def _try(line: bytes, terms: Terms, tokenizer: Any) -> NoReturn:
@@ -83,7 +83,7 @@ def _try(line: bytes, terms: Terms, tokenizer: Any) -> NoReturn:
             _limit(terms.cpu_s)
             refused = _follow(matcher, tokenizer.vocab_size)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        verdict = Verdict(refused[:_MOST_SAID], cpu_s, time.process_time())
+        verdict = GrammarVerdict(refused[:_MOST_SAID], cpu_s, time.process_time())
         os.write(1, json.dumps(asdict(verdict)).encode() + b"\n")
         os._exit(0)
     finally:

@@ -23,7 +23,7 @@ _NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class ProviderDialect:
     """How a provider differs from the others."""
 
     base_url: str = ""  # empty: each of its customers has one
@@ -33,13 +33,13 @@ class Dialect:
     of_calls: Mapping[str, Any] = field(default_factory=dict)  # what each call of a conversation has besides
 
 
-DIALECTS: Mapping[str, Dialect] = {
-    "openai": Dialect("https://api.openai.com/v1"),
-    "azure": Dialect(key_header="api-key", key_prefix="", versioned_path="/deployments/{model}"),
-    "openrouter": Dialect("https://openrouter.ai/api/v1"),
+DIALECTS: Mapping[str, ProviderDialect] = {
+    "openai": ProviderDialect("https://api.openai.com/v1"),
+    "azure": ProviderDialect(key_header="api-key", key_prefix="", versioned_path="/deployments/{model}"),
+    "openrouter": ProviderDialect("https://openrouter.ai/api/v1"),
     # Its models refuse calls that come back without the signature of the thought that made them. The word is the one
     # for calls that have none: https://ai.google.dev/gemini-api/docs/thought-signatures
-    "gemini": Dialect(
+    "gemini": ProviderDialect(
         "https://generativelanguage.googleapis.com/v1beta/openai",
         of_calls={"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}},
     ),

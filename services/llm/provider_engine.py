@@ -23,7 +23,7 @@ from services.llm.provider_config import ProviderSettings
 from services.llm.provider_errors import in_stream_status, to_error, unreachable, word
 from services.llm.transport.client import ProviderClient
 from services.llm.transport.http1 import Http1
-from services.llm.transport.reply import Limits
+from services.llm.transport.reply import ReplyLimits
 from services.llm.transport.wire import Broken, Options, Wire
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported
@@ -59,7 +59,7 @@ class ProviderEngine(ABC):
             wire or _wire(group, own, url),
             {**self._headers(), **headers},
             own.max_connections,
-            Limits(own.max_event_bytes, own.max_answer_bytes),
+            ReplyLimits(own.max_event_bytes, own.max_answer_bytes),
         )
 
     @abstractmethod

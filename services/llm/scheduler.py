@@ -16,7 +16,7 @@ _RETRY_S = 0.5
 
 
 @dataclass(slots=True, eq=False)
-class _Waiter:
+class _WaitingTenant:
     tenant: str
     rank: Rank
     weight: float = 1.0
@@ -32,7 +32,7 @@ class Scheduler:
 
     def __init__(self, most: int):
         self._most, self._inside = most, Counter[str]()
-        self._places: FairPlaces[_Waiter] = FairPlaces(1, _Waiter.call)
+        self._places: FairPlaces[_WaitingTenant] = FairPlaces(1, _WaitingTenant.call)
 
     @asynccontextmanager
     async def turn(self, tenant: str) -> AsyncIterator[None]:
@@ -42,7 +42,7 @@ class Scheduler:
                 f"response_format: at most {self._most} new ones at once, got one more", retry_delay_s=_RETRY_S
             )
         self._inside[tenant] += 1
-        waiter = _Waiter(tenant, self._places.rank())
+        waiter = _WaitingTenant(tenant, self._places.rank())
         self._places.add(waiter)
         try:
             await waiter.called.wait()

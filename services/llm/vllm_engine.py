@@ -17,12 +17,12 @@ from services.llm.errors import BadEngineSettings, EngineBusy, EngineDown
 from services.llm.grammar_sandbox import Terms
 from services.llm.openai_wire import to_tools
 from services.llm.vllm_args import BOUNDED
-from services.llm.vllm_fields import TAKEN, Fields, fields
+from services.llm.vllm_fields import TAKEN, VllmFields, fields
 from services.llm.vllm_messages import characters, check_pictures, has_media, to_chat
 from services.llm.vllm_params import refusal, sampling_params, structured_outputs, template_refusal, unreadable_media
 from services.llm.vllm_parsers import Parsers, found
-from services.llm.vllm_reading import Unreadable
-from services.llm.vllm_tally import StatsKeeper, Tally
+from services.llm.vllm_reading import UnreadableOutput
+from services.llm.vllm_tally import StatsKeeper, TokenTally
 from services.llm.warmup import warm_up
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ContextExceeded, Unavailable
@@ -71,7 +71,7 @@ class VllmEngine:
         reading, more = self._parsers.reading(request, tokens)
         more = {**own.sampling, **more}
         params = sampling_params(request, self._defaults, self._default_max_tokens, most_tokens, structured, **more)
-        tally = Tally(len(tokens), reading, request.sampling.top_logprobs)
+        tally = TokenTally(len(tokens), reading, request.sampling.top_logprobs)
         try:
             async with aclosing(self._engine.generate(prompt, params, uuid.uuid4().hex)) as outputs:
                 async for output in outputs:
@@ -82,7 +82,7 @@ class VllmEngine:
             raise refusal(request, error) from None
         except GracefulHTTPError:
             raise EngineBusy("the engine's queue is full", retry_delay_s=1.0) from None
-        except (VLLMServerError, Unreadable) as error:
+        except (VLLMServerError, UnreadableOutput) as error:
             if not tally.completion:
                 raise EngineDown(f"the engine failed: {type(error).__name__}") from None
             yield tally.interrupted()
@@ -121,7 +121,7 @@ class VllmEngine:
         config, tokenizer = self._engine.vllm_config, self._engine.get_tokenizer()
         return await asyncio.to_thread(structured_outputs, constraint, config, tokenizer)
 
-    async def _prompt(self, request: Request, own: Fields) -> Any:
+    async def _prompt(self, request: Request, own: VllmFields) -> Any:
         messages, tools = self._parsers.shown(request.messages, request.tools, request.tool_choice)
         context = self._model.context_tokens
         most = self._engine.get_tokenizer().max_chars_per_token

@@ -63,14 +63,14 @@ _MOST_BYTES = 8_192  # of one field
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class VllmFields:
     """`sampling`: arguments of vLLM's `SamplingParams`; `template`: of the model's chat template."""
 
     sampling: Mapping[str, Any] = field(default_factory=dict)
     template: Mapping[str, Any] = field(default_factory=dict)
 
 
-def fields(request: Request) -> Fields:
+def fields(request: Request) -> VllmFields:
     """Those that a request has. Raises InvalidInput for a value that vLLM's server would not take."""
     told = request.original.untranslated if request.original else {}
     sampling = {name: _read(name, told[name], kind) for name, kind in _SAMPLING.items() if name in told}
@@ -85,7 +85,7 @@ def fields(request: Request) -> Fields:
     for name in arguments:
         if name in _OURS:
             raise InvalidInput(f"chat_template_kwargs.{name}", "none that the engine itself sets", "one")
-    return Fields(sampling, {**template, **arguments})
+    return VllmFields(sampling, {**template, **arguments})
 
 
 def _read(name: str, given: str, kind: TypeAdapter[Any]) -> Any:

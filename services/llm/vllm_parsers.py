@@ -12,7 +12,7 @@ from services.llm.engine import Constraint, Message, Request, Tool, ToolChoice
 from services.llm.errors import BadEngineSettings
 from services.llm.model_habits import Habits, habits_of
 from services.llm.openai_wire import to_messages, to_tools
-from services.llm.vllm_reading import ForcedReading, ParsedReading, PlainReading, Reading, TaggedReading
+from services.llm.vllm_reading import ForcedReading, ParsedReading, PlainReading, TaggedReading, VllmReading
 from services.runtime.errors import NotSupported
 
 _log = logging.getLogger("services.llm")
@@ -95,7 +95,7 @@ class Parsers:
             return text_tools.constraint(request)
         return self._strictly(request) if any(tool.strict for tool in request.tools) else None
 
-    def reading(self, request: Request, prompt: Sequence[int]) -> tuple[Reading, Mapping[str, Any]]:
+    def reading(self, request: Request, prompt: Sequence[int]) -> tuple[VllmReading, Mapping[str, Any]]:
         """How the answer is read, and what of vLLM's sampling parameters that takes."""
         by_tags = chooses(request) and self._in_text(request.tools, request.tool_choice)
         cls = self._of_both if chooses(request) and not by_tags else self._of_thoughts
@@ -106,7 +106,7 @@ class Parsers:
 
     def _inner(
         self, cls: Any, request: Request, prompt: Sequence[int], *, tools: bool
-    ) -> tuple[Reading, dict[str, Any]]:
+    ) -> tuple[VllmReading, dict[str, Any]]:
         if cls is None or request.prefix:  # which is behind all thoughts
             return PlainReading(), {}
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest

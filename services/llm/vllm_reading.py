@@ -13,7 +13,7 @@ from services.llm.forced_calls import ListedCalls, NamedCall
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AnswerPiece:
     """More of an answer."""
 
     text: str = ""
@@ -24,7 +24,7 @@ class Said:
         return bool(self.text or self.reasoning or self.tool_calls)
 
 
-class Reading(Protocol):
+class VllmReading(Protocol):
     """Turns what was generated into what it says."""
 
     @property
@@ -32,7 +32,7 @@ class Reading(Protocol):
         """Whether a call has begun."""
         ...
 
-    def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> Said:
+    def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> AnswerPiece:
         """The next piece. Raises Unreadable."""
         ...
 
@@ -41,7 +41,7 @@ class Reading(Protocol):
         ...
 
 
-class Unreadable(Exception):
+class UnreadableOutput(Exception):
     """A parser of vLLM's broke over what the model wrote."""
 
 
@@ -50,8 +50,8 @@ class PlainReading:
 
     called = False
 
-    def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> Said:
-        return Said(text)
+    def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> AnswerPiece:
+        return AnswerPiece(text)
 
     def reasoning_tokens(self) -> int:
         return 0
@@ -60,16 +60,16 @@ class PlainReading:
 class ForcedReading:
     """The text that another reading finds is calls."""
 
-    def __init__(self, request: Request, inner: Reading):
+    def __init__(self, request: Request, inner: VllmReading):
         choice = request.tool_choice
         self._calls = NamedCall(choice.name) if choice.mode == "named" else ListedCalls()
         self._inner, self.called = inner, False
 
-    def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> Said:
+    def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> AnswerPiece:
         said = self._inner.read(text, tokens, finished=finished)
         calls = tuple(self._calls.read(said.text)) if said.text else ()
         self.called = self.called or bool(calls)
-        return Said(reasoning=said.reasoning, tool_calls=calls)
+        return AnswerPiece(reasoning=said.reasoning, tool_calls=calls)
 
     def reasoning_tokens(self) -> int:
         return self._inner.reasoning_tokens()
@@ -78,17 +78,17 @@ class ForcedReading:
 class TaggedReading:
     """The text that another reading finds may end in calls between tags (`text_tools`)."""
 
-    def __init__(self, inner: Reading):
+    def __init__(self, inner: VllmReading):
         self._inner, self.called = inner, False
         self._held = ""  # text that may be the beginning of a tag
         self._calls: ListedCalls | None = None  # once there was a tag
 
-    def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> Said:
+    def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> AnswerPiece:
         said = self._inner.read(text, tokens, finished=finished)
         before, behind = self._split(said.text, finished=finished)
         calls = tuple(self._calls.read(behind)) if self._calls and behind else ()
         self.called = self.called or bool(calls)
-        return Said(before, said.reasoning, calls)
+        return AnswerPiece(before, said.reasoning, calls)
 
     def reasoning_tokens(self) -> int:
         return self._inner.reasoning_tokens()
@@ -123,16 +123,16 @@ class ParsedReading:
     def called(self) -> bool:
         return self._calls.begun
 
-    def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> Said:
+    def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> AnswerPiece:
         self._tokens.extend(tokens)
         try:
             message = self._parser.parse_delta(text, list(tokens), self._asked, self._prompt, finished=finished)
             if message is None:
-                return Said()
+                return AnswerPiece()
             calls = tuple(self._call(call) for call in message.tool_calls or () if self._parallel or not call.index)
         except Exception as error:  # it is written for one model's habits, and models have others
-            raise Unreadable(type(error).__name__) from None
-        return Said(message.content or "", message.reasoning or "", calls)
+            raise UnreadableOutput(type(error).__name__) from None
+        return AnswerPiece(message.content or "", message.reasoning or "", calls)
 
     def reasoning_tokens(self) -> int:
         return int(self._parser.count_reasoning_tokens(tuple(self._tokens)))

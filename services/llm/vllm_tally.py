@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from services.llm.engine import Chunk, Finish, FinishReason, Load, TokenLogprob, Usage
-from services.llm.vllm_reading import Reading
+from services.llm.vllm_reading import VllmReading
 
 _REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
-class Tally:
+class TokenTally:
     """Of one answer to a prompt of `prompt` tokens."""
 
-    def __init__(self, prompt: int, reading: Reading, top_logprobs: int | None = None):
+    def __init__(self, prompt: int, reading: VllmReading, top_logprobs: int | None = None):
         self.prompt, self.completion, self.cached = prompt, 0, 0
         self._reading, self._top = reading, top_logprobs or 0
         self._unsent = 0  # tokens whose text is held back: half a character, or what may become a stop string or a call

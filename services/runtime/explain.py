@@ -47,7 +47,7 @@ _Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SettingRow:
     """One setting as it is in force. `origin` is the file or the variable it comes from."""
 
     setting: str
@@ -78,13 +78,13 @@ def explain(service: str, budget_ms: float | None = None) -> dict[str, Any]:
     return answer
 
 
-def rows(settings: ServiceSettings) -> Iterator[Row]:
+def rows(settings: ServiceSettings) -> Iterator[SettingRow]:
     """Every setting, those inside groups and mappings one by one. `settings` are those of this environment."""
     sources = _Sources(type(settings))
     for path, value in _leaves((), settings):
         name, number = str(path[-1]), isinstance(value, int | float) and not isinstance(value, bool)
         unit = next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "") if number else ""
-        yield Row(".".join(map(str, path)), shown(value, name), unit, *sources.of(path))
+        yield SettingRow(".".join(map(str, path)), shown(value, name), unit, *sources.of(path))
 
 
 def _leaves(path: _Path, value: Any) -> Iterator[tuple[_Path, Any]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 
 from services.runtime.explain import settings_class
-from services.runtime.process.config import Refused, read
+from services.runtime.process.config import RefusedSettings, read
 
 
 def refusals(told: Iterable[tuple[str, Mapping[str, str]]]) -> list[list[str]]:
@@ -27,7 +27,7 @@ def _refused(service: str, environment: Mapping[str, str]) -> list[str]:
     try:
         with with_environment(environment):
             read(settings_class(service), [], prog=f"python -m services.{service}")
-    except Refused as refused:
+    except RefusedSettings as refused:
         return str(refused).splitlines()
     except Exception:
         return []

@@ -49,7 +49,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _WaitingImage:
     item: Prepared
     since: float
     call: int
@@ -134,19 +134,19 @@ class Model:
             self._batcher.no_more_to_come()
             raise
         self._arriving -= 1  # and no turn of the event loop until the batcher has it
-        row = await self._batcher.submit(_Waiting(prepared, time.perf_counter(), call), deadline)
+        row = await self._batcher.submit(_WaitingImage(prepared, time.perf_counter(), call), deadline)
         if isinstance(row, EngineFailed):
             raise row
         return row
 
-    async def _run(self, batch: list[_Waiting]) -> list[Row | EngineFailed]:
+    async def _run(self, batch: list[_WaitingImage]) -> list[Row | EngineFailed]:
         """A row for each item. Where the engine fails each has another try alone: one of them may be to blame."""
         try:
             return [*await self._rows(batch)]
         except EngineFailed as error:
             return [error] if len(batch) == 1 else [(await self._run([waiting]))[0] for waiting in batch]
 
-    async def _rows(self, batch: list[_Waiting]) -> list[Row]:
+    async def _rows(self, batch: list[_WaitingImage]) -> list[Row]:
         began = time.perf_counter()
         arrays = [waiting.item.array for waiting in batch]
         outputs = await asyncio.get_running_loop().run_in_executor(self._thread, self._compute, arrays)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from hedgerow_cli.app import app
 from launcher.meshfile.json_schema import SHIPPED, text
-from launcher.meshfile.template import Answers, write
+from launcher.meshfile.template import InitAnswers, write
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads(SHIPPED.read_text())
@@ -76,7 +76,7 @@ def test_every_mesh_file_of_the_documentation_is_valid(where: str, content: Any)
 @pytest.mark.parametrize("callers", ["local", "keys"])
 @pytest.mark.parametrize("stored", ["no", "exact", "semantic"])
 def test_what_init_writes_is_valid(model: str, callers: Any, stored: Any) -> None:
-    assert wrong(yaml.safe_load(write(Answers(model, "MY_KEY", callers, stored)))) == []
+    assert wrong(yaml.safe_load(write(InitAnswers(model, "MY_KEY", callers, stored)))) == []
 
 
 @pytest.mark.parametrize(

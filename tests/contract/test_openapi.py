@@ -11,7 +11,7 @@ import yaml
 from services.gateway.admission.intake import Intake
 from services.gateway.admission.question import TIERS
 from services.gateway.config import GatewaySettings
-from services.gateway.http.app import Parts, _App
+from services.gateway.http.app import HttpParts, _App
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from tests.conftest import REPOSITORY
 
@@ -25,7 +25,7 @@ def document() -> Any:
 
 
 def test_it_has_every_route_by_its_method(document: Any) -> None:
-    parts = Parts(
+    parts = HttpParts(
         GatewaySettings(llm_addresses={"m": ["127.0.0.1:1"]}),
         NOBODY,
         NOBODY,

@@ -14,7 +14,7 @@ from hedgerow.tool.v1 import tool_pb2
 from services.gateway.settings.tools import ToolSettings, ToolSourceSettings
 from services.gateway.tools import mcp_source, mcp_streams
 from services.gateway.tools.mcp_source import McpSource
-from services.gateway.tools.source import Call
+from services.gateway.tools.source import CallAttempt
 from services.runtime.errors import Unavailable
 from tests.waiting import until
 
@@ -99,7 +99,7 @@ async def source(server: OldServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
 
 
 async def call(source: McpSource) -> tool_pb2.CallToolResponse:
-    return await source.call(Call("echo", "{}", "key", "acme", 5.0, INVALID_SPAN))
+    return await source.call(CallAttempt("echo", "{}", "key", "acme", 5.0, INVALID_SPAN))
 
 
 async def _called_again(source: McpSource) -> Any:

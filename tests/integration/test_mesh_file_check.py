@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from launcher.meshfile.planning import plan
-from launcher.meshfile.template import Answers, usual_key, write
+from launcher.meshfile.template import InitAnswers, usual_key, write
 from tests.integration.command import run
 from tests.waiting import until
 
@@ -67,7 +67,7 @@ async def test_what_the_gateway_would_refuse_of_a_tenant_is_told_at_its_place(tm
 @pytest.mark.parametrize("model", ["a/b", "openai:model", "anthropic:model", "openrouter:model"])
 async def test_what_init_writes_can_be_used(model: str, tmp_path: Path) -> None:
     file = tmp_path / "my mesh.yaml"
-    answers = Answers(model, usual_key(model), "keys")
+    answers = InitAnswers(model, usual_key(model), "keys")
     file.write_text(write(answers))
     code, out, err = await run("check", str(file), **dict.fromkeys(answers.needed, "a-key"))
     assert (code, err) == (0, "")
@@ -107,7 +107,7 @@ async def test_what_the_file_and_what_a_service_refuses_is_told_at_once(tmp_path
 
 async def test_what_is_rendered_is_checked_first_and_needs_no_providers_key(tmp_path: Path) -> None:
     file, out = tmp_path / "mesh.yaml", tmp_path / "out.yaml"
-    file.write_text(write(Answers("openai:gpt", "OPENAI_API_KEY", "keys")))
+    file.write_text(write(InitAnswers("openai:gpt", "OPENAI_API_KEY", "keys")))
     code, _, err = await run("render", "helm", str(file), "-o", str(out), HEDGEROW_API_KEY="a-key", OPENAI_API_KEY="")
     assert (code, err) == (0, "")
     assert [each["name"] for each in yaml.safe_load(out.read_text())["models"]] == ["gpt"]

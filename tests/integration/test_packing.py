@@ -7,16 +7,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from services.audio.packing import AROUND, Stretch, Window, speech_for, windows
+from services.audio.packing import AROUND, PackedWindow, Stretch, speech_for, windows
 from services.audio.speech import RATE, Audio
 from tests.unit.audio.voices import question, silence
 
 
-def packed(recording: Audio, longest_s: float = 30.0) -> list[Window]:
+def packed(recording: Audio, longest_s: float = 30.0) -> list[PackedWindow]:
     return [window for window in windows(recording, longest_s, speech_for(longest_s)) if window]
 
 
-def stretches(found: list[Window]) -> list[Stretch]:
+def stretches(found: list[PackedWindow]) -> list[Stretch]:
     return [stretch for window in found for stretch in window.stretches]
 
 
@@ -63,5 +63,5 @@ def test_each_half_minute_of_silence_is_a_step_of_its_own() -> None:
 def test_times_are_those_of_the_recording_and_no_word_spans_what_was_left_out(
     heard: tuple[float, float], recorded: tuple[float, float]
 ) -> None:
-    window = Window((Stretch(10 * RATE, 12 * RATE), Stretch(20 * RATE, 22 * RATE)))
+    window = PackedWindow((Stretch(10 * RATE, 12 * RATE), Stretch(20 * RATE, 22 * RATE)))
     assert window.recorded_s(*heard) == pytest.approx(recorded)

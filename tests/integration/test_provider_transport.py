@@ -22,7 +22,7 @@ from services.llm.transport.client import ProviderClient
 from services.llm.transport.http1 import Http1
 from services.llm.transport.http2 import Http2
 from services.llm.transport.names import FreshNames
-from services.llm.transport.reply import Limits
+from services.llm.transport.reply import ReplyLimits
 from services.llm.transport.wire import Broken, Options, Wire
 from services.runtime.deadline import Deadline
 from tests.waiting import until
@@ -182,7 +182,7 @@ async def test_a_provider_that_moved_is_found_by_the_request_that_meets_nobody_a
     async with SimulatedProvider("http1") as provider:
         url = f"http://provider.test:{provider.port}/v1"
         wire = Http1(url, Options(8, connect_s=2, read_s=5, idle_s=60))
-        client = ProviderClient(wire, {}, 8, Limits(1_024, 1_024))
+        client = ProviderClient(wire, {}, 8, ReplyLimits(1_024, 1_024))
         with pytest.raises(Broken):
             async with client.request("GET", f"{url}/models", Deadline.after(5)):
                 pass

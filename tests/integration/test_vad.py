@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from services.audio.endpointer import Endpointer
 from services.audio.speech import Audio
-from services.audio.vad import FRAME, Pauses, Probabilities, Turn
+from services.audio.vad import FRAME, PauseDetector, Probabilities, SpeechTurn
 from tests.unit.audio.voices import question, silence
 
 PAUSE_S = 0.5
 
 
-def turns(probabilities: list[float], pause_s: float = PAUSE_S) -> list[Turn]:
-    pauses = Pauses(pause_s)
+def turns(probabilities: list[float], pause_s: float = PAUSE_S) -> list[SpeechTurn]:
+    pauses = PauseDetector(pause_s)
     return [turn for probability in probabilities if (turn := pauses.push(probability))]
 
 
 def test_speech_begins_with_its_first_frame_once_it_is_sure() -> None:
-    assert turns([0.1, 0.9, 0.9, 0.9]) == [Turn(True, FRAME)]
+    assert turns([0.1, 0.9, 0.9, 0.9]) == [SpeechTurn(True, FRAME)]
 
 
 def test_a_click_is_not_speech() -> None:
@@ -29,16 +29,16 @@ def test_a_click_is_not_speech() -> None:
 
 
 def test_speech_ends_where_the_pause_began() -> None:
-    assert turns([0.9] * 10 + [0.1] * 17) == [Turn(True, 0), Turn(False, 10 * FRAME)]
+    assert turns([0.9] * 10 + [0.1] * 17) == [SpeechTurn(True, 0), SpeechTurn(False, 10 * FRAME)]
 
 
 def test_a_short_silence_ends_nothing() -> None:
-    assert turns([0.9] * 10 + [0.1] * 15 + [0.9] * 3) == [Turn(True, 0)]
+    assert turns([0.9] * 10 + [0.1] * 15 + [0.9] * 3) == [SpeechTurn(True, 0)]
 
 
 def test_what_is_neither_speech_nor_silence_goes_on_as_it_was() -> None:
     assert turns([0.4] * 50) == []
-    assert turns([0.9] * 3 + [0.4] * 50) == [Turn(True, 0)]
+    assert turns([0.9] * 3 + [0.4] * 50) == [SpeechTurn(True, 0)]
 
 
 @settings(deadline=None)

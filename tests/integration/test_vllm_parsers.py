@@ -18,7 +18,7 @@ from services.llm.errors import BadEngineSettings
 from services.llm.openai_wire import to_tools
 from services.llm.vllm_args import declared_fields
 from services.llm.vllm_parsers import Parsers, found
-from services.llm.vllm_reading import Reading
+from services.llm.vllm_reading import VllmReading
 from services.runtime.errors import NotSupported
 from tests.models import MODELS
 
@@ -65,7 +65,7 @@ def parsers(tokenizer: Any) -> Any:
     return make
 
 
-def read(reading: Reading, tokenizer: Any, text: str) -> tuple[str, str, list[ToolCallDelta]]:
+def read(reading: VllmReading, tokenizer: Any, text: str) -> tuple[str, str, list[ToolCallDelta]]:
     """Text, thoughts and calls of an answer that arrives token by token."""
     said = []
     tokens = tokenizer.encode(text, add_special_tokens=False)

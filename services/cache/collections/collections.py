@@ -19,9 +19,9 @@ from services.cache.collections.chunking import Length, cut, title_of
 from services.cache.collections.documents import Cut, Document, DocumentSummary, Hit, Ranking, Snippet, Summary
 from services.cache.collections.fair_executor import Turns
 from services.cache.collections.file import CollectionFile
-from services.cache.collections.reading import Reader
+from services.cache.collections.reading import CollectionReader
 from services.cache.collections.settings import CollectionSettings
-from services.cache.collections.writing import Before, Writer
+from services.cache.collections.writing import Before, CollectionWriter
 from services.cache.embedding import Embedder
 from services.cache.errors import CollectionFull
 from services.cache.vectors import Vector, scan_on_one_core
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class PutResult:
     """The result of putting a document. `embedded`: those of its snippets that had to be."""
 
     unchanged: bool
@@ -44,7 +44,7 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """Best first. `words_only`: though meaning was to be gone by."""
 
     hits: Sequence[Hit]
@@ -52,7 +52,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Stats:
+class CollectionStats:
     """Counts since the start."""
 
     searches: int = 0
@@ -76,9 +76,12 @@ class Collections:
         limits: CollectionSettings,
         now_ms: Callable[[], int],
     ):
-        self.stats, self.behind = Stats(), behind
+        self.stats, self.behind = CollectionStats(), behind
         self._file, self._embedder, self._length, self._limits = file, embedder, length, limits
-        self._writer, self._reader = Writer(file, limits, embedder.name, now_ms), Reader(file, embedder.name)
+        self._writer, self._reader = (
+            CollectionWriter(file, limits, embedder.name, now_ms),
+            CollectionReader(file, embedder.name),
+        )
         self._writes = ThreadPoolExecutor(1, "collect")
         self._reads = Turns("search", _MAX_WAITING, scan_on_one_core)
         self._warned = file.lasting
@@ -88,7 +91,7 @@ class Collections:
         """How many can be found by meaning."""
         return len(self._file.vectors)
 
-    async def put(self, tenant: str, name: str, document: Document, description: str = "") -> Put:
+    async def put(self, tenant: str, name: str, document: Document, description: str = "") -> PutResult:
         """Keep a document, in place of any of the same source, and return when it is found and on disk.
 
         Raises `CollectionFull`, `Dropped`, `NotKept`, and `Exhausted` when too much waits for the embedder: then what
@@ -100,12 +103,12 @@ class Collections:
         self.stats.puts += 1
         if before.unchanged is not None:
             self.stats.unchanged += 1
-            return Put(True, before.unchanged)
+            return PutResult(True, before.unchanged)
         title, snippets = await self._write(partial(self._cut, document))
         vectors, embedded = await self._embed(tenant, snippets, before)
         ready = Cut(document.source, title, digest, document.size, snippets, vectors)
         await self._write(partial(self._writer.put, tenant, name, ready, description, before.collection))
-        return Put(False, len(snippets), embedded)
+        return PutResult(False, len(snippets), embedded)
 
     async def remove(self, tenant: str, name: str, sources: Sequence[str]) -> int:
         """Remove documents, and return how many there were. Raises `NoCollection` and `NotKept`."""
@@ -125,12 +128,12 @@ class Collections:
 
     async def search(
         self, tenant: str, name: str, question: str, count: int, ranking: Ranking, deadline: Deadline
-    ) -> Found:
+    ) -> SearchResult:
         """Up to `count` snippets, best first. Raises `NoCollection`, and `Exhausted` when too much waits."""
         vector = None if ranking is Ranking.WORDS else await self._question(question, tenant, deadline)
         look = partial(self._reader.search, tenant, name, question, vector, ranking, count)
         hits = await self._reads.run(tenant, look)
-        found = Found(hits, ranking is not Ranking.WORDS and vector is None)
+        found = SearchResult(hits, ranking is not Ranking.WORDS and vector is None)
         self.stats.searches += 1
         self.stats.words_only += found.words_only
         self.stats.empty += not hits

@@ -20,7 +20,7 @@ _MAX_SCORED = 5_000
 _BETWEEN_WORDS = re.compile(r"[\s!-/:-@\[-`{-~\u2000-\u206f\u3000-\u303f]+")
 
 
-class Reader:
+class CollectionReader:
     """The one that looks into a file. Not thread-safe."""
 
     def __init__(self, file: CollectionFile, embedded_by: str):

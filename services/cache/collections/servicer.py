@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hedgerow.collection.v1 import collection_pb2 as pb
 from services.cache.collections import validation
-from services.cache.collections.collections import Collections, Found
+from services.cache.collections.collections import Collections, SearchResult
 from services.cache.collections.documents import Ranking
 from services.cache.collections.settings import CollectionSettings
 from services.runtime.errors import InvalidInput
@@ -91,7 +91,7 @@ def _whose(
     return validation.check_tenant(request.tenant), validation.check_name(request.collection)
 
 
-def _found(found: Found, call: Call) -> pb.SearchResponse:
+def _found(found: SearchResult, call: Call) -> pb.SearchResponse:
     call.span.set_attribute("hedgerow.collection.hits", len(found.hits))
     call.span.set_attribute("hedgerow.collection.words_only", found.words_only)
     reply = pb.SearchResponse(words_only=found.words_only)

@@ -44,7 +44,7 @@ class _Changes:
     come: list[tuple[int, list[tuple[str, Vector]]]] = field(default_factory=list)
 
 
-class Writer:
+class CollectionWriter:
     """The one that changes a file. Not thread-safe. `now_ms` is Unix time in milliseconds; vectors are made by the
     engine `embedded_by`."""
 

@@ -28,7 +28,7 @@ Row = tuple[bytes, float, float, float, float, float, bool, bool, float]  # as i
 
 
 @dataclass(slots=True)
-class Counts:
+class SampleCounts:
     """`samples`: a number of 16 bits each. `faded`: for each of `FADES` the lookups, and those of them with a
     candidate."""
 
@@ -42,7 +42,7 @@ class Counts:
             self.faded[2 * place] = self.faded[2 * place] * fade + 1
             self.faded[2 * place + 1] = self.faded[2 * place + 1] * fade + candidate
 
-    def add(self, later: Counts) -> None:
+    def add(self, later: SampleCounts) -> None:
         """The counts that came after this."""
         self.samples += later.samples
         self.lookups += later.lookups
@@ -64,7 +64,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ThresholdDecision:
     """`threshold` is the one in force, and `alarmed`: the service's own is beyond what is allowed, or was certified and
     is not any more."""
 
@@ -79,11 +79,11 @@ class Record:
     not less than what the service allows. `decisions`: by what lookups allowed for, because gateways may differ in it;
     that for `max_wrong` is among them, and it alone is kept."""
 
-    decisions: dict[float, Decision]
+    decisions: dict[float, ThresholdDecision]
     max_wrong: float = 1.0
     drift: str = ""  # the last result of `changed`; not stored
-    _all: Counts = field(default_factory=Counts)
-    _news: Counts = field(default_factory=Counts)  # of them, what came since `take`
+    _all: SampleCounts = field(default_factory=SampleCounts)
+    _news: SampleCounts = field(default_factory=SampleCounts)  # of them, what came since `take`
     _wrong: list[int] = field(default_factory=lambda: [0] * (len(GRID) + 1))  # by level
 
     @classmethod
@@ -96,14 +96,14 @@ class Record:
         if any(candidates > lookups for lookups, candidates in zip(faded[::2], faded[1::2], strict=True)):
             raise ValueError("more candidates than lookups")
         max_wrong = _number(row[8] or 1) or 1.0  # older versions kept none
-        counts = Counts(samples, 0, faded)
-        decision = Decision(min(threshold, NEVER), bool(certified), bool(alarmed))
+        counts = SampleCounts(samples, 0, faded)
+        decision = ThresholdDecision(min(threshold, NEVER), bool(certified), bool(alarmed))
         record = cls({max_wrong: decision}, max_wrong, _all=counts)
         record._count()
         return record
 
     @property
-    def decision(self) -> Decision:
+    def decision(self) -> ThresholdDecision:
         """The decision for lookups that allow for as much as the last one."""
         return self.decisions[self.max_wrong]
 
@@ -117,7 +117,7 @@ class Record:
         (a, b, c, d), samples, decision = self._all.faded, self._all.samples.tobytes(), self.decision
         return samples, a, b, c, d, decision.threshold, decision.certified, decision.alarmed, self.max_wrong
 
-    def decide(self, max_wrong: float, decision: Decision) -> None:
+    def decide(self, max_wrong: float, decision: ThresholdDecision) -> None:
         """The decision in force for lookups that allow for so much. Of too many such the one that was decided first
         goes."""
         self.decisions[max_wrong] = decision
@@ -152,9 +152,9 @@ class Record:
         """Whether it is worth to be written."""
         return bool(self._news.samples) or self._news.lookups >= _MANY_LOOKUPS
 
-    def take(self) -> Counts:
+    def take(self) -> SampleCounts:
         """The counts since the last call."""
-        news, self._news = self._news, Counts()
+        news, self._news = self._news, SampleCounts()
         return news
 
     def replace(self, shared: Record) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 
-from services.cache.semantic_match.record import Decision, Record
+from services.cache.semantic_match.record import Record, ThresholdDecision
 from services.cache.semantic_match.traffic import Traffic
 
 RECORDS = 1_000  # remembered, of 20 KB each at the most
@@ -41,7 +41,7 @@ class Records:
         records = self._tenants.setdefault(tenant, OrderedDict())
         record = records.get(category)
         if record is None:
-            record = records[category] = Record({1.0: Decision(threshold)})
+            record = records[category] = Record({1.0: ThresholdDecision(threshold)})
             self._count += 1
         records.move_to_end(category)
         self._tenants.move_to_end(tenant)

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from services.cache.semantic_match import bounds, gates
-from services.cache.semantic_match.record import GRID, Decision, Record
+from services.cache.semantic_match.record import GRID, Record, ThresholdDecision
 from services.cache.semantic_match.records import Records
 from services.cache.semantic_match.traffic import EVERYONE, Traffic
 
@@ -64,7 +64,7 @@ class Thresholds:
     def __init__(self, default: float, max_wrong: float, made_by: str = ""):
         self.default, self.made_by, self._max_wrong, self.alarms = default, made_by, max_wrong, 0
         self._records = Records()
-        self._everyone = Record({1.0: Decision(default)})
+        self._everyone = Record({1.0: ThresholdDecision(default)})
 
     def of(self, traffic: Traffic, max_wrong: float | None = None) -> float:
         """The threshold in force, where lookups allow for so many wrong hits; None: for as many as the last one."""
@@ -137,7 +137,7 @@ class Thresholds:
         """The tenant was removed; or nothing that is known counts any more."""
         if tenant == EVERYONE.tenant:
             self._records.clear()
-            self._everyone = Record({1.0: Decision(self.default)})
+            self._everyone = Record({1.0: ThresholdDecision(self.default)})
         self._records.forget(tenant)
 
     @property
@@ -160,11 +160,11 @@ class Thresholds:
         """The share of wrong hits that lookups allow, 1 where it is not less than what the service does."""
         return max_wrong if max_wrong < self._max_wrong else 1.0
 
-    def _decision(self, traffic: Traffic, max_wrong: float) -> Decision:
+    def _decision(self, traffic: Traffic, max_wrong: float) -> ThresholdDecision:
         """The threshold in force for lookups that allow for so much."""
         record, allowed = self._records.get(traffic), self._allowed(max_wrong)
         if record is None:
-            return Decision(self.default)
+            return ThresholdDecision(self.default)
         if allowed not in record.decisions:
             self._decide_for(allowed, traffic, record)
         return record.decisions[allowed]
@@ -175,13 +175,13 @@ class Thresholds:
 
     def _decide_for(self, allowed: float, traffic: Traffic, record: Record) -> None:
         max_wrong, default = min(allowed, self._max_wrong), self.default
-        before = record.decisions.get(allowed, Decision(default))
+        before = record.decisions.get(allowed, ThresholdDecision(default))
         threshold, certified, beyond = self._decided(record, max_wrong)
         if max_wrong < self._max_wrong:  # fewer wrong hits never mean a looser threshold
             threshold = max(threshold, self._decided(record, self._max_wrong)[0])
         withdrawn = before.certified and before.threshold <= default
         alarmed = beyond or (threshold > default and (before.alarmed or withdrawn))
-        record.decide(allowed, Decision(threshold, certified, alarmed))
+        record.decide(allowed, ThresholdDecision(threshold, certified, alarmed))
         if alarmed and (not before.alarmed or threshold >= before.threshold + _TOLD):
             self.alarms += not before.alarmed
             text = "tenant %s: by what was verified, more than %g of its lookups may be wrong hits at %g; it has %g now"

@@ -12,7 +12,7 @@ from services.cache.semantic_match.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class VerificationSample:
     """A candidate to be judged. `answer` is as its entry has it."""
 
     key: str

@@ -48,15 +48,15 @@ class Intake:
     admission: AdmissionControl
     limits: Limits = USUAL
 
-    def reading(self, tenant: Tenant, trace_id: str, claim: Claim | None) -> Reading:
+    def reading(self, tenant: Tenant, trace_id: str, claim: Claim | None) -> RequestReading:
         """To read a request inside: its tenant has a `claim` for as long, and its bytes are held until they are given
         back. Raises `QuotaExceeded` for a request that would be refused whatever is in it; with None as its claim none
         would be."""
         place = None if claim is None else self.admission.expect(tenant, trace_id, claim)
-        return Reading(Held(self.waiting, tenant.name), place)
+        return RequestReading(Held(self.waiting, tenant.name), place)
 
 
-class Reading(NamedTuple):
+class RequestReading(NamedTuple):
     """A request that is read inside. Bytes of one that fails are held no longer."""
 
     held: Held

@@ -30,7 +30,7 @@ Recording = Literal["", "context", "question"]
 BYTES_PER_TOKEN = 4  # of UTF-8, in English; the engine's own count is the truth
 
 
-class Names(Container[str], Iterable[str], Protocol):
+class ModelNames(Container[str], Iterable[str], Protocol):
     """Of models."""
 
 
@@ -39,7 +39,7 @@ def unknown(name: str, known: Iterable[str]) -> ModelUnknown:
     return ModelUnknown(name, ", ".join([*sorted(known), *TIERS]))
 
 
-def read_model(request: pb.GenerateRequest, known: Names) -> None:
+def read_model(request: pb.GenerateRequest, known: ModelNames) -> None:
     """Have a tier's name stand for the tier, in place; `auto` stands for no model. Raises `ModelUnknown`."""
     if not request.model or request.model in known:
         return

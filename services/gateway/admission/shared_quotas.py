@@ -42,7 +42,7 @@ _SHA = {script: hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _CountedKind:
     """What is counted together: what a tenant has in flight, with places or without."""
 
     tenant: str
@@ -59,7 +59,7 @@ class _Ask:
     """A request that waits for Redis' decision. `verdict`: the reply of `RESERVE`."""
 
     id: str
-    kind: _Kind
+    kind: _CountedKind
     allowance: Allowance
     tokens: int
     requests: int
@@ -83,9 +83,9 @@ class SharedQuotas:
         self._state, self._lease_s, self._retry_after_s, self._clock = state, lease_s, retry_after_s, clock
         self._process, self._numbers = secrets.token_hex(8), count()
         self._allowances: dict[str, Allowance] = {}
-        self._running: dict[str, _Kind] = {}  # by id
+        self._running: dict[str, _CountedKind] = {}  # by id
         self._asks: list[_Ask] = []
-        self._ends: dict[_Kind, dict[str, _End]] = {}  # by id
+        self._ends: dict[_CountedKind, dict[str, _End]] = {}  # by id
         self._work, self._renew_at = asyncio.Event(), 0.0
         state.on_return(self._begin_again)
 
@@ -95,7 +95,7 @@ class SharedQuotas:
         """Admit a `claim` of about `tokens` tokens; raises `QuotaExceeded`. When Redis has not decided `within_s`,
         this process does, and the reservation says why (`local`)."""
         self._allowances[tenant] = allowance
-        kind = _Kind(tenant, claim.places)
+        kind = _CountedKind(tenant, claim.places)
         ask = _Ask(self._new_id(), kind, allowance, tokens, claim.requests)
         try:
             quota, wait_s, left = await self._decided(ask, within_s)
@@ -109,7 +109,9 @@ class SharedQuotas:
             self._running[ask.id] = kind
             return self.local.book(tenant, allowance, tokens, claim, partial(self._end, kind, ask.id))
 
-    def _reserve_alone(self, kind: _Kind, allowance: Allowance, tokens: int, claim: Claim, why: str) -> Reservation:
+    def _reserve_alone(
+        self, kind: _CountedKind, allowance: Allowance, tokens: int, claim: Claim, why: str
+    ) -> Reservation:
         """Reserve without Redis. Its buckets have paid nothing, so the request's whole cost is booked there at its
         end."""
         own_id = self._new_id()  # it is not known what Redis did with the first
@@ -156,7 +158,7 @@ class SharedQuotas:
         if ask.verdict.exception() is None and not ask.verdict.result()[0]:
             self._end(ask.kind, ask.id, ask.tokens)
 
-    def _end(self, kind: _Kind, request_id: str, over: int) -> None:
+    def _end(self, kind: _CountedKind, request_id: str, over: int) -> None:
         """A request has ended with `over` of its tokens left."""
         self._running.pop(request_id, None)
         self._ends.setdefault(kind, {})[request_id] = _End(over, self._clock())
@@ -188,8 +190,8 @@ class SharedQuotas:
         self,
         client: Redis,
         asks: Sequence[_Ask],
-        ends: Mapping[_Kind, Mapping[str, _End]],
-        running: Mapping[_Kind, list[str]],
+        ends: Mapping[_CountedKind, Mapping[str, _End]],
+        running: Mapping[_CountedKind, list[str]],
     ) -> Sequence[Sequence[bytes]]:
         """What has ended first: its places may be what the others ask for."""
         pipeline: Any = client.pipeline(transaction=False)
@@ -204,16 +206,16 @@ class SharedQuotas:
         replies: list[Any] = await pipeline.execute()
         return replies[len(replies) - len(asks) :]
 
-    def _due(self) -> Mapping[_Kind, list[str]]:
+    def _due(self) -> Mapping[_CountedKind, list[str]]:
         """The requests whose leases are to be renewed now."""
-        due: dict[_Kind, list[str]] = {}
+        due: dict[_CountedKind, list[str]] = {}
         if self._clock() >= self._renew_at:
             self._renew_at = self._clock() + self._lease_s / _RENEWALS
             for request_id, kind in self._running.items():
                 due.setdefault(kind, []).append(request_id)
         return due
 
-    def _take_back(self, asks: Sequence[_Ask], ends: Mapping[_Kind, Mapping[str, _End]]) -> None:
+    def _take_back(self, asks: Sequence[_Ask], ends: Mapping[_CountedKind, Mapping[str, _End]]) -> None:
         """It is not known what Redis did: the waiting requests get an error, and the places that they may hold are
         given back. A request that ended longer ago than a lease holds no place any more."""
         for ask in asks:

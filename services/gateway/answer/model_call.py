@@ -16,7 +16,7 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.unchanged_fields import own_words
 from services.gateway.decisions import Changed, Decisions
 from services.gateway.generation.job import Job, Report
-from services.gateway.generation.shared import Reading
+from services.gateway.generation.shared import GenerationReading
 from services.gateway.policies.ticket import Ticket, score
 from services.gateway.upstream import spending
 from services.gateway.upstream.stubs import whose
@@ -88,7 +88,7 @@ def job(
     )
 
 
-def read(draft: Draft, key: bytes, work: Job, stage: Running) -> Reading:
+def read(draft: Draft, key: bytes, work: Job, stage: Running) -> GenerationReading:
     """Start the job, or join a generation of the same key."""
     reading = draft.backends.models.read(key, work, stage.budget_s)
     if reading.joined:
@@ -99,7 +99,7 @@ def read(draft: Draft, key: bytes, work: Job, stage: Running) -> Reading:
     return reading
 
 
-def settle(draft: Draft, reading: Reading) -> None:
+def settle(draft: Draft, reading: GenerationReading) -> None:
     """Stop reading, and add the generation to the ledger. All readers get the decisions of the policies. The cost is
     known when the generation is over, and the first reader to settle after that is charged."""
     ledger, generation = draft.ledger, reading.generation
@@ -149,7 +149,7 @@ class Tried:
 Say = Callable[[Sequence[llm_pb2.GenerateResponse]], Awaitable[bool]]
 
 
-async def hear(draft: Draft, reading: Reading, tried: Tried, say: Say | None = None) -> None:
+async def hear(draft: Draft, reading: GenerationReading, tried: Tried, say: Say | None = None) -> None:
     """Read into `tried` until the model ends, and settle. `say` is called with each new batch of messages, and returns
     whether to stop."""
     try:
@@ -162,7 +162,7 @@ async def hear(draft: Draft, reading: Reading, tried: Tried, say: Say | None = N
         settle(draft, reading)
 
 
-async def hear_all(draft: Draft, reading: Reading) -> Tried:
+async def hear_all(draft: Draft, reading: GenerationReading) -> Tried:
     """Read the whole answer."""
     tried = Tried()
     await hear(draft, reading, tried)

@@ -35,7 +35,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _TokenEnd:
     """Tokens and log-probabilities of a text that ends at this character, counted from the first."""
 
     end: int
@@ -58,7 +58,7 @@ class StreamFilter:
     _unseen: bool = False  # a pattern was too slow: the rest passes unfiltered
     _came: int = 0  # characters
     _left: int = 0
-    _waiting: deque[_Waiting] = field(default_factory=deque)
+    _waiting: deque[_TokenEnd] = field(default_factory=deque)
     _screen: Screen = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class StreamFilter:
         if self._unseen:
             return piece
         self._came += len(text)
-        self._waiting.append(_Waiting(self._came, piece))
+        self._waiting.append(_TokenEnd(self._came, piece))
         if len(text) <= AT_ONCE:
             return self._seen(text)
         return await self._seen_in_parts(text)

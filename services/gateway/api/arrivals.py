@@ -32,13 +32,13 @@ class Arrivals:
         self._settings, self._intake, self._kept = settings, intake, kept
         self._counted: dict[str, Counted] = {}  # by method
 
-    def of(self, method: MethodDescriptor, credential: Credential, span: Span) -> Arrival:
+    def of(self, method: MethodDescriptor, credential: Credential, span: Span) -> CallArrival:
         """The request of one call."""
         tenant, name = credential.tenant, method.name
         counted = self._counted.get(name) or self._counted.setdefault(name, self._limits(method))
         keyed = self._kept.keeps(tenant.name)  # whether it may be for an answer that has a place already
         claim = (NOTHING if keyed else CONVERSATION) if name in _REQUESTS else None
-        return Arrival(self._intake, self._settings.max_message_bytes, counted, tenant, span, claim)
+        return CallArrival(self._intake, self._settings.max_message_bytes, counted, tenant, span, claim)
 
     def _limits(self, method: MethodDescriptor) -> Counted:
         settings, limits = self._settings, self._intake.limits
@@ -58,7 +58,7 @@ class Arrivals:
 
 
 @dataclass(slots=True)
-class Arrival:
+class CallArrival:
     """The request of one call of `tenant`, which has a `claim` while it is read."""
 
     _intake: Intake

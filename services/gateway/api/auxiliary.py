@@ -13,7 +13,7 @@ from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.quota import REQUEST
 from services.gateway.errors import WarmDenied
-from services.gateway.prefix_warmup import PrefixWarmup, Step
+from services.gateway.prefix_warmup import PrefixWarmup, WarmupStep
 from services.gateway.upstream.stubs import Cache, whose
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, NotSupported, shorten
@@ -66,7 +66,7 @@ async def warm_up(
             yield _warm_response(step)
 
 
-def _warm_response(step: Step) -> pb.WarmResponse:
+def _warm_response(step: WarmupStep) -> pb.WarmResponse:
     return pb.WarmResponse(
         kind=_KINDS[step.kind],
         replica=step.replica,

@@ -10,12 +10,12 @@ from google.rpc import code_pb2, error_details_pb2
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.api.preparation import CheckedRequest
-from services.gateway.policies.batch_admission import BatchAdmission, Turn
+from services.gateway.policies.batch_admission import BatchAdmission, ItemTurn
 from services.gateway.policies.ticket import Shed
 from services.runtime.rpc.boundary import to_status
 
 _RETRY_AFTER_S = 1.0
-Give = Callable[[CheckedRequest, Turn], Awaitable[pb.Final]]
+Give = Callable[[CheckedRequest, ItemTurn], Awaitable[pb.Final]]
 
 
 def batch_error(error: Exception, trace_id: str) -> pb.BatchError:
@@ -33,7 +33,7 @@ def batch_error(error: Exception, trace_id: str) -> pb.BatchError:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _BatchItem:
     index: int
     checked: CheckedRequest
 
@@ -53,10 +53,10 @@ class Batch:
 
     async def results(self, requests: Iterable[pb.GenerateRequest]) -> AsyncGenerator[pb.GenerateBatchResponse, None]:
         """Each as it is done. One item's failure does not end the others."""
-        items: list[_Item] = []
+        items: list[_BatchItem] = []
         for index, request in enumerate(requests):
             try:
-                items.append(_Item(index, self._check(request)))
+                items.append(_BatchItem(index, self._check(request)))
             except Exception as error:
                 yield self._failed(index, error)
         items.sort(key=lambda item: item.checked.deadline.at)
@@ -69,13 +69,13 @@ class Batch:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _result(self, item: _Item) -> pb.GenerateBatchResponse:
+    async def _result(self, item: _BatchItem) -> pb.GenerateBatchResponse:
         try:
             return pb.GenerateBatchResponse(index=item.index, final=await self._final(item))
         except Exception as error:
             return self._failed(item.index, error)
 
-    async def _final(self, item: _Item) -> pb.Final:
+    async def _final(self, item: _BatchItem) -> pb.Final:
         try:
             turn = await self._pace.turn(item.checked.deadline)
         except TimeoutError:

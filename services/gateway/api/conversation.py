@@ -21,7 +21,7 @@ from services.gateway.admission.credential import Credential
 from services.gateway.answer.event_writer import Send
 from services.gateway.api.speech_queue import Spoken
 from services.gateway.errors import Idle
-from services.gateway.upstream.stubs import Audio
+from services.gateway.upstream.stubs import AudioCalls
 from services.runtime.deadline import until_set
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.telemetry import Metadata
@@ -74,7 +74,7 @@ class Conversation:
     async def responses(
         self,
         requests: AsyncIterator[pb.ConverseRequest],
-        audio: Audio,
+        audio: AudioCalls,
         timeout_s: float | None = None,
         metadata: Metadata = (),
     ) -> Responses:
@@ -124,7 +124,7 @@ class Conversation:
             limit = f"{self._idle_s:g} s"
             raise Idle(f"audio: some at least every {limit}, got none", limit=limit) from None
 
-    async def _follow_to_the_end(self, audio: Audio, timeout_s: float | None, metadata: Metadata) -> None:
+    async def _follow_to_the_end(self, audio: AudioCalls, timeout_s: float | None, metadata: Metadata) -> None:
         """`_follow`, then mark the end of the queue; not when cancelled: then the queue has no reader, and a full one
         would never have room."""
         try:
@@ -134,7 +134,7 @@ class Conversation:
             raise
         await self._out.put(None)
 
-    async def _follow(self, audio: Audio, timeout_s: float | None, metadata: Metadata) -> None:
+    async def _follow(self, audio: AudioCalls, timeout_s: float | None, metadata: Metadata) -> None:
         """Act on what is heard, until the last answer is given."""
         async with aclosing(audio.listen(self._sent(), timeout_s, metadata)) as heard:
             async for event in heard:

@@ -22,7 +22,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.answer.event_writer import Send
 from services.gateway.errors import AnswerNotKept
-from services.gateway.policies.single_flight import Flight, Reader
+from services.gateway.policies.single_flight import Flight, FlightReader
 from services.gateway.settings.serving import KeptSettings
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput
@@ -38,7 +38,7 @@ _MAY_DIFFER = ("idempotency_key", "events_seen", "attempt", "budget_ms", "first_
 class _Kept:
     key: _Key
     request: bytes  # a digest of it
-    keeper: Reader[pb.Event]  # keeps the answer going while no client reads it
+    keeper: FlightReader[pb.Event]  # keeps the answer going while no client reads it
     flight: Flight[pb.Event]
     clients: int = 0
     size: int = 0
@@ -82,7 +82,7 @@ class IdempotencyStore:
                     place.settle(0)
 
     @contextmanager
-    def _client(self, kept: _Kept, reader: Reader[pb.Event]) -> Iterator[None]:
+    def _client(self, kept: _Kept, reader: FlightReader[pb.Event]) -> Iterator[None]:
         kept.clients += 1
         if kept.timer:
             kept.timer.cancel()

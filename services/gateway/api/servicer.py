@@ -29,12 +29,12 @@ from services.gateway.api.conversation import Conversation, ends_with, opening
 from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
 from services.gateway.api.preparation import CheckedRequest, Preparation
 from services.gateway.api.revalidation import Revalidation
-from services.gateway.api.speech_queue import Spoken, Tally
+from services.gateway.api.speech_queue import ConversationBytes, Spoken
 from services.gateway.config import GatewaySettings
-from services.gateway.policies.batch_admission import Turn
+from services.gateway.policies.batch_admission import ItemTurn
 from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.media import Media
-from services.gateway.upstream.stubs import Audio, whose
+from services.gateway.upstream.stubs import AudioCalls, whose
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
@@ -63,7 +63,7 @@ class GatewayServicer:
         self._kept = IdempotencyStore(settings.kept)
         self.arriving = Arrivals(settings, intake, self._kept).of
         self._revalidating = Revalidation(self._answer_anew)
-        self._tallies = WeakValueDictionary[str, Tally]()
+        self._tallies = WeakValueDictionary[str, ConversationBytes]()
 
     def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Credential:
         """The credential of a call, to whatever this process serves. Raises `KeyUnknown` or `CredentialsDiffer`."""
@@ -116,7 +116,7 @@ class GatewayServicer:
                 raise InvalidInput("original", "none by gRPC", "one")
             return preparation.check(item, credential.tenant, call.deadline)
 
-        async def give(checked: CheckedRequest, turn: Turn) -> pb.Final:
+        async def give(checked: CheckedRequest, turn: ItemTurn) -> pb.Final:
             credential.check()
             admitted = await preparation.admit_in_time(checked, call.span)
             return await (await preparation.answer(admitted, call.span, placed=turn.over)).give()
@@ -167,7 +167,7 @@ class GatewayServicer:
         self._kept.drain()
         self._revalidating.close()
 
-    def _may_converse(self, first: pb.ConverseRequest) -> Audio:
+    def _may_converse(self, first: pb.ConverseRequest) -> AudioCalls:
         """The audio service. Raises where it is not available, or where the first message is wrong."""
         if not first.HasField("options"):
             raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
@@ -183,7 +183,7 @@ class GatewayServicer:
                 await (await self._admitted(request, credential.tenant, call.deadline, span, TURN)).give(send)
 
         settings, name = self._settings, credential.tenant.name
-        tally = self._tallies.get(name) or Tally(settings.tenant_queue_bytes)
+        tally = self._tallies.get(name) or ConversationBytes(settings.tenant_queue_bytes)
         self._tallies[name] = tally
         spoken = Spoken(settings.conversation_queue_bytes, tally)
         tell = partial(batch_error, trace_id=telemetry.trace_id(call.span))

@@ -10,7 +10,7 @@ from collections import deque
 _MESSAGE_BYTES = 128  # about what keeping one costs, however little it says
 
 
-class Tally:
+class ConversationBytes:
     """The bytes of one tenant's conversations that wait; `most` may."""
 
     def __init__(self, most: int):
@@ -36,7 +36,7 @@ class Spoken:
     """One conversation's. `most`: bytes that wait here. A message that is larger may wait alone, and where none waits
     one always may, so every conversation goes on."""
 
-    def __init__(self, most: int, tally: Tally):
+    def __init__(self, most: int, tally: ConversationBytes):
         self._most, self._tally = most, tally
         self._messages: deque[bytes] = deque()
         self._waiting = 0

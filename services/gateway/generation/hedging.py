@@ -16,7 +16,7 @@ from services.gateway.policies.ticket import Slot
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 
 
-class FirstTokenTimeout:
+class FirstTokenWait:
     """How long to wait for the first text of a job.
 
     A silent replica must not use all of the time: while another replica or model is available, a part of the time
@@ -63,7 +63,7 @@ class Hedging:
     """Races the calls of one job to their first text, within the first-token timeout."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Placed]):
-        self._fleet, self._inner, self._patience = fleet, inner, FirstTokenTimeout(fleet)
+        self._fleet, self._inner, self._patience = fleet, inner, FirstTokenWait(fleet)
 
     async def __call__(self, placed: Placed) -> Call:
         job, retry = placed.attempt.job, placed.attempt.number > 1
@@ -91,7 +91,7 @@ class _Runners:
         self,
         fleet: Fleet,
         inner: Generate[Placed],
-        patience: FirstTokenTimeout,
+        patience: FirstTokenWait,
         first: Attempt,
         other: Pool | None,
         after_s: float | None,

@@ -10,7 +10,7 @@ from services.gateway.generation.call import Call, Text
 from services.gateway.generation.fallback import RETRIES
 from services.gateway.generation.job import Attempt, Generate, Job, Placed, Report
 from services.gateway.labels import Act
-from services.gateway.policies.single_flight import Flight, Reader, SingleFlight
+from services.gateway.policies.single_flight import Flight, FlightReader, SingleFlight
 from services.gateway.settings.permissions import is_plain_text
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 from services.runtime.errors import ServiceError, TooLate
@@ -132,11 +132,11 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class GenerationReading:
     """One request's view of a generation. `joined`: another request has started it."""
 
     generation: Generation
-    reader: Reader[llm_pb2.GenerateResponse]
+    reader: FlightReader[llm_pb2.GenerateResponse]
     joined: bool
 
     @property
@@ -151,16 +151,16 @@ class Shared:
         self._inner, self._shared = inner, shared
         self._under_way = SingleFlight[bytes, Generation]()
 
-    def read(self, key: bytes, job: Job, within_s: float) -> Reading:
+    def read(self, key: bytes, job: Job, within_s: float) -> GenerationReading:
         """Join a generation of the same `key`, or start one. An empty key is never shared."""
         shared = self._shared and bool(key) and not job.once
         found = self._under_way.get(key) if shared else None
         if found and found.suits(job):
             job.report.decisions.add(Act.SINGLE_FLIGHT_JOINED, job.model, "the same is being generated")
-            return Reading(found, found.text.subscribe(within_s), joined=True)
+            return GenerationReading(found, found.text.subscribe(within_s), joined=True)
         generation = Generation(job, Flight[llm_pb2.GenerateResponse]())
         reader, execution = generation.text.subscribe(within_s), self._inner(job, generation.text)
         if shared:
             execution = self._under_way.track(key, generation, execution)
         generation.text.start(execution)
-        return Reading(generation, reader, joined=False)
+        return GenerationReading(generation, reader, joined=False)

@@ -158,7 +158,7 @@ class Late(Exception):
     """The time is over."""
 
 
-class Refused(Exception):
+class RefusedText(Exception):
     """A text with a refused finding: the name of the rule, and a description for people."""
 
     def __init__(self, rule: str, what: str):
@@ -175,7 +175,7 @@ class ContentScanner:
         self.found = Counter[str]()
 
     def without_private(self, text: str) -> Generator[None, None, str]:
-        """`text` with names in the place of secrets and personal data. Raises `Refused`."""
+        """`text` with names in the place of secrets and personal data. Raises `RefusedText`."""
         screen, shown = Screen(self._checks.hides, names=self._names), list[str]()
         for at in range(0, len(text), AT_ONCE):
             if len(text) > AT_ONCE:
@@ -204,7 +204,7 @@ class ContentScanner:
     def _note(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
             if finding.kind in self._checks.refuses:
-                raise Refused(finding.rule, f"a {finding.label} ({finding.rule})")
+                raise RefusedText(finding.rule, f"a {finding.label} ({finding.rule})")
             self.found[finding.rule] += 1
 
     def _in_time(self) -> None:

@@ -60,7 +60,7 @@ _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class HttpParts:
     """The components that the routes use."""
 
     settings: GatewaySettings
@@ -75,7 +75,7 @@ class Parts:
     readiness: Readiness
 
 
-def make_app(parts: Parts) -> ASGIApp:
+def make_app(parts: HttpParts) -> ASGIApp:
     """The application: its routes, and CORS where pages may call."""
     app: ASGIApp = _App(parts)
     if origins := parts.settings.http.cors_origins:
@@ -92,7 +92,7 @@ def make_app(parts: Parts) -> ASGIApp:
 class _App:
     """Routes, and OpenAI's errors for what is no route."""
 
-    def __init__(self, parts: Parts):
+    def __init__(self, parts: HttpParts):
         self._parts = parts
         self._router = Router(list(self._routes()), redirect_slashes=False)
 

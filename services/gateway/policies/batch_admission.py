@@ -44,14 +44,14 @@ class BatchAdmission:
     def __init__(self, at_once: int = _ON_THEIR_WAY):
         self._free = asyncio.Semaphore(at_once)
 
-    async def turn(self, deadline: Deadline) -> Turn:
+    async def turn(self, deadline: Deadline) -> ItemTurn:
         """Wait for a turn. Raises TimeoutError when it does not come by `deadline`."""
         async with asyncio.timeout(_seconds(deadline)):
             await self._free.acquire()
-        return Turn(self._free.release)
+        return ItemTurn(self._free.release)
 
 
-class Turn:
+class ItemTurn:
     """An item on its way to a place."""
 
     __slots__ = ("_then",)

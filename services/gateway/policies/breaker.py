@@ -24,7 +24,7 @@ from typing import ClassVar
 
 from prometheus_client import Counter, Gauge
 
-from services.gateway.policies.window import Counts, Window
+from services.gateway.policies.window import CallCounts, CountWindow
 from services.runtime.deadline import Clock
 from services.runtime.errors import Unavailable
 
@@ -117,7 +117,7 @@ class Breaker:
         """`in_a_row`: failures that open it at once. `min_calls`: fewer calls in the window are ignored. `open_s`:
         seconds from opening to the first probe, give or take 20%."""
         self.name, self.slow_s, self.clock = name, slow_s, clock
-        self._window = Window(window_s)
+        self._window = CountWindow(window_s)
         self._window_s, self._min_calls, self._open_s, self._rng = window_s, min_calls, open_s, rng
         self._in_a_row, self._failed_in_a_row = in_a_row, 0
         self._failure_rate, self._slow_rate = failure_rate, slow_rate
@@ -222,7 +222,7 @@ class Breaker:
         if reason := self._reason(self._window.total(now)):
             self._open(self._jittered_open_s(), reason)
 
-    def _reason(self, counts: Counts) -> str:
+    def _reason(self, counts: CallCounts) -> str:
         """Why these counts open it; empty when they do not."""
         if self._failed_in_a_row >= self._in_a_row:
             return f"{self._failed_in_a_row} calls in a row failed"

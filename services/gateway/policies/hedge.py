@@ -53,7 +53,7 @@ _EXCHANGED = Counter(
 )
 
 
-class Waiter(Protocol):
+class WaitingRace(Protocol):
     """A race that waits until the budget can pay for a second call."""
 
     def set(self) -> None:
@@ -75,7 +75,7 @@ class HedgeBudget:
         self.burst, self.wanting = burst, asyncio.Event()
         self._budget, self._share = ExtraBudget(share, burst), share
         self._requests = self._calls = 0.0
-        self._line: dict[Waiter, None] = {}  # the longest wait first
+        self._line: dict[WaitingRace, None] = {}  # the longest wait first
 
     def request(self) -> None:
         """Count a request; it may be answered without a call."""
@@ -88,7 +88,7 @@ class HedgeBudget:
         """Count a request that needs a call."""
         self._calls += 1
 
-    def spend(self, race: Waiter) -> bool:
+    def spend(self, race: WaitingRace) -> bool:
         """Whether the race may make a second call, which is then counted. Otherwise the race is queued: it is `set`
         when its turn comes, unless it leaves before."""
         first = next(iter(self._line), race)
@@ -99,7 +99,7 @@ class HedgeBudget:
         self.wanting.set()
         return False
 
-    def leave(self, race: Waiter) -> None:
+    def leave(self, race: WaitingRace) -> None:
         """Leave the queue: the race wants no second call any more."""
         if race in self._line:
             del self._line[race]

@@ -40,7 +40,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from services.gateway.policies.batch_admission import Backlog, Portion
 from services.gateway.policies.limit import Limit, Sample
 from services.gateway.policies.ticket import CLASSES, Shed, Slot, Ticket, class_of
-from services.gateway.policies.wait_queue import Line, Waiter
+from services.gateway.policies.wait_queue import Line, WaitingRequest
 from services.runtime import telemetry
 from services.runtime.deadline import Clock
 from services.runtime.policy.fair import Rank, Shares
@@ -179,7 +179,7 @@ class Limiter:
         loop = asyncio.get_running_loop()
         if patience_s <= 0:
             raise self._refusal(line, "expired", "no time to wait")
-        waiter: Waiter[Slot] = Waiter(
+        waiter: WaitingRequest[Slot] = WaitingRequest(
             ticket.tenant, ticket.weight, self._rank(ticket), line, began + patience_s, loop.create_future()
         )
         if self._waiting >= self.room:
@@ -205,7 +205,7 @@ class Limiter:
             return (0.0, self._arrivals)
         return (-ticket.deadline.at, -self._arrivals)
 
-    def _make_room(self, newcomer: Waiter[Slot]) -> None:
+    def _make_room(self, newcomer: WaitingRequest[Slot]) -> None:
         """Displace a request in the full queue, or refuse the newcomer."""
         line = next((line for line in reversed(self._lines) if line.queue), None)
         if line is not None and self._gives_way(worst := line.queue.worst(), newcomer):
@@ -214,7 +214,7 @@ class Limiter:
             raise self._refusal(newcomer.line, "full", "nobody gives way")
 
     @staticmethod
-    def _gives_way(worst: Waiter[Slot], newcomer: Waiter[Slot]) -> bool:
+    def _gives_way(worst: WaitingRequest[Slot], newcomer: WaitingRequest[Slot]) -> bool:
         if worst.line is not newcomer.line:
             return worst.line.place > newcomer.line.place
         crowd = newcomer.line.queue.crowd
@@ -250,28 +250,28 @@ class Limiter:
                     self._waiting -= 1
                     waiter.outcome.set_result(self._take(waiter.tenant, now))
 
-    def _abandon(self, waiter: Waiter[Slot]) -> None:
+    def _abandon(self, waiter: WaitingRequest[Slot]) -> None:
         """Its task has ended: while it waited, or after it was given a place that it never saw."""
         if waiter.outcome.cancelled() or not waiter.outcome.done():
             self._remove(waiter)
         elif isinstance(slot := waiter.outcome.result(), Slot):
             slot.release(unused=True)
 
-    def _expire(self, waiter: Waiter[Slot]) -> None:
+    def _expire(self, waiter: WaitingRequest[Slot]) -> None:
         self._shed(waiter, "expired", "waited too long")
 
-    def _shed(self, waiter: Waiter[Slot], why: str, what: str) -> None:
+    def _shed(self, waiter: WaitingRequest[Slot], why: str, what: str) -> None:
         self._remove(waiter)
         if not waiter.outcome.done():
             waiter.outcome.set_result(self._refusal(waiter.line, why, what))
 
-    def _add(self, waiter: Waiter[Slot], now: float) -> None:
+    def _add(self, waiter: WaitingRequest[Slot], now: float) -> None:
         waiter.line.queue.add(waiter)
         waiter.line.patience.stands(True, now)
         self._shares.add(waiter.tenant, waiter.weight)
         self._waiting += 1
 
-    def _remove(self, waiter: Waiter[Slot]) -> None:
+    def _remove(self, waiter: WaitingRequest[Slot]) -> None:
         """Unserved."""
         if waiter.line.queue.remove(waiter):
             waiter.line.patience.stands(bool(waiter.line.queue), self._clock())

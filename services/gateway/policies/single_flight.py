@@ -25,20 +25,20 @@ class Flight(Generic[T]):
         self.items: list[T] = []
         self.over = False
         self.error: Exception | None = None
-        self._readers: list[Reader[T]] = []
+        self._readers: list[FlightReader[T]] = []
         self._task: asyncio.Task[None] | None = None
 
     def start(self, execution: Coroutine[Any, Any, None]) -> None:
         """Start the execution. At least one reader must have subscribed."""
         self._task = asyncio.create_task(self._fly(execution))
 
-    def subscribe(self, within_s: float, seen: int = 0) -> Reader[T]:
+    def subscribe(self, within_s: float, seen: int = 0) -> FlightReader[T]:
         """Read along, for `within_s` at the most, what comes after the first `seen` items."""
-        reader = Reader(self, within_s, seen)
+        reader = FlightReader(self, within_s, seen)
         self._readers.append(reader)
         return reader
 
-    def leave(self, reader: Reader[T]) -> None:
+    def leave(self, reader: FlightReader[T]) -> None:
         """Stop reading; an execution without readers is cancelled."""
         if reader in self._readers:
             self._readers.remove(reader)
@@ -74,7 +74,7 @@ class Flight(Generic[T]):
             self.end()
 
 
-class Reader(Generic[T]):
+class FlightReader(Generic[T]):
     """One request's view of a flight. `leave` must be called at the end."""
 
     def __init__(self, flight: Flight[T], within_s: float, seen: int = 0):

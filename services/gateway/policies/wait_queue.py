@@ -65,7 +65,7 @@ class Patience:
 
 
 @dataclass(slots=True, eq=False)
-class Waiter(Generic[P]):
+class WaitingRequest(Generic[P]):
     """A request that waits in a line."""
 
     tenant: str
@@ -85,5 +85,5 @@ class Line(Generic[P]):
         self.place, self.kind = place, CLASSES[place % len(CLASSES)]
         self.within_share = place < len(CLASSES)
         self.dear = self.kind in ("critical", "high")
-        self.queue = FairQueue[Waiter[P]]()
+        self.queue = FairQueue[WaitingRequest[P]]()
         self.patience = Patience(queue_s, overload_s=queue_s) if self.within_share else Patience(queue_s)

@@ -9,7 +9,7 @@ _SLICES = 10
 
 
 @dataclass(slots=True)
-class Counts:
+class CallCounts:
     """The counts of one slice of time, or of several."""
 
     slice: int = 0
@@ -18,25 +18,25 @@ class Counts:
     slow: int = 0
 
 
-class Window:
+class CountWindow:
     """Counts of the last seconds, give or take one tenth."""
 
     def __init__(self, window_s: float):
         self._slice_s = window_s / _SLICES
-        self._slices: deque[Counts] = deque(maxlen=_SLICES)
+        self._slices: deque[CallCounts] = deque(maxlen=_SLICES)
 
-    def current(self, now: float) -> Counts:
+    def current(self, now: float) -> CallCounts:
         """The counts of the current slice."""
         number = int(now / self._slice_s)
         if not self._slices or self._slices[-1].slice != number:
-            self._slices.append(Counts(number))
+            self._slices.append(CallCounts(number))
         return self._slices[-1]
 
-    def total(self, now: float) -> Counts:
+    def total(self, now: float) -> CallCounts:
         """The counts of all slices in the window."""
         oldest = int(now / self._slice_s) - _SLICES
         counted = [counts for counts in self._slices if counts.slice > oldest]
-        return Counts(
+        return CallCounts(
             calls=sum(counts.calls for counts in counted),
             failed=sum(counts.failed for counts in counted),
             slow=sum(counts.slow for counts in counted),

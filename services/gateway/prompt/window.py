@@ -27,7 +27,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n")
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ConversationParts:
     """A conversation in its parts: system messages first, then turns, each from a user's message to the next, and the
     last of these, which is the question with what tools gave back to it."""
 
@@ -41,13 +41,13 @@ class Conversation:
         return (*self.head, *note, *kept, *self.question)
 
 
-def parts(messages: Sequence[chat_pb2.Message]) -> Conversation:
+def parts(messages: Sequence[chat_pb2.Message]) -> ConversationParts:
     """A conversation that is not empty, in its parts."""
     head = tuple(takewhile(lambda message: message.role == chat_pb2.ROLE_SYSTEM, messages))
     rest = messages[len(head) :]
     begins = [index for index, message in enumerate(rest) if message.role == chat_pb2.ROLE_USER or index == 0]
     turns = [tuple(rest[begin:end]) for begin, end in zip(begins, [*begins[1:], len(rest)], strict=True)]
-    return Conversation(head, tuple(turns[:-1]), turns[-1] if turns else ())
+    return ConversationParts(head, tuple(turns[:-1]), turns[-1] if turns else ())
 
 
 def most_tokens(messages: Sequence[chat_pb2.Message], more_bytes: int = 0) -> int:

@@ -23,7 +23,7 @@ from hedgerow.tool.v1 import tool_pb2
 from services.gateway.settings.tools import ToolSettings, ToolSourceSettings
 from services.gateway.tools import mcp_streams
 from services.gateway.tools.mcp_streams import Ended, Streams
-from services.gateway.tools.source import Call
+from services.gateway.tools.source import CallAttempt
 from services.runtime.errors import Faulty, ServiceError, TooLate, Unavailable
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class McpSource:
         except Exception as error:
             raise self._translated(error) from None
 
-    async def call(self, call: Call) -> tool_pb2.CallToolResponse:
+    async def call(self, call: CallAttempt) -> tool_pb2.CallToolResponse:
         arguments, meta = json.loads(call.arguments), cast(mcp.RequestParamsMeta, {_KEY: call.key})
         try:
             async with asyncio.timeout(call.timeout_s):

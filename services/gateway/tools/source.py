@@ -20,7 +20,7 @@ _SERVICE = f"/{tool_pb2.DESCRIPTOR.package}.ToolService/"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallAttempt:
     """One attempt at a call, which may take `timeout_s`. `name` is the source's own, `arguments` the text of a JSON
     object; `key` is the same for each attempt."""
 
@@ -42,7 +42,7 @@ class ToolSource(Protocol):
         """Its tools, within `timeout_s`."""
         ...
 
-    async def call(self, call: Call) -> tool_pb2.CallToolResponse:
+    async def call(self, call: CallAttempt) -> tool_pb2.CallToolResponse:
         """Call a tool. Cancelling notifies the source."""
         ...
 
@@ -81,7 +81,7 @@ class ToolService:
             raise translate(error, self._name) from None
         return listed.tools
 
-    async def call(self, call: Call) -> tool_pb2.CallToolResponse:
+    async def call(self, call: CallAttempt) -> tool_pb2.CallToolResponse:
         request = tool_pb2.CallToolRequest(name=call.name, arguments=call.arguments, idempotency_key=call.key)
         metadata = (*telemetry.propagate(call.span), whose(call.tenant))
         pending = Pending(self._call(request, timeout=call.timeout_s, metadata=metadata), self._name)

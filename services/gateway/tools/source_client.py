@@ -22,7 +22,7 @@ from services.gateway.policies.retry import Retry
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.ticket import Ticket
 from services.gateway.tools.listing import Checker, Listing, Tool
-from services.gateway.tools.source import Call, ToolSource
+from services.gateway.tools.source import CallAttempt, ToolSource
 from services.gateway.upstream.fleet import make_breaker
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import ServiceError
@@ -39,7 +39,7 @@ Waited = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
+class _KeptOutcome:
     tenant: str
     result: tool_pb2.CallToolResponse
     size: int
@@ -50,7 +50,7 @@ class Reused:
     """At most `max_bytes` of them; tenants share the room fairly."""
 
     def __init__(self, max_bytes: int, clock: Clock = time.monotonic):
-        self._kept: FairLru[Place, _Kept] = FairLru(max_bytes)
+        self._kept: FairLru[Place, _KeptOutcome] = FairLru(max_bytes)
         self._clock = clock
 
     def get(self, place: Place) -> tool_pb2.CallToolResponse | None:
@@ -65,7 +65,7 @@ class Reused:
 
     def put(self, place: Place, result: tool_pb2.CallToolResponse, for_s: float) -> None:
         size = result.ByteSize() + sum(map(len, place)) + _OVERHEAD_BYTES
-        self._kept.replace(place, _Kept(place[0], result, size, self._clock() + for_s))
+        self._kept.replace(place, _KeptOutcome(place[0], result, size, self._clock() + for_s))
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class _Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CallOutcome:
     """The outcome of a call. `retried`: why it was made twice."""
 
     result: tool_pb2.CallToolResponse
@@ -139,12 +139,12 @@ class SourceClient:
 
     async def call(
         self, tool: Tool, arguments: str, tenant: Tenant, score: int, within_s: float, span: Span, waited: Waited
-    ) -> Told:
+    ) -> CallOutcome:
         """Call a tool within `within_s`. When cancelled, `waited` says whether the caller has waited for its whole
         time: only then the silence counts against the tool. Raises `ServiceError`; a tool's own failure is a result."""
         place = (tenant.name, self.name, tool.remote, arguments)
         if found := self._reused.get(place):
-            return Told(found, reused=True)
+            return CallOutcome(found, reused=True)
         breaker = self._breaker(tool)
         if not breaker.would_admit(tenant.name):
             raise breaker.refusal(tenant.name)
@@ -168,22 +168,22 @@ class SourceClient:
         span: Span,
         waited: Waited,
         permit: SharedPermit,
-    ) -> Told:
+    ) -> CallOutcome:
         key = self._make_key()
 
-        def call() -> Call:
-            return Call(tool.remote, arguments, key, tenant, deadline.remaining(), span)
+        def call() -> CallAttempt:
+            return CallAttempt(tool.remote, arguments, key, tenant, deadline.remaining(), span)
 
         self._retry.request()
         try:
-            return Told(await self._attempt(call(), permit, waited))
+            return CallOutcome(await self._attempt(call(), permit, waited))
         except ServiceError as error:
             again = tool.description.idempotent and self._breaker(tool).would_admit(tenant)
             pause_s = self._retry.pause_s(error, deadline.remaining()) if again else None
             if pause_s is None:
                 raise
             permit, why = await self._after(pause_s, tool, tenant), error.outline
-        return Told(await self._attempt(call(), permit, waited), retried=why)
+        return CallOutcome(await self._attempt(call(), permit, waited), retried=why)
 
     async def _after(self, pause_s: float, tool: Tool, tenant: str) -> SharedPermit:
         """Leave for a retry that is paid for. Where there is none, or its caller has left, the price goes back."""
@@ -201,7 +201,7 @@ class SourceClient:
             raise breaker.refusal(tenant)
         return permit
 
-    async def _attempt(self, call: Call, permit: SharedPermit, waited: Waited) -> tool_pb2.CallToolResponse:
+    async def _attempt(self, call: CallAttempt, permit: SharedPermit, waited: Waited) -> tool_pb2.CallToolResponse:
         try:
             result = await self.source.call(call)
             permit.replied()

@@ -23,7 +23,7 @@ from services.gateway.policies.retry import Retry
 from services.gateway.settings.tools import ToolSettings
 from services.gateway.tools.listing import Tool
 from services.gateway.tools.source import ToolService, ToolSource
-from services.gateway.tools.source_client import Reused, SourceClient, Told, Waited
+from services.gateway.tools.source_client import CallOutcome, Reused, SourceClient, Waited
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
@@ -87,7 +87,7 @@ class Toolbox:
         within_s: float,
         span: Span,
         waited: Waited = lambda: False,
-    ) -> Told:
+    ) -> CallOutcome:
         """Call the tool. `waited`: as in `SourceClient`. Raises `ServiceError`; a tool's own refusal is a result."""
         shelf = self._shelves[tool.source]
         return await shelf.call(tool, arguments, tenant, score, within_s, span, waited)

@@ -31,7 +31,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Drill:
+class AssignedDrill:
     """Which share of the calls is delayed, and which is aborted."""
 
     delay_s: float = 0.0
@@ -47,7 +47,7 @@ class Drill:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class AssignedReplica:
     """One replica in service."""
 
     address: str
@@ -58,5 +58,5 @@ class Endpoint:
 class Assignment:
     """The replicas of one service. `drop_share` of the calls are to be refused, while a drill runs."""
 
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[AssignedReplica, ...]
     drop_share: float = 0.0

@@ -32,7 +32,7 @@ from google.protobuf import any_pb2, json_format
 from google.protobuf.message import DecodeError, Message
 from google.rpc import code_pb2, status_pb2
 
-from services.gateway.upstream.assignment import Assignment, Drill, Endpoint
+from services.gateway.upstream.assignment import AssignedDrill, AssignedReplica, Assignment
 from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.stubs import both_ways
 from services.runtime.deadline import set_within
@@ -67,13 +67,13 @@ class Control:
         return both_ways(self._discover(wait_for_ready=True), requests, "control")
 
 
-def _drill_of(route: route_pb2.RouteConfiguration) -> Drill:
+def _drill_of(route: route_pb2.RouteConfiguration) -> AssignedDrill:
     """The drill of a service's route; one that does nothing where there is none. Raises `DecodeError`."""
     given = fault_pb2.HTTPFault()
     for host in route.virtual_hosts:
         if _FILTER in host.typed_per_filter_config:
             host.typed_per_filter_config[_FILTER].Unpack(given)
-    return Drill(
+    return AssignedDrill(
         given.delay.fixed_delay.ToNanoseconds() / 1e9,
         _share_of(given.delay.percentage),
         _status(given.abort.grpc_status),
@@ -126,7 +126,7 @@ class Watcher(Protocol):
     def take(self, assignment: Assignment) -> None:
         """These replicas, and no others."""
 
-    def drill(self, drill: Drill) -> None:
+    def drill(self, drill: AssignedDrill) -> None:
         """This drill, or one that does nothing."""
 
 
@@ -168,7 +168,7 @@ class Discovery:
         if not self._missing:
             self._all_arrived.set()
 
-    def _routed(self, name: str, found: Drill) -> None:
+    def _routed(self, name: str, found: AssignedDrill) -> None:
         if watcher := self._watchers.get(name):
             watcher.drill(found)
 
@@ -224,10 +224,10 @@ class _Assignments(_Kind[endpoint_pb2.ClusterLoadAssignment, Assignment]):
         return given.cluster_name, read(given)
 
 
-class _Routes(_Kind[route_pb2.RouteConfiguration, Drill]):
+class _Routes(_Kind[route_pb2.RouteConfiguration, AssignedDrill]):
     message = route_pb2.RouteConfiguration
 
-    def read(self, given: route_pb2.RouteConfiguration) -> tuple[str, Drill]:
+    def read(self, given: route_pb2.RouteConfiguration) -> tuple[str, AssignedDrill]:
         return given.name, _drill_of(given)
 
 
@@ -243,7 +243,7 @@ def read(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
     return Assignment(tuple(endpoints), 1 - kept)
 
 
-def _endpoints(locality: endpoint_pb2.LocalityLbEndpoints) -> Iterator[Endpoint]:
+def _endpoints(locality: endpoint_pb2.LocalityLbEndpoints) -> Iterator[AssignedReplica]:
     """Of a locality: its weight is shared out by its endpoints' own."""
     weights = [each.load_balancing_weight.value or 1 for each in locality.lb_endpoints]
     for each, weight in zip(locality.lb_endpoints, weights, strict=True):
@@ -253,6 +253,6 @@ def _endpoints(locality: endpoint_pb2.LocalityLbEndpoints) -> Iterator[Endpoint]
         if each.health_status in _IN_SERVICE:
             host = f"[{socket.address}]" if ":" in socket.address else socket.address
             share = (locality.load_balancing_weight.value or 1) * weight / sum(weights)
-            yield Endpoint(
+            yield AssignedReplica(
                 f"{host}:{socket.port_value}", Locality(locality.priority, locality.locality.sub_zone, share)
             )

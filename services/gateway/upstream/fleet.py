@@ -20,7 +20,7 @@ from services.gateway.policies.retry import Retry
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.settings.generation import BreakerSettings, LimitSettings
 from services.gateway.upstream import balance
-from services.gateway.upstream.assignment import Drill
+from services.gateway.upstream.assignment import AssignedDrill
 from services.gateway.upstream.balance import Locality, Policy
 from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.prefix import Blocks, Prefixes
@@ -71,7 +71,7 @@ class Pool:
     notice: Notice  # of what starts in the fleet
     policy: Policy = "prefix"
     drop_share: float = 0.0
-    drill: Drill = field(default_factory=Drill)
+    drill: AssignedDrill = field(default_factory=AssignedDrill)
     awaited: bool = False  # the control plane has yet to list a replica
     answers: bool = False  # it has answered a call
     chats: bool = True  # otherwise it serves embeddings, rerank or moderations

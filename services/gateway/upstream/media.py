@@ -10,7 +10,7 @@ import grpc
 
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.shared_breaker import SharedBreaker
-from services.gateway.upstream.stubs import Audio, Vision
+from services.gateway.upstream.stubs import AudioCalls, VisionCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Seeing:
     """The vision service: `top_k` labels of each picture, by `model`; empty is the service's default. `note`: the
     template of the text with the labels for a language model; empty: an English sentence."""
 
-    client: Vision
+    client: VisionCalls
     breaker: SharedBreaker
     model: str = ""
     top_k: int = 1
@@ -29,7 +29,7 @@ class Seeing:
 class Hearing:
     """The audio service, for recordings and live audio."""
 
-    client: Audio
+    client: AudioCalls
     breaker: SharedBreaker
 
 
@@ -51,9 +51,9 @@ def make_media(
     """With the services that the settings name, reached by `channels`."""
     seeing = hearing = None
     if settings.vision_address:
-        client = Vision(channels[settings.vision_address])
+        client = VisionCalls(channels[settings.vision_address])
         top_k, note = settings.labels_per_image, settings.image_note
         seeing = Seeing(client, breaker("vision"), settings.vision_model, top_k, note)
     if settings.audio_address:
-        hearing = Hearing(Audio(channels[settings.audio_address]), breaker("audio"))
+        hearing = Hearing(AudioCalls(channels[settings.audio_address]), breaker("audio"))
     return Media(seeing, hearing)

@@ -14,7 +14,7 @@ import grpc
 
 from services.gateway.config import GatewaySettings
 from services.gateway.upstream import balance
-from services.gateway.upstream.assignment import Assignment, Drill
+from services.gateway.upstream.assignment import AssignedDrill, Assignment
 from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.fleet import Pool, Replica, make_replica
 from services.gateway.upstream.stubs import watch
@@ -55,7 +55,7 @@ class Members:
             self._join(address, locality)
         self._pool.drop_share = assignment.drop_share
 
-    def drill(self, drill: Drill) -> None:
+    def drill(self, drill: AssignedDrill) -> None:
         """Have a drill done to the calls from now on."""
         self._pool.drill = drill
 

@@ -133,7 +133,7 @@ class Router:
             raise translate(error, "router") from None
 
 
-class Vision:
+class VisionCalls:
     """The vision service."""
 
     def __init__(self, channel: grpc.aio.Channel):
@@ -144,7 +144,7 @@ class Vision:
         return Pending(self._classify(request, timeout=timeout_s, metadata=metadata), "vision")
 
 
-class Audio:
+class AudioCalls:
     """The audio service."""
 
     def __init__(self, channel: grpc.aio.Channel):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from services.llm.transport.reply import Limits, Reply
+from services.llm.transport.reply import ProviderReply, ReplyLimits
 from services.llm.transport.wire import Broken, Lost, Wire, WireReply
 from services.runtime.deadline import Deadline
 
@@ -19,7 +19,7 @@ _ABOUT_TO_END_S = 0.005
 class ProviderClient:
     """`headers` go with every request."""
 
-    def __init__(self, wire: Wire, headers: Mapping[str, str], max_requests: int, limits: Limits):
+    def __init__(self, wire: Wire, headers: Mapping[str, str], max_requests: int, limits: ReplyLimits):
         self._wire, self._headers, self._limits = wire, headers, limits
         self.used_at = float("-inf")  # when a request or an answer was last seen, on the loop's clock
         self._places = asyncio.Semaphore(max_requests)
@@ -29,7 +29,7 @@ class ProviderClient:
     @asynccontextmanager
     async def request(
         self, method: str, url: str, deadline: Deadline, body: bytes = b"", **headers: str
-    ) -> AsyncIterator[Reply]:
+    ) -> AsyncIterator[ProviderReply]:
         """Ask. Raises Broken, and TimeoutError when the deadline is over.
 
         Leaving stops the provider, unless `reply.told` was set: then what is left of the body is read behind.
@@ -43,7 +43,7 @@ class ProviderClient:
             except BaseException:
                 self._places.release()
                 raise
-            reply = Reply(wired, self._limits)
+            reply = ProviderReply(wired, self._limits)
             try:
                 yield reply
             finally:
@@ -71,7 +71,7 @@ class ProviderClient:
                     raise
         return await self._wire.send(method, url, headers, body)
 
-    async def _leave(self, reply: Reply, wired: WireReply) -> None:
+    async def _leave(self, reply: ProviderReply, wired: WireReply) -> None:
         if reply.told and not wired.ended:
             self._drain_behind(wired)
             return

@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
-from services.llm.transport.http1_connection import Connection
+from services.llm.transport.http1_connection import Http1Connection
 from services.llm.transport.names import FreshNames
 from services.llm.transport.tls import client_context
 from services.llm.transport.wire import Broken, Lost, Options
@@ -43,7 +43,7 @@ class Http1:
             limit=0,  # callers have a limit
             keepalive_timeout=options.idle_s,
         )
-        connector._factory = partial(Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]  # a subclass
+        connector._factory = partial(Http1Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]  # a subclass
         self._read_s = options.read_s
         self._session = aiohttp.ClientSession(
             connector=connector,

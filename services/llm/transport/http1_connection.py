@@ -12,7 +12,7 @@ from aiohttp.streams import StreamReader
 _SWITCHED, _FINAL = 101, 200  # statuses below it, but for this one, come before the answer
 
 
-class Connection(ResponseHandler):
+class Http1Connection(ResponseHandler):
     """Bytes behind an answer that has ended were not asked for. aiohttp would keep them for the next request, which may
     be another tenant's. Here the connection is closed.
 

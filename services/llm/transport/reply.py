@@ -10,17 +10,17 @@ from services.llm.transport.wire import Broken, WireReply
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReplyLimits:
     """Limits of a provider's reply."""
 
     event_bytes: int
     answer_bytes: int
 
 
-class Reply:
+class ProviderReply:
     """Its head has come. Set `told` when all that matters has been read: what follows is of no interest."""
 
-    def __init__(self, wired: WireReply, limits: Limits):
+    def __init__(self, wired: WireReply, limits: ReplyLimits):
         self._wired, self._limits = wired, limits
         self.status: int = wired.status
         self.told = False

@@ -189,7 +189,7 @@ class _YamlFile(PydanticBaseSettingsSource):
         return content
 
 
-class Refused(ValueError):
+class RefusedSettings(ValueError):
     """What is wrong with settings, a line for each thing: whose they are, the field, the limit and the value."""
 
 
@@ -197,13 +197,13 @@ def load(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
     """As `read`, or exit with 2 and say why."""
     try:
         return read(cls, argv, prog)
-    except Refused as refused:
+    except RefusedSettings as refused:
         print(refused, file=sys.stderr)
         raise SystemExit(2) from None
 
 
 def read(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
-    """Read `cls` from all sources. Raises `Refused`, whose lines begin with `prog`."""
+    """Read `cls` from all sources. Raises `RefusedSettings`, whose lines begin with `prog`."""
     try:
         refuse_unknown(cls, os.environ)
         ping_timeout_ms()  # not a service's own: the SDK reads it as well
@@ -214,7 +214,7 @@ def read(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
         told = [without_passwords(_where(error))]
     except (ValueError, OSError) as error:
         told = [without_passwords(line) for line in _without_arguments(str(error)).splitlines()]
-    raise Refused("\n".join(f"{prog}: {each}" for each in told))
+    raise RefusedSettings("\n".join(f"{prog}: {each}" for each in told))
 
 
 def _told(cls: type[BaseModel], problem: Any) -> str:

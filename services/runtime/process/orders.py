@@ -17,9 +17,9 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from services.runtime.process.config import Refused, read
+from services.runtime.process.config import RefusedSettings, read
 from services.runtime.process.serve import Service
-from services.runtime.process.together import Bring, Member
+from services.runtime.process.together import Bring, HostedService
 from services.runtime.process.workers import PortTaken
 from services.runtime.refusals import with_environment
 
@@ -27,8 +27,8 @@ _MOST_BYTES = 64 * 2**20
 _FD = 0
 
 
-def first() -> Sequence[Member]:
-    """The members of the first order. Raises `Refused`, and ValueError for what is no order."""
+def first() -> Sequence[HostedService]:
+    """The members of the first order. Raises `RefusedSettings`, and ValueError for what is no order."""
     with open(_FD, "rb", closefd=False) as given:
         return _members(json.loads(given.readline(_MOST_BYTES)))
 
@@ -46,7 +46,7 @@ async def follow(bring: Bring) -> None:
             order = json.loads(line)
             try:
                 await bring(_members(order))
-            except (Refused, PortTaken, ValueError) as error:
+            except (RefusedSettings, PortTaken, ValueError) as error:
                 _answer(writer, order["number"], str(error))
             else:
                 _answer(writer, order["number"])
@@ -60,15 +60,15 @@ def _answer(writer: asyncio.StreamWriter, number: int, error: str = "") -> None:
     writer.write(json.dumps({"number": number, "error": error}).encode() + b"\n")
 
 
-def _members(order: dict[str, Any]) -> Sequence[Member]:
+def _members(order: dict[str, Any]) -> Sequence[HostedService]:
     return [_member(**given) for given in order["members"]]
 
 
-def _member(name: str, service: str, environment: dict[str, str]) -> Member:
+def _member(name: str, service: str, environment: dict[str, str]) -> HostedService:
     module: Any = import_module(f"services.{service}.__main__")
     found: Service = module.SERVICE
     with with_environment(environment):
         settings = read(found.settings, [], prog=name)
     if settings.processes > 1:  # a variable or a file of settings says so, which the launcher has not read
-        raise Refused(f"{name}: workers: 1 where services share a process (`hedgerow up --processes`)")
-    return Member(name, found, settings)
+        raise RefusedSettings(f"{name}: workers: 1 where services share a process (`hedgerow up --processes`)")
+    return HostedService(name, found, settings)

@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Member:
+class HostedService:
     """One of the services, by a `name` of its own."""
 
     name: str
@@ -55,14 +55,14 @@ class Member:
         return self.service.name == FRONT
 
 
-Bring = Callable[[Sequence[Member]], Awaitable[None]]
+Bring = Callable[[Sequence[HostedService]], Awaitable[None]]
 # Brings the process to what later orders ask for; may return, and be cancelled.
 Follow = Callable[[Bring], Coroutine[None, None, None]]
 
 
 @dataclass(eq=False)
 class _Running:
-    member: Member
+    member: HostedService
     health: Health = field(default_factory=Health)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
@@ -80,7 +80,7 @@ class Together:
         self._pages: ProbePages | None = None  # those of the front, at its `metrics_address`
         self._pages_at, self._close_pages = "", _nothing
 
-    async def bring(self, wanted: Sequence[Member]) -> None:
+    async def bring(self, wanted: Sequence[HostedService]) -> None:
         """Start what is new, all at once; then start again what has changed, in this order; then stop what is gone.
         Returns when all of them serve. Raises `PortTaken`, before anything is changed, where another process has the
         port of the front."""
@@ -106,7 +106,7 @@ class Together:
         await asyncio.to_thread(self._close_pages)
         _release(self._claims)
 
-    async def _start(self, member: Member) -> None:
+    async def _start(self, member: HostedService) -> None:
         """Return when its health says SERVING, or when it has failed, which ends the group."""
         self._running[member.name] = running = _Running(member)
         if member.is_front:
@@ -132,7 +132,7 @@ class Together:
             self._pages = ProbePages(front.health, asyncio.get_running_loop())
             self._pages_at, self._close_pages = address, metrics.serve(address, self._pages)
 
-    async def _exchange(self, member: Member) -> None:
+    async def _exchange(self, member: HostedService) -> None:
         """Start a service in the place of the one of its name. The front serves until the other does, so no call is
         refused."""
         before = self._running[member.name]
@@ -200,7 +200,7 @@ async def _end(running: _Running) -> None:
         await asyncio.wait({running.task})
 
 
-async def run(process: str, first: Sequence[Member], follow: Follow) -> bool:
+async def run(process: str, first: Sequence[HostedService], follow: Follow) -> bool:
     """Serve `first`, and what `follow` brings later, until the process must stop. Returns whether all of `first`
     came to serve. Ends the process with 1 where another one has the front's port."""
     served = False

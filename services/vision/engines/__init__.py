@@ -7,7 +7,7 @@ from importlib import import_module
 
 from services.vision.engine import Engine
 from services.vision.engines.arrays import ArraySpec
-from services.vision.engines.checked import Checked
+from services.vision.engines.checked import CheckedEngine
 from services.vision.errors import BadModel
 from services.vision.files import Source, engine_of
 
@@ -35,4 +35,6 @@ def open_engine(
         module = import_module(f"{__name__}.{_MODULES[engine]}")
     except ImportError as error:
         raise BadModel(f"file: {source.name} needs {error.name}, which is not installed") from error
-    return Checked(module.load(source, device, precision, tuple(inputs), tuple(outputs), threads), inputs, outputs)
+    return CheckedEngine(
+        module.load(source, device, precision, tuple(inputs), tuple(outputs), threads), inputs, outputs
+    )

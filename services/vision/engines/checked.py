@@ -13,7 +13,7 @@ from services.vision.errors import BadModel, EngineFailed
 _log = logging.getLogger(__name__)
 
 
-class Backend(Protocol):
+class LoadedLibrary(Protocol):
     """A library with a model loaded. May raise anything."""
 
     kind: str
@@ -29,12 +29,12 @@ class Backend(Protocol):
         ...
 
 
-class Checked:
+class CheckedEngine:
     """An `Engine` over a backend that has been tried once."""
 
-    def __init__(self, backend: Backend, inputs: Sequence[ArraySpec], outputs: Sequence[str]):
+    def __init__(self, backend: LoadedLibrary, inputs: Sequence[ArraySpec], outputs: Sequence[str]):
         self.kind, self.device, self.precision = backend.kind, backend.device, backend.precision
-        self._backend: Backend | None = backend
+        self._backend: LoadedLibrary | None = backend
         self._inputs, self._outputs = tuple(inputs), tuple(outputs)
         try:
             self.run({spec.name: spec.zeros(1) for spec in self._inputs})

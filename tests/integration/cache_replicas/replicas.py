@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from services.cache import redis_entries
-from services.cache.answers import Answers, Found
+from services.cache.answers import Answers, LookupResult
 from services.cache.embedding import Embedder
 from services.cache.encryption import Encryption
 from services.cache.entries import Entries, Entry
@@ -49,7 +49,7 @@ class Replica:
     async def keep(self, question: KeyedQuestion, answer: bytes, ttl_ms: int = 600_000, epoch: int = 0) -> bool:
         return await self.answers.store(question, answer, ttl_ms, Deadline.never(), epoch)
 
-    async def look_up(self, question: KeyedQuestion, threshold: float = 1) -> Found:
+    async def look_up(self, question: KeyedQuestion, threshold: float = 1) -> LookupResult:
         return await self.answers.lookup(question, threshold, Deadline.never())
 
     async def remove(self, question: KeyedQuestion) -> int:

@@ -16,7 +16,7 @@ import pytest
 from bench.speech import Spoken, joined
 from launcher import catalog
 from services.audio.listener import Listener, ListenerSettings
-from services.audio.sentences import Sentences
+from services.audio.sentences import TranscriptSentences
 from services.audio.speech import RATE, Audio, Segment, Word
 from services.audio.whisper import Whisper, open_whisper
 from tests.spoken import read_aloud
@@ -40,7 +40,7 @@ def spoken() -> Spoken:
 
 
 def segments(whisper: Whisper, recording: Audio) -> list[Segment]:
-    sentences, found = Sentences(), []
+    sentences, found = TranscriptSentences(), []
     for step in whisper.transcribe(recording, "", lambda: 4):
         found += sentences.push(step.words)
     return [*found, *sentences.end()]

@@ -12,9 +12,9 @@ from opentelemetry import trace
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.admission import Admission, Need
 from services.audio.config import AudioSettings
-from services.audio.decode import Limits
+from services.audio.decode import RecordingLimits
 from services.audio.listener import ListenerSettings, TranscribeUtterance
-from services.audio.recordings import Decoder
+from services.audio.recordings import RecordingDecoder
 from services.audio.scheduler import Scheduler
 from services.audio.servicer import AudioServicer
 from services.audio.speech import RATE, Audio, Heard, Partial, Segment, Transcript, Word
@@ -82,7 +82,7 @@ class Service:
     def __init__(self, **settings: Any):
         self.settings = AudioSettings(model="scripted", **settings)
         self.recognizer, self.turns = ScriptedRecognizer(), Scheduler()
-        self.decoder = Decoder(Limits(self.settings.max_duration_s, self.settings.max_pcm_bytes))
+        self.decoder = RecordingDecoder(RecordingLimits(self.settings.max_duration_s, self.settings.max_pcm_bytes))
         needs = {policy: Need(0.01, 1) for policy in ("windows", "local_agreement")}
         self.admission = Admission(self.turns, needs, self.settings.max_streams, self.settings.max_recordings, 0.85)
         self.listeners: list[ScriptedListener] = []

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.audio.decode import Decoding, Limits, Recording
+from services.audio.decode import DecodedRecording, Decoding, RecordingLimits
 from services.audio.recordings import Decoder, gathered
 from services.runtime.errors import InvalidInput
 from tests.unit.audio.sounds import encoded, hours_of_silence, is_tone, tone, wav_claiming, written
 
-LIMITS = Limits(max_duration_s=60, max_pcm_bytes=64 * 1024 * 1024)
+LIMITS = RecordingLimits(max_duration_s=60, max_pcm_bytes=64 * 1024 * 1024)
 CORPUS = {
     "wav": encoded(0.5),
     "wav float": encoded(0.5, subtype="FLOAT"),
@@ -29,14 +29,14 @@ CORPUS = {
 }
 
 
-def decode(data: bytes, limits: Limits = LIMITS) -> Recording:
+def decode(data: bytes, limits: RecordingLimits = LIMITS) -> DecodedRecording:
     decoding = Decoding(data, limits)
     while decoding.step():
         pass
     return decoding.recording()
 
 
-def refusal(data: bytes, limits: Limits = LIMITS) -> str:
+def refusal(data: bytes, limits: RecordingLimits = LIMITS) -> str:
     """The error message for such a recording; it always names the field."""
     with pytest.raises(InvalidInput) as caught:
         decode(data, limits)
@@ -44,7 +44,7 @@ def refusal(data: bytes, limits: Limits = LIMITS) -> str:
     return caught.value.message
 
 
-def is_second_of_tone(recording: Recording) -> bool:
+def is_second_of_tone(recording: DecodedRecording) -> bool:
     length_is_right = abs(recording.duration_s - 1) < 0.02
     audio = recording.audio
     return (
@@ -178,14 +178,15 @@ def test_floats_beyond_full_scale_are_clipped():
 def test_hours_of_silence_in_a_small_file_are_refused_before_they_are_decoded():
     file = hours_of_silence(2)
     assert len(file) < 500_000
-    decoding_begins = Limits(max_duration_s=3_600, max_pcm_bytes=2**40)
+    decoding_begins = RecordingLimits(max_duration_s=3_600, max_pcm_bytes=2**40)
     assert refusal(file, decoding_begins) == "data: at most 3600 s, got 7200.0 s"
 
 
 @pytest.mark.parametrize(
-    ("limits", "limit"), [(Limits(20, 2**40), "20 s"), (Limits(1e6, 4_000_000), "4000000 bytes of PCM")]
+    ("limits", "limit"),
+    [(RecordingLimits(20, 2**40), "20 s"), (RecordingLimits(1e6, 4_000_000), "4000000 bytes of PCM")],
 )
-def test_a_file_that_lies_about_its_length_is_refused_by_what_comes(limits: Limits, limit: str):
+def test_a_file_that_lies_about_its_length_is_refused_by_what_comes(limits: RecordingLimits, limit: str):
     file = hours_of_silence(0.1, claimed_s=1)
     assert f"at most {limit}" in refusal(file, limits)
 
@@ -218,7 +219,7 @@ def _audio_or_refused(data: bytes) -> None:
     assert recording.duration_s <= LIMITS.max_duration_s + 1
 
 
-def _outcome(data: bytes) -> Recording | InvalidInput:
+def _outcome(data: bytes) -> DecodedRecording | InvalidInput:
     try:
         return decode(data)
     except InvalidInput as refused:
@@ -226,7 +227,7 @@ def _outcome(data: bytes) -> Recording | InvalidInput:
 
 
 async def test_files_take_turns_at_the_decoder():
-    decoder = Decoder(Limits(600, 2**40))
+    decoder = Decoder(RecordingLimits(600, 2**40))
     long, short = encoded(300), encoded(1)
     running = asyncio.create_task(decoder.decode(long))
     recording = await decoder.decode(short)
@@ -237,7 +238,7 @@ async def test_files_take_turns_at_the_decoder():
 
 
 async def test_a_file_whose_caller_has_gone_is_decoded_no_further():
-    decoder = Decoder(Limits(3_600, 2**40))
+    decoder = Decoder(RecordingLimits(3_600, 2**40))
     running = asyncio.create_task(decoder.decode(encoded(300)))
     await decoder.decode(encoded(0.1))
     running.cancel()

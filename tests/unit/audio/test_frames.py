@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from services.audio.frames import MAX_BYTES, Encoding, Form, Frames, open_frames
+from services.audio.frames import MAX_BYTES, AudioForm, Encoding, Frames, open_frames
 from services.runtime.errors import InvalidInput
 from tests.unit.audio.sounds import is_tone, opus_packets, tone
 
@@ -40,7 +40,9 @@ def in_pieces(data: bytes, size: int) -> list[bytes]:
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 24_000, 44_100, 48_000])
 def test_every_form_is_heard_the_same(encoding: Encoding, rate: int, channels: int):
-    audio = heard(open_frames(Form(encoding, rate, channels)), in_pieces(pcm(tone(1, rate), encoding, channels), 1_111))
+    audio = heard(
+        open_frames(AudioForm(encoding, rate, channels)), in_pieces(pcm(tone(1, rate), encoding, channels), 1_111)
+    )
     assert abs(len(audio) - 16_000) < 200
     assert audio.dtype == np.float32
     middle = audio[2_000:-2_000]
@@ -57,16 +59,16 @@ def test_messages_may_end_in_the_middle_of_a_sample(sizes: list[int]):
         messages.append(data[at : at + size])
         at += size
     messages.append(data[at:])
-    audio = heard(open_frames(Form(S16, 16_000, 2)), messages)
+    audio = heard(open_frames(AudioForm(S16, 16_000, 2)), messages)
     np.testing.assert_allclose(audio, tone(0.1), atol=1e-4)
 
 
 def test_a_sample_that_is_never_completed_is_left_out():
-    assert len(heard(open_frames(Form(F32, 16_000, 1)), [b"\0\0\0"])) == 0
+    assert len(heard(open_frames(AudioForm(F32, 16_000, 1)), [b"\0\0\0"])) == 0
 
 
 def test_a_live_resampler_holds_back_little():
-    frames, rate = open_frames(Form(S16, 8_000, 1)), 8_000
+    frames, rate = open_frames(AudioForm(S16, 8_000, 1)), 8_000
     out = sum(len(frames.push(pcm(tone(0.02, rate), S16))) for _ in range(50))
     assert out / 16_000 > 1 - 0.04
 
@@ -76,25 +78,25 @@ def test_floats_that_are_no_audio_are_refused(wrong: float):
     samples = tone(0.02)
     samples[7] = wrong
     with pytest.raises(InvalidInput, match="audio: samples that are numbers of at most 8"):
-        open_frames(Form(F32, 16_000, 1)).push(pcm(samples, F32))
+        open_frames(AudioForm(F32, 16_000, 1)).push(pcm(samples, F32))
 
 
 def test_floats_that_overflow_when_mixed_are_refused():
     with pytest.raises(InvalidInput, match="audio: samples"):
-        open_frames(Form(F32, 16_000, 2)).push(pcm(np.full(4, 3e38, np.float32), F32, 2))
+        open_frames(AudioForm(F32, 16_000, 2)).push(pcm(np.full(4, 3e38, np.float32), F32, 2))
 
 
 def test_a_message_that_is_too_long_is_refused():
     with pytest.raises(InvalidInput, match=f"audio: at most {MAX_BYTES} bytes in a message, got {MAX_BYTES + 1} bytes"):
-        open_frames(Form(S16, 16_000, 1)).push(bytes(MAX_BYTES + 1))
+        open_frames(AudioForm(S16, 16_000, 1)).push(bytes(MAX_BYTES + 1))
     with pytest.raises(InvalidInput, match="audio: at most 61440 bytes in a message"):
-        open_frames(Form(OPUS, 48_000, 1)).push(bytes(61_441))
+        open_frames(AudioForm(OPUS, 48_000, 1)).push(bytes(61_441))
 
 
 @given(data=st.binary(max_size=2_000), encoding=st.sampled_from([S16, F32]), channels=st.integers(1, 2))
 @settings(deadline=None, max_examples=100)
 def test_any_bytes_are_audio_or_refused(data: bytes, encoding: Encoding, channels: int):
-    frames = open_frames(Form(encoding, 44_100, channels))
+    frames = open_frames(AudioForm(encoding, 44_100, channels))
     audio = outcome(frames, in_pieces(data, 333))
     if isinstance(audio, InvalidInput):
         assert audio.metadata["field"] == "audio"
@@ -106,7 +108,7 @@ def test_any_bytes_are_audio_or_refused(data: bytes, encoding: Encoding, channel
 
 @pytest.mark.parametrize("channels", [1, 2])
 def test_opus_packets_are_heard(channels: int):
-    audio = heard(open_frames(Form(OPUS, 48_000, channels)), opus_packets(tone(1, 48_000), channels))
+    audio = heard(open_frames(AudioForm(OPUS, 48_000, channels)), opus_packets(tone(1, 48_000), channels))
     assert abs(len(audio) - 16_000) < 800
     assert is_tone(audio[2_000:-2_000])
     assert abs(float(np.abs(audio[2_000:-2_000]).max()) - 0.3) < 0.05
@@ -115,13 +117,13 @@ def test_opus_packets_are_heard(channels: int):
 def test_an_empty_message_is_no_end_of_an_opus_stream():
     packets = opus_packets(tone(0.5, 48_000))
     with_gaps = [message for packet in packets for message in (b"", packet)]
-    whole = heard(open_frames(Form(OPUS, 48_000, 1)), packets)
-    np.testing.assert_array_equal(whole, heard(open_frames(Form(OPUS, 48_000, 1)), with_gaps))
+    whole = heard(open_frames(AudioForm(OPUS, 48_000, 1)), packets)
+    np.testing.assert_array_equal(whole, heard(open_frames(AudioForm(OPUS, 48_000, 1)), with_gaps))
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\x03", b"\xfc" + bytes(3_000), bytes(61_440)])
 def test_what_is_no_opus_packet_is_refused(bad: bytes):
-    frames = open_frames(Form(OPUS, 48_000, 1))
+    frames = open_frames(AudioForm(OPUS, 48_000, 1))
     frames.push(opus_packets(tone(0.1, 48_000))[0])
     with pytest.raises(InvalidInput, match=r"audio: one Opus packet \(RFC 6716\), got \d+ bytes that are none"):
         frames.push(bad)
@@ -130,7 +132,7 @@ def test_what_is_no_opus_packet_is_refused(bad: bytes):
 @given(st.lists(st.binary(max_size=300), max_size=8))
 @settings(deadline=None, max_examples=150)
 def test_any_packets_are_audio_or_refused(packets: list[bytes]):
-    frames = open_frames(Form(OPUS, 48_000, 2))
+    frames = open_frames(AudioForm(OPUS, 48_000, 2))
     audio = outcome(frames, packets)
     assert isinstance(audio, InvalidInput) or np.isfinite(audio).all()
 
@@ -138,7 +140,7 @@ def test_any_packets_are_audio_or_refused(packets: list[bytes]):
 @given(st.data())
 @settings(deadline=None, max_examples=60)
 def test_packets_whose_bits_flip_are_audio_or_refused(data: st.DataObject):
-    frames = open_frames(Form(OPUS, 48_000, 1))
+    frames = open_frames(AudioForm(OPUS, 48_000, 1))
     for packet in opus_packets(tone(0.1, 48_000)):
         damaged = bytearray(packet)
         damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= data.draw(st.integers(0, 255))

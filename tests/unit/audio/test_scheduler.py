@@ -14,7 +14,7 @@ import pytest
 
 from services.audio.admission import Admission, Need
 from services.audio.errors import GaveWay, RecordingsFull, StreamsFull
-from services.audio.scheduler import BusyMeter, Member, Scheduler
+from services.audio.scheduler import BusyMeter, FairMember, Scheduler
 from tests.clock import PausedClock
 
 
@@ -50,7 +50,7 @@ async def scheduler() -> AsyncIterator[Scheduler]:
 def held(scheduler: Scheduler) -> Iterator[Gate]:
     """A model that is at work until the block ends."""
     gate = Gate()
-    running = asyncio.create_task(scheduler.run(Member(live=True), gate.hold, 1))
+    running = asyncio.create_task(scheduler.run(FairMember(live=True), gate.hold, 1))
     try:
         yield gate
     finally:
@@ -65,10 +65,10 @@ async def soon() -> None:
 
 
 async def test_work_returns_its_result_and_raises_its_error(scheduler: Scheduler):
-    assert await scheduler.run(Member(live=True), lambda: 7, 1) == 7
+    assert await scheduler.run(FairMember(live=True), lambda: 7, 1) == 7
     with pytest.raises(ZeroDivisionError):
-        await scheduler.run(Member(live=True), lambda: 1 // 0, 1)
-    assert await scheduler.run(Member(live=True), lambda: 8, 1) == 8
+        await scheduler.run(FairMember(live=True), lambda: 1 // 0, 1)
+    assert await scheduler.run(FairMember(live=True), lambda: 8, 1) == 8
 
 
 async def order(scheduler: Scheduler, *waiting: tuple[str, int, float]) -> list[str]:
@@ -77,7 +77,7 @@ async def order(scheduler: Scheduler, *waiting: tuple[str, int, float]) -> list[
     with held(scheduler) as gate:
         await soon()
         for name, count, cost in waiting:
-            member = Member(live=name != "recording")
+            member = FairMember(live=name != "recording")
             tasks += [asyncio.create_task(scheduler.run(member, gate.note(name), cost)) for _ in range(count)]
         await soon()
     await asyncio.gather(*tasks)
@@ -101,8 +101,8 @@ async def test_expensive_work_is_paid_for_with_later_turns(scheduler: Scheduler)
 async def test_work_whose_caller_has_gone_never_runs(scheduler: Scheduler):
     with held(scheduler) as gate:
         await soon()
-        gone = asyncio.create_task(scheduler.run(Member(live=True), gate.note("gone"), 1))
-        stays = asyncio.create_task(scheduler.run(Member(live=True), gate.note("stays"), 1))
+        gone = asyncio.create_task(scheduler.run(FairMember(live=True), gate.note("gone"), 1))
+        stays = asyncio.create_task(scheduler.run(FairMember(live=True), gate.note("stays"), 1))
         await soon()
         gone.cancel()
         await soon()
@@ -112,24 +112,24 @@ async def test_work_whose_caller_has_gone_never_runs(scheduler: Scheduler):
 
 
 async def test_a_caller_that_goes_while_its_work_runs_leaves_the_model_to_the_next(scheduler: Scheduler):
-    gate, member = Gate(), Member(live=True)
+    gate, member = Gate(), FairMember(live=True)
     running = asyncio.create_task(scheduler.run(member, gate.hold, 1))
     await soon()
     running.cancel()
     await asyncio.wait([running])
     gate.open()
-    assert await scheduler.run(Member(live=True), lambda: "next", 1) == "next"
+    assert await scheduler.run(FairMember(live=True), lambda: "next", 1) == "next"
     assert member.busy_s > 0  # it is still charged
 
 
 async def test_several_workers_work_at_once():
     scheduler, meeting = Scheduler(workers=2), threading.Barrier(2, timeout=10)
-    await asyncio.gather(*(scheduler.run(Member(live=True), meeting.wait, 1) for _ in range(2)))
+    await asyncio.gather(*(scheduler.run(FairMember(live=True), meeting.wait, 1) for _ in range(2)))
     await scheduler.close()
 
 
 async def test_what_a_member_cost_is_measured(scheduler: Scheduler):
-    member = Member(live=False)
+    member = FairMember(live=False)
     began = time.monotonic()
     await scheduler.run(member, lambda: time.sleep(0.02), 1)
     assert 0.02 <= member.busy_s <= time.monotonic() - began

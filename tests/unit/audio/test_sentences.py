@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from services.audio.sentences import LONGEST_S, PAUSE_S, Sentences
+from services.audio.sentences import LONGEST_S, PAUSE_S, TranscriptSentences
 from services.audio.speech import Word
 from tests.unit.audio.voices import said
 
 
 def segments(words: list[Word]) -> list[str]:
-    sentences = Sentences("en")
+    sentences = TranscriptSentences("en")
     found = [*sentences.push(words), *sentences.end()]
     assert [each.index for each in found] == list(range(len(found)))
     assert all(each.language == "en" for each in found)
@@ -38,12 +38,12 @@ def test_a_pause_ends_a_segment() -> None:
 
 def test_a_segment_without_an_end_is_cut() -> None:
     words = said(*["on"] * 200)
-    found = Sentences()
+    found = TranscriptSentences()
     assert all(each.end_s - each.start_s <= LONGEST_S for each in [*found.push(words), *found.end()])
 
 
 def test_a_sentence_that_ends_with_a_piece_of_work_is_a_segment_at_once_and_one_that_goes_on_is_not() -> None:
-    found = Sentences()
+    found = TranscriptSentences()
     assert [each.end_s for each in found.push(said("It", "rains."))] == [0.8]
     assert not list(found.push(said("Take", from_s=0.8)))
     assert [each.start_s for each in found.push(said("this!", from_s=1.2))] == [0.8]

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from services.cache.answers import Found, Verdict
+from services.cache.answers import LookupResult, Verdict
 from services.cache.database import Database
 from services.cache.errors import Conflict, EmbeddingTooLate, NotKept
 from services.cache.keyed_question import KeyedQuestion
@@ -30,7 +30,7 @@ async def store(bench: Bench, question: KeyedQuestion, answer: bytes = b"Paris",
     await bench.answers.store(question, answer, ttl_ms, NEVER)
 
 
-async def look_up(bench: Bench, question: KeyedQuestion, threshold: float = 0.8) -> Found:
+async def look_up(bench: Bench, question: KeyedQuestion, threshold: float = 0.8) -> LookupResult:
     return await bench.answers.lookup(question, threshold, NEVER)
 
 
@@ -302,7 +302,7 @@ async def test_a_stale_answer_survives_a_restart_and_is_still_no_hit(on_disk: Op
     before.clock.ms += 149
     after = await before.restarted()
     assert (await look_up(after, CAPITAL)).stale
-    assert await look_up(after, REWORDED) == Found(Verdict.MISS)
+    assert await look_up(after, REWORDED) == LookupResult(Verdict.MISS)
     after.clock.ms += 1
     assert len((await after.restarted()).answers.entries) == 0
 

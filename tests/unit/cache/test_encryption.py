@@ -18,7 +18,7 @@ from services.cache import database, encryption
 from services.cache.answers import Verdict
 from services.cache.config import CacheSettings
 from services.cache.database import Database
-from services.cache.encryption import SEALED, Encryption, Unreadable
+from services.cache.encryption import SEALED, Encryption, UnreadableEntry
 from services.cache.entries import Entry
 from services.cache.tombstones import Removal
 from tests.unit.cache.conftest import OpenCache
@@ -60,7 +60,7 @@ def test_what_is_sealed_opens_as_it_was_and_shows_nothing(asked: str, answer: by
 def test_what_is_moved_to_another_row_does_not_open(moved: dict[str, object]) -> None:
     sealed = Encryption([KEY]).seal(ENTRY, b"")
     kept = replace(ENTRY, asked=sealed.asked, answer=sealed.answer)
-    with pytest.raises(Unreadable, match="not as it was sealed"):
+    with pytest.raises(UnreadableEntry, match="not as it was sealed"):
         Encryption([KEY]).open(replace(kept, **moved), b"")
 
 
@@ -68,7 +68,7 @@ def test_what_is_moved_to_another_row_does_not_open(moved: dict[str, object]) ->
 def test_what_was_changed_anywhere_does_not_open(place: int, flip: int) -> None:
     sealed = bytearray(Encryption([KEY]).seal(ENTRY, b"").answer)
     sealed[place % len(sealed)] ^= flip
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableEntry):
         Encryption([KEY]).open(replace(ENTRY, asked=SEALED, answer=bytes(sealed)), b"")
 
 
@@ -76,7 +76,7 @@ def test_what_was_changed_anywhere_does_not_open(place: int, flip: int) -> None:
 def test_what_was_cut_off_does_not_open(kept: bytes) -> None:
     name = Encryption([KEY]).seal(ENTRY, b"").answer[:4]
     for answer in (kept, name + kept):
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableEntry):
             Encryption([KEY]).open(replace(ENTRY, asked=SEALED, answer=answer), b"")
 
 
@@ -121,7 +121,7 @@ def test_what_is_in_clear_text_opens_where_there_is_no_key(keys: list[bytes]) ->
     if not keys:
         assert cipher.open(ENTRY, b"vector") == (ENTRY, b"vector")
         return
-    with pytest.raises(Unreadable, match="clear text"):
+    with pytest.raises(UnreadableEntry, match="clear text"):
         cipher.open(ENTRY, b"vector")
 
 

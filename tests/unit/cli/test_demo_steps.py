@@ -10,7 +10,7 @@ from hedgerow import Decision, Label
 from hedgerow_cli.demo_steps import (
     STEPS,
     Check,
-    Step,
+    DemoStep,
     a_city,
     decided,
     ends,
@@ -54,9 +54,9 @@ def test_an_answer_that_is_no_json_is_no_city() -> None:
 
 
 def test_a_step_names_itself_and_its_first_check_that_failed() -> None:
-    step = Step("A question", checks=(says_something, verdict("exact"), ends("budget")))
+    step = DemoStep("A question", checks=(says_something, verdict("exact"), ends("budget")))
     assert step.shortfall(an_answer()) == "A question: expected cache exact, got miss"
-    assert Step("A question", checks=(says_something,)).shortfall(an_answer()) == ""
+    assert DemoStep("A question", checks=(says_something,)).shortfall(an_answer()) == ""
 
 
 def test_every_step_of_the_demo_checks_something() -> None:

@@ -8,7 +8,7 @@ import pytest
 from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest, DiscoveryResponse
 from google.protobuf.any_pb2 import Any as Packed
 
-from services.control.conversation import Conversation
+from services.control.conversation import XdsConversation
 from services.control.snapshot import ASSIGNMENTS, CLUSTERS, LISTENERS, ROUTES, Resource, Snapshot
 from services.control.subscription import MAX_NAMES, MAX_TYPES
 from services.runtime.errors import InvalidInput
@@ -29,7 +29,7 @@ class GrpcClient:
     """A client that answers what it is sent, as gRPC does."""
 
     def __init__(self) -> None:
-        self.conversation = Conversation()
+        self.conversation = XdsConversation()
         self.last: dict[str, DiscoveryResponse] = {}
         self.names: dict[str, tuple[str, ...]] = {}
         self.acked: dict[str, str] = {}

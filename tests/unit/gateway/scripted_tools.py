@@ -11,7 +11,7 @@ from hedgerow.llm.v1 import llm_pb2
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.retry import Retry
-from services.gateway.tools.source import Call
+from services.gateway.tools.source import CallAttempt
 from services.gateway.tools.source_client import Reused, SourceClient
 from services.gateway.tools.toolbox import Toolbox
 from services.runtime.errors import ServiceError, TooLate
@@ -34,7 +34,7 @@ class ScriptedTools:
     def __init__(self, **says: tuple[float, Said]):
         self.says = says
         self.extras: dict[str, dict[str, object]] = {}  # of a tool's description, by name
-        self.calls: list[Call] = []
+        self.calls: list[CallAttempt] = []
         self.cancelled: list[str] = []
         self.away: ServiceError | None = None
         self.list_s = 0.0
@@ -50,7 +50,7 @@ class ScriptedTools:
             for name in self.says
         ]
 
-    async def call(self, call: Call) -> tool_pb2.CallToolResponse:
+    async def call(self, call: CallAttempt) -> tool_pb2.CallToolResponse:
         self.calls.append(call)
         pause_s, said = self.says[call.name]
         try:

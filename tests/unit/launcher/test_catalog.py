@@ -11,7 +11,7 @@ from rich.console import Console
 
 from launcher.catalog import NotPulled, Step, UnknownModel, cache_folder, entries, entry, home, path
 from launcher.catalog.screen import shown
-from launcher.catalog.store import MANIFEST, Manifest, damage, described, is_whole
+from launcher.catalog.store import MANIFEST, PlacedManifest, damage, described, is_whole
 from launcher.meshfile.catalog import missing_models
 from tests.unit.launcher.test_mesh_file import file_of, told
 
@@ -30,7 +30,7 @@ def placed(folder: Path, name: str) -> Path:
     """A model of the catalogue, as small as can be."""
     (folder / name).mkdir(parents=True)
     (folder / name / "config.json").write_text('{"max_position_embeddings": 4096}')
-    manifest = Manifest(name, entry(name).version, "MIT", "here", "test", described(folder / name))
+    manifest = PlacedManifest(name, entry(name).version, "MIT", "here", "test", described(folder / name))
     manifest.write(folder / name)
     return folder / name
 

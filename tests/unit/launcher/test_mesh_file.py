@@ -9,7 +9,7 @@ import pytest
 
 from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.problems import BadMeshFile, Problem
-from launcher.meshfile.reading import Read, parse, read
+from launcher.meshfile.reading import MeshFileReading, parse, read
 from launcher.meshfile.schema import MeshFile
 
 KEY = "sk-proj-Ab12Cd34Ef56"
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read_text(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONMENT, **more: bool) -> Read:
+def read_text(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONMENT, **more: bool) -> MeshFileReading:
     return parse(text, "mesh.yaml", Surroundings(folder, environment, **more))
 
 

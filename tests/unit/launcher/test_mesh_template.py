@@ -11,7 +11,7 @@ import yaml
 
 from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.reading import parse
-from launcher.meshfile.template import PROVIDERS, Answers, place_of, usual_key, write
+from launcher.meshfile.template import PROVIDERS, InitAnswers, place_of, usual_key, write
 
 MODELS = [
     "./model",
@@ -26,7 +26,7 @@ MODELS = [
 @pytest.mark.parametrize("model", MODELS)
 def test_every_file_that_is_written_can_be_read(model: str, callers: Literal["local", "keys"], tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    answers = Answers(model, usual_key(model), callers)
+    answers = InitAnswers(model, usual_key(model), callers)
     environment = dict.fromkeys(answers.needed, "x")
     file = parse(write(answers), "mesh.yaml", Surroundings(tmp_path, environment)).whole()
     (written,) = file.models.values()
@@ -39,7 +39,7 @@ def test_what_stands_in_comments_may_be_taken_out_of_them(model: str, tmp_path: 
     (tmp_path / "models" / "mine").mkdir(parents=True)
     (tmp_path / "models" / "pictures").mkdir()
     (tmp_path / "model").mkdir()
-    opened = re.sub(r"^( *)# ( *[a-z_]+:.*)$", r"\1\2", write(Answers(model)), flags=re.MULTILINE)
+    opened = re.sub(r"^( *)# ( *[a-z_]+:.*)$", r"\1\2", write(InitAnswers(model)), flags=re.MULTILINE)
     text = opened.replace("cache: false", "cache: true")
     environment = {"HEDGEROW_API_KEY": "x"}
     assert yaml.safe_load(text)["models"].keys() >= {"local"}

@@ -9,7 +9,7 @@ import pytest
 from services.llm.config import ConstraintSettings
 from services.llm.constraints import Constraints
 from services.llm.engine import Constraint
-from services.llm.grammar_sandbox import Verdict
+from services.llm.grammar_sandbox import GrammarVerdict
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ShareUsed, TooLate
 from tests.clock import loop_clock, on_paused_loop
@@ -21,11 +21,11 @@ DIGITS = Constraint("regex", "[0-9]+")
 class ScriptedTrial:
     """Takes `seconds` for each, and says `verdict`."""
 
-    def __init__(self, verdict: Verdict, seconds: float = 0.0):
+    def __init__(self, verdict: GrammarVerdict, seconds: float = 0.0):
         self.verdict, self.seconds = verdict, seconds
         self.tried: list[Constraint] = []
 
-    async def of(self, constraint: Constraint) -> Verdict:
+    async def of(self, constraint: Constraint) -> GrammarVerdict:
         self.tried.append(constraint)
         await asyncio.sleep(self.seconds)
         return self.verdict
@@ -44,7 +44,7 @@ async def check(constraints: Constraints, constraint: Constraint = DIGITS, tenan
 
 def test_one_that_is_known_is_not_tried_again():
     async def main() -> list[Constraint]:
-        constraints = make(trial := ScriptedTrial(Verdict("", 0.001, 0.002)))
+        constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
         await asyncio.gather(check(constraints), check(constraints))
         await check(constraints)
         return trial.tried
@@ -54,7 +54,7 @@ def test_one_that_is_known_is_not_tried_again():
 
 def test_what_one_tenant_has_asked_is_not_known_of_for_another():
     async def main() -> list[Constraint]:
-        constraints = make(trial := ScriptedTrial(Verdict("", 0.001, 0.002)))
+        constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
         await check(constraints, tenant="a")
         await check(constraints, tenant="b")
         return trial.tried
@@ -64,7 +64,7 @@ def test_what_one_tenant_has_asked_is_not_known_of_for_another():
 
 def test_one_that_is_refused_names_what_is_wrong_with_it():
     async def main() -> None:
-        constraints = make(ScriptedTrial(Verdict("more than\n 100 ms of work", 0.1, 0.2)))
+        constraints = make(ScriptedTrial(GrammarVerdict("more than\n 100 ms of work", 0.1, 0.2)))
         for _ in range(2):
             with pytest.raises(InvalidInput) as caught:
                 await check(constraints)
@@ -77,7 +77,7 @@ def test_one_that_is_refused_names_what_is_wrong_with_it():
 @pytest.mark.parametrize("different", [True, False])
 def test_a_tenant_gets_its_share_of_the_time_and_others_theirs(different: bool):
     async def main() -> None:
-        constraints = make(ScriptedTrial(Verdict("", 0.1, 0.1)))
+        constraints = make(ScriptedTrial(GrammarVerdict("", 0.1, 0.1)))
         asked = [Constraint("regex", f"{number if different else 0}") for number in range(10)]
         checks = [check(constraints, constraint) for constraint in asked]
         outcomes = [(await asyncio.gather(each, return_exceptions=True))[0] for each in checks]
@@ -94,7 +94,7 @@ def test_a_tenant_gets_its_share_of_the_time_and_others_theirs(different: bool):
 
 def test_who_has_no_more_time_leaves_and_finds_the_verdict_later():
     async def main() -> list[Constraint]:
-        constraints = make(trial := ScriptedTrial(Verdict("", 0.001, 0.002), seconds=1.0))
+        constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002), seconds=1.0))
         with pytest.raises(TooLate):
             await constraints.check(DIGITS, "a", Deadline.after(0.1, loop_clock))
         await asyncio.sleep(1)

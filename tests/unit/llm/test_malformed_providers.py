@@ -13,7 +13,7 @@ import pytest
 
 from services.llm.transport.client import ProviderClient
 from services.llm.transport.http1 import Http1
-from services.llm.transport.reply import Limits
+from services.llm.transport.reply import ReplyLimits
 from services.llm.transport.wire import Broken, Options
 from services.runtime.deadline import Deadline
 from tests.waiting import until
@@ -64,7 +64,7 @@ async def asking(script: Script, read_s: float = _READ_S) -> AsyncIterator[tuple
     server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     options = Options(_PLACES, connect_s=5, read_s=read_s, idle_s=60)
-    client = ProviderClient(Http1(url, options), {}, _PLACES, Limits(1_000, 10_000))
+    client = ProviderClient(Http1(url, options), {}, _PLACES, ReplyLimits(1_000, 10_000))
     try:
         yield client, url
         assert client._places._value == _PLACES

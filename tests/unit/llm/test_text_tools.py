@@ -12,7 +12,7 @@ from llguidance import LLMatcher, LLTokenizer, grammar_from
 
 from services.llm import text_tools
 from services.llm.engine import Message, Request, Tool, ToolCall
-from services.llm.vllm_reading import PlainReading, Said, TaggedReading
+from services.llm.vllm_reading import AnswerPiece, PlainReading, TaggedReading
 
 SCHEMA = {"type": "object", "properties": {"city": {"enum": ["Oslo"]}}, "required": ["city"]}
 WEATHER, CLOCK = Tool("weather", "Tells it.", json.dumps(SCHEMA)), Tool("clock")
@@ -117,5 +117,5 @@ def test_what_only_begins_like_a_tag_is_text(cuts: list[int]) -> None:
 
 def test_text_that_may_become_a_tag_is_held_back_until_it_is_none() -> None:
     reading = TaggedReading(PlainReading())
-    assert reading.read("so <tool", [1], finished=False) == Said("so ")
-    assert reading.read("s>", [1], finished=False) == Said("<tools>")
+    assert reading.read("so <tool", [1], finished=False) == AnswerPiece("so ")
+    assert reading.read("s>", [1], finished=False) == AnswerPiece("<tools>")

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from services.llm.engine import FinishReason, Message, Request, TokenLogprob, Tool, ToolCallDelta, ToolChoice
-from services.llm.vllm_reading import ForcedReading, ParsedReading, PlainReading, Reading, Said, Unreadable
-from services.llm.vllm_tally import Tally
+from services.llm.vllm_reading import (
+    AnswerPiece,
+    ForcedReading,
+    ParsedReading,
+    PlainReading,
+    UnreadableOutput,
+    VllmReading,
+)
+from services.llm.vllm_tally import TokenTally
 
 FORCED = Request((Message("user", "Hi."),), tools=(Tool("clock"),), tool_choice=ToolChoice("named", "clock"))
 
@@ -56,10 +63,10 @@ def output(text: str, tokens: list[int], reason: str | None = None, logprobs: An
 def test_thoughts_text_and_calls_are_told_apart() -> None:
     reading = parsed()
     said = [reading.read(text, [1], finished=False) for text in ("Hm.", "|", "Yes.", "@0clock", "@1clock")]
-    assert said[:3] == [Said(reasoning="Hm."), Said(), Said("Yes.")]
+    assert said[:3] == [AnswerPiece(reasoning="Hm."), AnswerPiece(), AnswerPiece("Yes.")]
     assert said[3:] == [
-        Said(tool_calls=(ToolCallDelta(0, "call_0", "clock"),)),
-        Said(tool_calls=(ToolCallDelta(1, "call_1", "clock"),)),
+        AnswerPiece(tool_calls=(ToolCallDelta(0, "call_0", "clock"),)),
+        AnswerPiece(tool_calls=(ToolCallDelta(1, "call_1", "clock"),)),
     ]
     assert reading.called
 
@@ -71,13 +78,13 @@ def test_only_the_first_call_is_given_where_one_is_asked_for() -> None:
 
 
 def test_a_parser_that_breaks_says_so() -> None:
-    with pytest.raises(Unreadable, match="IndexError"):
+    with pytest.raises(UnreadableOutput, match="IndexError"):
         parsed().read("!", [1], finished=False)
 
 
 def test_a_call_that_is_forced_comes_behind_the_thoughts() -> None:
     reading = ForcedReading(FORCED, parsed())
-    assert reading.read("Hm.", [1], finished=False) == Said(reasoning="Hm.")
+    assert reading.read("Hm.", [1], finished=False) == AnswerPiece(reasoning="Hm.")
     reading.read("|", [1], finished=False)
     (call,) = reading.read("{}", [1], finished=True).tool_calls
     assert (call.index, call.name, call.arguments) == (0, "clock", "{}")
@@ -92,15 +99,15 @@ def test_a_call_that_is_forced_comes_behind_the_thoughts() -> None:
         (PlainReading(), "abort", FinishReason.INTERRUPTED),
     ],
 )
-def test_an_answer_that_calls_tools_ends_with_them(reading: Reading, ended: str, expected: FinishReason) -> None:
-    chunk = Tally(3, reading).add(output("{}", [5], ended))
+def test_an_answer_that_calls_tools_ends_with_them(reading: VllmReading, ended: str, expected: FinishReason) -> None:
+    chunk = TokenTally(3, reading).add(output("{}", [5], ended))
     assert chunk
     assert chunk.finish
     assert (chunk.finish.reason, chunk.finish.queue_ms) == (expected, 500)
 
 
 def test_tokens_that_say_nothing_yet_are_counted_with_the_next_that_do() -> None:
-    tally = Tally(3, parsed())
+    tally = TokenTally(3, parsed())
     assert tally.add(output("|", [-1])) is None
     chunk = tally.add(output("Yes.", [5, 6], "stop"))
     assert chunk
@@ -114,10 +121,10 @@ def test_log_probabilities_come_with_their_text_and_no_more_than_asked() -> None
         return SimpleNamespace(decoded_token=text, logprob=logprob, rank=rank)
 
     told = [{7: likely("c", -3.0, 3), 5: likely("a", -0.1, 1), 6: likely("b", -1.0, 2)}]
-    chunk = Tally(3, PlainReading(), 2).add(output("c", [7], "stop", told))
+    chunk = TokenTally(3, PlainReading(), 2).add(output("c", [7], "stop", told))
     assert chunk
     best = (TokenLogprob("a", b"a", -0.1), TokenLogprob("b", b"b", -1.0))
     assert chunk.logprobs == (TokenLogprob("c", b"c", -3.0, best),)
-    chunk = Tally(3, PlainReading(), 0).add(output("c", [7], "stop", told))
+    chunk = TokenTally(3, PlainReading(), 0).add(output("c", [7], "stop", told))
     assert chunk
     assert chunk.logprobs == (TokenLogprob("c", b"c", -3.0),)

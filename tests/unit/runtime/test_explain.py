@@ -11,7 +11,7 @@ import pytest
 
 from docs.settings import settings, settings_classes
 from services.runtime import explain
-from services.runtime.explain import Row, main
+from services.runtime.explain import SettingRow, main
 
 GATEWAY = "HEDGEROW_GATEWAY_"
 LLMS = {"small": "127.0.0.1:1", "large": ["127.0.0.1:2", "127.0.0.1:3"]}
@@ -38,15 +38,15 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def explained(service: str, **options: Any) -> dict[str, Row]:
-    return {row["setting"]: Row(**row) for row in explain.explain(service, **options)["settings"]}
+def explained(service: str, **options: Any) -> dict[str, SettingRow]:
+    return {row["setting"]: SettingRow(**row) for row in explain.explain(service, **options)["settings"]}
 
 
 def test_a_default_is_shown_with_its_unit() -> None:
     rows = explained("gateway")
-    assert rows["grace_ms"] == Row("grace_ms", 5_000, "ms", "default")
-    assert rows["hedge.max_share"] == Row("hedge.max_share", 0.05, "of 1", "default")
-    assert rows["single_flight"] == Row("single_flight", True, "", "default")
+    assert rows["grace_ms"] == SettingRow("grace_ms", 5_000, "ms", "default")
+    assert rows["hedge.max_share"] == SettingRow("hedge.max_share", 0.05, "of 1", "default")
+    assert rows["single_flight"] == SettingRow("single_flight", True, "", "default")
     assert rows["hedge.window_s"].unit == "s"
 
 
@@ -77,9 +77,9 @@ def test_the_file_is_named_where_the_environment_says_nothing(environment: pytes
     environment.setenv(f"{GATEWAY}CONFIG", str(file))
     environment.setenv(f"{GATEWAY}GRACE_MS", "2")
     rows = explained("gateway")
-    assert rows["log_level"] == Row("log_level", "DEBUG", "", "file", str(file))
-    assert rows["grace_ms"] == Row("grace_ms", 2, "ms", "environment", f"{GATEWAY}GRACE_MS")
-    assert rows["tenants.acme.weight"] == Row("tenants.acme.weight", 2, "", "file", str(file))
+    assert rows["log_level"] == SettingRow("log_level", "DEBUG", "", "file", str(file))
+    assert rows["grace_ms"] == SettingRow("grace_ms", 2, "ms", "environment", f"{GATEWAY}GRACE_MS")
+    assert rows["tenants.acme.weight"] == SettingRow("tenants.acme.weight", 2, "", "file", str(file))
     assert rows["tenants.acme.premium"].source == "default"
     assert (rows["llm_addresses.other"].source, rows["llm_addresses.large"].source) == ("file", "environment")
 
@@ -87,7 +87,7 @@ def test_the_file_is_named_where_the_environment_says_nothing(environment: pytes
 def test_groups_in_a_list_are_told_apart(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("HEDGEROW_ROUTER_MODELS", json.dumps([MODEL, {**MODEL, "name": "n"}]))
     rows = explained("router")
-    assert rows["models.1.name"] == Row("models.1.name", "n", "", "environment", "HEDGEROW_ROUTER_MODELS")
+    assert rows["models.1.name"] == SettingRow("models.1.name", "n", "", "environment", "HEDGEROW_ROUTER_MODELS")
     assert rows["models.0.prompt_usd_per_mtok"].unit == "USD a million tokens"
 
 

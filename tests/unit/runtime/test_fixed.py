@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime.process.config import Refused, ServiceSettings, read
+from services.runtime.process.config import RefusedSettings, ServiceSettings, read
 from services.runtime.process.fixed import Fixed, refuse
 
 
@@ -55,7 +55,7 @@ GIVEN = (
 
 def told(arguments: tuple[str, ...] = ()) -> str:
     """Why the settings are refused."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedSettings) as refused:
         read(Settings, arguments, "shop")
     return str(refused.value)
 

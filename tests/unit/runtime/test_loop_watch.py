@@ -15,9 +15,9 @@ import uvloop
 from prometheus_client import REGISTRY
 
 from services.runtime.process.loop_watch import report as reporting
-from services.runtime.process.loop_watch.place import IN_C, Place
-from services.runtime.process.loop_watch.report import LINE_EVERY_S, MOST_FUNCTIONS, OTHER, Block, Report
-from services.runtime.process.loop_watch.watch import Watch, watching
+from services.runtime.process.loop_watch.place import IN_C, CodePlace
+from services.runtime.process.loop_watch.report import LINE_EVERY_S, MOST_FUNCTIONS, OTHER, Block, BlockReporter
+from services.runtime.process.loop_watch.watch import LoopWatch, watching
 from tests.clock import PausedClock
 from tests.waiting import until
 
@@ -97,10 +97,10 @@ class Scripted:
 
     def __init__(self, threshold_s: float = 0.05):
         self.clock, self.cpu, self.told = PausedClock(), PausedClock(), list[Block]()
-        self.at: Place | None = None
+        self.at: CodePlace | None = None
         self.asked: list[Callable[[], None]] = []
         self.timers: list[Callable[[], None]] = []
-        self.watch = Watch(
+        self.watch = LoopWatch(
             threshold_s,
             self.told.append,
             cpu=self.cpu,
@@ -111,13 +111,13 @@ class Scripted:
             clock=self.clock,
         )
 
-    def run(self, at: Place | None, seconds: float, cpu_s: float | None = None) -> None:
+    def run(self, at: CodePlace | None, seconds: float, cpu_s: float | None = None) -> None:
         """The loop is somewhere, for some time."""
         self.at = at
         self.clock.advance(seconds)
         self.cpu.advance(seconds if cpu_s is None else cpu_s)
 
-    def look(self, at: Place | None, seconds: float, cpu_s: float | None = None) -> None:
+    def look(self, at: CodePlace | None, seconds: float, cpu_s: float | None = None) -> None:
         """The loop is somewhere, for some time, at the end of which the watch looks."""
         self.run(at, seconds, cpu_s)
         self.watch.look()
@@ -133,7 +133,7 @@ class Scripted:
         self.look(None, 0.025, cpu_s=0)
 
 
-_FEED, _STORE = Place("services.x.feed", 7), Place("services.x.store", 9)
+_FEED, _STORE = CodePlace("services.x.feed", 7), CodePlace("services.x.store", 9)
 
 
 def test_an_idle_loop_is_never_asked():
@@ -217,7 +217,7 @@ def test_a_delay_of_the_watch_alone_is_no_block():
 
 def test_of_several_functions_the_one_that_most_samples_saw_is_named():
     loop = Scripted()
-    for at in (_STORE, _FEED, _FEED, _STORE, Place("services.x.feed", 8)):
+    for at in (_STORE, _FEED, _FEED, _STORE, CodePlace("services.x.feed", 8)):
         loop.look(at, 0.025)
     loop.ends()
     assert (loop.told[0].place, loop.told[0].seen, loop.told[0].looks) == (_FEED, 3, 5)
@@ -240,7 +240,7 @@ def test_a_block_that_goes_on_is_told_of_before_it_ends():
     assert [block.ended for block in loop.told] == [False, True]
 
 
-def _lines(caplog: pytest.LogCaptureFixture, *blocks: Block, report: Report) -> list[str]:
+def _lines(caplog: pytest.LogCaptureFixture, *blocks: Block, report: BlockReporter) -> list[str]:
     caplog.clear()
     with caplog.at_level(logging.WARNING, reporting.__name__):
         for block in blocks:
@@ -250,7 +250,7 @@ def _lines(caplog: pytest.LogCaptureFixture, *blocks: Block, report: Report) -> 
 
 def test_a_storm_of_blocks_writes_a_line_a_minute(caplog: pytest.LogCaptureFixture):
     clock, function = PausedClock(), "services.storm.feed"
-    report, block = Report(clock), Block(Place(function, 7, "re.sub"), "Generate", 0.187, 0.186)
+    report, block = BlockReporter(clock), Block(CodePlace(function, 7, "re.sub"), "Generate", 0.187, 0.186)
     assert _lines(caplog, *[block] * 500, report=report) == [
         "event loop was blocked: 187 ms (186 ms of CPU time) in services.storm.feed:7 (in re.sub), task Generate"
     ]
@@ -261,8 +261,8 @@ def test_a_storm_of_blocks_writes_a_line_a_minute(caplog: pytest.LogCaptureFixtu
 
 
 def test_labels_are_bounded(caplog: pytest.LogCaptureFixture):
-    report = Report(PausedClock())
-    blocks = [Block(Place(f"services.many.f{number}"), "", 0.1, 0.1) for number in range(MOST_FUNCTIONS + 10)]
+    report = BlockReporter(PausedClock())
+    blocks = [Block(CodePlace(f"services.many.f{number}"), "", 0.1, 0.1) for number in range(MOST_FUNCTIONS + 10)]
     before = _blocks(OTHER)
     assert len(_lines(caplog, *blocks, report=report)) == MOST_FUNCTIONS + 1
     assert _blocks(OTHER) == before + 10

@@ -18,7 +18,7 @@ from services.gateway.upstream.completion import Llm
 from services.runtime.errors import Unavailable
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.serve import Service
-from services.runtime.process.together import Member, Together
+from services.runtime.process.together import HostedService, Together
 from services.runtime.process.workers import PortTaken
 from services.runtime.rpc.boundary import Call
 from services.runtime.security import tls
@@ -47,7 +47,7 @@ class Scene:
         self.held: asyncio.Event | None = None  # the front starts once it is set
         self.ports = free_ports(4)
 
-    def llm(self, name: str, port: int, tokens: int = 1, fails: bool = False) -> Member:
+    def llm(self, name: str, port: int, tokens: int = 1, fails: bool = False) -> HostedService:
         @asynccontextmanager
         async def assemble(settings: ServiceSettings) -> AsyncIterator[Mapping[ServiceDescriptor, Any]]:
             with self._noted(name):
@@ -57,7 +57,7 @@ class Scene:
 
         return self._member(name, "llm", LLM, assemble, port, grace_ms=tokens)
 
-    def gateway(self, port: int = 3, lame_duck_ms: int = 0, **more: Any) -> Member:
+    def gateway(self, port: int = 3, lame_duck_ms: int = 0, **more: Any) -> HostedService:
         return self._member("gateway", "gateway", GATEWAY, self._assemble, port, lame_duck_ms=lame_duck_ms, **more)
 
     def address(self, port: int) -> str:
@@ -75,10 +75,10 @@ class Scene:
 
     def _member(
         self, name: str, kind: str, descriptor: ServiceDescriptor, assemble: Callable[..., Any], port: int, **more: Any
-    ) -> Member:
+    ) -> HostedService:
         known = self.__dict__.setdefault("services", {})  # a member that is the same is not started again
         service = known.setdefault(name, Service(kind, ServiceSettings, [descriptor], assemble))
-        return Member(name, service, ServiceSettings(address=self.address(port), blocked_loop_ms=0, **more))
+        return HostedService(name, service, ServiceSettings(address=self.address(port), blocked_loop_ms=0, **more))
 
     def _noted(self, name: str) -> _Noted:
         return _Noted(self.done, name)

@@ -25,7 +25,7 @@ from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.prompt_builder import as_data
 from services.gateway.answer.stages import tool_call
-from services.gateway.answer.stages.agent_step import Step
+from services.gateway.answer.stages.agent_step import AgentStep
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.answer.stages.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
@@ -81,7 +81,7 @@ class AgentStage(AnswerStage):
             if ends.remaining() < _LEAST_S:
                 self._hurry(stage, f"{ends.remaining() * 1000:.0f} ms were left")
                 return
-            asked = Step(self.draft, equipment, stage, ends, equipment.max_steps - step, first=step == 0)
+            asked = AgentStep(self.draft, equipment, stage, ends, equipment.max_steps - step, first=step == 0)
             try:
                 await asked.run()
             except ServiceError as problem:
@@ -131,7 +131,7 @@ class AgentStage(AnswerStage):
             return "Not called: this call was made before, and its result is above. Answer with it."
         return ""
 
-    async def _results(self, asked: Step) -> None:
+    async def _results(self, asked: AgentStep) -> None:
         """Wait for the calls, and continue the conversation with their results."""
         draft, calls = self.draft, [run.end() for run in self._told.values() if isinstance(run, ToolRun)]
         await asyncio.gather(*calls)
@@ -144,7 +144,7 @@ class AgentStage(AnswerStage):
             run.leave()  # a late result is of no use: the model has been notified of the timeout
         draft.inputs.prompt, draft.inputs.called = [*draft.inputs.for_model(), turn, *results], True
 
-    def _end_early(self, problem: ServiceError, asked: Step, stage: Running) -> None:
+    def _end_early(self, problem: ServiceError, asked: AgentStep, stage: Running) -> None:
         """The model has chosen no call. Text that has been sent stays the answer, as far as it came."""
         ledger, late = self.draft.ledger, isinstance(problem, TooLate)
         if asked.said:

@@ -15,14 +15,14 @@ from services.gateway.answer.inputs import in_tools
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.output import Output
 from services.gateway.answer.unchanged_fields import FORM
-from services.gateway.generation.shared import Reading
+from services.gateway.generation.shared import GenerationReading
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Equipment
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 
 
-class Step:
+class AgentStep:
     """One question to a model. `calls` are the calls of mesh tools in its answer, `said` is the text before them."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Step:
         """Whether the fast model writes text in place of a call: the better model answers then."""
         return not self._answers and bool(self._written.text)
 
-    def _ask(self) -> Reading:
+    def _ask(self) -> GenerationReading:
         draft, request = self._draft, self._draft.question.request
         asked = model_call.question(draft, "messages", "tools", "tool_choice", *FORM)
         del asked.tools[:]
@@ -75,7 +75,7 @@ class Step:
         work = model_call.job(draft, asked, models, replace(self._stage, budget_s=lasts_s), first_text=self._answers)
         return model_call.read(draft, b"", work, replace(self._stage, budget_s=lasts_s))
 
-    async def _next(self, reading: Reading) -> Sequence[llm_pb2.GenerateResponse]:
+    async def _next(self, reading: GenerationReading) -> Sequence[llm_pb2.GenerateResponse]:
         if self._answers and self._written.text:
             return await reading.reader.take()
         try:
@@ -84,7 +84,7 @@ class Step:
         except TimeoutError:
             raise TooLate(f"no call within {self._stage.name}'s time") from None
 
-    async def _take(self, items: Iterable[llm_pb2.GenerateResponse], reading: Reading) -> None:
+    async def _take(self, items: Iterable[llm_pb2.GenerateResponse], reading: GenerationReading) -> None:
         for item in items:
             if item.text:
                 self._written.add_text(item.text, item.tokens)
@@ -97,7 +97,7 @@ class Step:
         if self._answers:
             self._draft.ledger.model = reading.report.model
 
-    async def _end(self, reading: Reading) -> None:
+    async def _end(self, reading: GenerationReading) -> None:
         """End the step: with text, with calls of mesh tools, or with a call of the caller's own tools, which ends the
         answer."""
         draft, ledger = self._draft, self._draft.ledger

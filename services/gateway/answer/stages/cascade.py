@@ -28,7 +28,7 @@ from services.gateway.answer.draft import Streamed
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.model_call import Tried, hear, hear_all
 from services.gateway.answer.stages.stage import AnswerStage
-from services.gateway.generation.shared import Reading
+from services.gateway.generation.shared import GenerationReading
 from services.gateway.labels import Act
 from services.gateway.output_validation.mismatch import Unchecked
 from services.gateway.settings.answer_time import StageBudget
@@ -127,7 +127,7 @@ class CascadeStage(AnswerStage):
     def _at_once(self) -> bool:
         return self.draft.question.request.cascade.at_once
 
-    def _ask(self, model: str, stage: Running) -> Reading:
+    def _ask(self, model: str, stage: Running) -> GenerationReading:
         draft = self.draft
         asked, key = model_call.question(draft, "logprobs", "top_logprobs"), draft.identity.key
         key = key and key + _KEY
@@ -138,7 +138,7 @@ class CascadeStage(AnswerStage):
         work = model_call.job(draft, asked, (model,), stage, first_text=False)
         return model_call.read(draft, key, work, stage)
 
-    async def _say(self, reading: Reading, items: Sequence[llm_pb2.GenerateResponse]) -> bool:
+    async def _say(self, reading: GenerationReading, items: Sequence[llm_pb2.GenerateResponse]) -> bool:
         """Stream text to a client that wants it at once. Returns whether the guard has ended the answer."""
         draft = self.draft
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
@@ -185,7 +185,7 @@ class CascadeStage(AnswerStage):
         quotes = against and draft.privacy.checks  # its words may quote what is private
         return "the judge is against it" if quotes else against
 
-    async def _take(self, tried: Tried, reading: Reading) -> None:
+    async def _take(self, tried: Tried, reading: GenerationReading) -> None:
         draft, ledger = self.draft, self.draft.ledger
         if self._at_once:
             await draft.voice.finish(tried.finish_reason)

@@ -27,7 +27,7 @@ from services.gateway.answer.text_writer import counted
 from services.gateway.answer.unchanged_fields import is_of_conversation, texts_of, unread_texts
 from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard.checks import NOTHING, Checks, checks_for
-from services.gateway.guard.screen import ContentScanner, Late, Refused, told
+from services.gateway.guard.screen import ContentScanner, Late, RefusedText, told
 from services.gateway.labels import Act, Degraded
 from services.runtime.deadline import Deadline
 
@@ -129,7 +129,7 @@ class _Request:
     def _without_private(self, where: str, text: str) -> Generator[None, None, str]:
         try:
             return (yield from self._looking.without_private(text))
-        except Refused as refused:
+        except RefusedText as refused:
             self._refuse(refused.rule, f"{where} hold {refused.what}")
 
     def for_injections(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.decisions import By, Changed
 from services.gateway.generation.job import Report
-from services.gateway.generation.shared import Reading
+from services.gateway.generation.shared import GenerationReading
 from services.gateway.labels import Act, Degraded
 from services.runtime.errors import InvalidInput, ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice
@@ -108,7 +108,7 @@ class LlmStage(AnswerStage):
             return True
         return False
 
-    def _read(self, choice: Choice, stage: Running) -> Reading:
+    def _read(self, choice: Choice, stage: Running) -> GenerationReading:
         draft = self.draft
         models = choice.model, *(each for each in choice.alternatives if not self._has_answered(each))
         job = model_call.job(draft, model_call.question(draft), models, stage)
@@ -121,7 +121,7 @@ class LlmStage(AnswerStage):
         streamed = self.draft.streamed
         return streamed is not None and streamed.model == model and bool(streamed.finish_reason)
 
-    async def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], reading: Reading) -> None:
+    async def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], reading: GenerationReading) -> None:
         ledger, last, report = self.draft.ledger, items[-1], reading.report
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
         ledger.model = report.model

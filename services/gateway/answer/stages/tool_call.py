@@ -26,11 +26,11 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import retrieve
 from services.gateway.answer.text_writer import counted
 from services.gateway.guard.checks import Checks
-from services.gateway.guard.screen import ContentScanner, Late, Refused, told
+from services.gateway.guard.screen import ContentScanner, Late, RefusedText, told
 from services.gateway.labels import Act, Degraded, ToolOutcome
 from services.gateway.policies.ticket import score
 from services.gateway.tools.listing import Tool, cut
-from services.gateway.tools.source_client import Told
+from services.gateway.tools.source_client import CallOutcome
 from services.gateway.tools.toolbox import Equipment
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
@@ -63,7 +63,7 @@ _ACTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ReadableResult:
     """The readable part of a result. `withheld`: why it is empty, for people."""
 
     content: str = ""
@@ -71,33 +71,35 @@ class Seen:
     withheld: str = ""
 
 
-async def look_through(draft: Draft, name: str, content: str, citations: Sequence[tool_pb2.Citation]) -> Seen:
+async def look_through(draft: Draft, name: str, content: str, citations: Sequence[tool_pb2.Citation]) -> ReadableResult:
     """The result of the tool `name` as its readers get it."""
     checks, ledger = draft.privacy.checks, draft.ledger
     if checks is None or not checks.asks:
-        return Seen(content, citations)
+        return ReadableResult(content, citations)
     within_s = ledger.plan["guard"].budget_ms / 1000
     looking = ContentScanner(checks, draft.privacy.names, Deadline.after(within_s, ledger.clock))
     try:
-        seen = await _stepped(_look(draft, name, looking, checks, Seen(content, citations)))
-    except Refused as refused:
+        seen = await _stepped(_look(draft, name, looking, checks, ReadableResult(content, citations)))
+    except RefusedText as refused:
         ledger.decide(Act.GUARD_REFUSED, name, refused.rule)
-        return Seen(withheld=f"it holds {refused.what}")
+        return ReadableResult(withheld=f"it holds {refused.what}")
     except Late:
         is_open = checks.settings.late == "open"
         late = f"not done within {within_s * 1000:.0f} ms"
         ledger.decide(Act.GUARD_LATE, name, f"{late}: {'passed' if is_open else 'withheld'}")
         if not is_open:
-            return Seen(withheld=f"the guard was {late}")
+            return ReadableResult(withheld=f"the guard was {late}")
         ledger.degrade(Degraded.GUARD_LATE)
-        return Seen(content, citations)
+        return ReadableResult(content, citations)
     if looking.found:
         ledger.decide(Act.GUARD_HID, name, counted(looking.found))
     return seen
 
 
-def _look(draft: Draft, name: str, looking: ContentScanner, checks: Checks, came: Seen) -> Generator[None, None, Seen]:
-    """The steps of the guard. Raises `Refused` and `Late`."""
+def _look(
+    draft: Draft, name: str, looking: ContentScanner, checks: Checks, came: ReadableResult
+) -> Generator[None, None, ReadableResult]:
+    """The steps of the guard. Raises `RefusedText` and `Late`."""
     shown = came
     if checks.hides:
         content = yield from looking.without_private(came.content)
@@ -105,12 +107,12 @@ def _look(draft: Draft, name: str, looking: ContentScanner, checks: Checks, came
         for each in came.citations:
             source, title, text = yield from _all(looking, (each.source, each.title, each.text))
             citations.append(tool_pb2.Citation(source=source, title=title, text=text, score=each.score))
-        shown = Seen(content, citations)
+        shown = ReadableResult(content, citations)
     if checks.settings.injection != "off":
         said = (came.content, *(text for each in came.citations for text in (each.title, each.text)))
         rule, score = yield from looking.for_injections(dict.fromkeys(said))
         if rule and checks.settings.injection == "refuse":
-            raise Refused(rule, f"what looks like a prompt injection ({rule})")
+            raise RefusedText(rule, f"what looks like a prompt injection ({rule})")
         if rule:
             draft.ledger.decide(Act.GUARD_NOTED, name, told(rule, score))
     return shown
@@ -140,7 +142,7 @@ class ToolRun:
     draft: Draft
     tool: Tool
     running: Running
-    task: asyncio.Task[tuple[Told, Seen]]
+    task: asyncio.Task[tuple[CallOutcome, ReadableResult]]
     outcome: ToolOutcome = ToolOutcome.LATE
     text: str = field(default="", init=False)
     waited: bool = field(default=False, init=False)  # whether the answer has, for as long as it meant to
@@ -183,7 +185,7 @@ class ToolRun:
         """Cancel the call: the answer is over."""
         self.task.cancel()
 
-    def _take(self, told: Told, seen: Seen) -> None:
+    def _take(self, told: CallOutcome, seen: ReadableResult) -> None:
         result, ledger = told.result, self.draft.ledger
         if told.retried:
             ledger.decide(Act.TOOL_RETRIED, self.name, told.retried)
@@ -224,7 +226,7 @@ def begin(draft: Draft, equipment: Equipment, tool: Tool, arguments: str, within
     running = Running(name, min(within_s, toolbox.call_s(tool)), span, ledger.elapsed())
     rank = score(premium=draft.tenant.premium, realtime=request.realtime, attempt=request.attempt)
 
-    async def call() -> tuple[Told, Seen]:
+    async def call() -> tuple[CallOutcome, ReadableResult]:
         remaining_s = ledger.remaining()
         told = await toolbox.call(tool, arguments, draft.tenant, rank, remaining_s, span, lambda: run.waited)
         content, citations = _within(draft, equipment, tool.name, told.result.content), _bounded(told.result.citations)

@@ -22,7 +22,7 @@ from services.gateway.http.fields import Fields, parse
 from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
 from services.gateway.http.server.endpoint import Shape
 from services.gateway.http.server.exchange import FOR_PROVIDERS, Exchange
-from services.gateway.http.server.watch import Watch
+from services.gateway.http.server.watch import ConnectionWatch
 from services.gateway.http.sse import PING, compact
 from services.gateway.labels import Degraded
 from services.runtime.deadline import Deadline
@@ -57,7 +57,7 @@ def _for_provider(headers: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-class Read(Protocol):
+class ReadBody(Protocol):
     """Reads a body; `known` are the models' names, `most_messages` the most that its conversation may have."""
 
     def __call__(
@@ -65,7 +65,7 @@ class Read(Protocol):
     ) -> RequestOptions: ...
 
 
-class Writer(Protocol):
+class AnswerWriter(Protocol):
     """Writes one answer."""
 
     def chunk(self, event: pb.Event) -> bytes:
@@ -87,7 +87,7 @@ class Writer(Protocol):
 class Write(Protocol):
     """Makes the writer of one answer; `answer_id` is unlike any other's."""
 
-    def __call__(self, order: RequestOptions, answer_id: str) -> Writer: ...
+    def __call__(self, order: RequestOptions, answer_id: str) -> AnswerWriter: ...
 
 
 class WriteChoice(Protocol):
@@ -100,7 +100,7 @@ class WriteChoice(Protocol):
 class Dialect:
     """An API's words for orders, answers and errors. `api`: as the models' services know it, where they do."""
 
-    read: Read
+    read: ReadBody
     write: Write
     shape: Shape
     api: chat_pb2.Api = chat_pb2.API_UNSPECIFIED
@@ -141,7 +141,7 @@ class Generating:
                 raise by_callers_names(refused, order.request.original.untranslated) from None
 
     async def _answer_once(
-        self, exchange: Exchange, order: RequestOptions, writer: Writer, watch: Watch, call: Call
+        self, exchange: Exchange, order: RequestOptions, writer: AnswerWriter, watch: ConnectionWatch, call: Call
     ) -> bool:
         """Whether the request was answered as it is: one that wants several answers only by a provider."""
         if order.choices > 1 and (not self.dialect.api or order.model in self.alone):
@@ -158,7 +158,7 @@ class Generating:
         return True
 
     async def _answer_several(
-        self, exchange: Exchange, order: RequestOptions, body: Fields, watch: Watch, call: Call
+        self, exchange: Exchange, order: RequestOptions, body: Fields, watch: ConnectionWatch, call: Call
     ) -> None:
         """Ask for each of several answers separately."""
         assert self.dialect.choose
@@ -187,7 +187,12 @@ class Generating:
             await reply.whole(200, compact(answers.whole(whole)), short(whole))
 
     async def _write(
-        self, exchange: Exchange, order: RequestOptions, writer: Writer, watch: Watch, message: pb.GenerateResponse
+        self,
+        exchange: Exchange,
+        order: RequestOptions,
+        writer: AnswerWriter,
+        watch: ConnectionWatch,
+        message: pb.GenerateResponse,
     ) -> None:
         """More of a stream."""
         reply = exchange.reply
@@ -206,7 +211,12 @@ class Generating:
         watch.sent()
 
     async def _gather(
-        self, exchange: Exchange, order: RequestOptions, writer: Writer, watch: Watch, message: pb.GenerateResponse
+        self,
+        exchange: Exchange,
+        order: RequestOptions,
+        writer: AnswerWriter,
+        watch: ConnectionWatch,
+        message: pb.GenerateResponse,
     ) -> None:
         """More of an answer that is sent in one piece, with its end."""
         if _has_text(message):
@@ -217,7 +227,7 @@ class Generating:
             self._refuse_empty(final, order)
             await exchange.reply.whole(200, compact(writer.whole(final)), short(final))
 
-    def _watch(self, exchange: Exchange, order: RequestOptions) -> Watch:
+    def _watch(self, exchange: Exchange, order: RequestOptions) -> ConnectionWatch:
         limits, reply = self.settings.http, exchange.reply
 
         async def beat() -> None:
@@ -225,7 +235,9 @@ class Generating:
             await reply.write(PING)
 
         silence_ms = limits.silence_ms if order.silence_ms is None else order.silence_ms
-        return Watch(exchange.receive, silence_ms / 1000, limits.heartbeat_ms / 1000, beat if order.stream else None)
+        return ConnectionWatch(
+            exchange.receive, silence_ms / 1000, limits.heartbeat_ms / 1000, beat if order.stream else None
+        )
 
     def _refuse_empty(self, final: pb.Final, order: RequestOptions) -> None:
         """Raise for an answer that is none: no text of it is a model's, or the rest of it is lost."""

@@ -15,7 +15,7 @@ from services.gateway.config import GatewaySettings
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.server.watch import Watch
+from services.gateway.http.server.watch import ConnectionWatch
 from services.gateway.upstream.stubs import whose
 from services.runtime import telemetry
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Unavailable
@@ -58,7 +58,7 @@ class Aside:
         exchange.admitted()
         admitted = Admitted(tenant.name, timeout_s, (*telemetry.propagate(exchange.span), whose(tenant.name)), tokens)
         try:
-            with Watch(exchange.receive, 0, self.settings.http.heartbeat_ms / 1000, beat):
+            with ConnectionWatch(exchange.receive, 0, self.settings.http.heartbeat_ms / 1000, beat):
                 yield admitted
         finally:
             place.settle(admitted.tokens)

@@ -41,7 +41,7 @@ _OF_KIND: Mapping[Kind, Category] = {"secret": "secrets", "personal": "personal"
 
 
 @dataclass(slots=True)
-class _Verdict:
+class _Moderation:
     """`rules` has those that found something, by their categories; `injection` is the classifier's probability."""
 
     rules: dict[Category, Counter[str]] = field(default_factory=dict)
@@ -97,8 +97,8 @@ class Moderations:
             told = {"id": f"modr-{exchange.answer_id}", "model": MODEL, "results": results}
             await exchange.reply.whole(200, compact(told))
 
-    async def _verdict(self, text: str, checks: Checks, tenant: Tenant, deadline: Deadline) -> _Verdict:
-        verdict = _Verdict()
+    async def _verdict(self, text: str, checks: Checks, tenant: Tenant, deadline: Deadline) -> _Moderation:
+        verdict = _Moderation()
         steps, more = _look(text, checks, verdict), True
         while more:
             await self._turns.begin(tenant.name, tenant.weight)
@@ -114,7 +114,7 @@ class Moderations:
         return verdict
 
 
-def _look(text: str, checks: Checks, verdict: _Verdict) -> Iterator[bool]:
+def _look(text: str, checks: Checks, verdict: _Moderation) -> Iterator[bool]:
     """Look for everything in `text`, in steps. Raises `TooSlow`."""
     screen = Screen(checks.hides, checks.denied)
     for at in range(0, len(text), AT_ONCE):

@@ -23,7 +23,7 @@ from services.gateway.errors import GuardLate, GuardRefused, ModelUnknown
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
 from services.gateway.guard.checks import Checks, checks_for
-from services.gateway.guard.screen import ContentScanner, Late, Refused
+from services.gateway.guard.screen import ContentScanner, Late, RefusedText
 from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.server.exchange import Exchange
@@ -161,7 +161,7 @@ async def _guarded(written: bytes, checks: Checks, deadline: Deadline) -> bytes:
     try:
         for _ in look():
             await asyncio.sleep(0)
-    except Refused as refused:
+    except RefusedText as refused:
         raise GuardRefused(f"guard: the request holds {refused.what}", rule=refused.rule) from None
     except Late:
         if checks.settings.late == "closed":

@@ -28,7 +28,7 @@ Heard = AsyncGenerator[audio_pb2.TranscribeResponse, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class MultipartForm:
     """`fields` are texts, and lists of texts for names that end in `[]`."""
 
     fields: Fields
@@ -39,7 +39,7 @@ class _InMemory(MultiPartParser):
     spool_max_size = 2**62
 
 
-async def read_form(exchange: Exchange) -> Form:
+async def read_form(exchange: Exchange) -> MultipartForm:
     """The form, with its `file`. Raises `NotJson` and `InvalidInput`."""
     kind = exchange.headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "multipart/form-data":
@@ -60,7 +60,7 @@ async def read_form(exchange: Exchange) -> Form:
         await form.close()
 
 
-async def _read(form: FormData) -> Form:
+async def _read(form: FormData) -> MultipartForm:
     given: dict[str, Any] = {}
     file: UploadFile | None = None
     for name, value in form.multi_items():
@@ -72,7 +72,7 @@ async def _read(form: FormData) -> Form:
             given[name] = value
     if file is None:
         raise InvalidInput("file", "a file", "none")
-    return Form(Fields(given), await file.read())
+    return MultipartForm(Fields(given), await file.read())
 
 
 class Transcriptions:
@@ -130,7 +130,7 @@ def _note_cost(reply: audio_pb2.TranscribeResponse, admitted: Admitted) -> None:
 
 
 async def _heard(
-    hearing: Hearing, form: Form, options: audio_pb2.TranscribeOptions, admitted: Admitted
+    hearing: Hearing, form: MultipartForm, options: audio_pb2.TranscribeOptions, admitted: Admitted
 ) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
     """The audio service's events, under its breaker."""
     permit = hearing.breaker.enter(admitted.tenant)

@@ -83,7 +83,7 @@ class Room:
         return True
 
 
-class State(ServerState):
+class ConnectionsState(ServerState):
     """The state of all connections. `leaving`: they are not kept alive any more."""
 
     leaving = False
@@ -97,7 +97,7 @@ class Connection(HttpToolsProtocol):
     """Closed where headers take too long or are too large, where a client reads nothing for too long, and where its
     place is needed."""
 
-    def __init__(self, limits: HttpSettings, config: Config, state: State):
+    def __init__(self, limits: HttpSettings, config: Config, state: ConnectionsState):
         super().__init__(config, state, {})
         self._shared = state
         self._limits, self._in_head, self._head_bytes = limits, True, 0

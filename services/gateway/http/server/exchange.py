@@ -48,7 +48,7 @@ def _by_name(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class Reply:
+class HttpReply:
     """The reply. `status` is 0 until the headers are out."""
 
     send: Send
@@ -96,7 +96,7 @@ class Exchange:
     broken: Callable[[Told], bytes] | None = None  # the last words of the stream that has begun
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, bounds: Bounds):
-        self.scope, self.receive, self.reply, self.bounds = scope, receive, Reply(send), bounds
+        self.scope, self.receive, self.reply, self.bounds = scope, receive, HttpReply(send), bounds
         self._held: Held | None = None  # of the room for bodies
         self.headers = _by_name(scope["headers"])
         self.peer: str = scope.get(PEER, "")  # empty in plain text

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from uvicorn.config import Config
 
 from services.gateway.config import GatewaySettings
-from services.gateway.http.server.connection import Connection, State
+from services.gateway.http.server.connection import Connection, ConnectionsState
 from services.gateway.settings.http import HttpSettings
 from services.runtime.security import tls
 
@@ -62,7 +62,7 @@ class HttpServer:
     """A `Door` of the process."""
 
     def __init__(self, limits: HttpSettings) -> None:
-        self._limits, self._state = limits, State(limits)
+        self._limits, self._state = limits, ConnectionsState(limits)
         self._bound: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._overlaps = False

@@ -20,7 +20,7 @@ class Left(Exception):
     """The client has gone: no reply can be sent."""
 
 
-class Watch:
+class ConnectionWatch:
     """Inside, the task ends with `Left` when the client leaves, and with `SilenceTimeout` when nothing more `came` for
     `silence_s` after the first text (0: never). With a `beat`, that is called after each `heartbeat_s` in which nothing
     was `sent`."""
@@ -48,7 +48,7 @@ class Watch:
         """Something was sent."""
         self._sent_at = self._loop.time()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> ConnectionWatch:
         self._start(self._until_left())
         if self._silence_s or self._beat:
             self._set_timer()

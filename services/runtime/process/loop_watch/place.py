@@ -14,7 +14,7 @@ _OUTERMOST = asyncio.Runner.run.__code__  # what called it started the process
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CodePlace:
     """`function`: of ours, or the innermost one where none of ours is called. `within`: the innermost function, where
     that is another. Names are `module.Class.method`; they hold no values."""
 
@@ -27,16 +27,16 @@ class Place:
         return f"{at} (in {self.within})" if self.within else at
 
 
-IN_C = Place("(C code)")  # called by the loop itself, so no Python function shows
+IN_C = CodePlace("(C code)")  # called by the loop itself, so no Python function shows
 
 
-def place(frame: FrameType | None) -> Place | None:
+def place(frame: FrameType | None) -> CodePlace | None:
     """Where `frame`, the innermost one of a loop's thread, is; None where the loop waits for events."""
     if frame is None or frame.f_code in _WAITING:
         return None
     innermost, ours = frame, _ours(frame)
     named = ours or innermost
-    return Place(_name(named), named.f_lineno, _name(innermost) if named is not innermost else "")
+    return CodePlace(_name(named), named.f_lineno, _name(innermost) if named is not innermost else "")
 
 
 def _ours(frame: FrameType | None) -> FrameType | None:

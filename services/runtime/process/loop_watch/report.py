@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from prometheus_client import Histogram
 
 from services.runtime.deadline import Clock
-from services.runtime.process.loop_watch.place import Place
+from services.runtime.process.loop_watch.place import CodePlace
 
 MOST_FUNCTIONS = 100
 OTHER = "(other)"
@@ -33,7 +33,7 @@ class Block:
     """For how long the loop was blocked, and how long its thread was on a core meanwhile: the rest it waited for a
     file, a lock or a core. `looks`: how often the thread was looked at, `seen`: at `place` of them."""
 
-    place: Place
+    place: CodePlace
     task: str
     wall_s: float
     cpu_s: float
@@ -48,7 +48,7 @@ class _Told:
     since: int = 0  # blocks that no line was written for
 
 
-class Report:
+class BlockReporter:
     """Used by one thread."""
 
     def __init__(self, clock: Clock = time.monotonic):

@@ -28,8 +28,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.runtime.deadline import Clock
-from services.runtime.process.loop_watch.place import IN_C, Place, place
-from services.runtime.process.loop_watch.report import Block, Report
+from services.runtime.process.loop_watch.place import IN_C, CodePlace, place
+from services.runtime.process.loop_watch.report import Block, BlockReporter
 
 _LEAST_PAUSE_S = 0.005  # between looks, however low the threshold
 _BEATS_S = 1.0  # how long a loop that was busy keeps a timer
@@ -38,18 +38,18 @@ _STILL_S = 5.0  # a block that lasts longer is reported before it ends
 
 
 @dataclass(slots=True)
-class _Turn:
+class _LoopQuestion:
     """A question to the loop, and where its thread was until it answered."""
 
     began: float
     cpu_s: float  # that the loop's thread had used by then
-    samples: Counter[tuple[Place, str]] = field(default_factory=Counter)  # places, and the task that ran there
+    samples: Counter[tuple[CodePlace, str]] = field(default_factory=Counter)  # places, and the task that ran there
     ended: float | None = None
     ended_cpu_s: float = 0.0
     told: bool = False
 
 
-class Watch:
+class LoopWatch:
     """Looks at one loop. `cpu`: seconds of CPU time that the loop's thread has used; `seen`: where it is, None while it
     waits for events; `task`: the name of its current task; `ask`: have the loop call a function soon; `later`: after so
     many seconds."""
@@ -60,7 +60,7 @@ class Watch:
         report: Callable[[Block], None],
         *,
         cpu: Clock,
-        seen: Callable[[], Place | None],
+        seen: Callable[[], CodePlace | None],
         task: Callable[[], str],
         ask: Callable[[Callable[[], None]], Any],
         later: Callable[[float, Callable[[], None]], Any],
@@ -71,7 +71,7 @@ class Watch:
         self._alive_at = self._beats_until = -math.inf  # when the loop's timer last fired, and how long it will
         self._beats = False
         self._waited = False  # for events, at the last look
-        self._turn: _Turn | None = None
+        self._turn: _LoopQuestion | None = None
         self._due, self._cpu_s = clock() + self.pause_s, cpu()
 
     @property
@@ -109,11 +109,11 @@ class Watch:
         if at is None:
             return
         unseen_s = max(0.0, min(late_s, used_s, now - self._alive_at))  # this thread was held up, by the loop's
-        turn = self._turn = _Turn(now - unseen_s, cpu_s - unseen_s)
+        turn = self._turn = _LoopQuestion(now - unseen_s, cpu_s - unseen_s)
         self._sample(turn, at)
         self._ask(lambda: self._answered(turn))
 
-    def _answered(self, turn: _Turn) -> None:
+    def _answered(self, turn: _LoopQuestion) -> None:
         """Called by the loop."""
         turn.ended_cpu_s = self._cpu()
         turn.ended = self._clock()
@@ -131,21 +131,21 @@ class Watch:
         if self._beats:
             self._later(self._threshold_s / 4, self._beat)
 
-    def _sample(self, turn: _Turn, at: Place) -> None:
+    def _sample(self, turn: _LoopQuestion, at: CodePlace) -> None:
         turn.samples[at, self._task()] += 1
 
-    def _tell_of_long(self, turn: _Turn, now: float, cpu_s: float) -> None:
+    def _tell_of_long(self, turn: _LoopQuestion, now: float, cpu_s: float) -> None:
         if not turn.told and now - turn.began > _STILL_S:
             turn.told = True
             self._report(_block(turn, now, cpu_s, ended=False))
 
-    def _end(self, turn: _Turn) -> None:
+    def _end(self, turn: _LoopQuestion) -> None:
         self._turn = None
         if turn.ended is not None and turn.ended - turn.began > self._threshold_s:
             self._report(_block(turn, turn.ended, turn.ended_cpu_s))
 
 
-def _block(turn: _Turn, now: float, cpu_s: float, ended: bool = True) -> Block:
+def _block(turn: _LoopQuestion, now: float, cpu_s: float, ended: bool = True) -> Block:
     functions: Counter[str] = Counter()
     for (at, _), times in turn.samples.items():
         functions[at.function] += times
@@ -162,9 +162,9 @@ def watching(threshold_ms: int, report: Callable[[Block], None] | None = None) -
         return
     loop, thread_id = asyncio.get_running_loop(), threading.get_ident()
     cpu_clock = time.pthread_getcpuclockid(thread_id)
-    watch = Watch(
+    watch = LoopWatch(
         threshold_ms / 1000,
-        report or Report(),
+        report or BlockReporter(),
         cpu=lambda: time.clock_gettime(cpu_clock),
         seen=lambda: place(sys._current_frames().get(thread_id)),
         task=lambda: _task(loop),

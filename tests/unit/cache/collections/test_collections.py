@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.cache.collections import collections as collections_module
-from services.cache.collections.collections import Collections, Put
+from services.cache.collections.collections import Collections, PutResult
 from services.cache.collections.documents import Document, Ranking
 from services.cache.collections.file import CollectionFile
 from services.cache.errors import CollectionFull, DatabaseRefused, Dropped, NoCollection
@@ -34,7 +34,7 @@ async def test_a_document_is_found_by_its_words_and_by_its_meaning(open_collecti
     collections = open_collections()
     for source, text in (("redis.md", REDIS), ("ports.md", PORTS)):
         put = await collections.put("acme", "docs", document(source, text))
-        assert put == Put(unchanged=False, snippets=1, embedded=1)
+        assert put == PutResult(unchanged=False, snippets=1, embedded=1)
     for ranking in Ranking:
         assert (await found(collections, "gateway port", ranking=ranking))[0] == "ports.md"
     search = await collections.search("acme", "docs", "gateway port", 5, Ranking.BOTH, Deadline.never())
@@ -101,9 +101,9 @@ async def test_what_has_not_changed_is_not_embedded_again(open_collections: Open
     collections = open_collections(engine=engine)
     first = await collections.put("acme", "docs", document("long.md", LONG))
     assert (first.snippets, first.embedded) == (20, 20)
-    assert await collections.put("acme", "docs", document("long.md", LONG)) == Put(unchanged=True, snippets=20)
+    assert await collections.put("acme", "docs", document("long.md", LONG)) == PutResult(unchanged=True, snippets=20)
     changed = LONG.replace("words of section number 7", "other words")
-    assert await collections.put("acme", "docs", document("long.md", changed)) == Put(False, 20, embedded=1)
+    assert await collections.put("acme", "docs", document("long.md", changed)) == PutResult(False, 20, embedded=1)
     assert len(engine.embedded) == 21
     assert "section number 7" not in str(
         await collections.search("acme", "docs", "7", 50, Ranking.BOTH, Deadline.never())

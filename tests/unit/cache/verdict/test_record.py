@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.cache.semantic_match import record
-from services.cache.semantic_match.record import Decision, Record
+from services.cache.semantic_match.record import Record, ThresholdDecision
 
 STEPS = st.lists(
     st.one_of(st.booleans(), st.tuples(st.floats(0.7, 1), st.booleans(), st.booleans())), min_size=1, max_size=300
@@ -18,7 +18,7 @@ STEPS = st.lists(
 
 def told(steps: list[bool | tuple[float, bool, bool]]) -> Record:
     """A record that has seen lookups and verdicts."""
-    kept = Record({1.0: Decision(0.95)})
+    kept = Record({1.0: ThresholdDecision(0.95)})
     tell(kept, steps)
     return kept
 
@@ -33,7 +33,10 @@ def tell(kept: Record, steps: list[bool | tuple[float, bool, bool]]) -> None:
 def test_replicas_that_add_what_is_new_come_to_what_one_alone_would_have(
     steps: list[bool | tuple[float, bool, bool]], cuts: list[int], data: st.DataObject
 ) -> None:
-    shared, replicas = Record({1.0: Decision(0.95)}), [Record({1.0: Decision(0.95)}), Record({1.0: Decision(0.95)})]
+    shared, replicas = (
+        Record({1.0: ThresholdDecision(0.95)}),
+        [Record({1.0: ThresholdDecision(0.95)}), Record({1.0: ThresholdDecision(0.95)})],
+    )
     ends = sorted({cut for cut in cuts if cut < len(steps)} | {len(steps)})
     for start, end in zip([0, *ends], ends, strict=False):
         one = data.draw(st.sampled_from(replicas))
@@ -54,7 +57,7 @@ def test_what_comes_while_the_sum_is_on_its_way_counts_once(
     before: list[bool | tuple[float, bool, bool]], meanwhile: list[bool | tuple[float, bool, bool]]
 ) -> None:
     kept = told(before)
-    shared = Record({1.0: Decision(0.95)})
+    shared = Record({1.0: ThresholdDecision(0.95)})
     shared._all.add(kept.take())
     tell(kept, meanwhile)
     kept.replace(Record.of(shared.row))
@@ -73,7 +76,7 @@ def test_a_record_that_was_written_down_goes_on_where_it_was(steps: list[bool | 
 
 def test_samples_that_are_shared_stay_within_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "SAMPLES", 100)
-    kept = Record({1.0: Decision(0.95)})
+    kept = Record({1.0: ThresholdDecision(0.95)})
     for _ in range(5):
         tell(kept, [(0.9, True, False)] * 70)
         kept.take()

@@ -9,7 +9,7 @@ from hedgerow.audio.v1 import audio_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.event_writer import Send
 from services.gateway.api.conversation import Conversation
-from services.gateway.api.speech_queue import Spoken, Tally
+from services.gateway.api.speech_queue import ConversationBytes, Spoken
 from tests.unit.gateway.scripted import Said, ScriptedAudio
 
 Answer = Callable[[pb.GenerateRequest, Send], Awaitable[None]]
@@ -34,7 +34,7 @@ class Talk:
         self.how: Answer = self.answer
         self.spoken: asyncio.Queue[pb.ConverseRequest | None] = asyncio.Queue()
         self.left = 0
-        self.spoken_here = Spoken(1_000, Tally(10_000))
+        self.spoken_here = Spoken(1_000, ConversationBytes(10_000))
         options = pb.ConverseOptions(pause_ms=300)
         self.conversation = Conversation(options, self._answer, self.tell, 2, idle_s, self.spoken_here)
         self.responses = self.conversation.responses(self.requests(), audio)

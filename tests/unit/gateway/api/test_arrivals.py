@@ -17,7 +17,7 @@ from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.quota import Allowance, QuotaExceeded
-from services.gateway.api.arrivals import Arrival, Arrivals
+from services.gateway.api.arrivals import Arrivals, CallArrival
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
 from services.gateway.settings.serving import ShedSettings
@@ -44,7 +44,7 @@ class Scene:
         self.kept: Any = SimpleNamespace(keeps=lambda _: False)
         self.arrivals = Arrivals(SETTINGS, self.intake, self.kept)
 
-    def arrival(self, tenant: str, method: str = "Generate") -> Arrival:
+    def arrival(self, tenant: str, method: str = "Generate") -> CallArrival:
         credential: Any = SimpleNamespace(tenant=Tenant(tenant, False, 1.0, self.allowance, 0))
         return self.arrivals.of(METHODS[method], credential, INVALID_SPAN)
 

@@ -9,7 +9,7 @@ from services.gateway.admission.precedence import Budget
 from services.gateway.admission.question import Question
 from services.gateway.api.batch import Batch, batch_error
 from services.gateway.api.preparation import CheckedRequest
-from services.gateway.policies.batch_admission import Turn
+from services.gateway.policies.batch_admission import ItemTurn
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
 from tests.clock import loop_clock
@@ -39,7 +39,7 @@ class Scene:
         deadline = Deadline.after(request.budget_ms / 1000, loop_clock)
         return CheckedRequest(Question(request), ACME, Budget(request.budget_ms), deadline)
 
-    async def begin(self, checked: CheckedRequest, turn: Turn) -> pb.Final:
+    async def begin(self, checked: CheckedRequest, turn: ItemTurn) -> pb.Final:
         request = checked.question.request
         self.begun.append(request.budget_ms)
         if request.attempt:

@@ -14,7 +14,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.event_writer import Send
 from services.gateway.api import conversation as under_test
 from services.gateway.api.conversation import Conversation
-from services.gateway.api.speech_queue import Spoken, Tally
+from services.gateway.api.speech_queue import ConversationBytes, Spoken
 from services.gateway.errors import KeyUnknown
 from tests.cancelling import cancelled_at_every_await, disturbed_at_every_turn
 from tests.unit.gateway.api.talking import STARTED, delta, partial, segment
@@ -50,7 +50,7 @@ class Talk:
     def __init__(self, script: dict[str, list[Said]], pieces: list[object], slow_s: float = 0.0, pace_s: float = 0.0):
         self.audio, self._pieces, self._slow_s, self._pace_s = SlowAudio(), pieces, slow_s, pace_s
         self.audio.script = {name.encode(): line for name, line in script.items()}
-        self.tally, self.answering, self.told = Tally(10_000), 0, list[pb.ConverseResponse]()
+        self.tally, self.answering, self.told = ConversationBytes(10_000), 0, list[pb.ConverseResponse]()
         self.goes_on = 0  # answers, when its reader was gone
         self.spoken = Spoken(MOST_BYTES, self.tally)
         self.conversation = Conversation(pb.ConverseOptions(), self._answer, self._tell, 2, 60.0, self.spoken)
@@ -175,7 +175,7 @@ def test_of_a_client_that_waits_for_room(most: int):
 
     @asynccontextmanager
     async def scene() -> Work:
-        tally = Tally(most)
+        tally = ConversationBytes(most)
         one, other = Spoken(300, tally), Spoken(300, tally)
         for _ in range(2):
             await one.put(b"")
@@ -197,7 +197,7 @@ def test_of_a_client_that_waits_for_room(most: int):
 def test_of_who_takes_what_was_said():
     @asynccontextmanager
     async def scene() -> Work:
-        tally, taken = Tally(1_000), list[bytes | None]()
+        tally, taken = ConversationBytes(1_000), list[bytes | None]()
         spoken = Spoken(1_000, tally)
 
         async def take() -> None:

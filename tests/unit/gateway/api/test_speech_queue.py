@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.api.speech_queue import Spoken, Tally
+from services.gateway.api.speech_queue import ConversationBytes, Spoken
 
 pytestmark = pytest.mark.paused
 
@@ -28,7 +28,7 @@ async def done(tasks: list[asyncio.Task[None]]) -> int:
 
 
 async def test_a_conversation_holds_as_many_bytes_as_it_may_and_goes_on_when_they_are_taken():
-    spoken = Spoken(1_000, Tally(10_000))
+    spoken = Spoken(1_000, ConversationBytes(10_000))
     tasks = await putting(spoken, 372, 372, 372)
     assert await done(tasks) == 2
     assert await spoken.get() == bytes(372)
@@ -36,7 +36,7 @@ async def test_a_conversation_holds_as_many_bytes_as_it_may_and_goes_on_when_the
 
 
 async def test_a_message_larger_than_that_waits_alone():
-    spoken = Spoken(1_000, Tally(10_000))
+    spoken = Spoken(1_000, ConversationBytes(10_000))
     tasks = await putting(spoken, 5_000, 1)
     assert await done(tasks) == 1
     await spoken.get()
@@ -44,7 +44,7 @@ async def test_a_message_larger_than_that_waits_alone():
 
 
 async def test_messages_without_audio_cost_something_too():
-    spoken = Spoken(10 * KEPT, Tally(10_000))
+    spoken = Spoken(10 * KEPT, ConversationBytes(10_000))
     tasks = await putting(spoken, *[0] * 100)
     assert await done(tasks) == 10
     for task in tasks:
@@ -52,7 +52,7 @@ async def test_messages_without_audio_cost_something_too():
 
 
 async def test_all_conversations_of_a_tenant_have_their_bytes_together_and_each_goes_on():
-    tally = Tally(1_000)
+    tally = ConversationBytes(1_000)
     one, other = Spoken(1_000, tally), Spoken(1_000, tally)
     first = await putting(one, 872)
     second = await putting(other, 100, 100)  # the first of an empty one always has room
@@ -62,7 +62,7 @@ async def test_all_conversations_of_a_tenant_have_their_bytes_together_and_each_
 
 
 async def test_what_a_conversation_leaves_is_not_counted_any_more():
-    tally = Tally(1_000)
+    tally = ConversationBytes(1_000)
     one, other = Spoken(1_000, tally), Spoken(1_000, tally)
     await putting(one, 500, 100)
     tasks = await putting(other, 10, 300)
@@ -74,7 +74,7 @@ async def test_what_a_conversation_leaves_is_not_counted_any_more():
 
 
 async def test_what_was_said_before_the_end_is_still_heard():
-    spoken = Spoken(1_000, Tally(1_000))
+    spoken = Spoken(1_000, ConversationBytes(1_000))
     await spoken.put(b"a")
     spoken.end()
     assert [await spoken.get(), await spoken.get()] == [b"a", None]
@@ -83,7 +83,7 @@ async def test_what_was_said_before_the_end_is_still_heard():
 @given(st.lists(st.integers(0, 600), max_size=40))
 def test_everything_arrives_in_order_within_the_bounds(sizes):
     async def scenario() -> list[int]:
-        tally = Tally(1_000)
+        tally = ConversationBytes(1_000)
         spoken, heard, most = Spoken(500, tally), list[int](), 0
 
         async def put_all() -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from hedgerow.chat.v1.chat_pb2 import Sampling
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.cache_eligibility.choice import Choice, choose
+from services.gateway.cache_eligibility.choice import HitsChoice, choose
 from services.gateway.cache_eligibility.settings import Bypassed, CategorySettings, HitSettings
 
 PLAIN, TODAY, MINE = "What is the capital of France?", "What's the weather today?", "Where is my order?"
@@ -24,7 +24,7 @@ def chosen(*said: str, policy: dict[str, Any] | None = None, sampling: dict[str,
 
 
 def test_a_plain_question_may_hit_as_it_likes():
-    assert chosen(PLAIN) == chosen(PLAIN, sampling={"temperature": 0}) == Choice()
+    assert chosen(PLAIN) == chosen(PLAIN, sampling={"temperature": 0}) == HitsChoice()
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_a_question_of_a_kind_hits_only_where_setting_or_request_says_so(said, s
     by_default = chosen(said, sampling=sampling)
     assert (by_default.hits, by_default.reason, by_default.words) == ("off", reason, words)
     assert chosen(said, sampling=sampling, **{reason: "exact"}).hits == "exact"
-    assert chosen(said, sampling=sampling, **{reason: "any"}) == Choice()
+    assert chosen(said, sampling=sampling, **{reason: "any"}) == HitsChoice()
     asked = {"allow": [pb.QuestionKind.Value(f"QUESTION_KIND_{reason.name}")]}
-    assert chosen(said, sampling=sampling, policy=asked) == Choice()
+    assert chosen(said, sampling=sampling, policy=asked) == HitsChoice()
 
 
 def test_an_answer_that_is_drawn_is_drawn_for_each():
@@ -57,8 +57,8 @@ def test_with_a_seed_the_same_is_wanted_again():
 
 
 def test_a_category_is_found_by_its_words_and_has_a_time_of_its_own():
-    assert chosen("What is the PRICE of a ticket?", categories=PRICES) == Choice(category="prices", ttl_ms=60_000)
-    assert chosen(PLAIN, categories=PRICES) == Choice()
+    assert chosen("What is the PRICE of a ticket?", categories=PRICES) == HitsChoice(category="prices", ttl_ms=60_000)
+    assert chosen(PLAIN, categories=PRICES) == HitsChoice()
 
 
 def test_a_category_may_allow_for_fewer_wrong_hits():

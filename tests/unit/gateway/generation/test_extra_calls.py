@@ -11,7 +11,7 @@ import pytest
 
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.race import Race
-from services.gateway.policies.single_flight import Reader
+from services.gateway.policies.single_flight import FlightReader
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import Fleet, make_breaker
 from services.runtime.errors import Unavailable
@@ -128,17 +128,19 @@ async def test_a_failure_that_closes_the_only_replica_costs_no_retry_and_reports
     assert behind.retry._budget.level == 1
 
 
-def close(behind: Fleet, reader: Reader[Any]) -> None:
+def close(behind: Fleet, reader: FlightReader[Any]) -> None:
     for replica in behind.pools["m"].replicas:
         replica.breaker.enter("acme").throttled(30)
 
 
-def leave(behind: Fleet, reader: Reader[Any]) -> None:
+def leave(behind: Fleet, reader: FlightReader[Any]) -> None:
     reader.leave()
 
 
 @pytest.mark.parametrize("meanwhile", [close, leave])
-async def test_a_retry_that_is_not_sent_after_its_pause_costs_nothing(meanwhile: Callable[[Fleet, Reader[Any]], None]):
+async def test_a_retry_that_is_not_sent_after_its_pause_costs_nothing(
+    meanwhile: Callable[[Fleet, FlightReader[Any]], None],
+):
     both = [ScriptedLlm(GONE), ScriptedLlm(GONE)]
     behind = retrying(m=both)
     behind.retry.pause_s = lambda error, within_s: 1.0 if behind.retry.spend() else None

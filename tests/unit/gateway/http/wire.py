@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 
-from services.gateway.http.server.connection import Connection, State
+from services.gateway.http.server.connection import Connection, ConnectionsState
 from services.gateway.settings.http import HttpSettings
 
 _TURNS = 12  # of the loop, until everything that can go on has gone on
@@ -82,7 +82,7 @@ class Wire:
         config = Config(application, lifespan="off", interface="asgi3", ws="none", log_config=None, access_log=False)
         config.load()
         limits = limits or HttpSettings()
-        self.state = State(limits)
+        self.state = ConnectionsState(limits)
         self.connection = Connection(limits, config, self.state)
         self.connection.connection_made(self.transport)
         self._coming = deque[bytes]()

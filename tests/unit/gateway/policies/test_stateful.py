@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.breaker import Breaker, State
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
-from services.gateway.policies.single_flight import Flight, Reader, SingleFlight
+from services.gateway.policies.single_flight import Flight, FlightReader, SingleFlight
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from tests.clock import PausedClock, PausedLoop
 from tests.unit.gateway.policies.breakers import SETTINGS
@@ -34,7 +34,7 @@ class FlightMachine(RuleBasedStateMachine):
         asyncio.set_event_loop(self.loop)
         self.flights = SingleFlight[str, Flight[int]]()
         self.running: dict[str, int] = {"a": 0, "b": 0}
-        self.readers = list[tuple[Flight[int], Reader[int], list[int]]]()
+        self.readers = list[tuple[Flight[int], FlightReader[int], list[int]]]()
         self.started = list[Flight[int]]()
 
     def teardown(self) -> None:
@@ -125,7 +125,7 @@ class FlightMachine(RuleBasedStateMachine):
         assert len(self.flights) == sum(self.running.values())
 
 
-async def taken(reader: Reader[int]) -> tuple[ServiceError | None, list[int]]:
+async def taken(reader: FlightReader[int]) -> tuple[ServiceError | None, list[int]]:
     try:
         return None, await reader.take()
     except ServiceError as problem:

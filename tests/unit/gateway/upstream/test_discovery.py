@@ -11,14 +11,14 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2, json_format
 
-from services.gateway.upstream.assignment import Drill
+from services.gateway.upstream.assignment import AssignedDrill
 from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.discovery import (
+    AssignedReplica,
     Assignment,
     BadAssignment,
     BadBootstrap,
     Discovery,
-    Endpoint,
     bootstrap,
     read,
 )
@@ -51,10 +51,10 @@ def test_replicas_come_with_priority_build_and_weight():
         locality(endpoint("10.1.0.1:1"), priority=1),
     )
     assert read(given).endpoints == (
-        Endpoint("10.0.0.1:1", Locality(0, "", 47.5)),
-        Endpoint("10.0.0.2:1", Locality(0, "", 47.5)),
-        Endpoint("10.0.0.3:1", Locality(0, "canary", 5)),
-        Endpoint("10.1.0.1:1", Locality(1, "", 1)),
+        AssignedReplica("10.0.0.1:1", Locality(0, "", 47.5)),
+        AssignedReplica("10.0.0.2:1", Locality(0, "", 47.5)),
+        AssignedReplica("10.0.0.3:1", Locality(0, "canary", 5)),
+        AssignedReplica("10.1.0.1:1", Locality(1, "", 1)),
     )
 
 
@@ -163,7 +163,7 @@ async def test_the_first_requests_say_who_asks_and_for_what():
 async def test_an_assignment_is_put_in_force_and_acknowledged():
     given = assignment(locality(endpoint("10.0.0.1:1")))
     requests, taken, discovery = await follow(response("1", given))
-    assert taken.assignments == [Assignment((Endpoint("10.0.0.1:1", Locality(0, "", 1)),))]
+    assert taken.assignments == [Assignment((AssignedReplica("10.0.0.1:1", Locality(0, "", 1)),))]
     assert (requests[-1].version_info, requests[-1].response_nonce) == ("1", "n1")
     assert requests[-1].type_url == ASSIGNMENTS
     assert not requests[-1].HasField("error_detail")
@@ -204,13 +204,13 @@ async def test_a_drill_is_read_from_the_route_and_ends_with_it():
     delay = {"fixedDelay": "0.5s", "percentage": {"numerator": 10}}
     abort = {"grpcStatus": 8, "percentage": {"numerator": 250_000, "denominator": "MILLION"}}
     requests, taken, _ = await follow(response("1", route(delay=delay, abort=abort)), response("2", route()))
-    assert taken.drills == [Drill(0.5, 0.1, grpc.StatusCode.RESOURCE_EXHAUSTED, 0.25), taken.drills[1]]
+    assert taken.drills == [AssignedDrill(0.5, 0.1, grpc.StatusCode.RESOURCE_EXHAUSTED, 0.25), taken.drills[1]]
     assert taken.drills[1].fault(random.Random(0)) is None
     assert (requests[-1].type_url, requests[-1].version_info) == (ROUTES, "2")
 
 
 def test_a_drill_takes_its_share_of_the_calls():
-    rng, drill = random.Random(1), Drill(0.5, 0.1, grpc.StatusCode.UNAVAILABLE, 0.2)
+    rng, drill = random.Random(1), AssignedDrill(0.5, 0.1, grpc.StatusCode.UNAVAILABLE, 0.2)
     faults = [fault for _ in range(10_000) if (fault := drill.fault(rng))]
     assert 800 < sum(fault.delay_s == 0.5 for fault in faults) < 1_200
     assert 1_700 < sum(fault.code is grpc.StatusCode.UNAVAILABLE for fault in faults) < 2_300

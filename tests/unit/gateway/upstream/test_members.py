@@ -6,7 +6,7 @@ from prometheus_client import REGISTRY
 
 from services.gateway.config import GatewaySettings
 from services.gateway.upstream.balance import Locality
-from services.gateway.upstream.discovery import Assignment, Endpoint
+from services.gateway.upstream.discovery import AssignedReplica, Assignment
 from services.gateway.upstream.members import Members
 from tests.unit.gateway.scripted import fleet
 from tests.waiting import until
@@ -60,7 +60,7 @@ class Scene:
         return self.channels[address]
 
     def listed(self, *addresses: str, priority: int = 0, drop_share: float = 0.0) -> list[str]:
-        endpoints = tuple(Endpoint(address, Locality(priority)) for address in addresses)
+        endpoints = tuple(AssignedReplica(address, Locality(priority)) for address in addresses)
         self.members.take(Assignment(endpoints, drop_share))
         return [replica.address for replica in self.pool.replicas]
 

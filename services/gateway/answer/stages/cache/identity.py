@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.answer.inputs import Inputs, Privacy
 from services.gateway.answer.prompt_builder import Asked
-from services.gateway.cache_eligibility.choice import ANY, Choice, choose, within
+from services.gateway.cache_eligibility.choice import ANY, HitsChoice, choose, within
 from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.upstream.invalidations import Known
 from services.gateway.upstream.routes import Routes
@@ -28,7 +28,7 @@ def cache_question(
     request: pb.GenerateRequest,
     asked: Asked,
     tenant: str,
-    hits: Choice = ANY,
+    hits: HitsChoice = ANY,
     identity: str = "",
     *,
     omits: bool = False,
@@ -84,7 +84,7 @@ class CacheIdentity:
     omits: bool
     question: cache_pb2.Question | None = None  # None: not for the cache
     key: bytes = b""  # the same for equal questions; empty where none is equal to it
-    hits: Choice = ANY  # the hits that are allowed, once identified
+    hits: HitsChoice = ANY  # the hits that are allowed, once identified
     known: Known = field(default_factory=Known)  # invalidations known when the cache was asked
     stale: cache_pb2.Answer | None = None  # an expired answer
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from services.gateway.errors import ModelUnknown
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.completions import read_completion
-from services.gateway.http.dialects.generating import Read
+from services.gateway.http.dialects.generating import ReadBody
 from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import parse
@@ -45,7 +45,7 @@ _OPTIONS = st.sampled_from(["budget-ms", "silence-ms", "max-cost-usd", "priority
 
 @pytest.mark.parametrize("read", _READERS)
 @given(body=_BODIES, messages=st.lists(_MESSAGE, max_size=3))
-def test_a_body_is_read_or_refused(read: Read, body: dict[str, Any], messages: list[Any]) -> None:
+def test_a_body_is_read_or_refused(read: ReadBody, body: dict[str, Any], messages: list[Any]) -> None:
     whole = {"model": "m", "max_tokens": 5, "messages": messages, "input": messages, "prompt": "x", **body}
     with suppress(InvalidInput, ModelUnknown):
         read(parse(json.dumps(whole).encode()), {}, ["m"]).request.SerializeToString()
@@ -53,7 +53,7 @@ def test_a_body_is_read_or_refused(read: Read, body: dict[str, Any], messages: l
 
 @pytest.mark.parametrize("read", _READERS)
 @given(name=_OPTIONS, value=_WORDS | st.text())
-def test_a_header_is_read_or_refused(read: Read, name: str, value: str) -> None:
+def test_a_header_is_read_or_refused(read: ReadBody, name: str, value: str) -> None:
     body = {"model": "m", "max_tokens": 5, "messages": [], "input": [], "prompt": "x"}
     with suppress(InvalidInput):
         read(parse(json.dumps(body).encode()), {f"x-hedgerow-{name}": value}, ["m"])

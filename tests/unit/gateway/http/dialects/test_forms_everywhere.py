@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.completions import read_completion
-from services.gateway.http.dialects.generating import Read
+from services.gateway.http.dialects.generating import ReadBody
 from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import parse
@@ -21,25 +21,25 @@ from services.runtime.errors import InvalidInput
 Format = chat_pb2.ResponseFormat
 ASKED = [{"role": "user", "content": "Hello"}]
 # How each API asks, and where it has a format.
-CHAT: tuple[Read, Any, tuple[str, ...]] = (read_chat, {"messages": ASKED}, ("response_format",))
-RESPONSES: tuple[Read, Any, tuple[str, ...]] = (read_response, {"input": "Hello"}, ("text", "format"))
-MESSAGES: tuple[Read, Any, tuple[str, ...]] = (
+CHAT: tuple[ReadBody, Any, tuple[str, ...]] = (read_chat, {"messages": ASKED}, ("response_format",))
+RESPONSES: tuple[ReadBody, Any, tuple[str, ...]] = (read_response, {"input": "Hello"}, ("text", "format"))
+MESSAGES: tuple[ReadBody, Any, tuple[str, ...]] = (
     read_messages,
     {"messages": ASKED, "max_tokens": 9},
     ("output_config", "format"),
 )
-COMPLETIONS: tuple[Read, Any, tuple[str, ...]] = (read_completion, {"prompt": "Hello"}, ("response_format",))
+COMPLETIONS: tuple[ReadBody, Any, tuple[str, ...]] = (read_completion, {"prompt": "Hello"}, ("response_format",))
 APIS = pytest.mark.parametrize("api", [CHAT, RESPONSES, MESSAGES, COMPLETIONS])
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 CHOICES = st.lists(_TEXT, min_size=1, unique=True)
 
 
-def read(api: tuple[Read, Any, tuple[str, ...]], **more: Any) -> Format:
+def read(api: tuple[ReadBody, Any, tuple[str, ...]], **more: Any) -> Format:
     reader, body, _ = api
     return reader(parse(json.dumps({"model": "m", **body, **more}).encode()), {}, ["m"]).request.response_format
 
 
-def of_type(api: tuple[Read, Any, tuple[str, ...]], wanted: Any) -> Any:
+def of_type(api: tuple[ReadBody, Any, tuple[str, ...]], wanted: Any) -> Any:
     """A format where this API has it."""
     for name in reversed(api[2]):
         wanted = {name: wanted}

@@ -14,7 +14,7 @@ from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
 from services.gateway.http.endpoints.embedding import Embedding
-from services.gateway.http.endpoints.transcriptions import Form, Transcriptions, _heard
+from services.gateway.http.endpoints.transcriptions import MultipartForm, Transcriptions, _heard
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.endpoint import Serve
 from services.gateway.policies.baseline import LatencyBaseline
@@ -106,7 +106,7 @@ async def test_a_transcript_that_streams_has_its_headers_before_the_first_sign_o
 async def heard(listening: Hearing, pause_s: float = 0.0) -> None:
     """What a client reads, with a pause after each piece."""
     admitted = Admitted("acme", 60, ())
-    replies = _heard(listening, Form(Fields({}), b"RIFF"), audio_pb2.TranscribeOptions(), admitted)
+    replies = _heard(listening, MultipartForm(Fields({}), b"RIFF"), audio_pb2.TranscribeOptions(), admitted)
     async with aclosing(replies) as pieces:
         async for _ in pieces:
             await asyncio.sleep(pause_s)
