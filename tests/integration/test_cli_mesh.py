@@ -17,7 +17,7 @@ import pytest
 
 from tests.integration.command import cli, launch, run
 from tests.integration.running_up import Up, ports_in_a_row, running_up
-from tests.integration.test_up_mesh_file import provider
+from tests.integration.simulated_provider import provider
 from tests.keys import digest
 from tests.waiting import until
 

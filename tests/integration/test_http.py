@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import Any
 
@@ -85,24 +84,26 @@ async def test_log_probabilities_come_with_the_tokens(openai_: AsyncOpenAI, llm:
     assert answer.choices[0].logprobs.content[0].logprob == -0.25
 
 
-async def test_an_unknown_model_is_not_found(openai_: AsyncOpenAI) -> None:
-    with pytest.raises(openai.NotFoundError) as caught:
-        await openai_.chat.completions.create(**{**QUESTION, "model": "gpt-9"})
-    assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}}
+SHOWN = [{"role": "user", "content": [{"type": "text", "text": "What?"}, PICTURE]}]
 
 
-async def test_a_bad_request_names_the_field(openai_: AsyncOpenAI) -> None:
-    with pytest.raises(openai.BadRequestError) as caught:
-        await openai_.chat.completions.create(**QUESTION, temperature=3)
-    assert caught.value.param == "temperature"
-    assert "0 to 2, got 3" in caught.value.message
-
-
-async def test_a_picture_that_nobody_sees_is_refused_by_name(openai_: AsyncOpenAI) -> None:
-    url = f"data:image/png;base64,{base64.b64encode(b'x').decode()}"
-    parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": url}}]
-    with pytest.raises(openai.BadRequestError, match="no vision service"):
-        await openai_.chat.completions.create(model="m", messages=[{"role": "user", "content": parts}])
+@pytest.mark.parametrize(
+    ("asked", "error", "said", "told"),
+    [
+        ({"model": "gpt-9"}, openai.NotFoundError, "gpt-9", {"param": "model", "code": "model_not_found"}),
+        ({"temperature": 3}, openai.BadRequestError, "0 to 2, got 3", {"param": "temperature"}),
+        ({"messages": SHOWN}, openai.BadRequestError, "no vision service", {}),
+    ],
+    ids=["model", "temperature", "picture"],
+)
+async def test_openais_client_raises_what_is_wrong_with_a_request(
+    openai_: AsyncOpenAI, asked: dict[str, Any], error: type[openai.APIStatusError], said: str, told: dict[str, str]
+) -> None:
+    """The other limits: tests/unit/gateway/http/dialects."""
+    with pytest.raises(error, match=said) as caught:
+        await openai_.chat.completions.create(**{**QUESTION, **asked})
+    assert {name: getattr(caught.value, name) for name in told} == told
 
 
 @pytest.mark.parametrize("stream", [True, False])

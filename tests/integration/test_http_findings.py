@@ -15,9 +15,9 @@ from hedgerow import AsyncClient
 from hedgerow.tool.v1 import tool_pb2
 from launcher.processes import free_port
 from tests.conftest import starting
+from tests.integration.calling_llm import QUESTION, CallingLlm, calling_llm, listed, start_gateway
 from tests.integration.foreign_clients import SCRIPTS, Installed, output
 from tests.integration.scripted_tool_service import serve_tools
-from tests.integration.test_tools import QUESTION, CallingLlm, calling_llm, listed, start_gateway
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

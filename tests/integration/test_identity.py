@@ -72,6 +72,7 @@ async def test_a_probe_without_a_certificate_hears_from_the_metrics_port_whether
         router.signal(signal.SIGTERM)
         await until(lambda: status("/readyz"), WAIT_S, holds=lambda code: code == 503)
         assert await status("/livez") == 200
+        router.signal(signal.SIGKILL)  # and not wait for the rest of the time
 
 
 async def test_channels_are_renewed_with_the_certificate_and_streams_go_on(

@@ -25,7 +25,7 @@ from hedgerow.llm.v1 import llm_pb2
 from launcher.processes import ServiceProcess, ServiceSpec, free_port
 from tests.integration.foreign_clients import Installed
 from tests.integration.running_up import Up, ports_in_a_row, running_up
-from tests.integration.test_up_mesh_file import provider as simulated
+from tests.integration.simulated_provider import provider as simulated
 from tests.integration.vllm_engine.service import (
     CITY,
     FRANCE,

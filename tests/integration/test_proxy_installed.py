@@ -15,7 +15,7 @@ from openai import AuthenticationError, OpenAI, RateLimitError
 
 from tests.contract.test_images import DISTRIBUTIONS
 from tests.integration.running_up import Up, ports_in_a_row, running
-from tests.integration.test_up_mesh_file import provider
+from tests.integration.simulated_provider import provider
 
 pytestmark = pytest.mark.timeout(300)
 REPOSITORY = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from tests.integration.command import cli
 from tests.integration.running_up import Up, ports_in_a_row, running_up
 from tests.integration.scripted import Heard
 from tests.integration.scripted_gateway import serve_script, turn
-from tests.integration.test_up_mesh_file import provider
+from tests.integration.simulated_provider import provider
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(300)

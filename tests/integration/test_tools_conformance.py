@@ -22,8 +22,8 @@ import pytest_asyncio
 
 from hedgerow import AsyncClient, ListedTool, MeshTool
 from tests.conftest import starting
+from tests.integration.calling_llm import QUESTION, calling_llm, start_gateway
 from tests.integration.foreign_clients import SCRIPTS, Installed, output
-from tests.integration.test_tools import QUESTION, calling_llm, start_gateway
 from tests.waiting import until
 
 # The first run fetches packages.

@@ -18,7 +18,7 @@ from launcher.processes import check_health
 from tests import forked
 from tests.integration.command import cli, launch
 from tests.integration.running_up import Up, ports_in_a_row, running_up
-from tests.integration.test_up_mesh_file import provider
+from tests.integration.simulated_provider import provider
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(300)

@@ -7,12 +7,10 @@ import asyncio
 import json
 import os
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import Popen
 from typing import Any
 
 import httpx
@@ -24,6 +22,7 @@ import hedgerow
 from tests.integration.command import cli
 from tests.integration.edited_mesh import FIRST, Edited
 from tests.integration.running_up import ports_in_a_row, running_up
+from tests.integration.simulated_provider import provider
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
@@ -42,14 +41,6 @@ def providers(shape: tuple[str, ...]) -> Iterator[dict[str, tuple[Popen[str], st
     """Two, each a process of its own, and their URLs."""
     with provider() as quick, provider() as good:
         yield {"quick": quick, "good": good}
-
-
-@contextmanager
-def provider(*how: str) -> Iterator[tuple[Popen[str], str]]:
-    command = [sys.executable, "-m", "bench.provider", "http1", *how]
-    with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
-        assert process.stdout
-        yield process, process.stdout.readline().strip()  # leaving ends its input, and so the process
 
 
 @pytest.fixture(scope="module")
