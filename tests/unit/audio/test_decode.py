@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.audio.decode import DecodedRecording, Decoding, RecordingLimits
-from services.audio.recordings import Decoder, gathered
+from services.audio.recordings import RecordingDecoder, gathered
 from services.runtime.errors import InvalidInput
 from tests.unit.audio.sounds import encoded, hours_of_silence, is_tone, tone, wav_claiming, written
 
@@ -227,7 +227,7 @@ def _outcome(data: bytes) -> DecodedRecording | InvalidInput:
 
 
 async def test_files_take_turns_at_the_decoder():
-    decoder = Decoder(RecordingLimits(600, 2**40))
+    decoder = RecordingDecoder(RecordingLimits(600, 2**40))
     long, short = encoded(300), encoded(1)
     running = asyncio.create_task(decoder.decode(long))
     recording = await decoder.decode(short)
@@ -238,7 +238,7 @@ async def test_files_take_turns_at_the_decoder():
 
 
 async def test_a_file_whose_caller_has_gone_is_decoded_no_further():
-    decoder = Decoder(RecordingLimits(3_600, 2**40))
+    decoder = RecordingDecoder(RecordingLimits(3_600, 2**40))
     running = asyncio.create_task(decoder.decode(encoded(300)))
     await decoder.decode(encoded(0.1))
     running.cancel()
