@@ -22,7 +22,7 @@ from services.gateway.admission.intake import Intake, Limits
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.stages import opening
 from services.gateway.api.servicer import GatewayServicer
-from services.gateway.assembly import is_listed, make_backends, media_services, sharing
+from services.gateway.assembly import is_listed, make_backends, media_services, response_store, sharing
 from services.gateway.cache_eligibility.choice import wordings
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
@@ -75,7 +75,8 @@ async def assemble(
         wordings()  # 6 ms that no request should wait for
         identity = _identity(settings)
         shared = await stack.enter_async_context(sharing(settings, fleet.hedges))
-        intake = _intake(settings, AdmissionControl(settings.shed, pressure.value, shared))
+        quotas = shared.quotas if shared else None
+        intake = _intake(settings, AdmissionControl(settings.shed, pressure.value, quotas))
         warming = PrefixWarmup(settings, fleet, routes, identity)
         required = {name: Start(fleet.notice) for name in settings.ready.services}
         readiness = Readiness(fleet, settings.ready.models, required)
@@ -96,7 +97,8 @@ async def assemble(
                     if bound:
                         doors.append(http := HttpServer(settings.http))
                         behind = (routes, backends.models, fleet, intake, backends.cache, media.hearing, readiness)
-                        app = make_app(HttpParts(settings, servicer, http, *behind))
+                        stored = response_store(settings, shared)
+                        app = make_app(HttpParts(settings, servicer, http, *behind, stored))
                         await open_doors.enter_async_context(http.serving(app, bound, settings))
                     yield Assembled({_SERVICE: servicer}, doors, readiness.wait)
                 await backends.write_behind.settle(_SETTLE_S)

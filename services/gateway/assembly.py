@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -20,6 +20,9 @@ from services.gateway.answer.stages.summaries import Summaries
 from services.gateway.config import GatewaySettings
 from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack
+from services.gateway.http.stored_responses.memory import MemoryResponses
+from services.gateway.http.stored_responses.redis_store import RedisResponses
+from services.gateway.http.stored_responses.store import ResponseStore
 from services.gateway.output_validation.forms import Forms
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.hedge import HedgeBudget, HedgePool
@@ -31,7 +34,7 @@ from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
 from services.gateway.upstream.media import Media, make_media
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache, Router
-from services.runtime.shared_state import connected
+from services.runtime.shared_state import SharedState, connected
 
 
 def make_backends(
@@ -77,10 +80,18 @@ def is_listed(addresses: Sequence[str]) -> bool:
     return addresses[0].startswith(SCHEME)
 
 
+@dataclass(frozen=True, slots=True)
+class OnRedis:
+    """The state that all gateways share."""
+
+    state: SharedState
+    quotas: SharedQuotas
+
+
 @asynccontextmanager
-async def sharing(settings: GatewaySettings, hedges: HedgeBudget) -> AsyncIterator[SharedQuotas | None]:
-    """Yields the quotas of all gateways together, and makes `hedges` a part of their budget; without a `redis_url`,
-    None. The gateway does not wait for a Redis that does not answer at once."""
+async def sharing(settings: GatewaySettings, hedges: HedgeBudget) -> AsyncIterator[OnRedis | None]:
+    """Yields the state that all gateways share, and makes `hedges` a part of their budget; without a `redis_url`, None.
+    The gateway does not wait for a Redis that does not answer at once."""
     if not settings.redis_url:
         yield None
         return
@@ -89,9 +100,19 @@ async def sharing(settings: GatewaySettings, hedges: HedgeBudget) -> AsyncIterat
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(quotas.run()), group.create_task(HedgePool(state, hedges).run())]
             await state.tried()  # or the first answers would be marked for nothing
-            yield quotas
+            yield OnRedis(state, quotas)
             for task in tasks:
                 task.cancel()
+
+
+def response_store(settings: GatewaySettings, shared: OnRedis | None) -> ResponseStore | None:
+    """Where responses are stored; None where none are."""
+    stored = settings.responses
+    if not stored.ttl_ms:
+        return None
+    if shared:
+        return RedisResponses(shared.state, stored.ttl_ms, stored.tenant_bytes)
+    return MemoryResponses(stored.ttl_ms / 1000, stored.tenant_bytes, stored.bytes)
 
 
 def _fleet(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel], pressure: Callable[[], float]) -> Fleet:

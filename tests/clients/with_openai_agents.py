@@ -70,6 +70,17 @@ def check(api: Any) -> Any:
     }
 
 
+def continued(api: Any) -> Any:
+    """A second question by the id of the first one's response alone, with a tool's result before it."""
+
+    async def ask() -> Any:
+        first = await Runner.run(agent(api, tools=[weather]), "How is the weather?", auto_previous_response_id=True)
+        second = await Runner.run(agent(api), QUESTION, previous_response_id=first.last_response_id)
+        return [first.final_output, second.final_output]
+
+    return asyncio.run(ask())
+
+
 def chat() -> Any:
     return check(OpenAIChatCompletionsModel)
 
@@ -82,4 +93,8 @@ def busy() -> Any:
     return refused(lambda: asked(BUSY, lambda: agent(OpenAIResponsesModel)))
 
 
-tell(chat, responses, busy)
+def stored() -> Any:
+    return continued(OpenAIResponsesModel)
+
+
+tell(chat, responses, stored, busy)

@@ -33,5 +33,6 @@ def test_a_label_is_said_once_and_names_its_stage() -> None:
         "guard",
         "cascade",
         "form",
+        "response",
         "llm",
     }

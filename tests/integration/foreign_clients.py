@@ -88,4 +88,6 @@ async def whole_gateway(logs: Path) -> AsyncIterator[HttpGateway]:
         behind = {"vision": vision, "audio": audio, "cache": cache}
         settings = {f"{name}_address": each.target for name, each in behind.items()}
         start = await stack.enter_async_context(starting(logs))
-        yield await start_http_gateway(start, llm, l1_cache_entries="0", default_budget_ms="20000", **settings)
+        yield await start_http_gateway(
+            start, llm, l1_cache_entries="0", default_budget_ms="20000", responses__ttl_ms="60000", **settings
+        )

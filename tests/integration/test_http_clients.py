@@ -122,7 +122,10 @@ async def test_openais_agents_by_both_apis(ask: Ask) -> None:
         "bad_input": BAD,
         "retried": PARIS,
     }
-    agree(await ask("with_openai_agents.py"), {"chat": either, "responses": either, "busy": BUSY})
+    agree(
+        await ask("with_openai_agents.py"),
+        {"chat": either, "responses": either, "stored": [WEATHER, PARIS], "busy": BUSY},
+    )
 
 
 async def test_openai_for_node(ask: Ask) -> None:

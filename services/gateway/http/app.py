@@ -27,17 +27,20 @@ from services.gateway.http.dialects.messages_answer import MessageWriter
 from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.dialects.responses_request import read_response
+from services.gateway.http.dialects.stored_turns import StoredTurns
 from services.gateway.http.endpoints.auxiliary_admission import Aside
 from services.gateway.http.endpoints.cache import Caching
 from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.endpoints.models import Counting, Models
 from services.gateway.http.endpoints.moderations import Moderations
 from services.gateway.http.endpoints.providers import ByName, Providers
+from services.gateway.http.endpoints.responses import Responses
 from services.gateway.http.endpoints.transcriptions import Transcriptions
 from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
 from services.gateway.http.server.endpoint import Endpoint, Serve, Shape
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.server.listener import HttpServer
+from services.gateway.http.stored_responses.store import ResponseStore
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.media import Hearing
 from services.gateway.upstream.readiness import Readiness
@@ -47,10 +50,11 @@ from services.runtime.errors import ServiceError
 from services.runtime.process.config import is_loopback
 
 ANTHROPIC = messages_answer.error
+RESPONSES = "/v1/responses"
 DIALECTS: Mapping[str, Dialect] = {
     "/v1/chat/completions": Dialect(read_chat, ChatWriter, Told.openai, chat_pb2.API_CHAT_COMPLETIONS, ChatWriter),
     "/v1/completions": Dialect(read_completion, CompletionWriter, Told.openai, choose=CompletionWriter),
-    "/v1/responses": Dialect(read_response, ResponseWriter, Told.responses, chat_pb2.API_RESPONSES),
+    RESPONSES: Dialect(read_response, ResponseWriter, Told.responses, chat_pb2.API_RESPONSES),
     "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC, chat_pb2.API_MESSAGES),
 }
 _EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
@@ -73,6 +77,7 @@ class HttpParts:
     cache: Cache | None
     hearing: Hearing | None
     readiness: Readiness
+    responses: ResponseStore | None = None
 
 
 def make_app(parts: HttpParts) -> ASGIApp:
@@ -115,9 +120,16 @@ class _App:
         parts = self._parts
         models = Models(parts.settings, parts.routes, int(time.time()))
         for path, dialect in DIALECTS.items():
-            yield self._route("POST", path, Generating(dialect, parts.servicer, parts.settings), dialect.shape)
+            store = parts.responses if path == RESPONSES else None
+            go_on = None if store is None else StoredTurns(store)
+            generating = Generating(dialect, parts.servicer, parts.settings, go_on)
+            yield self._route("POST", path, generating, dialect.shape)
         aside = Aside(parts.settings, parts.intake.admission)
         caching, embedding = Caching(aside, parts.cache), Embedding(aside, parts.cache)
+        stored = Responses(aside, parts.responses)
+        one = f"{RESPONSES}/{{id:response_id}}"
+        yield Route(one, self._endpoint(one, stored), methods=["GET", "DELETE"])
+        yield self._route("GET", f"{one}/input_items", stored.input_items)
         yield self._route("POST", "/v1/messages/count_tokens", Counting(aside, parts.fleet), ANTHROPIC)
         yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(aside, parts.hearing))
         translations = Transcriptions(aside, parts.hearing, translate=True)

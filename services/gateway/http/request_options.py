@@ -47,6 +47,7 @@ class RequestOptions:
     usage: bool = False
     choices: int = 1  # answers that the request asks for
     echo: Mapping[str, Any] = field(default_factory=dict)  # fields of the request that the answer repeats
+    stored: Mapping[str, Any] = field(default_factory=dict)  # fields of the answer where the gateway may store it
     at_once: bool = False  # with a cascade: send the fast model's text before it has passed the check
     findings: bool = False  # report citations and late results in the stream, as they come
     silence_ms: int | None = None  # the longest silence after the first text; 0: no limit, None: the gateway's

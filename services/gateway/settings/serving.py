@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from services.gateway.settings.group import Group
 from services.gateway.settings.http import HttpSettings
+from services.gateway.settings.stored_responses import StoredResponseSettings
 from services.runtime.process.config import ServiceSettings, is_loopback
 from services.runtime.process.fixed import Fixed
 from services.runtime.rpc import first_message
@@ -91,6 +92,9 @@ class Serving(ServiceSettings):
     )
     ready: ReadySettings = Field(ReadySettings(), description="When the gateway is ready for requests.")
     http: HttpSettings = Field(HttpSettings(), description="What a caller by HTTP may take.")
+    responses: StoredResponseSettings = Field(
+        StoredResponseSettings(), description="Responses that the gateway stores."
+    )
     workers: int = Field(
         1,
         ge=1,
@@ -119,6 +123,8 @@ class Serving(ServiceSettings):
         for service in self.ready.services:
             if not getattr(self, f"{service}_address", ""):
                 raise ValueError(f"ready.services: those with an address, got {service} without {service}_address")
+        if self.responses.ttl_ms and self.workers > 1 and not getattr(self, "redis_url", ""):
+            raise ValueError(f"responses.ttl_ms: 0, or a redis_url, got {self.workers} workers without a common store")
         return self
 
     @property

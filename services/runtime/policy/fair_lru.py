@@ -113,6 +113,15 @@ class FairLru(Generic[K, V]):
         holding = self._tenants.get(tenant)
         return list(holding.keys) if holding else []
 
+    def bytes_of(self, tenant: str) -> int:
+        """The bytes that a tenant's values take."""
+        holding = self._tenants.get(tenant)
+        return holding.bytes if holding else 0
+
+    def first_to_go(self, tenant: str) -> K:
+        """The first of a tenant's values to go. There must be one."""
+        return self._tenants[tenant].keys.next_to_go()
+
     def oldest_while(self, condition: Callable[[V], bool]) -> list[K]:
         """Of each tenant the least recently used, up to the first for which `condition` does not hold."""
         held = (takewhile(lambda key: condition(self._values[key]), each.keys) for each in self._tenants.values())
@@ -181,7 +190,7 @@ class FairLru(Generic[K, V]):
                 heapq.heapreplace(self._shares, (-share, tenant))
             else:
                 heapq.heappop(self._shares)
-        return self._tenants[tenant].keys.next_to_go()
+        return self.first_to_go(tenant)
 
     def _share(self, tenant: str) -> float:
         holding = self._tenants.get(tenant)

@@ -117,3 +117,15 @@ def test_models_that_do_not_chat_are_known_and_leave_one_that_does(
     with pytest.raises(SystemExit):
         start(monkeypatch, "--serves", json.dumps(serves))
     assert said in capsys.readouterr().err
+
+
+def test_more_than_one_worker_stores_responses_on_redis_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = ("--responses", '{"ttl_ms": 1000}')
+    with pytest.raises(SystemExit):
+        start(monkeypatch, "--workers", "2", *stored)
+    said = "responses.ttl_ms: 0, or a redis_url, got 2 workers without a common store"
+    assert said in capsys.readouterr().err
+    assert start(monkeypatch, "--workers", "2", *stored, "--redis-url", "redis://r").responses.ttl_ms == 1000
+    assert start(monkeypatch, *stored).responses.ttl_ms == 1000

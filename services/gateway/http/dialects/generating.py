@@ -3,7 +3,7 @@ events are written in that dialect, as a stream or in one piece."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -107,6 +107,30 @@ class Dialect:
     choose: WriteChoice | None = None  # where a request may ask for several answers
 
 
+async def _nothing(final: pb.Final) -> bytes:
+    return b""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """A request as it is answered: its `body`, read from `data`, and the writer of the answer. `before_end` is awaited
+    before the end is written, and returns what comes before that in a stream."""
+
+    data: bytes
+    body: Fields
+    order: RequestOptions
+    writer: AnswerWriter
+    before_end: Callable[[pb.Final], Awaitable[bytes]] = _nothing
+
+
+class Continue(Protocol):
+    """Puts earlier turns before the input of a request; None where it is answered as it is. `read` reads a body."""
+
+    def __call__(
+        self, exchange: Exchange, body: Fields, read: Callable[[Fields], RequestOptions], /
+    ) -> Awaitable[ReadRequest | None]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Generating:
     """Serves such a route."""
@@ -114,14 +138,14 @@ class Generating:
     dialect: Dialect
     servicer: GatewayServicer
     settings: GatewaySettings
+    go_on: Continue | None = None
     alone: AskedAlone = field(default_factory=AskedAlone)
 
     async def __call__(self, exchange: Exchange) -> None:
-        data = await exchange.json()
-        body = parse(data, exchange.bounds.json)
-        order = self.dialect.read(body, exchange.headers, self.settings.chat_models, self.settings.max_messages)
+        asked = await self._asked(exchange)
+        body, order, writer = asked.body, asked.order, asked.writer
         if api := self.dialect.api:
-            order.request.original.CopyFrom(original(api, data, body, exchange.headers))
+            order.request.original.CopyFrom(original(api, asked.data, body, exchange.headers))
         for place in () if api else body.left():
             raise InvalidInput(place, "text, a picture in a data: URL, a recording or a function", "another type")
         tenant, checks = exchange.credential.tenant, self.settings.response_format.check
@@ -130,25 +154,35 @@ class Generating:
         call = Call(
             exchange.metadata, _deadline(order, exchange.headers), exchange.span, exchange.peer, exchange.admitted
         )
-        writer = self.dialect.write(order, exchange.answer_id)
         exchange.broken = writer.broken
         with self._watch(exchange, order) as watch:
             try:
-                if await self._answer_once(exchange, order, writer, watch, call):
+                if await self._answer_once(exchange, asked, watch, call):
                     return
                 await self._answer_several(exchange, order, body, watch, call)
             except InvalidInput as refused:
                 raise by_callers_names(refused, order.request.original.untranslated) from None
 
-    async def _answer_once(
-        self, exchange: Exchange, order: RequestOptions, writer: AnswerWriter, watch: ConnectionWatch, call: Call
-    ) -> bool:
+    async def _asked(self, exchange: Exchange) -> ReadRequest:
+        data = await exchange.json()
+        body = parse(data, exchange.bounds.json)
+
+        def read(body: Fields) -> RequestOptions:
+            return self.dialect.read(body, exchange.headers, self.settings.chat_models, self.settings.max_messages)
+
+        if self.go_on and (asked := await self.go_on(exchange, body, read)):
+            return asked
+        order = read(body)
+        return ReadRequest(data, body, order, self.dialect.write(order, exchange.answer_id))
+
+    async def _answer_once(self, exchange: Exchange, asked: ReadRequest, watch: ConnectionWatch, call: Call) -> bool:
         """Whether the request was answered as it is: one that wants several answers only by a provider."""
+        order = asked.order
         if order.choices > 1 and (not self.dialect.api or order.model in self.alone):
             return False
         write = self._write if order.stream else self._gather
         try:
-            await self.servicer.answer(order.request, call, partial(write, exchange, order, writer, watch))
+            await self.servicer.answer(order.request, call, partial(write, exchange, asked, watch))
         except InvalidInput as refused:
             if order.choices == 1 or not several.is_refused(refused):
                 raise
@@ -187,19 +221,15 @@ class Generating:
             await reply.whole(200, compact(answers.whole(whole)), short(whole))
 
     async def _write(
-        self,
-        exchange: Exchange,
-        order: RequestOptions,
-        writer: AnswerWriter,
-        watch: ConnectionWatch,
-        message: pb.GenerateResponse,
+        self, exchange: Exchange, asked: ReadRequest, watch: ConnectionWatch, message: pb.GenerateResponse
     ) -> None:
         """More of a stream."""
-        reply = exchange.reply
+        reply, writer = exchange.reply, asked.writer
         if final := _final(message):
-            self._refuse_empty(final, order)
+            self._refuse_empty(final, asked.order)
         data = b"".join(map(writer.chunk, message.events))
         if final:
+            data += await asked.before_end(final)
             data += writer.end(final)
         if not data:
             return
@@ -211,21 +241,17 @@ class Generating:
         watch.sent()
 
     async def _gather(
-        self,
-        exchange: Exchange,
-        order: RequestOptions,
-        writer: AnswerWriter,
-        watch: ConnectionWatch,
-        message: pb.GenerateResponse,
+        self, exchange: Exchange, asked: ReadRequest, watch: ConnectionWatch, message: pb.GenerateResponse
     ) -> None:
         """More of an answer that is sent in one piece, with its end."""
         if _has_text(message):
             watch.came()
         for event in message.events:
-            writer.gather(event)
+            asked.writer.gather(event)
         if final := _final(message):
-            self._refuse_empty(final, order)
-            await exchange.reply.whole(200, compact(writer.whole(final)), short(final))
+            self._refuse_empty(final, asked.order)
+            await asked.before_end(final)
+            await exchange.reply.whole(200, compact(asked.writer.whole(final)), short(final))
 
     def _watch(self, exchange: Exchange, order: RequestOptions) -> ConnectionWatch:
         limits, reply = self.settings.http, exchange.reply

@@ -33,7 +33,8 @@ class ResponseWriter:
         self._open: dict[int, int] = {}  # positions in `_items`
         self._logprobs: list[dict[str, Any]] = []
         self._growing = GrowingTexts()
-        self._relayed, self._own_words = RelayedResponse(), False
+        self._relayed, self._own_words = RelayedResponse(order.stored), False
+        self._whole: dict[str, Any] = {}
 
     def chunk(self, event: pb.Event) -> bytes:
         """The bytes of an event in a stream; none for most."""
@@ -56,12 +57,20 @@ class ResponseWriter:
 
     def end(self, final: pb.Final) -> bytes:
         """Every item is done, and so is the response."""
+        data = b"" if self._whole else self.close(final)
         if self._relayed.ended:
-            return self._relayed.end(account(final))
-        reason = _INCOMPLETE.get(final.finish_reason)
-        status = "incomplete" if reason else "completed"
+            return data + self._relayed.end(self._whole)
+        return data + self._event(f"response.{self._whole['status']}", response=self._whole)
+
+    def close(self, final: pb.Final) -> bytes:
+        """The last events of a stream but one: every item is done, and the response is as `whole` has it."""
+        if self._relayed.ended:
+            self._whole = {**self._relayed.whole(), "hedgerow": account(final)}
+            return b""
+        status = "incomplete" if final.finish_reason in _INCOMPLETE else "completed"
         data = self._begin(status) + b"".join(self._done(key, status) for key in list(self._open))
-        return data + self._event(f"response.{status}", response=self._response(final, self._items))
+        self._whole = self._response(final, self._items)
+        return data
 
     def broken(self, told: Told) -> bytes:
         """The end of a stream that failed."""
@@ -80,7 +89,11 @@ class ResponseWriter:
             self._own_words = True
 
     def whole(self, final: pb.Final) -> dict[str, Any]:
-        """The response in one piece."""
+        """The response in one piece, the same object each time."""
+        self._whole = self._whole or self._in_one_piece(final)
+        return self._whole
+
+    def _in_one_piece(self, final: pb.Final) -> dict[str, Any]:
         if not self._own_words and (relayed := self._relayed.whole()):
             return {**relayed, "hedgerow": account(final)}
         status = "incomplete" if final.finish_reason in _INCOMPLETE else "completed"

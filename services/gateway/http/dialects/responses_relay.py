@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from services.gateway.http import sse
@@ -29,10 +30,11 @@ Told = tuple[str, dict[str, Any]]  # the type of an event, and its other fields
 
 
 class RelayedResponse:
-    """One answer. Events leave as they came; the last one waits for the account. `sequence`: the next number."""
+    """One answer. Events leave as they came; the last one waits for the account. `own`: fields of the response that
+    the gateway says, not the provider. `sequence`: the next number."""
 
-    def __init__(self) -> None:
-        self.sequence = 0
+    def __init__(self, own: Mapping[str, Any] = MappingProxyType({})) -> None:
+        self.sequence, self._own = 0, own
         self._response: dict[str, Any] = {}
         self._items: dict[int, dict[str, Any]] = {}
         self._open = set[int]()  # places in the output
@@ -59,6 +61,9 @@ class RelayedResponse:
         for event in events:
             told = json.loads(event)
             self.sequence = max(self.sequence, int(told.get("sequence_number") or 0)) + 1
+            if self._own and told["type"] in (*_BEGINS, *_ENDS):
+                told["response"] = {**told["response"], **self._own}
+                event = sse.compact(told)
             if told["type"] in _ENDS:
                 self._last = told
             else:
@@ -67,9 +72,9 @@ class RelayedResponse:
                     self._follow(told)
         return data
 
-    def end(self, account: Mapping[str, Any]) -> bytes:
-        """The end of the stream, with the account."""
-        return sse.named({**self._last, "response": {**self._last["response"], "hedgerow": account}})
+    def end(self, response: Mapping[str, Any]) -> bytes:
+        """The end of the stream, with the whole response and its account."""
+        return sse.named({**self._last, "response": response})
 
     def whole(self) -> dict[str, Any]:
         """The response in one piece; nothing where it has not ended."""

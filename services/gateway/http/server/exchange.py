@@ -153,6 +153,11 @@ class Exchange:
         if self._held:
             self._held.give_back()
 
+    def expand(self, size: int) -> None:
+        """The request has `size` bytes, more than its body, until it is admitted. Raises `BodiesWaiting`."""
+        if self._held:
+            self._held.keep(size)
+
     async def fields(self) -> Fields:
         """The object that a JSON body is."""
         return parse(await self.json(), self.bounds.json)

@@ -1,0 +1,106 @@
+"""Requests of Responses that go on with a stored response, and the storing of what they are answered.
+
+A model gets the whole conversation as if the caller had sent it: the items of earlier turns, unchanged, before the
+request's own. The provider stores nothing and gets no id. A response is stored before its last event is sent, so that
+the client's next request finds it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.http.account import account
+from services.gateway.http.dialects.generating import ReadRequest
+from services.gateway.http.dialects.responses_answer import ResponseWriter
+from services.gateway.http.fields import Fields
+from services.gateway.http.request_options import RequestOptions
+from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.sse import compact
+from services.gateway.http.stored_responses.errors import PreviousResponseNotFound, StoreUnavailable
+from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse
+from services.gateway.labels import Degraded
+from services.runtime.errors import InvalidInput
+
+_PREVIOUS = "previous_response_id"
+_PROVIDERS = ("conversation", "background")  # what a provider goes on with and stores, not the gateway
+_ID_BYTES = 24  # no caller guesses one
+Read = Callable[[Fields], RequestOptions]
+
+
+def owner(tenant: Tenant, order: RequestOptions) -> Owner:
+    """Whose responses a request stores and finds."""
+    return Owner(tenant.name, tuple(order.request.end_user) if tenant.hits.scope == "user" else ())
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTurns:
+    """Requests with and without an earlier response in the store."""
+
+    store: ResponseStore
+
+    async def __call__(self, exchange: Exchange, body: Fields, read: Read) -> ReadRequest | None:
+        """Raises `PreviousResponseNotFound`, `StoreUnavailable`, and `InvalidInput` for a conversation that is larger
+        than a request may be."""
+        wanted, previous = body.flag("store") is not False, body.text(_PREVIOUS)
+        if any(map(body.seen, _PROVIDERS)) or not (wanted or previous):
+            return None
+        given = {name: body.seen(name) for name in body if name != _PREVIOUS} | {"store": False}
+        body = Fields(given)
+        order = read(body)  # its own input alone, so that errors have the caller's places
+        whose = owner(exchange.credential.tenant, order)
+        items = _items(given["input"])
+        if previous:
+            items = given["input"] = [*await self._earlier(whose, previous), *items]
+        data = _within(compact(given), exchange) if previous else compact(given)
+        if previous:
+            body = Fields(given)
+            order = read(body)
+        answer_id = secrets.token_hex(_ID_BYTES) if wanted else exchange.answer_id
+        order.stored = {"store": wanted, _PREVIOUS: previous, **({"id": f"resp_{answer_id}"} if wanted else {})}
+        order.echo = {**order.echo, **order.stored}
+        writer = ResponseWriter(order, answer_id)
+        if not wanted:
+            return ReadRequest(data, body, order, writer)
+
+        async def before_end(final: pb.Final) -> bytes:
+            closing = writer.close(final) if order.stream else b""
+            await self._store(whose, items, writer.whole(final), final)
+            return closing
+
+        return ReadRequest(data, body, order, writer, before_end)
+
+    async def _earlier(self, whose: Owner, response_id: str) -> list[Any]:
+        data = await self.store.get(whose, response_id)
+        if data is None:
+            raise PreviousResponseNotFound(response_id)
+        return StoredResponse.parse(data).conversation
+
+    async def _store(
+        self, whose: Owner, items: list[dict[str, Any]], response: dict[str, Any], final: pb.Final
+    ) -> None:
+        """Store the response, or have it and its report say that it is not stored."""
+        try:
+            stored = await self.store.put(whose, response["id"], StoredResponse(response, items).serialize())
+        except StoreUnavailable:
+            stored = False
+        if not stored:
+            final.degraded.append(Degraded.RESPONSE_UNSTORED)
+            response.update(store=False, hedgerow=account(final))
+
+
+def _items(given: Any) -> list[dict[str, Any]]:
+    """The items of an input."""
+    return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given)
+
+
+def _within(data: bytes, exchange: Exchange) -> bytes:
+    """A body with earlier turns, which takes room as if it had been sent."""
+    if len(data) > (most := exchange.bounds.most_bytes):
+        raise InvalidInput(_PREVIOUS, f"a conversation of at most {most} bytes", f"{len(data)} bytes")
+    exchange.expand(len(data))
+    return data

@@ -1,0 +1,79 @@
+"""Responses on Redis, which all gateways and workers share. They are encrypted with AES-256-GCM (NIST SP 800-38D).
+
+The key of each follows from its id, which the caller has and Redis has not: a reader of Redis sees tenants' names,
+sizes and times, and no operator has a key to keep.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from services.gateway.http.stored_responses.errors import StoreUnavailable
+from services.gateway.http.stored_responses.redis_scripts import DELETE, GET, PUT
+from services.gateway.http.stored_responses.store import Owner
+from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from redis.asyncio import Redis
+
+_NONCE_BYTES = 12
+_TRANSFER_S = 1.0  # for responses of megabytes, beside the time that Redis has for any answer
+
+
+class RedisResponses:
+    """At most `tenant_bytes` of each tenant, of encrypted data."""
+
+    def __init__(self, state: SharedState, ttl_ms: int, tenant_bytes: int):
+        self._state, self._ttl_ms, self._tenant_bytes = state, ttl_ms, tenant_bytes
+
+    async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
+        name = owner.name(response_id)
+        sealed = seal(response_id, name, data)
+        if len(sealed) > self._tenant_bytes:
+            return False
+        await self._run(PUT, owner, name, sealed, self._ttl_ms, self._tenant_bytes)
+        return True
+
+    async def get(self, owner: Owner, response_id: str) -> bytes | None:
+        name = owner.name(response_id)
+        sealed = await self._run(GET, owner, name)
+        return None if sealed is None else unseal(response_id, name, sealed)
+
+    async def delete(self, owner: Owner, response_id: str) -> bool:
+        return bool(await self._run(DELETE, owner, owner.name(response_id)))
+
+    async def _run(self, script: str, owner: Owner, *given: str | bytes | int) -> Any:
+        own = f"{PREFIX}responses:{{{owner.tenant}}}:"  # in one slot of a cluster
+
+        async def call(client: Redis) -> Any:
+            return await client.eval(script, 3, f"{own}used", f"{own}bytes", own, *given)
+
+        try:
+            return await self._state.follow(call, _TRANSFER_S)
+        except SharedStateLost as lost:
+            raise StoreUnavailable(f"stored responses: {lost}", retry_delay_s=1.0) from None
+
+
+def seal(response_id: str, name: str, data: bytes) -> bytes:
+    """`data` as only a caller with the id can read it, and under no other name."""
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + _cipher(response_id).encrypt(nonce, data, name.encode())
+
+
+def unseal(response_id: str, name: str, sealed: bytes) -> bytes | None:
+    """The data; None where it is not as it was sealed."""
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        return _cipher(response_id).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
+    except (InvalidTag, ValueError):
+        return None
+
+
+def _cipher(response_id: str) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(hashlib.sha256(b"hedgerow response " + response_id.encode()).digest())

@@ -1,0 +1,58 @@
+"""Where responses are stored, and whose they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The callers that find a response: a tenant's, or of these the ones with the same `end_user`."""
+
+    tenant: str
+    end_user: tuple[str, ...] = ()
+
+    def name(self, response_id: str) -> str:
+        """The name of a stored response: a digest, from which neither its id nor its end user can be read. The id of
+        another owner's response has another name, and so is as unknown as any."""
+        whose = json.dumps(["response", self.tenant, *self.end_user, response_id])
+        return hashlib.sha256(whose.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response, and all items that the model was asked with: earlier turns, then the request's own."""
+
+    response: dict[str, Any]
+    input: list[dict[str, Any]]
+
+    @property
+    def conversation(self) -> list[Any]:
+        """The items before the input of the next turn."""
+        return [*self.input, *self.response["output"]]
+
+    def serialize(self) -> bytes:
+        """As JSON."""
+        return json.dumps({"response": self.response, "input": self.input}, separators=(",", ":")).encode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """The response that was serialized as `data`."""
+        return cls(**json.loads(data))
+
+
+class ResponseStore(Protocol):
+    """Responses as bytes, each for a limited time. Beyond its bytes, a tenant loses the least recently used one."""
+
+    async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
+        """Store a response in place of any with its id. Returns whether it is stored: not where it alone exceeds the
+        bytes. Raises `StoreUnavailable`."""
+
+    async def get(self, owner: Owner, response_id: str) -> bytes | None:
+        """A stored response, which is then the most recently used. Raises `StoreUnavailable`."""
+
+    async def delete(self, owner: Owner, response_id: str) -> bool:
+        """Remove a response. Returns whether it was there. Raises `StoreUnavailable`."""

@@ -1,0 +1,162 @@
+"""Responses that several gateways store on one Redis: what Redis has of them, and what a gateway does without it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from services.gateway.http.stored_responses.errors import StoreUnavailable
+from services.gateway.http.stored_responses.redis_store import RedisResponses, seal, unseal
+from services.gateway.http.stored_responses.store import Owner
+from services.runtime.security.secrets import Url
+from services.runtime.shared_state import SharedState, connected
+from tests.conftest import Start
+from tests.integration.http_gateway import HttpGateway, start_http_gateway
+from tests.integration.scripted_llm import ScriptedLlm
+from tests.redis import RedisProcess
+from tests.waiting import until
+
+ACME, UMBRA = Owner("acme"), Owner("umbra")
+KB = 1_024
+
+
+@pytest.fixture
+async def state(redis: RedisProcess) -> AsyncIterator[SharedState]:
+    async with connected(Url(redis.url), 2) as connection:
+        await until(lambda: connection.up)
+        yield connection
+
+
+async def _keys(redis: RedisProcess) -> list[str]:
+    async with redis.client() as client:
+        return sorted(key.decode() for key in await client.keys("*"))
+
+
+async def test_a_response_is_found_by_its_owner_alone(state: SharedState) -> None:
+    store, other = RedisResponses(state, 60_000, 100 * KB), RedisResponses(state, 60_000, 100 * KB)
+    assert await store.put(ACME, "resp_1", b"data")
+    assert await other.get(ACME, "resp_1") == b"data"
+    for stranger in (UMBRA, Owner("acme", ("anna",))):
+        assert await store.get(stranger, "resp_1") is None
+        assert not await store.delete(stranger, "resp_1")
+    assert await other.delete(ACME, "resp_1")
+    assert await store.get(ACME, "resp_1") is None
+    assert not await store.delete(ACME, "resp_1")
+
+
+async def test_redis_has_neither_ids_nor_texts_nor_anything_for_ever(redis: RedisProcess, state: SharedState) -> None:
+    await RedisResponses(state, 60_000, 100 * KB).put(Owner("acme", ("anna",)), "resp_secret", b"Capital of Japan?" * 9)
+    async with redis.client() as client:
+        for key in await client.keys("*"):
+            kind = await client.type(key)
+            read = {b"string": client.get, b"hash": client.hgetall}.get(kind)
+            told = f"{key} {await read(key) if read else await client.zrange(key, 0, -1)}"
+            assert not any(word in told for word in ("secret", "Capital", "anna")), told
+            assert 0 < await client.pttl(key) <= 120_000
+
+
+async def test_what_was_moved_or_changed_does_not_open() -> None:
+    sealed = seal("resp_1", "name", b"data")
+    assert unseal("resp_1", "name", sealed) == b"data"
+    for other in (("resp_2", "name", sealed), ("resp_1", "other", sealed), ("resp_1", "name", sealed[:-1] + b"x")):
+        assert unseal(*other) is None
+    assert unseal("resp_1", "name", b"") is None
+
+
+async def test_a_full_tenant_loses_its_least_recently_used_response(redis: RedisProcess, state: SharedState) -> None:
+    store = RedisResponses(state, 60_000, 35 * KB)
+    await store.put(UMBRA, "0", b"x" * 10 * KB)
+    for each in "123":
+        await store.put(ACME, each, b"x" * 10 * KB)
+    await store.get(ACME, "1")
+    await store.put(ACME, "4", b"x" * 10 * KB)
+    assert [await store.get(ACME, each) is not None for each in "1234"] == [True, False, True, True]
+    assert await store.get(UMBRA, "0")
+    await store.put(ACME, "4", b"y")
+    assert await store.put(ACME, "5", b"x" * 10 * KB), "what was replaced counts no more"
+    assert [await store.get(ACME, each) is not None for each in "1345"] == [True] * 4
+    assert not await store.put(ACME, "6", b"x" * 35 * KB)
+    assert [await store.get(ACME, each) is not None for each in "13456"] == [True] * 4 + [False]
+
+
+async def test_an_expired_response_makes_room_and_leaves_nothing(redis: RedisProcess, state: SharedState) -> None:
+    store = RedisResponses(state, 50, 35 * KB)
+    for each in "123":
+        await store.put(ACME, each, b"x" * 10 * KB)
+    await until(lambda: store.get(ACME, "3"), holds=lambda found: found is None)
+    await until(lambda: _keys(redis), holds=lambda keys: keys == [])
+    lasting = RedisResponses(state, 60_000, 35 * KB)
+    await lasting.put(ACME, "4", b"x")
+    await store.put(ACME, "5", b"x")
+    async with redis.client() as client:
+        sizes = await client.hgetall("hedgerow:responses:{acme}:bytes")
+    assert int(sizes.pop(b"")) == sum(map(int, sizes.values()))
+
+
+@pytest.mark.parametrize("lost", ["used", "bytes"])
+async def test_an_index_that_redis_has_evicted_begins_again(redis: RedisProcess, state: SharedState, lost: str) -> None:
+    store = RedisResponses(state, 60_000, 35 * KB)
+    await store.put(ACME, "1", b"x" * 10 * KB)
+    async with redis.client() as client:
+        await client.delete(f"hedgerow:responses:{{acme}}:{lost}")
+    for each in "2345":
+        assert await store.put(ACME, each, b"x" * 10 * KB)
+    assert [await store.get(ACME, each) is not None for each in "12345"] == [True, False, True, True, True]
+
+
+async def test_without_redis_a_store_says_so(redis: RedisProcess, state: SharedState) -> None:
+    store = RedisResponses(state, 60_000, 100 * KB)
+    await store.put(ACME, "1", b"x")
+    await redis.kill()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"^stored responses: Redis"):
+            await store.get(ACME, "1")
+
+
+def _client(gateway: HttpGateway) -> AsyncOpenAI:
+    return AsyncOpenAI(
+        base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, timeout=20, _strict_response_validation=True
+    )
+
+
+async def test_any_gateway_and_worker_goes_on_with_a_response_of_another(
+    start: Start, llm: ScriptedLlm, redis: RedisProcess
+) -> None:
+    settings = {"responses__ttl_ms": "60000", "redis_url": redis.url}
+    first, second = [await start_http_gateway(start, llm, **settings) for _ in range(2)]
+    async with _client(first) as one, _client(second) as other:
+        answer = await one.responses.create(model="m", input="Capital of France?")
+        assert (answer.output_text, answer.store) == ("Paris.", True)
+        stream = await other.responses.create(
+            model="m", input="And its river?", previous_response_id=answer.id, stream=True
+        )
+        last = [event async for event in stream][-1]
+        assert last.type == "response.completed"
+        said = [each.content for each in llm.requests[-1].messages]
+        assert said == ["Capital of France?", "Paris.", "And its river?"]
+        assert (await one.responses.retrieve(last.response.id)).previous_response_id == answer.id
+        await other.responses.delete(answer.id)
+        with pytest.raises(openai.NotFoundError):
+            await one.responses.retrieve(answer.id)
+
+
+async def test_an_answer_without_redis_is_whole_and_says_that_it_is_not_stored(
+    start: Start, llm: ScriptedLlm, redis: RedisProcess
+) -> None:
+    gateway = await start_http_gateway(start, llm, responses__ttl_ms="60000", redis_url=redis.url)
+    async with _client(gateway) as client:
+        first = await client.responses.create(model="m", input="Capital of France?")
+        await redis.kill()
+        for streamed in (False, True):
+            answer: Any = await client.responses.create(model="m", input="Capital of France?", stream=streamed)
+            if streamed:
+                answer = [event async for event in answer][-1].response
+            assert (answer.output_text, answer.store) == ("Paris.", False)
+            assert "response:unstored" in answer.model_extra["hedgerow"]["degraded"]
+        with pytest.raises(openai.InternalServerError, match="stored responses: Redis") as away:
+            await client.responses.create(model="m", input="?", previous_response_id=first.id)
+        assert away.value.status_code == 503
