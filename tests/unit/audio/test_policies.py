@@ -1,4 +1,4 @@
-"""What holds for both ways of confirming words, whatever a model hears."""
+"""Properties of both policies for confirming words, for any output of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One model is shared fairly, and nobody gets in whom the others would have to bear."""
+"""Streams share one model fairly, and a stream that would make others late is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beyond loopback a gateway is closed, unless somebody opens it by name."""
+"""Beyond loopback a gateway needs keys, unless a setting opens it explicitly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the last event says was done to a request, and who asked for it."""
+"""The last event reports changes to a request, and the origin of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields that a model's API does not have: who decides whether they are left out, and what is told of it."""
+"""Fields that a model's API lacks: the settings that allow omitting them, and the report of it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def text_of(chunks: Sequence[Chunk]) -> str:
 
 
 def end_of(chunks: Sequence[Chunk]) -> Finish:
-    """What the last chunk, and no other, says of the whole answer."""
+    """Fields of the last chunk only, about the whole answer."""
     *before, last = chunks
     assert last.finish
     assert not any(chunk.finish for chunk in before)

@@ -19,7 +19,7 @@ def write(file: Path, **tenants: Any) -> None:
 
 
 async def followed(identity: Identity) -> None:
-    """What has changed in the file is seen at one look, and read at the next."""
+    """Look twice: a change of the file is noticed at one look, and read at the next."""
     await identity.look()
     await identity.look()
 

@@ -1,4 +1,4 @@
-"""Whoever is cancelled while it is admitted, at whichever await, holds no place and owes no tokens."""
+"""A request that is cancelled during admission, at any await, holds no place and owes no tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a response format may ask for."""
+"""Valid response formats, and the errors for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request may ask of the tools of the mesh."""
+"""Requests for tools of the mesh, and the errors for invalid ones."""
 
 from __future__ import annotations
 

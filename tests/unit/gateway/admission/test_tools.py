@@ -1,4 +1,4 @@
-"""What a request may offer a model as tools."""
+"""Tools that a request offers a model, and the errors for invalid ones."""
 
 from __future__ import annotations
 

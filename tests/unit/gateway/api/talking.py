@@ -77,7 +77,7 @@ class Talk:
         raise AssertionError(f"no {kind}")
 
     async def rest(self) -> list[str]:
-        """What is left, by kind."""
+        """The leftovers, by kind."""
         return [response.WhichOneof("kind") async for response in self.responses]
 
 

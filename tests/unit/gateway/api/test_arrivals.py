@@ -1,4 +1,4 @@
-"""What a caller by gRPC sends is bounded before it is admitted."""
+"""Limits on the bytes of gRPC calls that are not admitted yet."""
 
 from __future__ import annotations
 

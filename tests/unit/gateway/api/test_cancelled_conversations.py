@@ -1,5 +1,5 @@
-"""Whoever leaves a conversation, or ends it, at whatever turn of the loop, leaves no answer, no listener and no byte of
-what was said behind; and of every answer that has begun the client is told how it ended, where it stays."""
+"""A conversation that is cancelled or ended at any turn of the loop, leaves no answer, no listener, no audio behind.
+A client that stays gets the end of every answer that has begun."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_BYTES = 400  # that may wait for the audio service: two pieces
 
 
 class SlowAudio(ScriptedAudio):
-    """Takes `hear_s` for what it tells. `listening` says whether somebody holds its stream."""
+    """Takes `hear_s` for a transcript. `listening`: whether a caller holds its stream."""
 
     listening, hear_s = 0, 0.01
 

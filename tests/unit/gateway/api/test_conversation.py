@@ -125,7 +125,7 @@ async def test_the_client_may_cut_an_answer_off_itself():
 
 
 class Hearing(ScriptedAudio):
-    """Tells what a test lets it hear, whatever the client sends."""
+    """Transcribes as scripted, whatever the client sends."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -53,7 +53,7 @@ class Scene:
     async def ask(
         self, tenant: str = "a", most: int = 99, within_s: float = 60, key: str = "k", **fields: Any
     ) -> list[str]:
-        """What one client reads, which leaves after `most` events."""
+        """The events of one client, which cancels after `most` of them."""
         request = pb.GenerateRequest(idempotency_key=key, **fields)
         messages = sent_by(partial(self.answers.follow, request, tenant, self._begin, self._admit, within_s))
         read: list[str] = []

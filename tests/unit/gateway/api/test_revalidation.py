@@ -1,4 +1,4 @@
-"""A hit whose time is over, and the answer that is made anew behind it."""
+"""A stale hit, and the answer that is generated in the background."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_what_is_not_to_be_made_anew_asks_for_nothing_stale(revalidate_ms,
 
 
 class Begun:
-    """Answers that were begun, each of which ends when it is told to."""
+    """Answers that were begun; a test ends each of them."""
 
     def __init__(self) -> None:
         self.questions: list[tuple[Question, Tenant]] = []

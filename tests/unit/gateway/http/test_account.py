@@ -1,4 +1,4 @@
-"""What an answer's headers tell of it."""
+"""The report in an answer's headers."""
 
 from __future__ import annotations
 

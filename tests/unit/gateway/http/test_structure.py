@@ -1,4 +1,4 @@
-"""What a JSON body has is counted before anything is made of it."""
+"""The parts of a JSON body are counted before objects are made of them."""
 
 from __future__ import annotations
 

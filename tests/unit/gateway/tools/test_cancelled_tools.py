@@ -1,4 +1,4 @@
-"""Whoever leaves a call of a tool, at whichever await, holds no place, no probe and no retry."""
+"""A call of a tool that is cancelled, at any await, holds no place, no probe and no retry."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RETRIES = 10.0  # saved up
 
 
 class Flaky(ScriptedTools):
-    """Fails, and then does as it is told."""
+    """Fails first, and then answers as scripted."""
 
     def __init__(self, *says: tuple[float, Said]):
         super().__init__(weather=says[0])

@@ -1,4 +1,4 @@
-"""What an MCP server may send, by HTTP."""
+"""Messages of an MCP server by HTTP, and their limits."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_messages_are_counted_by_the_second() -> None:
 
 
 async def by_http(answer: str) -> SessionMessage:
-    """What the SDK is given of it."""
+    """The messages that reach the SDK."""
 
     @asynccontextmanager
     async def server() -> AsyncIterator[mcp_streams.Streams]:

@@ -16,7 +16,7 @@ from tests.unit.gateway.scripted import Step
 
 
 class ScriptedCall:
-    """As gRPC's: who reads from a cancelled call hears of it a turn of the loop later, by a `CancelledError`."""
+    """As in gRPC, a read from a cancelled call raises `CancelledError` a turn of the loop later."""
 
     finish = None
 

@@ -62,7 +62,7 @@ async def test_an_answer_that_is_whole_stays_so_when_its_connection_is_closed_be
 
 @pytest.mark.parametrize("leaves_s", [0.9, 1.0, 1.0 + 1e-9])
 async def test_the_last_reader_may_leave_in_the_moment_in_which_a_silence_is_noticed(leaves_s: float):
-    """Nothing is generated for nobody."""
+    """A call without a reader is cancelled."""
     silent = ScriptedLlm(text("a "), None)
     other = ScriptedLlm(*(step for _ in range(50) for step in (0.1, text("b "))), finish())
     policies = {"stall_ms": 1_000, "retry": {"max_share": 1}, "hedge": {"mode": "off"}}

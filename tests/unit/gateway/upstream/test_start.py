@@ -1,4 +1,4 @@
-"""What a backend's own health says of its start, and when the gateway is ready."""
+"""The health of a starting backend, and the readiness of the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failed call means."""
+"""The errors of failed calls."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def writer(*, usage: bool = False) -> ChatWriter:
 
 
 def chunks(data: bytes) -> list[dict[str, Any]]:
-    """What a client reads. Every event is one line of data; the last one is the end."""
+    """The events that a client reads. Each is one line of data; the last one is the end."""
     assert data.endswith(b"data: [DONE]\n\n")
     events = data.decode().split("\n\n")[:-2]
     assert all(event.startswith("data: ") and "\n" not in event for event in events)

@@ -1,4 +1,4 @@
-"""What is found while an answer is made, in the streams of every API."""
+"""Citations and late results in the streams of every API."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def _timeless(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def found(event: dict[str, Any]) -> Any:
-    """What is told in it of what was found; the last event has the account."""
+    """The findings in the stream; the last event has the report."""
     beside = event.get("hedgerow") or event.get("response", {}).get("hedgerow") or {}
     return None if "trace_id" in beside else beside or None
 
 
 def shown(event: pb.Event) -> Any:
-    """What a finding is by HTTP."""
+    """A finding as HTTP callers get it."""
     match event.WhichOneof("kind"):
         case "citations":
             (place,) = event.citations.citations

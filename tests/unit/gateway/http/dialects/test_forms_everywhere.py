@@ -1,4 +1,4 @@
-"""What an answer must match, as each API of the gateway says it."""
+"""Response formats in each API of the gateway."""
 
 from __future__ import annotations
 

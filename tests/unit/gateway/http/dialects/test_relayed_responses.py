@@ -62,7 +62,7 @@ def writer() -> ResponseWriter:
 
 
 def rest(events: Iterable[Event], final: pb.Final = CUT) -> list[dict[str, Any]]:
-    """What the gateway says after `events`, where the provider has not come to its end."""
+    """The gateway's events after `events` of a provider whose stream broke."""
     own, events = writer(), list(events)
     assert told(own.chunk(relayed(events))) == events
     assert own.chunk(delta("Tok", in_relayed=True)) == b""

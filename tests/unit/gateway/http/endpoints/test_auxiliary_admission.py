@@ -1,4 +1,4 @@
-"""What is no answer, by HTTP: statuses, and what a transcription tells of the audio service."""
+"""Auxiliary HTTP endpoints: statuses, and the audio service's errors in a transcription."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_a_transcript_that_streams_has_its_headers_before_the_first_sign_o
 
 
 async def heard(listening: Hearing, pause_s: float = 0.0) -> None:
-    """What a client reads, with a pause after each piece."""
+    """The bytes that a client reads, with a pause after each piece."""
     admitted = Admitted("acme", 60, ())
     replies = _heard(listening, MultipartForm(Fields({}), b"RIFF"), audio_pb2.TranscribeOptions(), admitted)
     async with aclosing(replies) as pieces:
@@ -143,7 +143,7 @@ HOUR = audio_pb2.TranscribeResponse(segment=audio_pb2.Segment(text="Hello.", end
 
 
 async def charged(serve: Callable[[Aside], Serve], request: bytes, *, leaves: bool) -> Bill:
-    """What a request costs whose client stays to the end, or leaves after a while."""
+    """The cost of a request whose client stays to the end, or leaves after a while."""
     bills = Bills()
     sent = wire(serve(aside(bills)))
     await sent.send(request)

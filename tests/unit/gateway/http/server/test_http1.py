@@ -1,4 +1,4 @@
-"""What HTTP/1.1 says of bytes on a connection, as a table: however the network cuts them, the same requests are served
+"""HTTP/1.1's meaning of bytes on a connection, as a table: however the network cuts them, the same requests are served
 with the same bodies (RFC 9112)."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LAST = b"0\r\n\r\n"
 
 @dataclass(frozen=True)
 class Case:
-    """`sent` on one connection. `served` are the requests an application sees, `statuses` what the client is told."""
+    """`sent` on one connection. `served` are the requests an application sees, `statuses` those of the client."""
 
     name: str
     sent: bytes
