@@ -6,12 +6,23 @@ from services.runtime.errors import (
     Exhausted,
     Faulty,
     Forbidden,
+    InvalidInput,
     Missing,
     TooLate,
     Unauthenticated,
     Unavailable,
     shorten,
 )
+
+
+def refuses_choices(error: Exception) -> bool:
+    """Whether a request is refused because it asks for several answers (`n`): by a model, or beside a policy of the
+    gateway. A refusal by the provider itself is none: it has read the request."""
+    return (
+        isinstance(error, InvalidInput)
+        and error.metadata.get("field") == "n"
+        and "provider_error" not in error.metadata
+    )
 
 
 class KeyUnknown(Unauthenticated):

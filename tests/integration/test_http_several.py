@@ -12,6 +12,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from launcher.processes import free_port
 from services.runtime.rpc.boundary import DOMAIN
 from tests.conftest import Start
 from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
@@ -153,3 +154,69 @@ async def test_more_than_sixteen_are_refused_by_name(http: httpx.AsyncClient) ->
     refused = await http.post(CHATS, json={**QUESTION, "n": 17})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "n")
     assert "at most 16, where each answer is asked separately, got 17" in refused.json()["error"]["message"]
+
+
+async def test_choices_are_admitted_together_or_not_at_all(start: Start, llm: Separate) -> None:
+    tenants = {
+        "acme": {"keys": [digest("secret")], "requests_per_s": 0.01, "requests_burst": 3, "provider": ["n"]},
+    }
+    gateway = await start_http_gateway(start, llm, tenants=json.dumps(tenants))
+    async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="secret", max_retries=0) as client:
+        assert len((await client.chat.completions.create(**QUESTION, n=2)).choices) == 2
+        with pytest.raises(openai.RateLimitError, match=r"0\.01 requests a second, 2 needed together") as refused:
+            await client.chat.completions.create(**QUESTION, n=2)
+        assert 50 < float(refused.value.response.headers["retry-after"]) <= 100  # one more request
+        assert len(llm.requests) == 2
+        with pytest.raises(openai.BadRequestError, match="n: at most 3, the tenant's `requests_burst`, got 4"):
+            await client.chat.completions.create(**QUESTION, n=4)
+        assert len((await client.chat.completions.create(**QUESTION)).choices) == 1  # the refused ones took nothing
+
+
+async def test_a_repeat_with_its_key_has_the_same_choices(openai_: AsyncOpenAI, llm: Separate) -> None:
+    keyed: dict[str, Any] = {"extra_headers": {"idempotency-key": "once"}}
+    first, again = [await openai_.chat.completions.create(**QUESTION, n=3, **keyed) for _ in range(2)]
+    assert [each.message.content for each in first.choices] == [each.message.content for each in again.choices]
+    assert len(llm.requests) == 3
+    for count in (1, 2):
+        with pytest.raises(openai.BadRequestError, match="idempotency_key: one of its own for each request"):
+            await openai_.chat.completions.create(**QUESTION, n=count, **keyed)
+    streamed: dict[str, Any] = {**QUESTION, "n": 2, "stream": True, "extra_headers": {"idempotency-key": "streamed"}}
+    texts = []
+    for _ in range(2):
+        said = {0: "", 1: ""}
+        async for chunk in await openai_.chat.completions.create(**streamed):
+            for choice in chunk.choices:
+                said[choice.index] += choice.delta.content or ""
+        texts.append(said)
+    assert texts[0] == texts[1]
+    assert len(llm.requests) == 5
+
+
+async def test_a_client_that_comes_back_has_the_choices_that_went_on(http: httpx.AsyncClient, llm: Separate) -> None:
+    body, key = {**QUESTION, "n": 3}, {"idempotency-key": "left"}
+    llm.later = held = Hold()
+    with pytest.raises(httpx.ReadTimeout):
+        await http.post(CHATS, json=body, headers=key, timeout=httpx.Timeout(5, read=1))
+    held.release.set()
+    answer = (await http.post(CHATS, json=body, headers=key)).json()
+    assert {choice["message"]["content"] for choice in answer["choices"]} == {"a0!", "a1!", "a2!"}
+    assert len(llm.requests) == 3
+
+
+async def test_an_error_of_one_choice_with_a_key_ends_all_and_a_repeat_asks_again(
+    http: httpx.AsyncClient, llm: Separate
+) -> None:
+    body, key = {**QUESTION, "n": 3}, {"idempotency-key": "failed"}
+    llm.later = Refusal("INVALID_ARGUMENT", "messages: too strange", "INVALID_INPUT", {"field": "messages"}, 0, DOMAIN)
+    assert (await http.post(CHATS, json=body, headers=key)).status_code == 400
+    llm.later = None
+    assert len((await http.post(CHATS, json=body, headers=key)).json()["choices"]) == 3
+    assert len(llm.requests) == 6
+
+
+async def test_where_the_first_model_is_down_the_next_is_asked_for_each(start: Start, llm: Separate) -> None:
+    addresses = json.dumps({"gone": f"127.0.0.1:{free_port()}", "m": llm.target})
+    gateway = await start_http_gateway(start, llm, llm_addresses=addresses)
+    async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0) as client:
+        answer = await client.chat.completions.create(**{**QUESTION, "model": "auto"}, n=2)
+    assert {choice.message.content for choice in answer.choices} == {"a0!", "a1!"}

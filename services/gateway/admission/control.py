@@ -80,11 +80,18 @@ class AdmissionControl:
         self._quotas = shared.local if shared else Quotas(retry_after_s=shed.retry_after_ms / 1000)
 
     async def admit(
-        self, question: Question, tenant: Tenant, trace_id: str, budget_s: float, claim: Claim = REQUEST
+        self,
+        question: Question,
+        tenant: Tenant,
+        trace_id: str,
+        budget_s: float,
+        claim: Claim = REQUEST,
+        answers: int = 1,
     ) -> Reservation:
-        """The tenant's reservation, to be settled when the answer is done. Raises `Shed` or `QuotaExceeded`."""
+        """The tenant's reservation, to be settled when the answer is done, or all `answers` to requests like this one.
+        Raises `Shed` or `QuotaExceeded`."""
         try:
-            return await self._admit(question, tenant, budget_s, claim)
+            return await self._admit(question, tenant, budget_s, claim, answers)
         except Exhausted as refusal:
             _explain(refusal, tenant, trace_id)
             raise
@@ -134,9 +141,11 @@ class AdmissionControl:
         finally:
             place.settle(0)
 
-    async def _admit(self, question: Question, tenant: Tenant, budget_s: float, claim: Claim) -> Reservation:
+    async def _admit(
+        self, question: Question, tenant: Tenant, budget_s: float, claim: Claim, answers: int = 1
+    ) -> Reservation:
         self._refuse_under_pressure(question.request, tenant)
-        return await self._reserve(tenant, _tokens(question), budget_s * _SHARED_SHARE, claim)
+        return await self._reserve(tenant, answers * _tokens(question), budget_s * _SHARED_SHARE, claim)
 
     async def _reserve(self, tenant: Tenant, tokens: int, within_s: float, claim: Claim) -> Reservation:
         """By all gateways together, where the tenant has limits; by this one alone when that takes longer."""

@@ -55,7 +55,7 @@ class Allowance:
 
 
 class Claim(NamedTuple):
-    """The requests and places that an admission takes, beside its tokens."""
+    """The requests and places that an admission takes, beside its tokens: all of them or none."""
 
     requests: int
     places: int  # of the tenant's concurrency
@@ -123,6 +123,23 @@ class Reservation:
         self.settle(self._tokens)
 
 
+class JointReservation:
+    """One reservation of several answers. It is settled at its end, at the cost of all of them."""
+
+    __slots__ = ("_cost", "_whole", "local")
+
+    def __init__(self, whole: Reservation):
+        self._whole, self._cost, self.local = whole, 0, whole.local
+
+    def settle(self, tokens: int) -> None:
+        """One of the answers is over and cost `tokens`."""
+        self._cost += tokens
+
+    def end(self) -> None:
+        """All are over, or will never begin."""
+        self._whole.settle(self._cost)
+
+
 class Quotas:
     """The accounts of all tenants."""
 
@@ -145,10 +162,10 @@ class Quotas:
         One that needs more than a minute's tokens is admitted when the whole minute is there, and leaves a debt.
         """
         account = self._account(tenant, allowance)
-        if claim.places and 0 < allowance.concurrency <= account.in_flight:
-            raise refusal(tenant, allowance, "concurrency", self._retry_after_s, account.in_flight, tokens)
+        if claim.places and 0 < allowance.concurrency < account.in_flight + claim.places:
+            raise refusal(tenant, allowance, "concurrency", self._retry_after_s, account.in_flight, tokens, claim)
         if account.requests and (wait_s := account.requests.wait_s(claim.requests)) > NOW_S:
-            raise refusal(tenant, allowance, "requests", wait_s, 0, tokens)
+            raise refusal(tenant, allowance, "requests", wait_s, 0, tokens, claim)
         if account.tokens and (wait_s := account.tokens.wait_s(min(tokens, allowance.tokens_per_minute))) > NOW_S:
             raise refusal(tenant, allowance, "tokens", wait_s, account.tokens.level(), tokens)
         return _booked(account, tokens, claim, then, local)
@@ -223,17 +240,25 @@ def _booked(
 
 
 def refusal(
-    tenant: str, allowance: Allowance, quota: Quota, retry_delay_s: float, left: float, tokens: int
+    tenant: str,
+    allowance: Allowance,
+    quota: Quota,
+    retry_delay_s: float,
+    left: float,
+    tokens: int,
+    claim: Claim = REQUEST,
 ) -> QuotaExceeded:
     """The error of a request for `tokens` tokens that is over `quota`. `left`: the tokens there are, or for
     `concurrency` the requests in flight. Below 0, tokens are a debt: earlier answers cost more than was reserved."""
     told: dict[str, str] = {"quota": quota}
     match quota:
         case "concurrency":
-            text = f"{left:.0f} of {allowance.concurrency} requests at once"
-            told |= {"limit": f"{allowance.concurrency}", "value": f"{left + 1:.0f}"}
+            more = f", {claim.places} needed" if claim.places > 1 else ""
+            text = f"{left:.0f} of {allowance.concurrency} requests at once{more}"
+            told |= {"limit": f"{allowance.concurrency}", "value": f"{left + claim.places:.0f}"}
         case "requests":
-            text = f"{allowance.requests_per_s:g} requests a second"
+            more = f", {claim.requests} needed together" if claim.requests > 1 else ""
+            text = f"{allowance.requests_per_s:g} requests a second{more}"
             told |= {"limit": f"{allowance.requests_per_s:g}", "burst": f"{allowance.requests_burst:g}"}
         case "tokens":
             limit = f"{allowance.tokens_per_minute:g}"

@@ -38,15 +38,15 @@ end
 """
 
 # KEYS: hash, leases. ARGV: id, lease in seconds, tokens, requests a second, their burst, tokens a second, their burst,
-# requests at once, seconds that do not count, as how many requests it counts. Returns {'', '0', '0'}, or {quota,
-# seconds to wait, what is left}.
+# requests at once, seconds that do not count, as how many requests it counts, and an id for each further place. Returns
+# {'', '0', '0'}, or {quota, seconds to wait, what is left}.
 RESERVE: Final = (
     _BUCKETS
     + """
 local id, lease_s, tokens = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local rate, burst = tonumber(ARGV[4]), tonumber(ARGV[5])
 local token_rate, token_burst, places, at_once = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] + 0
-local count = tonumber(ARGV[10])
+local count, wanted = tonumber(ARGV[10]), #ARGV - 9
 
 local function refused(quota, wait_s, left)
   return {quota, string.format('%.17g', wait_s), string.format('%.17g', left)}
@@ -54,7 +54,7 @@ end
 
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 local running = redis.call('ZCARD', KEYS[2])
-if places > 0 and running >= places then return refused('concurrency', 0, running) end
+if places > 0 and running + wanted > places then return refused('concurrency', 0, running) end
 local requests, left = 0, 0
 if rate > 0 then
   requests = level('requests', burst)
@@ -69,6 +69,7 @@ end
 if rate > 0 then keep('requests', requests - count, rate, burst) else forget('requests') end
 if token_rate > 0 then keep('tokens', left - tokens, token_rate, token_burst) else forget('tokens') end
 redis.call('ZADD', KEYS[2], now + lease_s, id)
+for each = 11, #ARGV do redis.call('ZADD', KEYS[2], now + lease_s, ARGV[each]) end
 outlive(KEYS[2], lease_s)
 return {'', '0', '0'}
 """

@@ -56,9 +56,10 @@ class _CountedKind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ask:
-    """A request that waits for Redis' decision. `verdict`: the reply of `RESERVE`."""
+    """A request that waits for Redis' decision. `ids`: one for each place, the first of which has the tokens.
+    `verdict`: the reply of `RESERVE`."""
 
-    id: str
+    ids: tuple[str, ...]
     kind: _CountedKind
     allowance: Allowance
     tokens: int
@@ -95,8 +96,8 @@ class SharedQuotas:
         """Admit a `claim` of about `tokens` tokens; raises `QuotaExceeded`. When Redis has not decided `within_s`,
         this process does, and the reservation says why (`local`)."""
         self._allowances[tenant] = allowance
-        kind = _CountedKind(tenant, claim.places)
-        ask = _Ask(self._new_id(), kind, allowance, tokens, claim.requests)
+        kind = _CountedKind(tenant, min(claim.places, 1))
+        ask = _Ask(self._new_ids(claim), kind, allowance, tokens, claim.requests)
         try:
             quota, wait_s, left = await self._decided(ask, within_s)
         except SharedStateLost as problem:
@@ -105,24 +106,24 @@ class SharedQuotas:
             if quota:
                 name = cast(Quota, quota.decode())
                 wait = self._retry_after_s if name == "concurrency" else float(wait_s)
-                raise refusal(tenant, allowance, name, wait, float(left), tokens)
-            self._running[ask.id] = kind
-            return self.local.book(tenant, allowance, tokens, claim, partial(self._end, kind, ask.id))
+                raise refusal(tenant, allowance, name, wait, float(left), tokens, claim)
+            self._running |= dict.fromkeys(ask.ids, kind)
+            return self.local.book(tenant, allowance, tokens, claim, partial(self._end, kind, ask.ids))
 
     def _reserve_alone(
         self, kind: _CountedKind, allowance: Allowance, tokens: int, claim: Claim, why: str
     ) -> Reservation:
         """Reserve without Redis. Its buckets have paid nothing, so the request's whole cost is booked there at its
         end."""
-        own_id = self._new_id()  # it is not known what Redis did with the first
+        own_ids = self._new_ids(claim)  # it is not known what Redis did with the first
         reservation = self.local.reserve(
-            kind.tenant, allowance, tokens, claim, lambda over: self._end(kind, own_id, over - tokens), local=why
+            kind.tenant, allowance, tokens, claim, lambda over: self._end(kind, own_ids, over - tokens), local=why
         )
-        self._running[own_id] = kind
+        self._running |= dict.fromkeys(own_ids, kind)
         return reservation
 
-    def _new_id(self) -> str:
-        return f"{self._process}-{next(self._numbers)}"
+    def _new_ids(self, claim: Claim) -> tuple[str, ...]:
+        return tuple(f"{self._process}-{next(self._numbers)}" for _ in range(max(claim.places, 1)))
 
     async def run(self) -> None:
         """Carry everything to Redis until cancelled; and then what has ended, so that its places are free at once."""
@@ -156,14 +157,18 @@ class SharedQuotas:
         if ask.verdict.cancelled() or not ask.verdict.done():
             return
         if ask.verdict.exception() is None and not ask.verdict.result()[0]:
-            self._end(ask.kind, ask.id, ask.tokens)
+            self._end(ask.kind, ask.ids, ask.tokens)
 
-    def _end(self, kind: _CountedKind, request_id: str, over: int) -> None:
+    def _end(self, kind: _CountedKind, ids: tuple[str, ...], over: int) -> None:
         """A request has ended with `over` of its tokens left."""
-        self._running.pop(request_id, None)
-        self._ends.setdefault(kind, {})[request_id] = _End(over, self._clock())
+        for each in ids:
+            self._running.pop(each, None)
+        self._ends.setdefault(kind, {}).update(self._ended(ids, over))
         if self._state.up:
             self._work.set()
+
+    def _ended(self, ids: tuple[str, ...], over: int) -> dict[str, _End]:
+        return {each: _End(over if each == ids[0] else 0, self._clock()) for each in ids}
 
     async def _carry(self) -> None:
         """Send Redis everything that waits. Raises `SharedStateLost`; ended requests then wait for the next time."""
@@ -184,7 +189,7 @@ class SharedQuotas:
             if not ask.verdict.done():
                 ask.verdict.set_result(verdict)
             elif not verdict[0]:  # its request has left, and holds a place
-                self._end(ask.kind, ask.id, ask.tokens)
+                self._end(ask.kind, ask.ids, ask.tokens)
 
     async def _send(
         self,
@@ -202,7 +207,7 @@ class SharedQuotas:
         for kind, ids in running.items():
             pipeline.evalsha(_SHA[RENEW], 1, kind.keys()[1], self._lease_s, *ids)
         for ask in asks:
-            pipeline.evalsha(_SHA[RESERVE], 2, *ask.kind.keys(), ask.id, self._lease_s, ask.tokens, *_limits(ask))
+            pipeline.evalsha(_SHA[RESERVE], 2, *ask.kind.keys(), ask.ids[0], self._lease_s, ask.tokens, *_limits(ask))
         replies: list[Any] = await pipeline.execute()
         return replies[len(replies) - len(asks) :]
 
@@ -221,7 +226,7 @@ class SharedQuotas:
         for ask in asks:
             if not ask.verdict.done():
                 ask.verdict.set_exception(SharedStateLost("Redis does not answer"))
-            self._ends.setdefault(ask.kind, {})[ask.id] = _End(ask.tokens, self._clock())
+            self._ends.setdefault(ask.kind, {}).update(self._ended(ask.ids, ask.tokens))
         oldest = self._clock() - self._lease_s
         for kind, ended in ends.items():
             kept = {request_id: end for request_id, end in ended.items() if end.at > oldest}
@@ -240,9 +245,9 @@ async def _load(client: Redis, script: str) -> object:
     return await cast(Any, client).script_load(script)
 
 
-def _limits(ask: _Ask) -> tuple[float, ...]:
+def _limits(ask: _Ask) -> tuple[float | str, ...]:
     allowance = ask.allowance
     per_minute = allowance.tokens_per_minute
     requests = (allowance.requests_per_s, allowance.requests_burst)
     places = allowance.concurrency if ask.kind.places else 0
-    return (*requests, per_minute / 60, per_minute, places, NOW_S, ask.requests)
+    return (*requests, per_minute / 60, per_minute, places, NOW_S, ask.requests, *ask.ids[1:])

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.quota import Reservation
+from services.gateway.admission.quota import JointReservation, Reservation
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.event_writer import Send
 from services.gateway.answer.plan import Slice
@@ -28,7 +28,12 @@ from services.runtime.errors import ServiceError
 class Answer:
     """The runner of one answer. It may be given once; cancelling it leaves all that is under way."""
 
-    def __init__(self, draft: Draft, reservation: Reservation, stages: Mapping[str, type[AnswerStage]] = STAGES):
+    def __init__(
+        self,
+        draft: Draft,
+        reservation: Reservation | JointReservation,
+        stages: Mapping[str, type[AnswerStage]] = STAGES,
+    ):
         self._draft, self._ledger, self._reservation, self._stages = draft, draft.ledger, reservation, stages
         self._started: dict[str, AnswerStage] = {}
 

@@ -15,6 +15,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Protocol
 
 from opentelemetry.trace import Span
 
@@ -27,8 +30,17 @@ from services.gateway.settings.serving import KeptSettings
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput
 
-Begin = Callable[[Span, Send], Awaitable[object]]  # gives the answer
+
+class SendChoice(Protocol):
+    """Sends a message of an answer. `choice`: which of several answers; None: the only one, or a model's message about
+    all of them."""
+
+    async def __call__(self, message: pb.GenerateResponse, choice: int | None = None, /) -> None: ...
+
+
+Begin = Callable[[Span, SendChoice], Awaitable[object]]  # gives the answer, or several
 Admit = Callable[[Claim], Awaitable[Reservation]]
+_Item = tuple[int | None, pb.Event]  # which of several answers it is of
 _Key = tuple[str, str]  # a tenant's name, and its own key
 _LONGEST_KEY = 128
 _MAY_DIFFER = ("idempotency_key", "events_seen", "attempt", "budget_ms", "first_token_budget_ms", "heartbeat_ms")
@@ -38,8 +50,8 @@ _MAY_DIFFER = ("idempotency_key", "events_seen", "attempt", "budget_ms", "first_
 class _Kept:
     key: _Key
     request: bytes  # a digest of it
-    keeper: FlightReader[pb.Event]  # keeps the answer going while no client reads it
-    flight: Flight[pb.Event]
+    keeper: FlightReader[_Item]  # keeps the answer going while no client reads it
+    flight: Flight[_Item]
     clients: int = 0
     size: int = 0
     timer: asyncio.TimerHandle | None = None
@@ -62,7 +74,7 @@ class IdempotencyStore:
         return tenant in self._tenants
 
     async def follow(
-        self, request: pb.GenerateRequest, tenant: str, begin: Begin, admit: Admit, within_s: float, send: Send
+        self, request: pb.GenerateRequest, tenant: str, begin: Begin, admit: Admit, within_s: float, send: SendChoice
     ) -> None:
         """Send the events that this client has not seen. `begin` gives the answer where there is none yet, and has the
         place of one client for as long as that takes; `admit` admits any other client."""
@@ -75,14 +87,15 @@ class IdempotencyStore:
         with self._client(kept, reader):
             place = await admit(claim) if claim else None
             try:
-                while events := await reader.take():
-                    await send(pb.GenerateResponse(events=events))
+                while items := await reader.take():
+                    for choice, its in groupby(items, key=itemgetter(0)):
+                        await send(pb.GenerateResponse(events=[event for _, event in its]), choice)
             finally:
                 if place:
                     place.settle(0)
 
     @contextmanager
-    def _client(self, kept: _Kept, reader: FlightReader[pb.Event]) -> Iterator[None]:
+    def _client(self, kept: _Kept, reader: FlightReader[_Item]) -> Iterator[None]:
         kept.clients += 1
         if kept.timer:
             kept.timer.cancel()
@@ -117,7 +130,7 @@ class IdempotencyStore:
         return kept
 
     def _start(self, key: _Key, digest: bytes, begin: Begin) -> _Kept:
-        flight = Flight[pb.Event]()
+        flight = Flight[_Item]()
         kept = self._kept[key] = _Kept(key, digest, flight.subscribe(math.inf), flight)
         self._tenants[key[0]] += 1
         flight.start(self._fly(kept, begin))
@@ -131,9 +144,9 @@ class IdempotencyStore:
             self._forget(kept)
             raise
 
-    async def _add(self, kept: _Kept, message: pb.GenerateResponse) -> None:
+    async def _add(self, kept: _Kept, message: pb.GenerateResponse, choice: int | None = None, /) -> None:
         for event in message.events:
-            kept.flight.add(event)
+            kept.flight.add((choice, event))
         if self._kept.get(kept.key) is not kept:  # given up; its clients read it to the end
             return
         size = message.ByteSize()
@@ -176,12 +189,12 @@ def _digest(request: pb.GenerateRequest) -> bytes:
     return hashlib.sha256(same.SerializeToString(deterministic=True)).digest()
 
 
-async def with_heartbeats(give: Callable[[Send], Awaitable[object]], send: Send, every_s: float) -> None:
+async def with_heartbeats(give: Callable[[SendChoice], Awaitable[object]], send: Send, every_s: float) -> None:
     """Give an answer, with a sign of life whenever there was none for so long."""
     clock, lock = asyncio.get_running_loop().time, asyncio.Lock()
     sent_at = clock()
 
-    async def sending(message: pb.GenerateResponse) -> None:
+    async def sending(message: pb.GenerateResponse, _: int | None = None, /) -> None:
         nonlocal sent_at
         async with lock:
             await send(message)

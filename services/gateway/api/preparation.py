@@ -10,7 +10,8 @@ A call, an item of a batch, a turn of a conversation and the revalidation of a s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -21,7 +22,7 @@ from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.precedence import Budget, budget_of, limited, note_asked
 from services.gateway.admission.question import Question
-from services.gateway.admission.quota import REQUEST, Claim, Reservation
+from services.gateway.admission.quota import REQUEST, Claim, JointReservation, QuotaExceeded, Reservation
 from services.gateway.admission.validation import check_for, validate
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
@@ -62,7 +63,7 @@ class AdmittedRequest:
     `waited_ms`: until then, where it had to wait for its turn."""
 
     checked: CheckedRequest
-    reservation: Reservation
+    reservation: Reservation | JointReservation
     waited_ms: float = 0
 
 
@@ -99,6 +100,29 @@ class Preparation:
         trace_id, budget_s = telemetry.trace_id(span), checked.budget.ms / 1000
         reservation = await self._admission.admit(checked.question, checked.tenant, trace_id, budget_s, claim)
         return AdmittedRequest(checked, reservation)
+
+    @asynccontextmanager
+    async def admitted_together(
+        self, checked: Sequence[CheckedRequest], span: Span, paid: int = 0
+    ) -> AsyncIterator[Sequence[AdmittedRequest]]:
+        """Admit equal requests of one tenant, all of them or none, for as long as the block runs. `paid`: how many
+        requests the tenant has been charged for already, and will be again when it tries again. Raises `Shed` or
+        `QuotaExceeded`."""
+        first, count = checked[0], len(checked)
+        tenant, trace_id, claim = first.tenant, telemetry.trace_id(span), Claim(count - paid, count)
+        try:
+            whole = await self._admission.admit(
+                first.question, tenant, trace_id, first.budget.ms / 1000, claim, answers=count
+            )
+        except QuotaExceeded as refused:
+            if paid and refused.metadata["quota"] == "requests":
+                refused.retry_delay_s = (refused.retry_delay_s or 0) + paid / tenant.allowance.requests_per_s
+            raise
+        joint = JointReservation(whole)
+        try:
+            yield [AdmittedRequest(each, joint) for each in checked]
+        finally:
+            joint.end()
 
     async def admit_in_time(self, checked: CheckedRequest, span: Span) -> AdmittedRequest:
         """Admit it as soon as there is a place, with the rest of its budget. Raises the last refusal where

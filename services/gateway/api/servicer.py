@@ -25,8 +25,9 @@ from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.api.arrivals import Arrivals
 from services.gateway.api.auxiliary import report_wrong, warm_up
 from services.gateway.api.batch import Batch, batch_error
+from services.gateway.api.choices import Choices, ChoicesGiver
 from services.gateway.api.conversation import Conversation, ends_with, opening
-from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
+from services.gateway.api.idempotency import Begin, IdempotencyStore, SendChoice, with_heartbeats
 from services.gateway.api.preparation import CheckedRequest, Preparation
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.api.speech_queue import ConversationBytes, Spoken
@@ -80,7 +81,7 @@ class GatewayServicer:
         give = await self._giving(request, credential.tenant, call)
         call.admitted()
 
-        async def checked(message: pb.GenerateResponse) -> None:
+        async def checked(message: pb.GenerateResponse, _: int | None = None, /) -> None:
             credential.check()
             await send(message)
 
@@ -89,9 +90,24 @@ class GatewayServicer:
         else:
             await give(checked)
 
+    async def answer_choices(self, choices: Choices, call: Call, send: SendChoice) -> None:
+        """Several answers to one question, for the routes by HTTP. With an idempotency key they are kept together."""
+        credential, request = self.authorize(call.metadata, call.peer), choices.whole
+        giver = ChoicesGiver(self._preparation, credential.tenant, call.deadline, call.admitted)
+
+        async def checked(message: pb.GenerateResponse, choice: int | None = None, /) -> None:
+            credential.check()
+            await send(message, choice)
+
+        if request.idempotency_key:
+            call.admitted()
+            await self._keeping(request, credential.tenant, call, partial(giver.give, choices))(checked)
+        else:
+            await giver.give(choices, call.span, checked)
+
     async def _giving(
         self, request: pb.GenerateRequest, tenant: Tenant, call: Call
-    ) -> Callable[[Send], Awaitable[object]]:
+    ) -> Callable[[SendChoice], Awaitable[object]]:
         """What gives the answer: an admitted one, or one that is kept."""
         if not (request.idempotency_key or request.events_seen):
             return (await self._admitted(request, tenant, call.deadline, call.span)).give
@@ -99,6 +115,12 @@ class GatewayServicer:
         async def begin(span: Span, send: Send) -> None:
             await (await self._admitted(request, tenant, call.deadline, span)).give(send)
 
+        return self._keeping(request, tenant, call, begin)
+
+    def _keeping(
+        self, request: pb.GenerateRequest, tenant: Tenant, call: Call, begin: Begin
+    ) -> Callable[[SendChoice], Awaitable[object]]:
+        """The way to the answer that is kept for the request's key: `begin` gives it where there is none yet."""
         admit = partial(self._admission.hold, tenant, telemetry.trace_id(call.span), _HOLD_S)
         return partial(self._kept.follow, request, tenant.name, begin, admit, call.deadline.remaining())
 

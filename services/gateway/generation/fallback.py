@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from services.gateway.errors import ModelUnavailable
+from services.gateway.errors import ModelUnavailable, refuses_choices
 from services.gateway.generation.call import Call
 from services.gateway.generation.job import Attempt, Generate, Job
 from services.gateway.labels import Act
@@ -124,8 +124,12 @@ def _give_way(job: Job, problem: ServiceError, other: str) -> Job:
 def _summary(problems: Sequence[ServiceError]) -> ServiceError:
     """One error for all: late where the last was, busy where every model was busy, else broken. If no model supports
     the request, the caller gets that. An error that another model finds in a request is not reported: the first model
-    might have accepted it, and may be asked again."""
+    might have accepted it, and may be asked again. But that a model gives one answer to a request is reported: each can
+    be asked for separately, also of the first model."""
+    one_each = next(filter(refuses_choices, problems), None)
     problems = [problem for problem in problems if not isinstance(problem, InvalidInput)]
+    if one_each and not isinstance(problems[-1], TooLate):
+        return one_each
     if isinstance(problems[-1], TooLate) or all(isinstance(problem, NotSupported) for problem in problems):
         return problems[-1]
     text = "; ".join(problem.message for problem in problems)

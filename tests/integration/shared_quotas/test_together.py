@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from services.gateway.admission.quota import CONVERSATION, TURN, Allowance, QuotaExceeded, Reservation
+from services.gateway.admission.quota import CONVERSATION, TURN, Allowance, Claim, QuotaExceeded, Reservation
 from tests.integration.shared_quotas.parts import SLOW, Part, admits, admitted, has_tokens, settled
 from tests.redis import RedisProcess
 from tests.waiting import until
@@ -135,6 +135,22 @@ async def test_of_whatever_happens_no_place_is_left_over_and_there_are_never_too
     await settled(redis)
     for _ in range(2):
         assert len(admitted([await part.tries(allowance) for part in parts])) == 2
+
+
+async def test_several_requests_are_admitted_together_or_not_at_all(redis: RedisProcess, parts: tuple[Part, Part]):
+    one, other = parts
+    allowance = Allowance(concurrency=4, requests_per_s=SLOW, requests_burst=5)
+    (three,) = admitted([await one.tries(allowance, 30, claim=Claim(3, 3))])
+    refused = await other.tries(allowance, 20, claim=Claim(2, 2))
+    assert isinstance(refused, QuotaExceeded)
+    assert "3 of 4 requests at once, 2 needed" in refused.message
+    three.settle(0)
+    await settled(redis)
+    refused = await other.tries(allowance, 30, claim=Claim(3, 3))
+    assert isinstance(refused, QuotaExceeded)
+    assert "3 needed together" in refused.message
+    admitted([await other.tries(allowance, 20, claim=Claim(2, 2))])[0].settle(0)
+    await settled(redis)
 
 
 async def test_a_conversation_has_one_place_at_all_gateways_and_its_turns_have_none(

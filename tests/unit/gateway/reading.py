@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.event_writer import Send
+from services.gateway.api.idempotency import SendChoice
 
 
-async def sent_by(give: Callable[[Send], Awaitable[object]]) -> AsyncGenerator[pb.GenerateResponse, None]:
+async def sent_by(give: Callable[[SendChoice], Awaitable[object]]) -> AsyncGenerator[pb.GenerateResponse, None]:
     """The messages of `give`. It goes on when the next message is asked for; closing this is leaving."""
     came: asyncio.Queue[pb.GenerateResponse | None] = asyncio.Queue()
     wanted = asyncio.Event()
 
-    async def send(message: pb.GenerateResponse) -> None:
+    async def send(message: pb.GenerateResponse, _: int | None = None, /) -> None:
         wanted.clear()
         came.put_nowait(message)
         await wanted.wait()

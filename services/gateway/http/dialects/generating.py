@@ -3,7 +3,7 @@ events are written in that dialect, as a stream or in one piece."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,8 +12,10 @@ from typing import Any, Protocol
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import provider as words_of
+from services.gateway.api.choices import Choices
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
+from services.gateway.errors import refuses_choices
 from services.gateway.http.account import short
 from services.gateway.http.dialects import several
 from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take
@@ -156,10 +158,12 @@ class Generating:
         )
         exchange.broken = writer.broken
         with self._watch(exchange, order) as watch:
+            take = partial(self._write if order.stream else self._gather, exchange, asked, watch)
             try:
-                if await self._answer_once(exchange, asked, watch, call):
-                    return
-                await self._answer_several(exchange, order, body, watch, call)
+                if order.choices == 1:
+                    await self.servicer.answer(order.request, call, take)
+                else:
+                    await self._answer_several(exchange, order, body, watch, call, take)
             except InvalidInput as refused:
                 raise by_callers_names(refused, order.request.original.untranslated) from None
 
@@ -175,50 +179,48 @@ class Generating:
         order = read(body)
         return ReadRequest(data, body, order, self.dialect.write(order, exchange.answer_id))
 
-    async def _answer_once(self, exchange: Exchange, asked: ReadRequest, watch: ConnectionWatch, call: Call) -> bool:
-        """Whether the request was answered as it is: one that wants several answers only by a provider."""
-        order = asked.order
-        if order.choices > 1 and (not self.dialect.api or order.model in self.alone):
-            return False
-        write = self._write if order.stream else self._gather
-        try:
-            await self.servicer.answer(order.request, call, partial(write, exchange, asked, watch))
-        except InvalidInput as refused:
-            if order.choices == 1 or not several.is_refused(refused):
-                raise
-            if order.request.model and not isinstance(refused, words_of.NoneBeside):
-                self.alone.note(order.model)
-            return False
-        return True
-
     async def _answer_several(
-        self, exchange: Exchange, order: RequestOptions, body: Fields, watch: ConnectionWatch, call: Call
+        self, exchange: Exchange, order: RequestOptions, body: Fields, watch: ConnectionWatch, call: Call, whole: Take
     ) -> None:
-        """Ask for each of several answers separately."""
+        """Answer with several choices. `whole` takes the answer of a model that gives them all."""
         assert self.dialect.choose
-        tenant, reply = exchange.credential.tenant, exchange.reply
-        words_of.check(chat_pb2.Original(untranslated={"n": str(order.choices)}), tenant.provider, tenant.name)
-        several.check_choices(order.choices, tenant)
-        several.check_bytes(order, exchange.bounds.most_bytes)
 
         async def send(data: bytes, last: bool) -> None:
-            await reply.begin()
-            await reply.write(data, last=last)
+            await exchange.reply.begin()
+            await exchange.reply.write(data, last=last)
             watch.sent()
 
         def came(message: pb.GenerateResponse) -> None:
             if _has_text(message):
                 watch.came()
 
-        async def answer(request: pb.GenerateRequest, take: Take) -> None:
-            await self.servicer.answer(request, call, take)
-
         writers = [self.dialect.choose(order, exchange.answer_id, index) for index in range(order.choices)]
-        check = partial(self._refuse_empty, order=order)
-        answers = Several(order, writers, send, check, came)
-        whole = await answers.run(answer, several.separate(order, body))
-        if not order.stream:
-            await reply.whole(200, compact(answers.whole(whole)), short(whole))
+        answers = Several(order, writers, send, partial(self._refuse_empty, order=order), came)
+
+        async def take(message: pb.GenerateResponse, choice: int | None = None, /) -> None:
+            await (whole(message) if choice is None else answers.take(choice, message))
+
+        await self.servicer.answer_choices(self._choices(exchange, order, body), call, take)
+        if (final := answers.together) and not order.stream:
+            await exchange.reply.whole(200, compact(answers.whole(final)), short(final))
+
+    def _choices(self, exchange: Exchange, order: RequestOptions, body: Fields) -> Choices:
+        """What is asked for: of a provider in one request, unless its model has refused that lately."""
+        tenant = exchange.credential.tenant
+
+        def refused(error: InvalidInput) -> bool:
+            separate = refuses_choices(error)
+            if separate and order.request.model and not isinstance(error, words_of.NoneBeside):
+                self.alone.note(order.model)
+            return separate
+
+        def each() -> Sequence[pb.GenerateRequest]:
+            words_of.check(chat_pb2.Original(untranslated={"n": str(order.choices)}), tenant.provider, tenant.name)
+            several.check_choices(order.choices, tenant)
+            several.check_bytes(order, exchange.bounds.most_bytes)
+            return several.separate(order, body)
+
+        return Choices(order.request, bool(self.dialect.api) and order.model not in self.alone, refused, each)
 
     async def _write(
         self, exchange: Exchange, asked: ReadRequest, watch: ConnectionWatch, message: pb.GenerateResponse

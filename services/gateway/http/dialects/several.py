@@ -1,17 +1,15 @@
 """Several answers to one question, where no provider gives them to one request: each is asked separately.
 
-All are admitted, limited and charged on their own, run at the same time within the same budget, and end together: the
-first error ends them all. None comes from the cache, is stored there, or is shared with an equal request, because equal
-texts would come of that.
+All are admitted together, and each is charged (`api/choices.py`). None comes from the cache, is stored there, or is
+shared with an equal request, because equal texts would come of that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, Protocol
 
 from hedgerow.chat.v1 import chat_pb2
@@ -32,7 +30,6 @@ _SUMS = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens", "drafted_
          "reasoning_tokens", "cache_write_tokens")  # fmt: skip
 _KNOWN_S = 60.0
 Take = Callable[[pb.GenerateResponse], Awaitable[None]]
-Answer = Callable[[pb.GenerateRequest, Take], Awaitable[None]]
 
 
 class ChoiceWriter(Protocol):
@@ -68,12 +65,6 @@ class AskedAlone:
         self._until[model] = self._clock() + _KNOWN_S
 
 
-def is_refused(error: InvalidInput) -> bool:
-    """Whether a request is refused because it asks for several answers: by a model, or beside a policy of the gateway.
-    What a provider refuses it has read."""
-    return error.metadata.get("field") == _FIELD and "provider_error" not in error.metadata
-
-
 def check_choices(count: int, tenant: Tenant) -> None:
     """Raise `InvalidInput` for more than can ever be admitted together."""
     allowance = tenant.allowance
@@ -96,16 +87,14 @@ def check_bytes(order: RequestOptions, most: int) -> None:
 def separate(order: RequestOptions, body: Fields) -> list[pb.GenerateRequest]:
     """A request for each answer, equal but for the seeds, which count up as vLLM's do."""
     given = {name: body.seen(name) for name in body if name != _FIELD}
-    return [_one(order.request, given, index, order.choices) for index in range(order.choices)]
+    return [_one(order.request, given, index) for index in range(order.choices)]
 
 
-def _one(asked: pb.GenerateRequest, given: dict[str, Any], index: int, count: int) -> pb.GenerateRequest:
+def _one(asked: pb.GenerateRequest, given: dict[str, Any], index: int) -> pb.GenerateRequest:
     request = pb.GenerateRequest()
     request.CopyFrom(asked)
     request.cache.bypass = True
-    if request.idempotency_key:
-        key = f"{request.idempotency_key} {index} of {count}"
-        request.idempotency_key = f"\n{sha256(key.encode()).hexdigest()}"  # a line break, which no header can have
+    request.ClearField("idempotency_key")  # which is that of all of them
     if request.sampling.HasField("seed"):
         seed = request.sampling.seed
         given["seed"] = request.sampling.seed = seed + index if seed <= _LARGEST - index else seed - index
@@ -128,15 +117,10 @@ class Several:
     _finals: dict[int, pb.Final] = field(default_factory=dict)
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def run(self, answer: Answer, requests: Iterable[pb.GenerateRequest]) -> pb.Final:
-        """All of them together. Raises the first error."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                for index, request in enumerate(requests):
-                    group.create_task(self._run_one(answer, index, request))
-        except BaseExceptionGroup as group_of:
-            raise _first(group_of) from None
-        return together([self._finals[index] for index in sorted(self._finals)])
+    @property
+    def together(self) -> pb.Final | None:
+        """The end of all that have ended."""
+        return together([self._finals[index] for index in sorted(self._finals)]) if self._finals else None
 
     def whole(self, together: pb.Final) -> dict[str, Any]:
         """The answers in one piece."""
@@ -144,13 +128,8 @@ class Several:
         choices = [choice for one in each for choice in one["choices"]]
         return {**each[0], "choices": choices, "usage": usage(together.usage), "hedgerow": self._account(together)}
 
-    async def _run_one(self, answer: Answer, index: int, request: pb.GenerateRequest) -> None:
-        async def take(message: pb.GenerateResponse) -> None:
-            await self._take(index, message)
-
-        await answer(request, take)
-
-    async def _take(self, index: int, message: pb.GenerateResponse) -> None:
+    async def take(self, index: int, message: pb.GenerateResponse) -> None:
+        """More of the answer with that index."""
         writer, last = self.writers[index], message.events[-1]
         if last.HasField("final"):
             self.check(last.final)
@@ -194,10 +173,3 @@ def together(finals: Sequence[pb.Final]) -> pb.Final:
     degraded = dict.fromkeys(reason for each in finals for reason in each.degraded)
     whole.degraded[:] = list(degraded)
     return whole
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

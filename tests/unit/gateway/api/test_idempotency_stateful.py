@@ -69,7 +69,7 @@ class Kept(RuleBasedStateMachine):
     async def _follow(self, client: Client) -> None:
         request = pb.GenerateRequest(idempotency_key=client.key, events_seen=client.seen)
 
-        async def read(message: pb.GenerateResponse) -> None:
+        async def read(message: pb.GenerateResponse, _: int | None = None, /) -> None:
             client.read += [event.delta.text for event in message.events]
 
         try:

@@ -178,6 +178,15 @@ def test_what_another_model_refuses_is_not_what_is_wrong_with_a_request(first: S
     assert scene.words == "Me."
 
 
+@pytest.mark.parametrize("first", [GONE, Exhausted("busy", retry_delay_s=3)])
+def test_that_no_model_gives_several_answers_is_what_is_wrong_with_a_request_for_them(first: ServiceError):
+    of_another_api = ScriptedLlm(InvalidInput("n", "no such field of model b", 2))
+    scene = play(a=ScriptedLlm(first), b=of_another_api)
+    assert isinstance(scene.error, InvalidInput)
+    assert scene.error.metadata["field"] == "n"
+    assert isinstance(play(a=ScriptedLlm(TooLate("late")), b=of_another_api).error, TooLate)
+
+
 @pytest.mark.parametrize(
     ("error", "opens", "goes_on", "met"),
     [

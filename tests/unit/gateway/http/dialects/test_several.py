@@ -10,15 +10,15 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Allowance
+from services.gateway.errors import refuses_choices
 from services.gateway.http.dialects.several import (
     AskedAlone,
     check_bytes,
     check_choices,
-    is_refused,
     separate,
     together,
 )
-from services.gateway.http.fields import Fields, parse
+from services.gateway.http.fields import parse
 from services.gateway.http.request_options import RequestOptions
 from services.runtime.errors import InvalidInput
 from tests.clock import PausedClock
@@ -43,7 +43,7 @@ def test_each_is_a_request_of_its_own_without_n_and_past_the_cache() -> None:
     assert (one.sampling.seed, other.sampling.seed) == (5, 6)
     assert one.cache.bypass
     assert other.cache.bypass
-    assert one.idempotency_key != other.idempotency_key
+    assert one.idempotency_key == other.idempotency_key == ""
 
 
 def test_a_seed_stays_within_64_bits() -> None:
@@ -77,11 +77,11 @@ def test_together_they_cost_what_all_of_them_cost() -> None:
 
 
 def test_what_a_provider_has_refused_is_not_asked_again() -> None:
-    assert is_refused(InvalidInput("n", "no such field of model m", 2))
-    assert not is_refused(InvalidInput("stop", "at most 8", 9))
+    assert refuses_choices(InvalidInput("n", "no such field of model m", 2))
+    assert not refuses_choices(InvalidInput("stop", "at most 8", 9))
     refused = InvalidInput("n", "1", 2)
     refused.metadata["provider_error"] = "{}"
-    assert not is_refused(refused)
+    assert not refuses_choices(refused)
 
 
 def test_a_model_that_refused_is_asked_again_after_a_minute() -> None:
@@ -100,13 +100,3 @@ def test_the_requests_for_all_answers_take_no_more_than_a_body_may() -> None:
     check_bytes(order, 4 * size)
     with pytest.raises(InvalidInput, match=f"n: at most 3 for a request of {size} bytes.*, got 4"):
         check_bytes(order, 4 * size - 1)
-
-
-def test_a_key_of_the_longest_length_and_another_number_of_answers_are_other_keys() -> None:
-    keys = {
-        each.idempotency_key
-        for count in (2, 3)
-        for each in separate(RequestOptions(pb.GenerateRequest(idempotency_key="k" * 128), choices=count), Fields({}))
-    }
-    assert len(keys) == 5
-    assert all(len(key) <= 128 for key in keys)
