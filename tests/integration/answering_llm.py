@@ -18,8 +18,8 @@ _ARGUMENTS = '{"city":', '"Paris"}'
 
 
 class AnsweringLlm(ScriptedLlm):
-    """Calls the first tool there is, and says what came of it; writes JSON where it must; has seen what it is told of a
-    picture; is busy the first time that a question about that is asked. Anything else: `Paris.`"""
+    """Calls the first tool, and answers with its result; writes JSON where a format asks for it; describes pictures
+    from their labels; refuses a question that begins with `BUSY` once as busy. Any other answer: `Paris.`"""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Runs the command line as its users do: a process, its output and its exit code. Who only waits for its end gets a
-forked one, who speaks to it or interrupts it a fresh one."""
+"""Runs the command line as its users do: a process, its output and its exit code. A test that only waits for its
+end gets a forked process; a test that writes to it or interrupts it, a fresh one."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ async def run(*arguments: str, stdin: str = "", **environment: str) -> forked.En
 
 
 def cli(*arguments: str) -> tuple[int | None, str]:
-    """(exit code, stdout) of `hedgerow …`, for who waits for it and for nothing else."""
+    """(exit code, stdout) of `hedgerow …`, blocking."""
     return forked.run_blocking("hedgerow_cli", *arguments)[:2]

@@ -51,7 +51,7 @@ async def main(address: str) -> None:
 
 
 def _obey_signals(stop: asyncio.Event, checks: health.aio.HealthServicer) -> None:
-    loop, setting = asyncio.get_running_loop(), set[asyncio.Task[None]]()  # a task that nobody holds may be collected
+    loop, setting = asyncio.get_running_loop(), set[asyncio.Task[None]]()  # a task without a reference may be collected
 
     def say(status: Any) -> None:
         task = loop.create_task(checks.set("", status))

@@ -125,7 +125,7 @@ class SlowIndex(_Server):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes pip ask here."""
+        """The environment that makes pip use this index."""
         url = f"http://127.0.0.1:{self._server.server_port}/simple/"
         return {"PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": url, "NO_PROXY": "127.0.0.1"}
 
@@ -165,7 +165,7 @@ class FakeHub(_Server):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes the hub's client ask here."""
+        """The environment that makes the hub's client use this server."""
         url = f"http://127.0.0.1:{self._server.server_port}"
         return {"HF_ENDPOINT": url, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}
 

@@ -1,4 +1,4 @@
-"""Programs that nobody here wrote, each with packages of its own (`tests/clients/`), and a gateway for them to ask."""
+"""Third-party programs, each with packages of its own (`tests/clients/`), and a gateway for them to ask."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def running_up(
 ) -> Iterator[Up]:
     """Started, and stopped with SIGTERM: it must end well then, and leave nothing behind. A mesh `file` must have its
     gateway at `port`. `program` is the module that is run: by default the command line with the fixtures' models.
-    Without `says_where` the mesh chooses its state folder by itself, which must be `state_dir`."""
+    Without `says_where` the mesh chooses its own state folder, which must be `state_dir`."""
     what = [str(file)] if file else ["--demo", "--base-port", str(port)]
     command = [sys.executable, "-m", program, "up", *what, *(["--state-dir", str(state_dir)] if says_where else [])]
     with running([*command, *options], state_dir, port) as up:

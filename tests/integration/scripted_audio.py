@@ -33,7 +33,7 @@ def segment(index: int, text: str, *words: pb.Word) -> pb.Segment:
 
 
 def recording(*segments: pb.Segment) -> list[object]:
-    """What is said of a whole recording, once it has come."""
+    """The transcript of a recording, once all of it has arrived."""
     found = pb.Recording(format="WAV", sample_rate_hz=16_000, channels=1, duration_s=4)
     summary = pb.TranscribeSummary(
         text=" ".join(each.text for each in segments),
@@ -52,7 +52,7 @@ def recording(*segments: pb.Segment) -> list[object]:
 
 
 def live(*segments: pb.Segment) -> list[object]:
-    """What is heard while somebody speaks: for each segment its first word, sure and not, then all of it."""
+    """The transcript during speech: for each segment its first word, confirmed and not, then all of it."""
     events: list[object] = []
     for each in segments:
         first, *_ = each.text.split()

@@ -15,7 +15,7 @@ VECTOR = (0.5, 0.25, 0.0)
 
 
 class ScriptedCache(Scripted, cache_pb2_grpc.CacheServiceServicer):
-    """Every text's vector is the same. With `hold`, it is not told before that is released."""
+    """Every text's vector is the same. With `hold`, the reply waits until that is released."""
 
     hold: Hold | None = None
 

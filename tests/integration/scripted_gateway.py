@@ -85,7 +85,7 @@ def spoken(turn: int = 0, **kind: Any) -> pb.ConverseResponse:
 
 
 def transcript(text: str, confirmed: int | None = None) -> pb.Transcript:
-    """What was said, or, with `confirmed`, what is said so far."""
+    """The final transcript or, with `confirmed`, the one so far."""
     words = len(text.split()) if confirmed is None else confirmed
     return pb.Transcript(text=text, confirmed_words=words, final=confirmed is None)
 

@@ -1,4 +1,4 @@
-"""A scripted service of `hedgerow.tool.v1`: each tool says what a test tells it, after a pause."""
+"""A scripted service of `hedgerow.tool.v1`: each tool gives a scripted answer, after a pause."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Who leaves has left: the model stops, its place is free, and what it has read and written is charged. For every
-route, by HTTP/1.1, by HTTP/2 through Envoy and by gRPC, at every moment. How soon: `hedgerow bench cancel`."""
+"""After a cancellation the model stops, its place is free, and the tokens that it has read and written are charged. For
+every route, by HTTP/1.1, by HTTP/2 through Envoy and by gRPC, at every moment. How soon: `hedgerow bench cancel`."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ async def test_who_leaves_a_model_has_left_it(place: Place, key: str, wire: str,
             async with asyncio.timeout(WAIT_S):
                 await place.llm.cancelled.wait()
     charged = PER_MINUTE - CHARGED[moment]
-    # What comes back while the test runs is less than what any moment differs by; whole answers may have begun.
+    # Tokens refilled during the test are fewer than the noise between two moments; whole answers may have begun.
     least = charged - WRITTEN if moment == "not streamed" else charged
     place.llm.script = [*words("Paris"), end()]
     await until(lambda: place.left(key), holds=lambda left: least <= left < charged + 200)
@@ -229,7 +229,7 @@ async def test_who_leaves_a_model_has_left_it(place: Place, key: str, wire: str,
 
 
 async def _leave_the_line(place: Place, asking: AbstractAsyncContextManager[Asked]) -> None:
-    """Somebody else has the place, and keeps it for longer."""
+    """Another caller has the place, and keeps it for longer."""
     hold = Hold()
     place.llm.script = [*words("Par"), hold, end()]
     stream = {"model": "m", "stream": True, "messages": [{"role": "user", "content": f"{next(_unused)}?"}]}

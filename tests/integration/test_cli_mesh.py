@@ -64,7 +64,7 @@ cache: false
 
 @contextmanager
 def another(folder: Path) -> Iterator[tuple[Popen[str], Path]]:
-    """A mesh of its own, which somebody else is to end; and its state folder."""
+    """A mesh of its own, which another command is to end; and its state folder."""
     port, file, state = ports_in_a_row(14), folder / "mesh.yaml", folder / "state"
     file.write_text(f"models: {{quick: 'http://127.0.0.1:9/v1'}}\ngateway: {port}\ncache: false\n")
     command = [sys.executable, "-m", "hedgerow_cli", "up", str(file), "--state-dir", str(state)]

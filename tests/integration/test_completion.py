@@ -19,7 +19,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def bash(script: str, *arguments: str, folder: Path | None = None) -> str:
-    """What a bash that has read no file of its user's prints."""
+    """The output of a bash without its user's files."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HEDGEROW_")}
     command = ["bash", "--norc", "--noprofile", "-c", script, "bash", *arguments]
     return subprocess.run(
@@ -29,7 +29,7 @@ def bash(script: str, *arguments: str, folder: Path | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def function() -> str:
-    """What `--show-completion` prints for bash."""
+    """The output of `--show-completion` for bash."""
     return bash(f"{PROGRAM} --show-completion; true")  # `true`: bash stays the parent by which the shell is known
 
 

@@ -1,4 +1,4 @@
-"""What only a process that has just begun can show."""
+"""Behaviour that only a fresh process can show."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ PAGE = (ROOT / "docs/grpc.md").read_text()
 
 
 def run(gateway: HttpGateway, folder: Path) -> str:
-    """What the page's client prints."""
+    """The output of the page's client."""
     (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert len(program.splitlines()) <= 30
     (file := folder / "client.py").write_text(program.replace("127.0.0.1:50050", gateway.process.spec.address))

@@ -1,4 +1,4 @@
-"""A guard of a real gateway, by both doors: what a model reads, what callers get, what stays in the logs."""
+"""A guard of a real gateway, by gRPC and HTTP: prompts of models, answers to callers, and logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that nobody here wrote, unmodified, against the gateway by HTTP: each in a process of its own, with the
+"""Third-party clients, unmodified, against the gateway by HTTP: each in a process of its own, with the
 packages that its users have, before scripted services."""
 
 from __future__ import annotations

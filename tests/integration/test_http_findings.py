@@ -52,7 +52,7 @@ async def behind(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
 
 @pytest.fixture
 def llm(behind: tuple[str, CallingLlm]) -> CallingLlm:
-    """What is late comes between its words."""
+    """Late results come between the words of the answer."""
     _, llm = behind
     llm.first_s, llm.pause_s = 0.0, 0.8
     return llm

@@ -1,4 +1,4 @@
-"""HTTP by mutual TLS: who may call, and whose word for a tenant counts."""
+"""HTTP by mutual TLS: authorized callers, and callers that may name a tenant."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def certificates(tmp_path: Path) -> Certificates:
 
 @pytest.fixture
 async def port(certificates: Certificates, tmp_path: Path) -> AsyncIterator[int]:
-    """Where a gateway serves that lets nobody in without a tenant that the edge has proved."""
+    """The address of a gateway that requires a tenant which the edge has authenticated."""
     port = free_port()
     settings = {
         "llm_addresses": json.dumps({"m": f"127.0.0.1:{free_port()}"}),

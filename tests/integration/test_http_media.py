@@ -183,7 +183,7 @@ async def test_the_cache_embeds_counts_and_forgets(remembering: HttpGateway, llm
 
 
 async def _asked(http: httpx.AsyncClient, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """What the cache says of the question."""
+    """The cache's decision for the question."""
     answer = await http.post("/v1/chat/completions", json=QUESTION, headers=headers)
     return answer.json()["hedgerow"]["cache"]
 

@@ -1,4 +1,4 @@
-"""Suites that nobody here wrote: llm-comply asks what a client of each API may ask, schemathesis whatever
+"""Third-party test suites: llm-comply asks what a client of each API may ask, schemathesis whatever
 docs/openapi.yaml allows, and what it does not."""
 
 from __future__ import annotations

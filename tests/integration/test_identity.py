@@ -195,7 +195,7 @@ async def test_a_tenants_name_is_believed_of_the_edge_and_of_nobody_else(
         "gateway",
         cache_address="",
         router_address="",
-        llm_addresses=json.dumps({"m": f"127.0.0.1:{free_port()}"}),  # nobody: what is asked here is who may ask
+        llm_addresses=json.dumps({"m": f"127.0.0.1:{free_port()}"}),  # no listener: the test is about authorization
         tenants=json.dumps({"acme": {"keys": ["0" * 64]}, "once": {"requests_per_s": 0.001, "requests_burst": 1}}),
         ready__models="0",
         ready__unreached_ms="0",
@@ -239,7 +239,7 @@ async def calling(certificates: Certificates, control: str, target: str) -> Asyn
 async def test_over_xds_services_prove_who_they_are_too(
     certificates: Certificates, router: ServiceProcess, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
-    # What the topology calls `impostor` should prove to be a router, and is a cache.
+    # The topology's `impostor` should have a router's identity, and has a cache's.
     impostor = f"127.0.0.1:{free_port()}"
     environment = {
         "HEDGEROW_ROUTER_ADDRESS": impostor,

@@ -48,7 +48,7 @@ async def noted(file: Path) -> int:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process runs. One that has ended stays known where nobody waits for it."""
+    """Whether a process runs. A process that has ended stays listed until its parent waits for it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -56,7 +56,7 @@ def runs(pid: int) -> bool:
 
 
 def known(pid: int) -> bool:
-    """Whether a process runs, or has ended and nobody has waited for it."""
+    """Whether a process runs, or has ended and its parent has not waited for it."""
     return Path(f"/proc/{pid}").exists()
 
 

@@ -1,4 +1,4 @@
-"""What services and `hedgerow up` write is their owner's alone, whatever the shell's umask."""
+"""Only the owner may read files of services and of `hedgerow up`, whatever the shell's umask."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import until
 
 @pytest.fixture(autouse=True)
 def _a_careless_shell() -> Iterator[None]:
-    """Everybody may read what it makes, and it keeps the memory of what crashes."""
+    """A shell with umask 0 and core dumps."""
     umask, (soft, hard) = os.umask(0), resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
     yield
@@ -29,7 +29,7 @@ def _a_careless_shell() -> Iterator[None]:
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
-    """Whatever below the folder others may do anything with."""
+    """The paths below the folder on which other users have any permission."""
     modes = {str(path.relative_to(folder)): path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
     return {name: oct(mode) for name, mode in modes.items() if mode & 0o077}
 

@@ -166,7 +166,7 @@ async def test_a_proxy_that_the_environment_names_is_used(folder: Path, monkeypa
 async def test_a_provider_that_moved_is_found_by_the_request_that_meets_nobody_at_its_old_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    addresses, asked = ["127.0.0.3"], 0  # where nobody is
+    addresses, asked = ["127.0.0.3"], 0  # without a listener
 
     class Moving(AbstractResolver):
         async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:

@@ -33,7 +33,7 @@ _CATALOGUE = [{"name": MODEL, "tier": "fast", "context_tokens": 100_000}]
 
 @dataclass
 class Regions:
-    """What runs where. `mesh` has the control plane, Envoy and its caller."""
+    """The processes of each region. `mesh` has the control plane, Envoy and its caller."""
 
     mesh: Replicated
     of: Mapping[str, dict[str, ServiceProcess]]
@@ -144,7 +144,7 @@ async def test_when_a_region_dies_the_other_takes_over_and_when_it_returns_so_do
 async def test_answers_that_a_region_was_writing_when_it_died_are_finished_by_the_other(regions: Regions):
     for _ in range(60):  # what goes on elsewhere is paid from the retries that requests have earned
         await _ask(regions, max_tokens=1)
-    words = 500  # of each, so that none is told before all have begun
+    words = 500  # of each, so that none is complete before all have begun
     asked = [regions.caller.start(f"Story {number}?", max_tokens=words, budget_ms=20_000) for number in range(8)]
     await asyncio.gather(*(stream.first_text() for stream in asked))
     regions.kill("west", "llm", "router")

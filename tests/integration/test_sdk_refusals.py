@@ -1,4 +1,4 @@
-"""What the SDK's errors say about refusals of a real gateway, before a scripted model."""
+"""The SDK's errors for refusals of a real gateway in front of a scripted model."""
 
 from __future__ import annotations
 

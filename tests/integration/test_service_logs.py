@@ -1,4 +1,4 @@
-"""What services say, which goes on for as long as they run."""
+"""Logs of services, which grow for as long as they run."""
 
 from __future__ import annotations
 

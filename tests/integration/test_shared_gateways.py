@@ -33,7 +33,7 @@ async def starter(tmp_path: Path) -> AsyncIterator[Processes]:
 
 
 async def _two_gateways(starter: Processes, redis: RedisProcess, each_ms: float = 100, **limits: object) -> list[Any]:
-    """In front of one simulated model, whose answers have 600 tokens. Whatever is refused is refused by a quota."""
+    """In front of one simulated model, whose answers have 600 tokens. Every refusal is by a quota."""
     llm = await starter.start("simulated_llm", tokens=600, each_ms=each_ms)
     settings = {
         "tenants": _tenant(**limits),

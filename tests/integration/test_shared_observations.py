@@ -1,4 +1,4 @@
-"""What gateways tell one router, all routers know: real routers on a real Redis that comes and goes."""
+"""Routers share the observations of their gateways: real routers on a real Redis that comes and goes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_two_routers_tables_agree_and_a_new_one_starts_with_what_they_know
             tables = [await until_samples(router, "small", 150, 5) for router in (one, other)]
             tables = [await until_samples(router, "large", 1, 5) for router in (one, other)]
             break
-        except TimeoutError:  # where Redis does not answer for 250 ms a router drops what it would have told
+        except TimeoutError:  # a router drops its observations where Redis does not answer for 250 ms
             assert any("Redis does not answer" in router.log.read_text() for router in (one, other))
             await asyncio.gather(one.stop(), other.stop())
             await redis.restart()
@@ -108,7 +108,7 @@ async def test_a_router_without_redis_goes_on_with_its_own_and_hears_the_others_
     assert (await table(other))["small"].total.samples == 0
     await redis.start()
     async with asyncio.timeout(_WITHIN_S):
-        while (await table(other))["small"].total.samples < 2:  # what came while it was away is not told later
+        while (await table(other))["small"].total.samples < 2:  # later ones only: those of the outage are lost
             await tell(one, seen("small", 600))
             await asyncio.sleep(0.05)
 
@@ -188,5 +188,5 @@ async def test_a_router_does_not_hear_itself_and_keeps_the_stream_as_long_as_the
     async with redis.client() as client:
         entries = await client.xrange(KEY)
         assert len(entries) < 150  # of 300 from before it; those that share a node with later ones may stay a while
-        assert sum(entry[b"from"] != b"another" for _, entry in entries) == 1  # what was told together
+        assert sum(entry[b"from"] != b"another" for _, entry in entries) == 1  # sent together
         assert 0 < await client.pttl(KEY) <= 301_000

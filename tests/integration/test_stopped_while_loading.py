@@ -1,4 +1,4 @@
-"""A service that is told to stop while it loads."""
+"""A service that gets SIGTERM while it loads."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def _verify(thresholds: Thresholds, traffic: Traffic, right: bool) -> None:
 
 
 async def _swept(store: Store) -> None:
-    """What a sweep gave to the store is written. A removal comes after it."""
+    """The records of a sweep are written. A removal comes after it."""
     for _ in range(3):
         await store.remove(Removal(key=OTHER.key))
 

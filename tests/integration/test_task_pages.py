@@ -49,7 +49,7 @@ def served(page: str, port: int, urls: str | list[str], **more: object) -> str:
 
 
 def shell(script: str, port: int, environment: Mapping[str, str]) -> str:
-    """What a script of a page prints."""
+    """The output of a page's script."""
     script = script.replace(HTTP, f"127.0.0.1:{port + 30}")
     given = {**os.environ, **environment}
     return subprocess.run(

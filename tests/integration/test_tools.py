@@ -1,4 +1,4 @@
-"""A real gateway and tools that nobody here wrote; servers that mean ill; and what each door shows of it."""
+"""A real gateway with third-party tools, malicious servers, and the reports by gRPC and HTTP."""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ WHOLE = (
     *("http-standard-headers", "http-custom-headers", "http-invalid-tool-headers"),
     *("json-schema-ref-no-deref", "json-schema-2020-12-preservation"),
 )
-# Servers that ask their client something: the gateway asks nobody, so of this one a part applies.
+# Servers that ask their client something: the gateway has no user to ask, so only a part of them applies.
 IN_PART = "sep-2322-client-request-state"
-NOT_OURS = ("elicitation-", "auth/", "sep-2640-")  # what docs/tools.md says of them
+NOT_OURS = ("elicitation-", "auth/", "sep-2640-")  # docs/tools.md names them
 TOOLS = {
     *("add_numbers", "test_reconnection", "test_headers", "my-hyphenated-tool", "test_custom_headers"),
     *("test_custom_headers_null", "valid_tool", "json_schema_2020_12_tool", "json_schema_echo"),
@@ -57,7 +57,7 @@ class Suite:
 
     @asynccontextmanager
     async def serving(self, scenario: str, folder: Path) -> AsyncIterator[Served]:
-        """The scenario's server, and in `folder`, its own, what is told of it."""
+        """The scenario's server, and in `folder`, its own, the reports about it."""
         told: asyncio.Future[tuple[dict[str, Any], asyncio.StreamWriter]] = asyncio.get_running_loop().create_future()
 
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -116,7 +116,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judged:
-    """What all servers say. `read`: what the model was told of all results."""
+    """The reports of all servers. `read`: all results as the model got them."""
 
     verdicts: dict[str, Verdict]
     read: str
@@ -139,7 +139,7 @@ async def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
                 tools = await _listed(client)
                 wanted = [call for server in served.values() for call in server.wanted]
                 await client.ask(QUESTION, mesh_tools=_calls(tools, wanted), budget_ms=60_000)
-        # The gateway has ended: the servers wait until nobody is connected.
+        # The gateway has ended: the servers wait until no client is connected.
         return Judged({name: await server.judged() for name, server in served.items()}, llm.read)
 
 

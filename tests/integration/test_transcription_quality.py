@@ -44,7 +44,8 @@ def rate(spoken: Recording, words: list[Word]) -> float:
 
 
 async def live(whisper: Whisper, spoken: Recording, policy: Literal["local_agreement", "windows"]) -> list[Word]:
-    """What a listener writes down. Its runs go by the time of the audio, so that it may come as fast as it is heard."""
+    """The transcript of a listener. Its runs go by the time of the audio, so that it may come as fast as it is
+    heard."""
 
     async def transcribe(audio: Audio, paused: bool) -> Sequence[Word]:
         return whisper.transcribe_utterance(audio, "en").words

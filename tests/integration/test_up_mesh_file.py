@@ -80,7 +80,7 @@ def test_the_command_line_asks_it_and_sees_its_services(mesh: Edited) -> None:
     code, out = cli("ask", "--gateway", mesh.up.target, "--api-key", ACME, "Say something.")
     assert code == 0
     assert out.startswith("word word")
-    assert cli("ask", "--gateway", mesh.up.target, "Say something.")[0] == 1  # nobody without a key
+    assert cli("ask", "--gateway", mesh.up.target, "Say something.")[0] == 1  # a call without a key
     code, out = cli("status", "--state-dir", str(mesh.up.state_dir))
     assert code == 0
     assert all(name in out for name in FIRST)

@@ -1,4 +1,4 @@
-"""Where somebody speaks."""
+"""Voice activity detection."""
 
 from __future__ import annotations
 

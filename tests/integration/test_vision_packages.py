@@ -1,4 +1,4 @@
-"""What torch is given of a `.pt2`, and what it is never given."""
+"""Parts of a `.pt2` that torch gets to load, and parts that it never gets."""
 
 from __future__ import annotations
 

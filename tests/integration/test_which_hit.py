@@ -1,4 +1,4 @@
-"""Which questions the cache answers, by the doors that callers have: a real gateway and cache, a scripted model."""
+"""Which questions the cache answers, by gRPC and HTTP: a real gateway and cache, a scripted model."""
 
 from __future__ import annotations
 
@@ -103,4 +103,4 @@ async def test_an_answer_whose_time_is_over_is_given_while_one_new_one_is_made(
         assert (new.text, new.cache.verdict) == ("New.", "exact")
 
         late = await until(lambda: ask(other), holds=lambda answer: answer.text == "New.")
-        assert (late.cache.verdict, late.cache.stale) == ("miss", False)  # who has not said so gets nothing stale
+        assert (late.cache.verdict, late.cache.stale) == ("miss", False)  # no `stale`, no stale answer

@@ -1,4 +1,4 @@
-"""A tenant reports a wrong hit, by every door, and does not get it again; another tenant cannot."""
+"""A tenant reports a wrong hit, by gRPC, HTTP and the CLI, and does not get it again; another tenant cannot."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_wrong_hit_that_is_reported_never_comes_again(
             answer = await ask(alike)
             assert (answer.cache.verdict, answer.cache.key) == ("semantic", hit.cache.key)
 
-        # Another tenant, who may work the key out, changes nothing and is told nothing.
+        # Another tenant, which may compute the key, changes nothing and learns nothing.
         assert not await umbra.report_wrong(answer)
         assert not await umbra.report_wrong("0" * 64)
         assert (await ask(FARTHER)).cache.verdict == "semantic"

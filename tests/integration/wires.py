@@ -67,7 +67,7 @@ class _Http1:
 
 @asynccontextmanager
 async def http2(address: str, path: str, headers: Mapping[str, str], content: bytes) -> AsyncIterator[Asked]:
-    """A `Wire`, in plain text to who is known to speak it."""
+    """A `Wire`, in plaintext to servers that are known to speak it."""
     reader, writer = await _connected(address)
     asked = _Http2(reader, writer)
     head = {":method": "POST", ":scheme": "http", ":authority": address, ":path": path, **headers}

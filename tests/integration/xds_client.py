@@ -2,7 +2,7 @@
 
 As a script it takes one JSON object a line on standard input and answers each with one: `{"target": …, "calls": n}`
 makes n calls one after the other, `"tenants": true` each for another tenant and `"tenant"` all for that one;
-`{"begin": target}` calls again and again until `{"end": target}`. The answer counts who answered, and the failures.
+`{"begin": target}` calls again and again until `{"end": target}`. The answer counts calls by server, and failures.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class XdsClient:
         self._process = process
 
     async def calls(self, target: str, count: int = 20, **options: Any) -> Counter[str]:
-        """Who answered how many of these calls; a failure counts under its status."""
+        """How many of these calls each server answered; a failure counts under its status."""
         return await self._say(target=target, calls=count, **options)
 
     async def begin(self, target: str) -> None:

@@ -66,7 +66,7 @@ async def test_a_replica_starts_with_what_was_used_last(redis: RedisProcess) -> 
     async with replica(redis.url) as before:
         for question in questions:
             await before.keep(question, b"x")
-        await asyncio.sleep(0.002)  # uses are told apart by the millisecond
+        await asyncio.sleep(0.002)  # uses are ordered by the millisecond
         await before.look_up(questions[0])
         before.answers.sweep()
 
@@ -170,7 +170,7 @@ async def test_replicas_of_the_first_version_can_read_the_stream(redis: RedisPro
         changes = [fields for _, fields in await client.xrange(CHANGES)]
     names = {b"before", b"op", b"what", b"tenant", b"entries", b"origin", b"number"}
     assert [fields.keys() for fields in changes] == [names, names]
-    assert [int(fields[b"number"]) for fields in changes] == [0, 0]  # nobody's
+    assert [int(fields[b"number"]) for fields in changes] == [0, 0]  # kept for that version
 
 
 async def test_vectors_come_back_as_they_were(redis: RedisProcess) -> None:

@@ -95,7 +95,7 @@ class History:
             assert not self.gone(question, found.entry.answer, one.store.sequence)
 
     def gone(self, question: KeyedQuestion, answer: bytes, sequence: int) -> bool:
-        """Whether who knows the changes up to `sequence` knows that an answer was removed after it was begun."""
+        """Whether a replica with the changes up to `sequence` knows that an answer was removed after it was begun."""
         return any(
             self.begun[answer] < when and at <= sequence and removal.covers(question.key, question.tenant)
             for when, at, removal in self.removed

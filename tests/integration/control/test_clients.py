@@ -87,7 +87,7 @@ async def test_a_canary_gets_about_its_share(start: Start, echo: Echo, topology:
 
 
 def _all_serve(mesh: control_pb2.GetMeshResponse) -> bool:
-    """Whether it is settled: a version is also of who serves, and a check may come late on a busy machine."""
+    """Whether it is settled: healthy members are part of a version, and a check may be late on a busy machine."""
     return all(each.health == SERVING for of in mesh.services for each in of.endpoints)
 
 

@@ -215,7 +215,7 @@ async def test_a_new_certificate_is_served_without_a_restart(
         certificates.renew("edge")
         await until(shown, 10, holds=lambda now: now != before)
         hold.release.set()
-        assert await answered == "Paris."  # who was connected stays so
+        assert await answered == "Paris."  # an open connection stays open
     assert await shown() == (certificates.folder / "edge/tls.crt").read_text()
 
 

@@ -179,7 +179,7 @@ async def test_streams_beyond_the_limit_wait_for_others_to_end(edge: Edge, scrip
         assert await asyncio.gather(*calls) == ["Paris."] * STREAMS
         assert await ask(channel) == "Paris."
     assert one_more.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert len(scripted.requests) == STREAMS + 1  # who waited in vain was never seen
+    assert len(scripted.requests) == STREAMS + 1  # the gateway never saw the call that timed out
 
 
 async def test_connections_beyond_the_limit_are_closed_at_once(edge: Edge, scripted: Gateway) -> None:
@@ -193,7 +193,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once(edge: Edge, scrip
         done, open_still = await asyncio.wait(closed, timeout=10, return_when=asyncio.FIRST_COMPLETED)
         assert [task.result() for task in done][:1] == [b""]
         assert open_still
-        assert await ask(channel) == "Paris."  # who was there first stays
+        assert await ask(channel) == "Paris."  # the first connection stays
         for task in open_still:
             task.cancel()
 

@@ -118,5 +118,5 @@ async def test_who_speaks_again_cuts_the_answer_off(client: hedgerow.AsyncClient
                 answers[turn] = event.answer.text
     last = max(answers)
     assert PARIS in answers[last]
-    # A story that was told before anybody could speak again needs no cutting off.
+    # A story that is complete before the caller speaks again is not interrupted.
     assert (0, "Interrupted") in kinds or 0 in answers

@@ -1,6 +1,6 @@
 """`hedgerow up --mesh` with the real services, the real Envoy and the real Redis.
 
-What a second replica is for is shown with simulated models.
+Simulated models show the use of a second replica.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tests.waiting import until
 
 # Two engines load, on a machine that may be busy.
 pytestmark = pytest.mark.timeout(900)
-WITHIN_S = 30  # a change of the topology, or of a process, has reached everybody
+WITHIN_S = 30  # until every process knows a change of the topology, or of a process
 
 
 def mesh_status(up: Up, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """What `hedgerow mesh status --json` says once it is as wanted. Its exit code says whether all is well."""
+    """The output of `hedgerow mesh status --json`, once it is as wanted. Exit code 0: all replicas are healthy."""
     ends_at = time.monotonic() + WITHIN_S
     while True:
         code, out = cli("mesh", "status", "--json", "--state-dir", str(up.state_dir))

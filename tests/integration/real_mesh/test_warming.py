@@ -40,7 +40,7 @@ def alone(llm: ScriptedLlm, **settings: str) -> dict[str, str]:
 
 
 def prompts_read(llm: ScriptedLlm) -> list[tuple[str, str]]:
-    """What the model was asked to read of system prompts, and for whom."""
+    """The system prompts that the model was asked to read, and their tenants."""
     return [
         (asked.messages[0].content, asked.cache_salt)
         for asked in llm.requests

@@ -66,6 +66,6 @@ async def _counts(client: Any, tenant: str, running: int) -> bool:
 
 
 async def has_tokens(client: Any, tokens: float) -> bool:
-    """Whether the tenant has about so many left; some come by themselves."""
+    """Whether the tenant has about so many left; some are refilled with time."""
     level = await client.hget("hedgerow:quota:{acme}", "tokens_level")
     return level is not None and tokens <= float(level) < tokens + 100

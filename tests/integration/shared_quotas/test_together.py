@@ -62,7 +62,7 @@ async def test_what_an_answer_cost_beyond_its_estimate_is_a_debt_at_every_gatewa
 
 async def test_tokens_that_were_not_needed_are_there_for_every_gateway(redis: RedisProcess, parts: tuple[Part, Part]):
     one, other = parts
-    allowance = Allowance(tokens_per_minute=1)  # so slow that none comes by itself
+    allowance = Allowance(tokens_per_minute=1)  # so slow that none is refilled during the test
     (reservation,) = admitted([await one.tries(allowance, tokens=1)])
     assert not await admits(other, allowance)
     reservation.settle(0)

@@ -1,4 +1,4 @@
-"""The llm service as a process of its own, with vLLM and the demo models: answers, and what is told of them."""
+"""The llm service as a process of its own, with vLLM and the demo models: answers and their reports."""
 
 from __future__ import annotations
 

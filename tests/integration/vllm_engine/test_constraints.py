@@ -143,7 +143,7 @@ async def test_a_grammar_that_keeps_too_much_open_ends_the_answer_before_it_hold
 
 
 DIGITS = chat_pb2.ResponseFormat(regex="[0-9]{3}")
-_HANGS_S = 3.0  # tells an engine that is held up from a machine that is busy
+_HANGS_S = 3.0  # separates an engine that is held up from a busy machine
 
 
 async def test_one_tenants_constraints_hold_up_nobody_else(service: Service) -> None:
