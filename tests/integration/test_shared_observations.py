@@ -182,7 +182,7 @@ async def test_a_router_does_not_hear_itself_and_keeps_the_stream_as_long_as_the
     mine, others = Heard(300), Heard(300)
     async with listening(redis, 300, mine) as one, listening(redis, 300, others):
         for total_ms in range(5):
-            one.tell(seen("small", total_ms))
+            one.publish(seen("small", total_ms))
         await until(lambda: len(others.totals_ms) >= 5)
     assert (mine.totals_ms, others.totals_ms) == ([], [0, 1, 2, 3, 4])
     async with redis.client() as client:
