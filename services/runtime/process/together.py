@@ -18,7 +18,7 @@ import asyncio
 import logging
 import socket
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -83,7 +83,9 @@ class Together:
     async def bring(self, wanted: Sequence[HostedService]) -> None:
         """Start what is new, all at once; then start again what has changed, in this order; then stop what is gone.
         Returns when all of them serve. Raises `PortTaken`, before anything is changed, where another process has the
-        port of the front."""
+        port of the front, of its HTTP API or of metrics."""
+        for member in wanted:
+            self._refuse_taken(member)
         fronts = {each.settings.address for each in wanted if each.is_front}
         for address in filter(_is_claimed, fronts - self._claims.keys()):
             self._claims[address] = claim(address, f"{FRONT} address")
@@ -96,6 +98,15 @@ class Together:
         for name in gone:
             await self._stop(name)
         _release(self._claims, kept=fronts)
+
+    def _refuse_taken(self, member: HostedService) -> None:
+        """Raise `PortTaken` where `member` gets a port for HTTP or metrics that cannot be had. A port that the same
+        setting has already is free once the setting's server moves to another host."""
+        running = self._running.get(member.name)
+        own = {setting: _port(address) for setting, address in _extra(running.member)} if running else {}
+        for setting, address in _extra(member):
+            if own.get(setting) != _port(address) and _is_claimed(address):
+                claim(address, f"{member.name} {setting}").close()
 
     async def stop(self) -> None:
         """End them all, the front first."""
@@ -182,6 +193,17 @@ class Together:
 
 
 def _nothing() -> None: ...
+
+
+def _extra(member: HostedService) -> Iterator[tuple[str, str]]:
+    """The settings with the addresses of servers besides gRPC's, and those addresses."""
+    for setting in (*member.settings.shared_addresses, "metrics_address"):
+        if setting != "address" and (address := getattr(member.settings, setting)):
+            yield setting, address
+
+
+def _port(address: str) -> str:
+    return address.rpartition(":")[2]
 
 
 def _is_claimed(address: str) -> bool:

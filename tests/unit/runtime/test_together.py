@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -28,6 +29,16 @@ LLM = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]
 GATEWAY = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 
 
+class FrontSettings(ServiceSettings):
+    """Those of a front with an HTTP API, which it does not serve here."""
+
+    http_address: str = ""
+
+    @property
+    def shared_addresses(self) -> tuple[str, ...]:
+        return "address", "http_address"
+
+
 class Model:
     """Answers with its context."""
 
@@ -47,7 +58,7 @@ class Scene:
         self.held: asyncio.Event | None = None  # the front starts once it is set
         self.ports = free_ports(4)
 
-    def llm(self, name: str, port: int, tokens: int = 1, fails: bool = False) -> HostedService:
+    def llm(self, name: str, port: int, tokens: int = 1, fails: bool = False, **more: Any) -> HostedService:
         @asynccontextmanager
         async def assemble(settings: ServiceSettings) -> AsyncIterator[Mapping[ServiceDescriptor, Any]]:
             with self._noted(name):
@@ -55,7 +66,7 @@ class Scene:
                     raise RuntimeError("broken")
                 yield {LLM: Model(settings.grace_ms)}
 
-        return self._member(name, "llm", LLM, assemble, port, grace_ms=tokens)
+        return self._member(name, "llm", LLM, assemble, port, grace_ms=tokens, **more)
 
     def gateway(self, port: int = 3, lame_duck_ms: int = 0, **more: Any) -> HostedService:
         return self._member("gateway", "gateway", GATEWAY, self._assemble, port, lame_duck_ms=lame_duck_ms, **more)
@@ -78,7 +89,8 @@ class Scene:
     ) -> HostedService:
         known = self.__dict__.setdefault("services", {})  # a member that is the same is not started again
         service = known.setdefault(name, Service(kind, ServiceSettings, [descriptor], assemble))
-        return HostedService(name, service, ServiceSettings(address=self.address(port), blocked_loop_ms=0, **more))
+        settings = FrontSettings if kind == "gateway" else ServiceSettings
+        return HostedService(name, service, settings(address=self.address(port), blocked_loop_ms=0, **more))
 
     def _noted(self, name: str) -> _Noted:
         return _Noted(self.done, name)
@@ -173,6 +185,46 @@ async def test_a_second_process_cannot_have_the_port_of_the_front_while_it_is_ex
         assert second.done == ["+gateway"], "a port that was left is free"
         await together.stop()
         await other.stop()
+
+
+@pytest.mark.parametrize("setting", ["http_address", "metrics_address"])
+async def test_an_order_with_a_taken_port_for_http_or_metrics_changes_nothing(setting: str) -> None:
+    scene = Scene()
+    async with asyncio.TaskGroup() as group:
+        together = Together(group)
+        await together.bring([scene.llm("a", 0), scene.gateway(**{setting: scene.address(1)})])
+        scene.done.clear()
+        with socket.create_server(("127.0.0.1", scene.ports[2])):
+            refusal = f"gateway {setting}: {scene.address(2)} cannot be had: Address already in use"
+            with pytest.raises(PortTaken, match=refusal):
+                await together.bring([scene.llm("b", 0), scene.gateway(**{setting: scene.address(2)})])
+            assert scene.done == []
+            assert await check_health(scene.address(3), 1) == "SERVING"
+        await together.bring([scene.llm("a", 0), scene.gateway(**{setting: scene.address(2)})])
+        assert scene.done == ["+gateway", "-gateway"], "the port is free now"
+        await together.stop()
+
+
+async def test_a_service_behind_the_front_is_refused_a_taken_port_for_metrics_too() -> None:
+    scene = Scene()
+    async with asyncio.TaskGroup() as group:
+        together = Together(group)
+        await together.bring([scene.llm("a", 0), scene.gateway(metrics_address=scene.address(1))])
+        taken = scene.llm("a", 0, metrics_address=scene.address(1))
+        with pytest.raises(PortTaken, match=f"a metrics_address: {scene.address(1)} cannot be had"):
+            await together.bring([taken, scene.gateway(metrics_address=scene.address(1))])
+        assert scene.done == ["+a", "+gateway"]
+        await together.stop()
+
+
+async def test_metrics_move_to_another_host_at_the_same_port() -> None:
+    scene = Scene()
+    async with asyncio.TaskGroup() as group, httpx.AsyncClient() as client:
+        together = Together(group)
+        await together.bring([scene.gateway(metrics_address=scene.address(2))])
+        await together.bring([scene.gateway(metrics_address=f"127.0.0.2:{scene.ports[2]}")])
+        assert (await client.get(f"http://127.0.0.2:{scene.ports[2]}/readyz")).status_code == 200
+        await together.stop()
 
 
 async def test_the_port_of_metrics_stays_open_while_the_front_is_exchanged() -> None:
