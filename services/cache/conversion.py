@@ -37,7 +37,11 @@ SHA256 = {
 
 
 class NoModel(Exception):
-    """There is no embedding model, or not what the one asked for needs."""
+    """There is no embedding model, or not what the one asked for needs. `outline` names no file of this machine."""
+
+    def __init__(self, message: str, outline: str = ""):
+        super().__init__(message)
+        self.outline = outline or message
 
 
 def packaged() -> Path:
@@ -54,7 +58,10 @@ def packaged() -> Path:
     folder: Path = get_model_path()
     for name, expected in SHA256.items():
         if (found := _sha256_of(folder / name)) != expected:
-            raise NoModel(f"model: {folder / name}: SHA-256 {expected} expected, got {found}; install {_PACKAGE} again")
+            raise NoModel(
+                f"model: {folder / name}: SHA-256 {expected} expected, got {found}; install {_PACKAGE} again",
+                outline=f"model: {MODEL} is not as published; install {_PACKAGE} again",
+            )
     return folder
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Literal, Protocol
 
 import ctranslate2
@@ -16,9 +15,9 @@ import numpy as np
 
 from services.cache import conversion
 from services.cache.conversion import MODEL, TOKENIZER, NoModel
+from services.cache.first_use import FirstUse
 from services.cache.tokens import CHARACTERS_PER_TOKEN, Tokens
 from services.cache.vectors import Vector
-from services.runtime.errors import NotSupported
 
 DIMENSION = 384
 LANGUAGES = frozenset({"en"})  # of all-MiniLM-L6-v2
@@ -62,7 +61,8 @@ def whole(model: Path) -> Path:
     """A folder that has all of a model. Raises `NoModel`."""
     model = model.expanduser()
     if missing := [name for name in ("model.bin", TOKENIZER) if not (model / name).is_file()]:
-        raise NoModel(f"model: {model} has no {', '.join(missing)}")
+        names = ", ".join(missing)
+        raise NoModel(f"model: {model} has no {names}", outline=f"model: its folder has no {names}")
     return model
 
 
@@ -125,14 +125,13 @@ class SentenceTransformersEngine:
 
 
 class LateEngine:
-    """An engine that its first use loads, on the thread of that use. Raises `NotSupported` where there is no model."""
+    """An engine that its first use loads (`FirstUse`), on the thread of that use."""
 
     def __init__(self, kind: Kind, max_tokens: int, load: Callable[[], Engine]):
         of = CTranslate2Engine if kind == "ctranslate2" else SentenceTransformersEngine
         self.name, self.languages, self.max_batch = of.name, of.languages, of.max_batch
         self.max_characters = max_tokens * CHARACTERS_PER_TOKEN
-        self._load, self._loading = load, Lock()
-        self._engine: Engine | None = None
+        self._loaded = FirstUse("the embedding model", load)
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
         return self._loaded().embed_batch(texts)
@@ -142,12 +141,3 @@ class LateEngine:
 
     def unseen(self, asked: str, stored: str) -> str:
         return self._loaded().unseen(asked, stored)
-
-    def _loaded(self) -> Engine:
-        with self._loading:
-            if self._engine is None:
-                try:
-                    self._engine = self._load()
-                except NoModel as missing:
-                    raise NotSupported(str(missing)) from None
-            return self._engine

@@ -20,6 +20,7 @@ from services.cache.conversion import NoModel
 from services.cache.device import Device, NoDevice
 from services.cache.embedding import Embedder
 from services.cache.errors import DatabaseRefused
+from services.cache.first_use import FirstUse
 from services.cache.parts import Around
 from services.cache.semantic_match import language
 from services.cache.vectors import VectorIndex
@@ -36,7 +37,7 @@ class ByMeaning:
 
     async def ready(self) -> None:
         """Have the languages loaded. The engine is by its first use."""
-        if not language.is_loaded():
+        if not language.load.is_loaded:
             async with self._loading:
                 await asyncio.to_thread(language.load)
 
@@ -49,7 +50,7 @@ class ByMeaning:
         except DatabaseRefused as error:
             _log.critical("%s", error)
             raise SystemExit(2) from None
-        behind = EmbedderBehind(lambda: _load(settings, MOST_TOKENS))
+        behind = EmbedderBehind(FirstUse("the embedding model", lambda: _load(settings, MOST_TOKENS)))
         collections = Collections(file, embedder, behind, self.engine.length, limits, _now_ms)
         try:
             _log.info("%d snippets loaded", await asyncio.to_thread(file.load, self.engine.name))

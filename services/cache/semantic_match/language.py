@@ -12,8 +12,9 @@ most. Of 866 right hits among 12,000 pairs from Quora that loses 0.7%. Of beginn
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import cache
 from typing import TYPE_CHECKING
+
+from services.cache.first_use import FirstUse
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
@@ -41,14 +42,11 @@ def _unknown(identifier: LanguageIdentifier, known: Collection[str], text: str) 
     return first if first not in known and probability > _LEAST else _UNDECIDED
 
 
-def is_loaded() -> bool:
-    """Whether `load` has been called, and returns at once."""
-    return load.cache_info().currsize > 0
-
-
-@cache
-def load() -> LanguageIdentifier:
+def _load() -> LanguageIdentifier:
     """Takes 75 MB and half a second, and a file in the folder for temporary ones."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+load = FirstUse("the languages of questions", _load)

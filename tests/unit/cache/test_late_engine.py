@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from threading import Barrier
 
 import pytest
 
-from services.cache.conversion import NoModel
+from services.cache.conversion import NoModel, packaged
 from services.cache.embedding import Embedder
-from services.cache.engines import CTranslate2Engine, Engine, LateEngine
+from services.cache.engines import CTranslate2Engine, Engine, LateEngine, load
+from services.cache.first_use import FirstUse
 from services.runtime.deadline import Deadline
-from services.runtime.errors import NotSupported
+from services.runtime.errors import NotSupported, ServiceError, Unavailable
 from tests.unit.cache.conftest import BagOfWords, OpenCache, identity
 
 
@@ -21,12 +23,12 @@ class Loading:
     """Counts how often an engine is loaded."""
 
     def __init__(self, problem: Exception | None = None):
-        self.times, self._problem = 0, problem
+        self.times, self.problem = 0, problem
 
     def __call__(self) -> Engine:
         self.times += 1
-        if self._problem:
-            raise self._problem
+        if self.problem:
+            raise self.problem
         return BagOfWords()
 
 
@@ -59,6 +61,48 @@ async def test_a_model_that_is_not_there_is_a_typed_error_for_each_request() -> 
                 await embedder.embed(text, "acme")
     finally:
         embedder.close()
+
+
+def test_callers_get_no_folder_of_this_machine(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(NotSupported) as caught:
+        LateEngine("ctranslate2", 128, lambda: load("ctranslate2", tmp_path, 128, tmp_path)).length("a")
+    assert caught.value.message == "model: its folder has no model.bin, tokenizer.json"
+    assert f"model: {tmp_path} has no model.bin" in caplog.text
+
+
+@pytest.mark.parametrize("broken", ["tokenizer", "model", "cache"])
+def test_a_model_that_cannot_be_loaded_is_unavailable(
+    broken: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = None if broken == "cache" else tmp_path
+    (tmp_path / "model.bin").write_bytes(b"broken")
+    (tmp_path / "tokenizer.json").write_bytes(
+        b"{}" if broken == "tokenizer" else (packaged() / "tokenizer.json").read_bytes()
+    )
+    late = LateEngine("ctranslate2", 128, lambda: load("ctranslate2", tmp_path / "model.bin" / "cache", 128, model))
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"^the embedding model cannot be loaded$") as caught:
+            late.embed_batch(["a"])
+        assert caught.value.retry_delay_s
+    (logged,) = caplog.records
+    assert logged.exc_info, "the log has the cause"
+
+
+@pytest.mark.parametrize("problem", [NoModel("none"), RuntimeError("broken")])
+def test_a_failed_load_is_kept_for_a_while_and_then_tried_again(problem: Exception) -> None:
+    loading, now = Loading(problem), [100.0]
+    needed = FirstUse("it", loading, lambda: now[0])
+    errors = []
+    for now[0] in (100.0, 101.0, 109.0):
+        with pytest.raises(ServiceError) as caught:
+            needed()
+        errors.append(caught.value)
+    assert loading.times == 1
+    assert len({id(error.metadata) for error in errors}) == 3, "handlers write into them"
+    assert not needed.is_loaded
+    loading.problem, now[0] = None, 110.0
+    assert needed() is needed()
+    assert (loading.times, needed.is_loaded) == (2, True)
 
 
 async def test_languages_are_ready_before_a_question_is_compared_and_not_for_equal_ones(open_cache: OpenCache) -> None:
