@@ -10,6 +10,7 @@ from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.provider import refuse_left
+from services.gateway.admission.untranslated_body import values_of
 from services.gateway.answer.draft import Draft
 
 CONVERSATION = ("messages", "system", "input", "instructions")  # the fields' names in every API
@@ -86,15 +87,7 @@ def is_of_conversation(place: str) -> bool:
 
 def texts_of(given: Any) -> Iterator[str]:
     """All texts in a value of JSON."""
-    waiting = [given]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, dict):
-            waiting += each.values()
-        elif isinstance(each, list):
-            waiting += each
+    return (each for each in values_of(given) if isinstance(each, str))
 
 
 def masked_in(given: Any, hidden: Mapping[str, str]) -> Any:

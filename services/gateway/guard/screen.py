@@ -179,7 +179,7 @@ class ContentScanner:
         screen, shown = Screen(self._checks.hides, names=self._names), list[str]()
         for at in range(0, len(text), AT_ONCE):
             if len(text) > AT_ONCE:
-                self._in_time()
+                self.in_time()
             released = screen.feed(text[at : at + AT_ONCE])
             self._note(released.findings)
             shown.append(released.text)
@@ -192,7 +192,7 @@ class ContentScanner:
         """The rule that detects an injection, empty without one, and the score of the classifier."""
         least = self._checks.settings.injection_score
         for piece in (piece for text in texts for piece in injection.pieces(text)):
-            self._in_time()
+            self.in_time()
             rule, score = injection.by_pattern(piece), 0.0
             if not rule and (score := injection.probability(piece)) >= least:
                 rule = injection.CLASSIFIER
@@ -207,7 +207,8 @@ class ContentScanner:
                 raise RefusedText(finding.rule, f"a {finding.label} ({finding.rule})")
             self.found[finding.rule] += 1
 
-    def _in_time(self) -> None:
+    def in_time(self) -> None:
+        """Raise `Late` when the time is over."""
         if self._deadline.remaining() <= 0:
             raise Late
 

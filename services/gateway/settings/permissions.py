@@ -61,6 +61,8 @@ _CALLERS_TOOLS = (
 )
 _CALLERS, _IN_IT = "a tool that the caller runs", "text, or data in the request itself"
 _PARTS = r".*\]"  # elements of arrays: what messages are made of, and tools
+_MEDIA = "images?|videos?|audios?|pdfs?"  # Cohere's, Jina's and Qwen's names for an address, or for data in base64
+_ADDRESS = r"\s*(?!data:)[a-z][a-z\d+.-]*:\S.*"
 
 _ACCOUNTS = (  # of LiteLLM's, which sends a request with them to another host, or with other credentials
     "api_base|base_url|api_key|api_version|organization|headers|extra_headers|extra_query|custom_llm_provider"
@@ -109,6 +111,9 @@ BEYOND: tuple[Beyond, ...] = (
     Beyond("files", _PARTS, _IN_IT, key=r"(.*\.)?\w+_url(\.url)?", value="(?!data:).*"),
     Beyond("files", _PARTS, _IN_IT, key=r"(.*\.)?source\.type", value="url|file"),
     Beyond("files", _PARTS, _IN_IT, key="type", value="file|input_file|container_upload"),
+    Beyond("files", rf"(?!tools\[){_PARTS}", _IN_IT, key=rf"(.*\.)?({_MEDIA})(\.url)?", value=_ADDRESS),
+    Beyond("files", r"inputs?\[\d+\]", _IN_IT, key="url", value=_ADDRESS),
+    Beyond("files", rf"{_MEDIA}|((image|video|audio|pdf|file)_)?urls?", _IN_IT, key=".*", value=_ADDRESS),
 )
 # What makes an answer more than one text of the model's own: it is neither stored nor another's, and not gone on with.
 _OF_MORE: frozenset[Permission] = frozenset({"background", "files", "modalities", "n", "server_tools"})
@@ -116,9 +121,14 @@ _WITHOUT_TEXT = (chat_pb2.API_EMBEDDINGS, chat_pb2.API_RERANK, chat_pb2.API_MODE
 _PLACES = re.compile("|".join({each.place for each in BEYOND}))
 
 
+def is_named(place: str) -> bool:
+    """Whether a field at `place` may need a permission."""
+    return _PLACES.fullmatch(place) is not None
+
+
 def needed(place: str, given: str) -> Beyond | None:
     """What the field at `place` with the JSON `given` needs a permission for; None: nothing."""
-    if not _PLACES.fullmatch(place):
+    if not is_named(place):
         return None
     return next((each for each in BEYOND if _asks(each, place, given)), None)
 

@@ -48,12 +48,18 @@ class Aside:
 
     @asynccontextmanager
     async def admitted(
-        self, exchange: Exchange, beat: Beat | None = None, longest_ms: int | None = None, tokens: int = 0
+        self,
+        exchange: Exchange,
+        beat: Beat | None = None,
+        longest_ms: int | None = None,
+        tokens: int = 0,
+        order: RequestOptions | None = None,
     ) -> AsyncIterator[Admitted]:
         """Inside, the tenant has a place, and `tokens` are reserved. `beat` keeps a stream alive. `longest_ms`: the
-        budget of what names none, and the most that can be named; None: as for any request. Raises `QuotaExceeded`, and
+        budget of what names none, and the most that can be named; None: as for any request. `order`: the request's
+        options; None: those of its headers. Raises `QuotaExceeded`, and
         `Left`."""
-        tenant, timeout_s = exchange.credential.tenant, self._budget_s(exchange, longest_ms)
+        tenant, timeout_s = exchange.credential.tenant, self._budget_s(exchange, longest_ms, order)
         place = await self.admission.hold(tenant, exchange.trace_id, timeout_s, REQUEST, tokens)
         exchange.admitted()
         admitted = Admitted(tenant.name, timeout_s, (*telemetry.propagate(exchange.span), whose(tenant.name)), tokens)
@@ -63,9 +69,11 @@ class Aside:
         finally:
             place.settle(admitted.tokens)
 
-    def _budget_s(self, exchange: Exchange, longest_ms: int | None) -> float:
-        order, settings = RequestOptions(pb.GenerateRequest()), self.settings
-        take_options(order, exchange.headers, Fields({}))
+    def _budget_s(self, exchange: Exchange, longest_ms: int | None, order: RequestOptions | None) -> float:
+        settings = self.settings
+        if order is None:
+            order = RequestOptions(pb.GenerateRequest())
+            take_options(order, exchange.headers, Fields({}))
         usual, most = longest_ms or settings.default_budget_ms, longest_ms or settings.max_budget_ms
         asked = order.request.budget_ms if order.request.HasField("budget_ms") else usual
         if asked < 1:

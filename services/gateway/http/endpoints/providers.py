@@ -4,38 +4,31 @@ answer comes back as the provider wrote it. Quotas, breakers, limits, retries, h
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.admission import provider
-from services.gateway.admission.identity import Tenant
+from services.gateway.admission import untranslated_body
 from services.gateway.admission.question import BYTES_PER_TOKEN
-from services.gateway.answer.unchanged_fields import masked_in, texts_of
 from services.gateway.config import Method
 from services.gateway.decisions import Decisions
-from services.gateway.errors import GuardLate, GuardRefused, ModelUnknown
+from services.gateway.errors import ModelUnknown
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
-from services.gateway.guard.checks import Checks, checks_for
-from services.gateway.guard.screen import ContentScanner, Late, RefusedText
+from services.gateway.http.endpoints import guarded_body, method_options
 from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import compact
 from services.gateway.policies.ticket import Ticket, score
 from services.gateway.upstream import spending
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.spending import Bill
 from services.runtime.deadline import Deadline
-from services.runtime.errors import ServiceError
-from services.runtime.security.private_data import Names
+from services.runtime.errors import ServiceError, TooLate
 
 ANY = ("auto", "default")  # names that stand for no model
 _APIS: Mapping[Method, chat_pb2.Api] = {
@@ -90,13 +83,18 @@ class ByName:
 
     async def _forward(self, exchange: Exchange, model: str, written: bytes, body: Fields) -> None:
         tenant, began, report = exchange.credential.tenant, time.monotonic(), Report(Decisions())
-        provider.check(_beside(body), tenant.provider, tenant.name)
-        async with self.providers.aside.admitted(exchange, tokens=len(written) // BYTES_PER_TOKEN) as admitted:
+        fields, order = {name: body.seen(name) for name in body}, method_options.taken(exchange.headers, body)
+        tokens = len(written) // BYTES_PER_TOKEN
+        async with self.providers.aside.admitted(exchange, tokens=tokens, order=order) as admitted:
             admitted.tokens = 0  # no model has read anything yet
             try:
                 deadline = Deadline.after(admitted.timeout_s)
-                if checks := _checks(tenant):
-                    written = await _guarded(written, checks, deadline)
+                for _ in untranslated_body.check(fields, tenant.provider, tenant.name):
+                    if deadline.is_over():
+                        raise TooLate("the fields of the request were not checked within its budget")
+                    await asyncio.sleep(0)
+                if checks := guarded_body.checks_of(tenant.guard, order.request):
+                    written = await guarded_body.masked(written, fields, checks, deadline)
                 request = llm_pb2.GenerateRequest(original=chat_pb2.Original(api=_APIS[self.method], body=written))
                 rank = score(premium=tenant.premium, realtime=False, attempt=0)
                 ticket = Ticket(rank, tenant.name, tenant.weight, deadline)
@@ -129,41 +127,3 @@ class ByName:
             bill = spending.book(job.report.unbilled(), self.providers.routes, lambda: estimate)
             admitted.tokens = bill.tokens
         return b"".join(pieces), bill
-
-
-def _beside(body: Fields) -> chat_pb2.Original:
-    """The fields that a provider reads, by their places, for the check of what a tenant may have it do."""
-    given = {name: body.seen(name) for name in body}
-    places: dict[str, Any] = {name: each for name, each in given.items() if not isinstance(each, list)}
-    for name, elements in given.items():
-        if isinstance(elements, list):
-            places |= {f"{name}[{at}]": each for at, each in enumerate(elements) if isinstance(each, dict)}
-    return chat_pb2.Original(untranslated={place: compact(each).decode() for place, each in places.items()})
-
-
-def _checks(tenant: Tenant) -> Checks | None:
-    """The guard's, where it looks for private data in requests."""
-    checks = checks_for(tenant.guard, pb.GenerateRequest())
-    return checks if checks and checks.hides else None
-
-
-async def _guarded(written: bytes, checks: Checks, deadline: Deadline) -> bytes:
-    """The body with names in the place of private data. Raises `GuardRefused` and `GuardLate`."""
-    body, hidden = json.loads(written), dict[str, str]()
-    scanner = ContentScanner(checks, Names(), deadline)
-
-    def look() -> Generator[None, None, None]:
-        for text in texts_of(body):
-            shown = yield from scanner.without_private(text)
-            if shown != text:
-                hidden[text] = shown
-
-    try:
-        for _ in look():
-            await asyncio.sleep(0)
-    except RefusedText as refused:
-        raise GuardRefused(f"guard: the request holds {refused.what}", rule=refused.rule) from None
-    except Late:
-        if checks.settings.late == "closed":
-            raise GuardLate("guard: not done within the budget of the request", late="closed") from None
-    return compact(masked_in(body, hidden)) if hidden else written
