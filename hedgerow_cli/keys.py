@@ -137,7 +137,7 @@ def revoke(
 ) -> None:
     """Revoke a key: take its SHA-256 out of the file. A mesh that runs follows it.
 
-    The only key of a tenant is not revoked: make another first. One that is in a variable or a file of its own is
+    The only valid key of a tenant is not revoked: make another first. One that is in a variable or a file of its own is
     revoked there.
 
     \b

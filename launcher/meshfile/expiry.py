@@ -38,7 +38,9 @@ def read_moment(given: Any) -> datetime:
             given = datetime.combine(given, time())
         if isinstance(given, datetime):
             return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
+    except OverflowError:
+        raise ValueError("a time of the years 1 to 9999 in UTC is needed") from None
+    except ValueError:
         pass
     raise ValueError(f"{_A_TIME} is needed")
 

@@ -12,7 +12,7 @@ import secrets
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
@@ -142,13 +142,25 @@ class KeysFile:
             raise KeysError(
                 "KEY_ELSEWHERE", f"key {key.id} of {key.tenant} is in {key.source} {key.name}: take it out of the file"
             )
-        if sum(each.tenant == key.tenant for each in keys) == 1:
+        self._refuse_last(key, [each for each in keys if each.sha256 != key.sha256])
+        return key
+
+    def _refuse_last(self, key: Key, others: list[Key]) -> None:
+        """A valid key may go where its tenant has another valid one. An expired key may go where the file stays usable:
+        a mesh file needs a key of each tenant, and a gateway on loopback that starts without any key is open to all."""
+        now = datetime.now(UTC)
+        own = [each for each in others if each.tenant == key.tenant]
+        if key.has_expired(now):
+            left = own if self.at else others
+        else:
+            left = [each for each in own if not each.has_expired(now)]
+        if not left:
+            only = f"the only one of {key.tenant}{' that has not expired' if own else ''}"
             raise KeysError(
                 "LAST_KEY",
-                f"key {key.id} is the only one of {key.tenant}, and a tenant needs one; make another first, with "
+                f"key {key.id} is {only}, and a tenant needs one; make another first, with "
                 f'"hedgerow keys create {key.tenant}", or take the tenant out of {self.path}',
             )
-        return key
 
     def _keys(self, name: str, tenant: Any) -> Iterator[Key]:
         own = tenant if isinstance(tenant, dict) else {}

@@ -42,6 +42,11 @@ class ApiKeys:
         """With those that have expired."""
         return len(self._keys)
 
+    @property
+    def may_expire(self) -> bool:
+        """Whether any has an expiry, also one that is over: the clock may be set back."""
+        return any(key.expires < math.inf for key in self._keys.values())
+
     def tenant_of(self, authorization: str | None, now: float) -> str | None:
         """The name of the tenant whose key is in an `authorization` header (`Bearer <key>`); None where no known one
         is. Raises `KeyExpired`."""

@@ -106,6 +106,7 @@ class Identity:
         self._api_keys, self._settings, self._file, self._tokens = api_keys, tenants, file, tokens
         self._stamps = Stamps(*filter(None, [file]))
         self._next_expiry = math.inf
+        self._looked = -math.inf  # when the keys were last compared with the clock
         self.version = 0  # moves when a credential may mean something else than before
         settings = self._load()
         self._use(settings)
@@ -148,15 +149,20 @@ class Identity:
 
     async def run(self) -> None:
         """Follow the file, where there is one, and the expiry of keys, until cancelled."""
-        while self._file is not None or self._next_expiry < math.inf:
+        while self._file is not None or self._keys.may_expire:
             await asyncio.sleep(_POLL_S)
             await self.look()
 
     async def look(self) -> None:
-        """Read the file again, if it has changed, and note the keys that have expired since the last look."""
+        """Read the file again, if it has changed, and note the keys that have expired since the last look. A clock that
+        was set back makes expired keys valid, so that they expire once more."""
         if self._stamps.changed():
             await self._reload()
-        if self._next_expiry <= (now := self._clock()):
+        now = self._clock()
+        if now < self._looked:
+            self._next_expiry = self._keys.next_expiry(now)
+        self._looked = now
+        if self._next_expiry <= now:
             self._next_expiry = self._keys.next_expiry(now)
             self.version += 1
             self._tell_keyless()
@@ -185,8 +191,8 @@ class Identity:
         for name in names:
             if not _is_name(name):
                 raise BadTenants(f"tenants: a name of {_NAME}, got {shorten(ascii(name))}")
-        keys = ApiKeys(self._api_keys, settings)
-        self._keys, self._known, self._next_expiry = keys, settings, keys.next_expiry(self._clock())
+        keys, now = ApiKeys(self._api_keys, settings), self._clock()
+        self._keys, self._known, self._next_expiry, self._looked = keys, settings, keys.next_expiry(now), now
         self._tenants = {name: self._make(name, settings) for name in names}
 
     def _anonymous(self, settings: Mapping[str, TenantSettings]) -> Tenant:

@@ -25,14 +25,16 @@ class TenantPromptSettings(Group):
 
 
 def _in_utc(given: Any) -> Any:
-    """A time as text or as YAML reads it, in UTC where it names no offset. A number is no time."""
+    """A time as text or as YAML reads it, as UTC, also where it names no offset. A number is no time."""
     try:
         if isinstance(given, str):
             given = datetime.fromisoformat(given)
         elif isinstance(given, date) and not isinstance(given, datetime):
             given = datetime.combine(given, time())
         if isinstance(given, datetime):
-            return given if given.tzinfo else given.replace(tzinfo=UTC)
+            return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
+    except OverflowError:
+        raise ValueError("a time of the years 1 to 9999 in UTC is needed") from None
     except ValueError:
         pass
     raise ValueError("a time such as 2027-01-31 or 2027-01-31T18:00:00Z is needed")

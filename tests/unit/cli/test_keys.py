@@ -339,6 +339,33 @@ def test_a_key_that_expires_is_revoked_in_each_form(mesh: Path, before: str, aft
     assert mesh.read_text() == f"tenants:\n  me:\n    {after}\ngateway: 1\n"
 
 
+EXPIRED = f"{{sha256: {OTHER}, expires: 2020-01-31}}"
+
+
+def test_the_last_valid_key_stays_beside_expired_ones(mesh: Path) -> None:
+    mesh.write_text(text := f"tenants: {{me: {{key_sha256: [{EXPIRED}, {OLD}]}}}}\n")
+    assert f"key {OLD[:12]} is the only one of me that has not expired" in keys("revoke", OLD[:12]).stderr
+    assert mesh.read_text() == text
+    assert keys("revoke", OTHER[:12]).exit_code == 0
+    assert mesh.read_text() == f"tenants: {{me: {{key_sha256: [{OLD}]}}}}\n"
+
+
+def test_an_expired_key_that_is_a_tenants_only_one_is_revoked_where_the_file_stays_usable(tmp_path: Path) -> None:
+    file = tmp_path / "tenants.yaml"
+    file.write_text(f"me: {{keys: [{EXPIRED}]}}\n")
+    alone = json.loads(keys("revoke", OTHER[:12], "--tenants-file", str(file), "--json").stdout)
+    assert alone["error"]["reason"] == "LAST_KEY"
+    file.write_text(f"me: {{keys: [{EXPIRED}]}}\nyou: {{keys: [{OLD}]}}\n")
+    assert keys("revoke", OTHER[:12], "--tenants-file", str(file)).exit_code == 0
+    assert yaml.safe_load(file.read_text()) == {"me": {"keys": []}, "you": {"keys": [OLD]}}
+
+
+def test_a_mesh_file_keeps_a_key_of_each_tenant(mesh: Path) -> None:
+    mesh.write_text(text := f"tenants: {{me: {{key_sha256: [{EXPIRED}]}}, you: {{key_sha256: {OLD}}}}}\n")
+    assert "is the only one of me, and a tenant needs one" in keys("revoke", OTHER[:12]).stderr
+    assert mesh.read_text() == text
+
+
 def test_a_key_is_added_beside_one_that_expires_alone(mesh: Path) -> None:
     mesh.write_text(f"tenants: {{me: {{key_sha256: {{{EXPIRING}}}}}}}\n")
     made = created("me")

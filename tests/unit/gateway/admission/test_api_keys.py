@@ -14,6 +14,8 @@ from services.gateway.settings.tenants import TenantSettings
 from tests.clock import PausedClock
 from tests.keys import digest
 
+EXPIRING = [{"sha256": digest("sesame"), "expires": "1970-01-01T00:16:41Z"}]
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
@@ -47,7 +49,7 @@ def test_a_gateway_whose_keys_have_all_expired_is_not_open(caplog: pytest.LogCap
     ("written", "read"),
     [
         ("2099-01-31T18:00:00Z", "2099-01-31T18:00:00+00:00"),
-        ("'2099-01-31T18:00:00+02:00'", "2099-01-31T18:00:00+02:00"),
+        ("'2099-01-31T18:00:00+02:00'", "2099-01-31T16:00:00+00:00"),
         ("2099-01-31", "2099-01-31T00:00:00+00:00"),
         ("'2099-01-31'", "2099-01-31T00:00:00+00:00"),
     ],
@@ -66,6 +68,13 @@ def test_a_number_is_no_time(file: Path, written: str) -> None:
         Identity({}, {}, file)
 
 
+@pytest.mark.parametrize("written", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
+def test_a_time_beyond_the_years_of_utc_is_refused_when_the_file_is_read(file: Path, written: str) -> None:
+    file.write_text(f"acme: {{keys: [{{sha256: {digest('sesame')}, expires: '{written}'}}]}}")
+    with pytest.raises(BadTenants, match=r"acme\.keys\.0\.expires: .*the years 1 to 9999 in UTC is needed"):
+        Identity({}, {}, file)
+
+
 def test_a_key_that_is_there_twice_is_good_until_the_first_time() -> None:
     clock = PausedClock()
     twice = TenantSettings.model_validate(
@@ -77,12 +86,22 @@ def test_a_key_that_is_there_twice_is_good_until_the_first_time() -> None:
         identity.tenant("Bearer sesame")
 
 
-async def test_it_runs_for_as_long_as_a_key_may_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("keys", "follows"), [([digest("sesame")], False), (EXPIRING, True)])
+async def test_it_follows_the_clock_where_a_key_has_an_expiry(
+    monkeypatch: pytest.MonkeyPatch, keys: list[object], follows: bool
+) -> None:
     monkeypatch.setattr("services.gateway.admission.identity._POLL_S", 0.001)
     clock = PausedClock()
-    identity = Identity({}, {"acme": expiring("1970-01-01T00:16:41Z")}, None, clock=clock)
+    identity = Identity({}, {"acme": TenantSettings.model_validate({"keys": keys})}, None, clock=clock)
     running = asyncio.create_task(identity.run())
-    await asyncio.sleep(0)
-    clock.advance(1)
-    await running
-    assert identity.version == 1
+    if not follows:
+        await running
+        return
+    for version in (1, 2):  # the clock is set back in between
+        clock.advance(1)
+        while identity.version < version:
+            await asyncio.sleep(0.001)
+        clock.advance(-1)
+        while identity._looked > clock():
+            await asyncio.sleep(0.001)
+    running.cancel()
