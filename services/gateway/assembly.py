@@ -82,10 +82,11 @@ def is_listed(addresses: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OnRedis:
-    """The state that all gateways share."""
+    """The state that all gateways share. `responses`: a connection for stored responses alone, because megabytes on
+    that of the quotas would have these take Redis for lost; None where none are stored."""
 
-    state: SharedState
     quotas: SharedQuotas
+    responses: SharedState | None
 
 
 @asynccontextmanager
@@ -95,12 +96,16 @@ async def sharing(settings: GatewaySettings, hedges: HedgeBudget) -> AsyncIterat
     if not settings.redis_url:
         yield None
         return
-    async with connected(settings.redis_url, settings.redis_timeout_ms / 1000) as state:
+    url, timeout_s = settings.redis_url, settings.redis_timeout_ms / 1000
+    async with connected(url, timeout_s) as state, AsyncExitStack() as stack:
+        responses = await stack.enter_async_context(connected(url, timeout_s)) if settings.responses.ttl_ms else None
         quotas = SharedQuotas(state, settings.quota_lease_ms / 1000, settings.shed.retry_after_ms / 1000)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(quotas.run()), group.create_task(HedgePool(state, hedges).run())]
             await state.tried()  # or the first answers would be marked for nothing
-            yield OnRedis(state, quotas)
+            if responses:
+                await responses.tried()
+            yield OnRedis(quotas, responses)
             for task in tasks:
                 task.cancel()
 
@@ -110,8 +115,8 @@ def response_store(settings: GatewaySettings, shared: OnRedis | None) -> Respons
     stored = settings.responses
     if not stored.ttl_ms:
         return None
-    if shared:
-        return RedisResponses(shared.state, stored.ttl_ms, stored.tenant_bytes)
+    if shared and shared.responses:
+        return RedisResponses(shared.responses, stored.ttl_ms, stored.tenant_bytes)
     return MemoryResponses(stored.ttl_ms / 1000, stored.tenant_bytes, stored.bytes)
 
 

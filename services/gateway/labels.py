@@ -42,7 +42,10 @@ class Degraded(Label):
     )
     FORM_CUT = "form:cut", "the answer does not match `response_format`, because `max_tokens` or the context cut it"
     FORM_UNCHECKED = "form:unchecked", "the answer could not be compared with `response_format` in time"
-    RESPONSE_UNSTORED = "response:unstored", "the response is not stored: Redis was away, or it exceeds the bytes"
+    RESPONSE_UNSTORED = (
+        "response:unstored",
+        "the response is not stored: Redis was away, or it exceeds bytes or values",
+    )
     LLM_BUDGET = "llm:budget", "the budget cut the text"
     LLM_INTERRUPTED = "llm:interrupted", "the model failed in mid-answer, and no other could continue"
     LLM_REPLACED = "llm:replaced", "another model than the chosen one answered"

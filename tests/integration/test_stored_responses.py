@@ -11,6 +11,7 @@ import openai
 import pytest
 import pytest_asyncio
 
+from services.gateway.admission.intake import JSON_VALUES
 from tests import recorded_response
 from tests.integration.unchanged.transparent import Transparent, transparent_gateway
 from tests.keys import digest
@@ -133,6 +134,32 @@ async def test_thoughts_calls_and_results_go_back_unchanged(
     ]
 
 
+async def test_a_thought_that_only_its_provider_could_open_stays_behind_with_the_ids_of_its_turn(
+    client: openai.AsyncOpenAI, provider: RecordingProvider
+) -> None:
+    sealed = {name: given for name, given in THOUGHT.items() if name != "encrypted_content"}
+    events = [*recorded_response.begun(), *recorded_response.called(1), recorded_response.ended([sealed, CALL])]
+    provider.response = recorded_response.numbered(events)
+    tool: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+    first = await client.responses.create(model="resp", input=[USER], tools=[tool])
+    assert [item.type for item in first.output] == ["reasoning", "function_call"]
+    provider.response = RESPONSE
+    result: Any = {"type": "function_call_output", "call_id": "call_1", "output": "21"}
+    await client.responses.create(model="resp", input=[result], tools=[tool], previous_response_id=first.id)
+    call = {name: given for name, given in CALL.items() if name != "id"}
+    assert provider.asked[-1].body["input"] == [USER, call, result]
+
+
+async def test_a_thought_that_the_gateway_wrote_is_unknown_to_a_provider(
+    client: openai.AsyncOpenAI, provider: RecordingProvider
+) -> None:
+    first = await client.responses.create(model="claude", input=[USER], max_output_tokens=9)
+    assert [item.type for item in first.output] == ["reasoning", "message"]
+    await client.responses.create(model="resp", input=[USER], previous_response_id=first.id)
+    items = provider.asked[-1].body["input"]
+    assert [(item["type"], item.get("id")) for item in items] == [("message", None)] * 3
+
+
 async def test_a_call_that_the_gateway_wrote_goes_back_with_its_result(
     client: openai.AsyncOpenAI, provider: RecordingProvider
 ) -> None:
@@ -231,6 +258,22 @@ async def test_an_end_user_goes_on_with_responses_of_its_own(served: Transparent
                 await nobody.responses.create(model="gpt", input="?", previous_response_id=first.id, **named)
         with pytest.raises(openai.NotFoundError):
             await nobody.responses.delete(first.id)
+        named = await nobody.responses.create(model="gpt", input="?", user="an account", safety_identifier="anna")
+        assert (await anna.responses.retrieve(named.id)).id == named.id, "the name that OpenAI has for it now"
+
+
+async def test_a_response_of_an_unnamed_end_user_is_not_stored(
+    served: Transparent, provider: RecordingProvider
+) -> None:
+    async with _client(served, "crowd") as nobody:
+        answer = await nobody.responses.create(model="gpt", input="?", store=True)
+        assert (answer.output_text, answer.store) == ("Tokyo.", False)
+        with pytest.raises(openai.NotFoundError):
+            await nobody.responses.retrieve(answer.id)
+        with pytest.raises(openai.NotFoundError):
+            await nobody.responses.delete(answer.id)
+        with pytest.raises(openai.BadRequestError, match=f"'{answer.id}' not found"):
+            await nobody.responses.create(model="gpt", input="?", previous_response_id=answer.id)
 
 
 async def test_what_a_provider_goes_on_with_is_left_to_it(
@@ -272,6 +315,23 @@ async def test_a_conversation_with_its_earlier_turns_has_a_limit(
     first = await client.responses.create(model="resp", input=large)
     with pytest.raises(openai.BadRequestError, match="previous_response_id: a conversation of at most 27262976 bytes"):
         await client.responses.create(model="resp", input=large, previous_response_id=first.id)
+
+
+async def test_the_values_of_a_conversation_have_a_limit_too(
+    client: openai.AsyncOpenAI, provider: RecordingProvider
+) -> None:
+    def of(values: int) -> Any:
+        lists = [[0] * 5_000] * (values // 5_001) + [[0] * (values % 5_001)]
+        return [{**THOUGHT, "encrypted_content": lists}, USER]
+
+    first = await client.responses.create(model="resp", input=of(JSON_VALUES // 2))
+    assert first.store is True
+    with pytest.raises(openai.BadRequestError, match=f"previous_response_id: .* at most {JSON_VALUES} values"):
+        await client.responses.create(model="resp", input=of(JSON_VALUES // 2), previous_response_id=first.id)
+    full = await client.responses.create(model="resp", input=of(JSON_VALUES - 40))
+    assert full.store is False, "with its answer it is too large for a next turn"
+    assert full.model_extra
+    assert "response:unstored" in full.model_extra["hedgerow"]["degraded"]
 
 
 async def test_a_route_that_is_not_offered_is_no_response(served: Transparent) -> None:

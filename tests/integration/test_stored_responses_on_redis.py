@@ -9,9 +9,14 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from services.gateway.admission.quota import Allowance
+from services.gateway.assembly import response_store, sharing
+from services.gateway.config import GatewaySettings
 from services.gateway.http.stored_responses.errors import StoreUnavailable
 from services.gateway.http.stored_responses.redis_store import RedisResponses, seal, unseal
 from services.gateway.http.stored_responses.store import Owner
+from services.gateway.policies.hedge import HedgeBudget
+from services.gateway.settings.stored_responses import StoredResponseSettings
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.conftest import Start
@@ -62,7 +67,8 @@ async def test_redis_has_neither_ids_nor_texts_nor_anything_for_ever(redis: Redi
 async def test_what_was_moved_or_changed_does_not_open() -> None:
     sealed = seal("resp_1", "name", b"data")
     assert unseal("resp_1", "name", sealed) == b"data"
-    for other in (("resp_2", "name", sealed), ("resp_1", "other", sealed), ("resp_1", "name", sealed[:-1] + b"x")):
+    changed = sealed[:-1] + bytes([sealed[-1] ^ 1])
+    for other in (("resp_2", "name", sealed), ("resp_1", "other", sealed), ("resp_1", "name", changed)):
         assert unseal(*other) is None
     assert unseal("resp_1", "name", b"") is None
 
@@ -97,7 +103,58 @@ async def test_an_expired_response_makes_room_and_leaves_nothing(redis: RedisPro
     assert int(sizes.pop(b"")) == sum(map(int, sizes.values()))
 
 
-@pytest.mark.parametrize("lost", ["used", "bytes"])
+async def test_a_use_renews_no_response_that_expires(redis: RedisProcess, state: SharedState) -> None:
+    short, lasting = RedisResponses(state, 200, 35 * KB), RedisResponses(state, 60_000, 35 * KB)
+    await lasting.put(ACME, "1", b"x" * 10 * KB)
+    await short.put(ACME, "2", b"x" * 20 * KB)
+    await until(lambda: short.get(ACME, "2"), holds=lambda found: found is None)
+    await lasting.put(ACME, "3", b"x" * 20 * KB)
+    assert [await lasting.get(ACME, each) is not None for each in "123"] == [True, False, True]
+
+
+async def test_one_call_forgets_a_limited_number_of_responses(redis: RedisProcess, state: SharedState) -> None:
+    short, lasting = RedisResponses(state, 100, 500 * KB), RedisResponses(state, 60_000, 500 * KB)
+
+    async def listed() -> int:
+        async with redis.client() as client:
+            return int(await client.zcard("hedgerow:responses:{acme}:used"))
+
+    await lasting.put(ACME, "lasting", b"x")
+    for each in range(450):
+        await short.put(ACME, f"{each}", b"x")
+    await until(lambda: short.get(ACME, "449"), holds=lambda found: found is None)
+    left = await listed()
+    while (before := left) > 1:
+        await lasting.put(ACME, "lasting", b"x")
+        left = await listed()
+        assert left >= before - 200
+    for each in range(450):
+        await lasting.put(ACME, f"{each}", b"x" * KB)
+    large = b"x" * 490 * KB
+    assert await lasting.put(ACME, "large", large)
+    assert await lasting.get(ACME, "large") == large
+    async with redis.client() as client:
+        assert int(await client.hget("hedgerow:responses:{acme}:bytes", "")) <= 500 * KB
+
+
+async def test_quotas_have_a_connection_of_their_own(redis: RedisProcess) -> None:
+    settings = GatewaySettings(
+        llm_addresses={"m": ["127.0.0.1:1"]}, redis_url=Url(redis.url), responses=StoredResponseSettings(ttl_ms=1_000)
+    )
+    async with sharing(settings, HedgeBudget(0.05, 10)) as shared:
+        assert shared
+        assert shared.responses
+        store = response_store(settings, shared)
+        assert store
+        assert await store.put(ACME, "resp_1", b"x")
+        shared.responses.lose("it answers too late")
+        with pytest.raises(StoreUnavailable):
+            await store.get(ACME, "resp_1")
+        reservation = await shared.quotas.reserve("acme", Allowance(concurrency=1), 1, 5)
+        assert not reservation.local, "Redis has decided"
+
+
+@pytest.mark.parametrize("lost", ["used", "ends", "bytes"])
 async def test_an_index_that_redis_has_evicted_begins_again(redis: RedisProcess, state: SharedState, lost: str) -> None:
     store = RedisResponses(state, 60_000, 35 * KB)
     await store.put(ACME, "1", b"x" * 10 * KB)

@@ -109,10 +109,6 @@ class Dialect:
     choose: WriteChoice | None = None  # where a request may ask for several answers
 
 
-async def _nothing(final: pb.Final) -> bytes:
-    return b""
-
-
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
     """A request as it is answered: its `body`, read from `data`, and the writer of the answer. `before_end` is awaited
@@ -122,7 +118,7 @@ class ReadRequest:
     body: Fields
     order: RequestOptions
     writer: AnswerWriter
-    before_end: Callable[[pb.Final], Awaitable[bytes]] = _nothing
+    before_end: Callable[[pb.Final], Awaitable[bytes]] | None = None
 
 
 class Continue(Protocol):
@@ -153,9 +149,8 @@ class Generating:
         tenant, checks = exchange.credential.tenant, self.settings.response_format.check
         settle_replacing(order, checks=tenant.checks_forms(by_default=checks))
         settle_pace(order)
-        call = Call(
-            exchange.metadata, _deadline(order, exchange.headers), exchange.span, exchange.peer, exchange.admitted
-        )
+        deadline = _deadline(order, exchange.headers)
+        call = Call(exchange.metadata, deadline, exchange.span, exchange.peer, exchange.admitted)
         exchange.broken = writer.broken
         with self._watch(exchange, order) as watch:
             take = partial(self._write if order.stream else self._gather, exchange, asked, watch)
@@ -231,7 +226,11 @@ class Generating:
             self._refuse_empty(final, asked.order)
         data = b"".join(map(writer.chunk, message.events))
         if final:
-            data += await asked.before_end(final)
+            if asked.before_end:
+                if reply.status and data:
+                    await reply.write(data)  # which does not wait for that
+                    data = b""
+                data += await asked.before_end(final)
             data += writer.end(final)
         if not data:
             return
@@ -252,7 +251,8 @@ class Generating:
             asked.writer.gather(event)
         if final := _final(message):
             self._refuse_empty(final, asked.order)
-            await asked.before_end(final)
+            if asked.before_end:
+                await asked.before_end(final)
             await exchange.reply.whole(200, compact(asked.writer.whole(final)), short(final))
 
     def _watch(self, exchange: Exchange, order: RequestOptions) -> ConnectionWatch:

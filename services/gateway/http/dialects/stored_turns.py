@@ -14,6 +14,7 @@ from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
+from services.gateway.http import structure
 from services.gateway.http.account import account
 from services.gateway.http.dialects.generating import ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
@@ -32,9 +33,13 @@ _ID_BYTES = 24  # no caller guesses one
 Read = Callable[[Fields], RequestOptions]
 
 
-def owner(tenant: Tenant, order: RequestOptions) -> Owner:
-    """Whose responses a request stores and finds."""
-    return Owner(tenant.name, tuple(order.request.end_user) if tenant.hits.scope == "user" else ())
+def owner(tenant: Tenant, order: RequestOptions) -> Owner | None:
+    """Whose responses a request stores and finds: none where they are an end user's, and it names no end user. Of
+    several names the first is the owner, because a request without a body has one alone."""
+    if tenant.hits.scope != "user":
+        return Owner(tenant.name)
+    names = order.request.end_user[:1]
+    return Owner(tenant.name, tuple(names)) if names else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,40 +58,42 @@ class StoredTurns:
         body = Fields(given)
         order = read(body)  # its own input alone, so that errors have the caller's places
         whose = owner(exchange.credential.tenant, order)
-        items = _items(given["input"])
+        wanted = wanted and whose is not None
+        items, data = _items(given["input"]), compact(given)
         if previous:
-            items = given["input"] = [*await self._earlier(whose, previous), *items]
-        data = _within(compact(given), exchange) if previous else compact(given)
-        if previous:
-            body = Fields(given)
+            items = given["input"] = [*await self._earlier(exchange, whose, previous, len(data)), *items]
+            data, body = _within(compact(given), exchange), Fields(given)
             order = read(body)
         answer_id = secrets.token_hex(_ID_BYTES) if wanted else exchange.answer_id
         order.stored = {"store": wanted, _PREVIOUS: previous, **({"id": f"resp_{answer_id}"} if wanted else {})}
         order.echo = {**order.echo, **order.stored}
         writer = ResponseWriter(order, answer_id)
-        if not wanted:
+        if not (wanted and whose):
             return ReadRequest(data, body, order, writer)
 
         async def before_end(final: pb.Final) -> bytes:
             closing = writer.close(final) if order.stream else b""
-            await self._store(whose, items, writer.whole(final), final)
+            await self._store(exchange, whose, StoredResponse(writer.whole(final), items), final)
             return closing
 
         return ReadRequest(data, body, order, writer, before_end)
 
-    async def _earlier(self, whose: Owner, response_id: str) -> list[Any]:
-        data = await self.store.get(whose, response_id)
-        if data is None:
-            raise PreviousResponseNotFound(response_id)
-        return StoredResponse.parse(data).conversation
+    async def _earlier(self, exchange: Exchange, whose: Owner | None, response_id: str, own_bytes: int) -> list[Any]:
+        """The items before a request of `own_bytes`, which take room before they are fetched."""
+        if whose and (size := await self.store.size(whose, response_id)):
+            exchange.expand(own_bytes + size)
+            if data := await self.store.get(whose, response_id):
+                return StoredResponse.parse(data).conversation
+        raise PreviousResponseNotFound(response_id)
 
-    async def _store(
-        self, whose: Owner, items: list[dict[str, Any]], response: dict[str, Any], final: pb.Final
-    ) -> None:
-        """Store the response, or have it and its report say that it is not stored."""
+    async def _store(self, exchange: Exchange, whose: Owner, answered: StoredResponse, final: pb.Final) -> None:
+        """Store a response, or have it and its report say that it is not stored."""
+        response = answered.response
         try:
-            stored = await self.store.put(whose, response["id"], StoredResponse(response, items).serialize())
-        except StoreUnavailable:
+            data = answered.serialize()
+            structure.check(data, exchange.bounds.json)  # or the next turn could not be read
+            stored = await self.store.put(whose, response["id"], data)
+        except (InvalidInput, StoreUnavailable):
             stored = False
         if not stored:
             final.degraded.append(Degraded.RESPONSE_UNSTORED)
@@ -99,8 +106,12 @@ def _items(given: Any) -> list[dict[str, Any]]:
 
 
 def _within(data: bytes, exchange: Exchange) -> bytes:
-    """A body with earlier turns, which takes room as if it had been sent."""
+    """A body with earlier turns, which has the limits of one that was sent, and takes its room."""
     if len(data) > (most := exchange.bounds.most_bytes):
         raise InvalidInput(_PREVIOUS, f"a conversation of at most {most} bytes", f"{len(data)} bytes")
     exchange.expand(len(data))
+    try:
+        structure.check(data, exchange.bounds.json)
+    except InvalidInput as many:
+        raise InvalidInput(_PREVIOUS, f"a conversation of {many.metadata['limit']}", "more") from None
     return data

@@ -53,15 +53,16 @@ class Responses:
     async def _remove(self, exchange: Exchange) -> None:
         async with self._aside.admitted(exchange):
             store, response_id = self._offered(), _id(exchange)
-            if not await store.delete(_owner(exchange), response_id):
+            whose = _owner(exchange)
+            if not (whose and await store.delete(whose, response_id)):
                 raise ResponseNotFound(response_id)
             await exchange.reply.whole(200, compact({"id": response_id, "object": "response", "deleted": True}))
 
     async def _find(self, exchange: Exchange) -> StoredResponse:
-        data = await self._offered().get(_owner(exchange), _id(exchange))
-        if data is None:
-            raise ResponseNotFound(_id(exchange))
-        return StoredResponse.parse(data)
+        store, response_id, whose = self._offered(), _id(exchange), _owner(exchange)
+        if whose and (data := await store.get(whose, response_id)):
+            return StoredResponse.parse(data)
+        raise ResponseNotFound(response_id)
 
     def _offered(self) -> ResponseStore:
         if self._store is None:
@@ -80,7 +81,7 @@ def _query(exchange: Exchange) -> QueryParams:
     return QueryParams(exchange.scope["query_string"])
 
 
-def _owner(exchange: Exchange) -> Owner:
+def _owner(exchange: Exchange) -> Owner | None:
     """That of a request without a body: its end user is named in a header."""
     order = RequestOptions(pb.GenerateRequest())
     take_options(order, exchange.headers, Fields({}))

@@ -49,6 +49,10 @@ class MemoryResponses:
             self._forget(self._stored.first_to_go(tenant))
         return name in self._stored
 
+    async def size(self, owner: Owner, response_id: str) -> int | None:
+        stored = self._stored.get(owner.name(response_id))
+        return len(stored.data) if stored else None
+
     async def get(self, owner: Owner, response_id: str) -> bytes | None:
         name = owner.name(response_id)
         if (stored := self._stored.get(name)) is None:

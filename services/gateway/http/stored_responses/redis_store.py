@@ -6,12 +6,15 @@ sizes and times, and no operator has a key to keep.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from services.gateway.http.stored_responses.errors import StoreUnavailable
-from services.gateway.http.stored_responses.redis_scripts import DELETE, GET, PUT
+from services.gateway.http.stored_responses.redis_scripts import DELETE, GET, PUT, SIZE, TRIM
 from services.gateway.http.stored_responses.store import Owner
 from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
 
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from redis.asyncio import Redis
 
+T = TypeVar("T")
 _NONCE_BYTES = 12
+_LARGE_BYTES = 1_048_576  # of which the event loop would notice the encryption
 _TRANSFER_S = 1.0  # for responses of megabytes, beside the time that Redis has for any answer
 
 
@@ -31,16 +36,21 @@ class RedisResponses:
 
     async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
         name = owner.name(response_id)
-        sealed = seal(response_id, name, data)
+        sealed = await _aside(data, partial(seal, response_id, name, data))
         if len(sealed) > self._tenant_bytes:
             return False
-        await self._run(PUT, owner, name, sealed, self._ttl_ms, self._tenant_bytes)
+        over = await self._run(PUT, owner, name, sealed, self._ttl_ms, self._tenant_bytes)
+        while over:
+            over = await self._run(TRIM, owner, self._tenant_bytes)
         return True
+
+    async def size(self, owner: Owner, response_id: str) -> int | None:
+        return await self._run(SIZE, owner, owner.name(response_id)) or None
 
     async def get(self, owner: Owner, response_id: str) -> bytes | None:
         name = owner.name(response_id)
         sealed = await self._run(GET, owner, name)
-        return None if sealed is None else unseal(response_id, name, sealed)
+        return None if sealed is None else await _aside(sealed, partial(unseal, response_id, name, sealed))
 
     async def delete(self, owner: Owner, response_id: str) -> bool:
         return bool(await self._run(DELETE, owner, owner.name(response_id)))
@@ -49,7 +59,7 @@ class RedisResponses:
         own = f"{PREFIX}responses:{{{owner.tenant}}}:"  # in one slot of a cluster
 
         async def call(client: Redis) -> Any:
-            return await client.eval(script, 3, f"{own}used", f"{own}bytes", own, *given)
+            return await client.eval(script, 4, f"{own}used", f"{own}ends", f"{own}bytes", own, *given)
 
         try:
             return await self._state.follow(call, _TRANSFER_S)
@@ -71,6 +81,11 @@ def unseal(response_id: str, name: str, sealed: bytes) -> bytes | None:
         return _cipher(response_id).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
     except (InvalidTag, ValueError):
         return None
+
+
+async def _aside(data: bytes, work: Callable[[], T]) -> T:
+    """The result of `work`, in a thread for much `data`."""
+    return await asyncio.to_thread(work) if len(data) > _LARGE_BYTES else work()
 
 
 def _cipher(response_id: str) -> AESGCM:

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
+_ID_OPTIONAL = ("message", "function_call")  # in an input, unlike calls of a provider's own tools
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -32,16 +34,34 @@ class StoredResponse:
     @property
     def conversation(self) -> list[Any]:
         """The items before the input of the next turn."""
-        return [*self.input, *self.response["output"]]
+        return [*self.input, *_sent_back(self.response["output"])]
 
     def serialize(self) -> bytes:
         """As JSON."""
-        return json.dumps({"response": self.response, "input": self.input}, separators=(",", ":")).encode()
+        told = {"response": self.response, "input": self.input}
+        # An escape is two to three times as long as a letter. A provider may have sent half a surrogate pair.
+        return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """The response that was serialized as `data`."""
         return cls(**json.loads(data))
+
+
+def _sent_back(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items of an answer as a model gets them that stores nothing. OpenAI's API looks for a thought without its
+    encrypted text by its id, and for the thought before an item with an id. So one such thought takes all of its turn
+    away, and the ids. Without thoughts ids have no use, and would make two equal conversations differ for the cache."""
+    thoughts = [item for item in output if item.get("type") == "reasoning"]
+    if thoughts and all(item.get("encrypted_content") for item in thoughts):
+        return output
+    return [
+        {name: given for name, given in item.items() if name != "id"}
+        if thoughts or item.get("type") in _ID_OPTIONAL
+        else item
+        for item in output
+        if item.get("type") != "reasoning"
+    ]
 
 
 class ResponseStore(Protocol):
@@ -50,6 +70,9 @@ class ResponseStore(Protocol):
     async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
         """Store a response in place of any with its id. Returns whether it is stored: not where it alone exceeds the
         bytes. Raises `StoreUnavailable`."""
+
+    async def size(self, owner: Owner, response_id: str) -> int | None:
+        """About how many bytes `get` would return. Raises `StoreUnavailable`."""
 
     async def get(self, owner: Owner, response_id: str) -> bytes | None:
         """A stored response, which is then the most recently used. Raises `StoreUnavailable`."""

@@ -1,0 +1,84 @@
+"""The order in which a stored conversation takes room, is fetched and is stored."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.intake import USUAL
+from services.gateway.errors import BodiesWaiting
+from services.gateway.http.dialects.generating import Generating
+from services.gateway.http.dialects.stored_turns import StoredTurns
+from services.gateway.http.fields import Fields
+from services.gateway.http.request_options import RequestOptions
+from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.stored_responses.store import Owner, StoredResponse
+
+FINAL = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP, model="m", text="Tokyo.")
+EARLIER = StoredResponse({"id": "resp_1", "output": []}, [{"role": "user", "content": "A" * 5_000}]).serialize()
+
+
+class Steps:
+    """A store, an exchange and its reply that write down the calls that they get. `room`: for a body."""
+
+    def __init__(self, room: int = 1_000_000) -> None:
+        self.taken, self._room = list[str](), room
+        self.bounds, self.status, self.reply = SimpleNamespace(most_bytes=room, json=USUAL), 200, self
+        self.credential = SimpleNamespace(tenant=SimpleNamespace(name="acme", hits=SimpleNamespace(scope="tenant")))
+        self.answer_id, self.written = "id1", b""
+
+    async def size(self, owner: Owner, response_id: str) -> int | None:
+        return len(EARLIER)
+
+    async def get(self, owner: Owner, response_id: str) -> bytes | None:
+        self.taken.append("get")
+        return EARLIER
+
+    async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
+        self.taken.append("put")
+        return True
+
+    async def delete(self, owner: Owner, response_id: str) -> bool:
+        raise NotImplementedError
+
+    def expand(self, size: int) -> None:
+        self.taken.append("room")
+        if size > self._room:
+            raise BodiesWaiting("later", retry_delay_s=1)
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        self.written += data
+        self.taken.append("end" if last else "text")
+
+
+def _order(body: Fields) -> RequestOptions:
+    return RequestOptions(pb.GenerateRequest(), stream=True)
+
+
+async def test_a_conversation_takes_room_before_it_is_fetched() -> None:
+    body = Fields({"model": "m", "input": "And its river?", "previous_response_id": "resp_1"})
+    full = Steps(room=len(EARLIER))
+    with pytest.raises(BodiesWaiting):
+        await StoredTurns(full)(cast(Exchange, full), body, _order)
+    assert full.taken == ["room"]
+    roomy = Steps()
+    asked = await StoredTurns(roomy)(cast(Exchange, roomy), body, _order)
+    assert roomy.taken == ["room", "get", "room"]
+    assert asked
+    assert [item["content"] for item in json.loads(asked.data)["input"]] == ["A" * 5_000, "And its river?"]
+
+
+async def test_the_last_text_does_not_wait_for_the_store() -> None:
+    steps: Any = Steps()
+    asked = await StoredTurns(steps)(steps, Fields({"model": "m", "input": "?"}), _order)
+    assert asked
+    message = pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="Tokyo.")), pb.Event(final=FINAL)])
+    watch: Any = SimpleNamespace(came=lambda: None, sent=lambda: None)
+    await Generating(cast(Any, None), cast(Any, None), cast(Any, None))._write(steps, asked, watch, message)
+    assert steps.taken == ["text", "put", "end"]
+    assert steps.written.count(b'"type":"response.completed"') == 1
