@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from launcher.meshfile.expiry import Moment, written
 from launcher.meshfile.fields import Digest, KeyFile, KeyNames, Permission
@@ -38,6 +39,22 @@ _Short = Digest | KeyDigest
 KeyDigests = Annotated[
     list[Annotated[KeyDigest, BeforeValidator(_in_full)]],
     BeforeValidator(_one_or_many, json_schema_input_type=_Short | list[_Short]),
+]
+
+
+_TOOL = r"^(\*|[A-Za-z0-9_*?-]+/.+)$"
+
+
+def _is_tool(name: str) -> str:
+    if not re.match(_TOOL, name):
+        raise ValueError("a tool is needed as source/name, such as collections/search_*, or * for all")
+    return name
+
+
+_Tool = Annotated[str, AfterValidator(_is_tool), WithJsonSchema({"type": "string", "pattern": _TOOL})]
+Tools = Annotated[list[_Tool], BeforeValidator(_one_or_many, json_schema_input_type=_Tool | list[_Tool])]
+Permissions = Annotated[
+    list[Permission], BeforeValidator(_one_or_many, json_schema_input_type=Permission | list[Permission])
 ]
 
 
@@ -75,11 +92,11 @@ class Tenant(Section):
         description="Fields that the model's API lacks ([HTTP](http.md#fields-left-out)).",
     )
     check_forms: bool | None = Field(None, description="Whether answers are checked against their `response_format`.")
-    tools: list[Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_*?-]+/.+)$")]] = Field(
-        [], description="Tools of the mesh that it may use, as `source/name`, also with `*`."
+    tools: Tools = Field(
+        [], description="Tools of the mesh that it may use, as `source/name`, also with `*`: `collections/search_*`."
     )
-    provider: tuple[Permission, ...] = Field(
-        (),
+    provider: Permissions = Field(
+        [],
         description="[Permissions](http.md#what-needs-permission) for what costs more or stores data at a provider.",
     )
     prefix_group: str = Field(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import IO, Any
+from collections.abc import Iterator
+from typing import IO, Any, Literal, get_args, get_origin
 
 import yaml
+from pydantic import BaseModel
 
 
 def parse(source: str | IO[str]) -> Any:
@@ -19,3 +21,26 @@ def parse(source: str | IO[str]) -> Any:
         raise ValueError("nested too deeply") from None
     except (LookupError, AttributeError, TypeError) as error:
         raise ValueError(f"a value that is none of its tag's ({type(error).__name__})") from None
+
+
+def with_words(cls: type[BaseModel], given: Any) -> Any:
+    """The fields of `cls` with `off` and `on` as words, where a field has such a word: YAML reads both, without quotes,
+    as booleans."""
+    if not isinstance(given, dict):
+        return given
+    return {name: _word(cls, name, value) if isinstance(value, bool) else value for name, value in given.items()}
+
+
+def _word(cls: type[BaseModel], name: str, value: bool) -> Any:
+    field = cls.model_fields.get(name)
+    word = "on" if value else "off"
+    return word if field and word in _literals(field.annotation) else value
+
+
+def _literals(annotation: Any) -> Iterator[Any]:
+    """The values of each `Literal` in an annotation."""
+    if get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+    else:
+        for part in get_args(annotation):
+            yield from _literals(part)

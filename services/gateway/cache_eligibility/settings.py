@@ -3,12 +3,13 @@ bypass, which `make docs` lists."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from services.gateway.cache_eligibility.wording import check_phrase
 from services.gateway.labels import Label
+from services.runtime import yaml_file
 
 Hits = Literal["off", "exact", "any"]
 Scope = Literal["tenant", "user"]
@@ -112,6 +113,11 @@ class HitSettings(BaseModel):
         description="Time after its lifetime in which an answer is still served to the same question, while a new one "
         "is generated. At most the cache's `stale_ms`. 0: none.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_words(cls, given: Any) -> Any:
+        return yaml_file.with_words(cls, given)
 
 
 NO_HITS_SAID = HitSettings()

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from services.runtime import limits
+from services.runtime import limits, yaml_file
 
 Profile = Literal["latency", "transparent"]
 DEFAULT: Profile = "latency"
@@ -33,6 +33,11 @@ class Group(BaseModel):
     """Settings that are given together."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_words(cls, given: Any) -> Any:
+        return yaml_file.with_words(cls, given)
 
 
 class OfProfile(PydanticBaseSettingsSource):

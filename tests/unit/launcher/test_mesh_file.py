@@ -187,6 +187,10 @@ WRONG = [
     ("models: {a: x/y}\ngateway: {settings: {workers: 2}}", "2:21: gateway.settings: workers: belongs into workers"),
     ("models:\n  a: {hub: x/y, engine: openai}", "2:25: models.a.engine: openai only with a url"),
     ("models: &a\n  a: *a", "1:9: no YAML: an anchor that repeats itself"),
+    (
+        "models: {a: x/y}\ntenants: {t: {key_env: CALLER_KEY, tools: ['search_*']}}",
+        "2:44: tenants.t.tools.0: a tool is needed as source/name, such as collections/search_*, or * for all",
+    ),
 ]
 
 
