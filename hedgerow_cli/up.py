@@ -198,5 +198,7 @@ async def _run(plan: up_plans.UpPlan, state_dir: Path, console: Console) -> None
     with cancelled_by_signals():
         async with started(plan.specs, state_dir, progress, plan.write_files) as mesh:
             console.print(progress.services(mesh))
+            for warning in progress.warnings(mesh):
+                console.print(f"WARNING {warning}", style="yellow", markup=False, soft_wrap=True)
             console.print(plan.next_steps(mesh), markup=False, soft_wrap=True)
             await plan.meanwhile(mesh, console)

@@ -30,6 +30,7 @@ Protocol = Literal["grpc", "redis"]
 LOG_BYTES = 64 * 2**20  # of a log; what it said before is kept beside it once
 # Settings of a process and not of a service: a change of one of them starts the process again.
 _OF_THE_PROCESS = ("OTLP_ENDPOINT", "TRACE_RATIO", "TRUST_TRACEPARENT", "LOG_LEVEL")
+_WARNING_LINES = 1_000  # of a log, in which warnings of the start are looked for
 _TAIL_BYTES = 64 * 2**10  # of a log, whose last lines are in them
 
 
@@ -177,6 +178,11 @@ class ServiceProcess:
                 return "\n".join(log.read(_TAIL_BYTES).decode(errors="replace").splitlines()[-lines:])
         except OSError as error:
             return f"{self.log} cannot be read: {error.strerror}"
+
+    def warnings(self, logger: str) -> list[str]:
+        """The messages of the warnings at the end of its log that `logger` or one below it has written."""
+        lines = [line.split(" ", 6) for line in self.tail(_WARNING_LINES).splitlines()]  # as `setup_logging` has them
+        return [line[6] for line in lines if len(line) == 7 and line[2] == "WARNING" and line[4].startswith(logger)]
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, unless it has ended."""

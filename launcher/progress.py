@@ -86,6 +86,11 @@ class Progress:
                 table.add_row(spec.name, spec.address, Text("SERVING", "green"), pid, after)
         return table
 
+    def warnings(self, mesh: Mesh) -> list[str]:
+        """Warnings of the models' services while they started, such as a provider that cannot be reached."""
+        processes = [service.process for service in mesh.services if service.process]
+        return [warning for process in processes for warning in process.warnings("services.llm")]
+
 
 @asynccontextmanager
 async def started(

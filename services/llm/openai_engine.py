@@ -66,7 +66,9 @@ class OpenAIEngine(ProviderEngine):
         finally:
             self._running -= 1
         if status != 200:
-            raise to_error(status, headers, text, self._key)
+            with self._outages.noted():
+                raise to_error(status, headers, text, self._key)
+        self._outages.ended()
         for chunk in methods.chunks(text):
             yield chunk
 

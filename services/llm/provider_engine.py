@@ -19,14 +19,16 @@ from services.llm.config import LlmSettings
 from services.llm.engine import Chunk, Load, Message, Model, Original, Progress, Request, Tool
 from services.llm.errors import BadEngineSettings, EngineDown
 from services.llm.forwarding import encode
+from services.llm.outages import Outages
 from services.llm.provider_config import ProviderSettings
 from services.llm.provider_errors import in_stream_status, to_error, unreachable, word
 from services.llm.transport.client import ProviderClient
-from services.llm.transport.http1 import Http1
+from services.llm.transport.opening import open_wire
 from services.llm.transport.reply import ReplyLimits
-from services.llm.transport.wire import Broken, Options, Wire
+from services.llm.transport.wire import Broken, Wire
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported
+from services.runtime.security.secrets import Url
 
 _log = logging.getLogger(__name__)
 _MAX_ERROR_BYTES, _MAX_LISTED_BYTES = 16 * 1024, 8 * 1024 * 1024
@@ -50,13 +52,14 @@ class ProviderEngine(ABC):
         self._default_max_tokens, self._most_tokens = settings.default_max_tokens, settings.max_tokens_cap
         self._provider_model = own.model
         self._context_is_set = own.context_tokens > 0
+        self._outages = Outages(settings.public_name or own.model, self._url)
         self._running, self._warm_every_s = 0, own.warm_every_ms / 1000 or _NEVER_S
         features, most = frozenset(own.features), settings.max_tokens_cap or 0
         self._model = Model(settings.public_name, group, own.context_tokens, most, "", False, features=features)
         headers = {name.lower(): value.get_secret_value() for name, value in own.extra_headers.items()}
         self._extra_headers = headers
         self._client = ProviderClient(
-            wire or _wire(group, own, url),
+            wire or open_wire(group, own, url),
             {**self._headers(), **headers},
             own.max_connections,
             ReplyLimits(own.max_event_bytes, own.max_answer_bytes),
@@ -104,22 +107,26 @@ class ProviderEngine(ABC):
         answer = self._answer(request)
         answer.relays = own is not None
         self._running += 1
-        try:
-            events = self._events(
-                self._place(request), body, answer, deadline, self._beside(own.headers) if own else {}
-            )
-            async with aclosing(_chunks(events, answer)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        except (Broken, TimeoutError) as error:
+        with self._outages.noted():
+            try:
+                events = self._events(
+                    self._place(request), body, answer, deadline, self._beside(own.headers) if own else {}
+                )
+                async with aclosing(_chunks(events, answer)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+            except (Broken, TimeoutError) as error:
+                if not answer.begun:
+                    raise unreachable(error, deadline) from None
+            else:
+                if answer.begun:
+                    self._outages.ended()
+            finally:
+                self._running -= 1
+            if not answer.begun and answer.error:
+                raise to_error(in_stream_status(answer.error), {}, answer.error, self._key)
             if not answer.begun:
-                raise unreachable(error, deadline) from None
-        finally:
-            self._running -= 1
-        if not answer.begun and answer.error:
-            raise to_error(in_stream_status(answer.error), {}, answer.error, self._key)
-        if not answer.begun:
-            raise EngineDown("the provider ended the stream before it said anything")
+                raise EngineDown("the provider ended the stream before it said anything")
         yield answer.finish()
 
     def describe(self) -> Model:
@@ -132,15 +139,15 @@ class ProviderEngine(ABC):
     async def warm_up(self, progress: Progress) -> None:
         """Open a connection, TLS included, and read what the list of models says of this one. A provider that is away
         now may be back for the first caller."""
-        host, deadline = urlsplit(self._url).hostname, Deadline.after(_WARM_UP_S)
+        deadline = Deadline.after(_WARM_UP_S)
         try:
             async with self._client.request("GET", self._address("models"), deadline) as reply:
                 if reply.status == 200 and not self._context_is_set:
                     self._learn(await reply.text(_MAX_LISTED_BYTES))
                 reply.told = True
-            progress(f"warm-up: connected to {host}, HTTP {reply.status}")
+            progress(f"warm-up: connected to {Url(self._url)}, HTTP {reply.status}")
         except (Broken, TimeoutError) as error:
-            progress(f"warm-up: {host} cannot be reached yet ({word(error)})")
+            self._outages.began(f"the provider cannot be reached: {word(error)}")
 
     def _learn(self, listed: str) -> None:
         if context := listing.context_tokens(listed, self._provider_model):
@@ -165,12 +172,13 @@ class ProviderEngine(ABC):
     ) -> tuple[int, Mapping[str, str], str]:
         """The status, the headers and the text of what a method answers in one piece. `own`: the caller's headers."""
         headers = {**self._beside(own or {}), "content-type": _JSON}
-        try:
-            async with self._client.request("POST", url, deadline, body, **headers) as reply:
-                text = await (reply.whole() if reply.status == 200 else reply.text(_MAX_ERROR_BYTES))
-                return reply.status, reply.headers, text
-        except (Broken, TimeoutError) as error:
-            raise unreachable(error, deadline) from None
+        with self._outages.noted():
+            try:
+                async with self._client.request("POST", url, deadline, body, **headers) as reply:
+                    text = await (reply.whole() if reply.status == 200 else reply.text(_MAX_ERROR_BYTES))
+                    return reply.status, reply.headers, text
+            except (Broken, TimeoutError) as error:
+                raise unreachable(error, deadline) from None
 
     async def _count(self, url: str, body: Mapping[str, object], field: str, deadline: Deadline) -> int:
         """The number in `field` of what a method that counts answers."""
@@ -259,24 +267,6 @@ def _read_key(group: str, own: ProviderSettings) -> str:
     if not key or not key.isprintable():
         raise BadEngineSettings(f"{group}.api_key_file: must hold one line, the credential")
     return key
-
-
-def _wire(group: str, own: ProviderSettings, url: str) -> Wire:
-    options = Options(
-        max_connections=own.max_connections,
-        connect_s=own.connect_timeout_ms / 1000,
-        read_s=own.read_timeout_ms / 1000,
-        idle_s=own.idle_timeout_ms / 1000,
-        ca_file=own.ca_file,
-    )
-    try:
-        if own.http_version == "1.1":
-            return Http1(url, options)
-        from services.llm.transport.http2 import Http2  # not every process needs it
-
-        return Http2(options)
-    except (OSError, RuntimeError) as error:
-        raise BadEngineSettings(f"{group}.ca_file: must hold certificates as PEM ({type(error).__name__})") from None
 
 
 def with_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from services.llm import context
 from services.llm.errors import EngineBusy, EngineDown, ProviderRefused, RequestRefused
 from services.llm.retry_delay import retry_delay_s, said_delay_s
-from services.llm.transport.wire import Broken
+from services.llm.transport.wire import Broken, failure
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError, TooLate, shorten
 
@@ -64,12 +64,12 @@ def unreachable(error: Exception, deadline: Deadline) -> EngineDown | TooLate:
     """The error for a provider that did not answer, or not to the end."""
     if deadline.remaining() <= 0:
         return TooLate("the provider did not answer in time")
-    return EngineDown(f"the provider cannot be reached or broke off ({word(error)})")
+    return EngineDown(f"the provider cannot be reached, or broke off: {word(error)}")
 
 
 def word(error: Exception) -> str:
-    """For what happened. `Broken` holds nothing that is secret; other errors' texts may."""
-    return str(error) if isinstance(error, Broken) else type(error).__name__
+    """Words for a failure. `Broken` holds nothing that is secret; other errors' texts may."""
+    return str(error) if isinstance(error, Broken) else failure(error)
 
 
 def _without(api_key: str, body: str) -> str:

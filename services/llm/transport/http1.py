@@ -19,7 +19,7 @@ import aiohttp
 from services.llm.transport.http1_connection import Http1Connection
 from services.llm.transport.names import FreshNames
 from services.llm.transport.tls import client_context
-from services.llm.transport.wire import Broken, Lost, Options
+from services.llm.transport.wire import Broken, Lost, Options, failure
 
 
 @dataclass(slots=True)
@@ -66,11 +66,11 @@ class Http1:
                 trace_request_ctx=connection,
             )
         except aiohttp.ClientConnectorError as error:  # nothing was sent; it may have moved
-            raise Lost(type(error).__name__, kept=self._names.forget(began)) from None
+            raise Lost(failure(_cause(error)), kept=self._names.forget(began)) from None
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             raise Lost(type(error).__name__, connection.kept) from None
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Broken(type(error).__name__) from None
+            raise Broken(failure(error)) from None
         return _Reply(response, self._read_s)
 
     async def close(self) -> None:
@@ -93,13 +93,18 @@ class _Reply:
             async with asyncio.timeout(self._read_s):  # `sock_read` ends with the connection, and not every read does
                 piece = await self._response.content.readany()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Broken(type(error).__name__) from None
+            raise Broken(failure(error)) from None
         if not piece and (broken := self._response.content.exception()):
             raise Broken(type(broken).__name__)
         return piece
 
     async def drop(self) -> None:
         self._response.close()
+
+
+def _cause(error: aiohttp.ClientConnectorError) -> OSError:
+    """The error of the machine that aiohttp has wrapped; an error of TLS is its own."""
+    return error if isinstance(error, aiohttp.ClientSSLError) else error.os_error
 
 
 def _proxy(base_url: str) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from services.llm.errors import BadEngineSettings
-from services.llm.transport.wire import Broken, Lost, Options
+from services.llm.transport.wire import Broken, Lost, Options, failure
 
 try:
     import pyqwest
@@ -21,6 +21,7 @@ except ModuleNotFoundError as missing:
 
 
 _ERRORS = (OSError, TimeoutError, pyqwest.ReadError, pyqwest.WriteError, pyqwest.RemoteProtocolError)
+_REASONS = {"Connection refused": "connection refused", "dns error": "host name not found"}
 
 
 class Http2:
@@ -54,10 +55,16 @@ class Http2:
         except pyqwest.WriteError as error:
             raise Lost(type(error).__name__, kept=True) from None
         except _ERRORS as error:
-            raise Broken(type(error).__name__) from None
+            raise Broken(_words(error)) from None
 
     async def close(self) -> None:
         await self._transport.aclose()
+
+
+def _words(error: Exception) -> str:
+    """pyqwest has one class for all failures to connect, and the reason in its text alone."""
+    text = str(error)
+    return next((words for part, words in _REASONS.items() if part in text), failure(error))
 
 
 class _Reply:
@@ -74,7 +81,7 @@ class _Reply:
         try:
             chunk = bytes(await anext(self._content, b""))
         except _ERRORS as error:
-            raise Broken(type(error).__name__) from None
+            raise Broken(failure(error)) from None
         self.ended = not chunk
         return chunk
 

@@ -6,6 +6,8 @@ Broken
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,8 +16,8 @@ from typing import Protocol
 class Broken(Exception):
     """There is no connection, or it ended early, or what came is not what was asked for.
 
-    Its text is a word for what happened, mostly the class of an error. Never that error's own text, which may hold an
-    address or what was sent.
+    Its text says what happened, mostly as `failure` does. Never that error's own text, which may hold an address or
+    what was sent.
     """
 
 
@@ -28,6 +30,21 @@ class Lost(Broken):
     def __init__(self, what: str, kept: bool):
         super().__init__(what)
         self.kept = kept
+
+
+def failure(error: BaseException) -> str:
+    """Words for the failures of connections that an operator can act on; the class of any other error."""
+    match error:
+        case ConnectionRefusedError():
+            return "connection refused"
+        case socket.gaierror():
+            return "host name not found"
+        case ssl.SSLCertVerificationError():
+            return "TLS certificate not trusted"
+        case TimeoutError():
+            return "timed out"
+        case _:
+            return type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)

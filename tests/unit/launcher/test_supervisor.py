@@ -129,3 +129,15 @@ async def test_a_process_that_has_ended_does_not_serve_whatever_answers_on_its_p
         pytest.raises(ServiceFailed, match=r"one ended with exit code 1:\n.*gone\.log cannot be read"),
     ):
         await process.wait_serving()
+
+
+def test_warnings_of_a_start_are_read_from_its_log(tmp_path: Path) -> None:
+    process = object.__new__(ServiceProcess)
+    process.log = tmp_path / "llm.log"
+    process.log.write_text(
+        "no line of a log\n"
+        "2026-11-26 15:02:51,828 INFO llm-small services.runtime.process.serve [-] serving\n"
+        "2026-11-26 15:02:51,829 WARNING llm-small services.llm.outages [-] model m at http://127.0.0.1:9/v1: away\n"
+        "2026-11-26 15:02:51,832 WARNING cache services.cache.store [-] another service's\n"
+    )
+    assert process.warnings("services.llm") == ["model m at http://127.0.0.1:9/v1: away"]
