@@ -102,7 +102,8 @@ def _own(
 ) -> dict[str, object]:
     """The settings that it has as a container."""
     if part.service == "cache":
-        return {"DATABASE": f"{DATA}/answers.sqlite", "COLLECTIONS_DATABASE": f"{DATA}/collections.sqlite"}
+        database = {} if file.cache.redis_url or file.cache.redis_url_env else {"DATABASE": f"{DATA}/answers.sqlite"}
+        return {**database, "COLLECTIONS_DATABASE": f"{DATA}/collections.sqlite"}
     if part.service != "gateway":
         return {}
     told: dict[str, object] = dict(gateway_finds(found, addresses))

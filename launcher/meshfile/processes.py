@@ -129,10 +129,12 @@ class _Local:
     def _own(self, part: Part, everybody: Iterable[Part]) -> dict[str, str]:
         """The settings that it has because it runs here."""
         if part.service == "cache":
+            cache = self.file.cache
+            database = cache.database or ("" if cache.redis_url or cache.redis_url_env else self.state_dir / "cache.db")
             return {
                 **({} if "EMBEDDER" in part.settings or self._embeds() else {"EMBEDDER": "none"}),
-                "DATABASE": str(self.file.cache.database or self.state_dir / "cache.db"),
-                "COLLECTIONS_DATABASE": str(self.file.cache.collections or self.state_dir / "collections.db"),
+                "DATABASE": str(database),
+                "COLLECTIONS_DATABASE": str(cache.collections or self.state_dir / "collections.db"),
             }
         if part.service != "gateway":
             return {}

@@ -85,6 +85,20 @@ def test_every_service_is_a_process_and_every_replica_and_the_gateway_is_last(fo
     assert sorted(ports) == list(range(6000, 6008))
 
 
+@pytest.mark.parametrize(
+    ("cache", "database"),
+    [
+        ("redis_url_env: REDIS", ""),
+        ("redis_url: 'redis://h:6379/0'", ""),
+        ("redis_url_env: REDIS, database: mine.db", "mine.db"),
+        ("exact: true", "cache.db"),
+    ],
+)
+def test_a_database_beside_redis_is_set_only_where_the_file_has_one(folder: Path, cache: str, database: str) -> None:
+    text = FULL.replace("redis_url_env: REDIS", cache)
+    assert Path(specs_of(text, folder)["cache"].environment["HEDGEROW_CACHE_DATABASE"]).name == database
+
+
 def test_a_provider_is_told_its_url_its_model_and_its_key(folder: Path) -> None:
     told = specs_of(FULL, folder)["llm-remote"].environment
     assert (told["HEDGEROW_LLM_MODEL_NAME"], told["HEDGEROW_LLM_ENGINE"]) == ("remote", "openai")
