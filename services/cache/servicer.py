@@ -10,10 +10,11 @@ from services.cache import validation
 from services.cache.answers import Answers, LookupResult, Verdict
 from services.cache.config import CacheSettings
 from services.cache.conversion import MODEL
+from services.cache.exact_parts import HOW
 from services.cache.keyed_question import KeyedQuestion, keyed
 from services.cache.semantic_match.traffic import Traffic
 from services.cache.tombstones import Removal
-from services.runtime.errors import InvalidInput
+from services.runtime.errors import InvalidInput, NotSupported
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.rpc.boundary import Call
 
@@ -92,6 +93,8 @@ class CacheServicer:
 
     async def Embed(self, request: cache_pb2.EmbedRequest, call: Call) -> cache_pb2.EmbedResponse:
         validation.check_texts(list(request.texts))
+        if self._settings.embedder == "none":
+            raise NotSupported(f"embeddings: {HOW}")
         reply = cache_pb2.EmbedResponse(model=MODEL)
         # One after the other: at most one of them is ahead of a lookup's question.
         for number, text in enumerate(request.texts):

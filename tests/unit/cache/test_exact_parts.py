@@ -56,6 +56,11 @@ async def test_a_collection_is_refused_with_the_extra_that_it_needs(servicers: M
     assert len(methods) > 0
 
 
+async def test_an_embedding_is_refused_with_the_extra_that_it_needs(servicers: Mapping[str, Any]) -> None:
+    with pytest.raises(NotSupported, match=r"hedgerow\[cache,embedder\]"):
+        await servicers["CacheService"].Embed(cache_pb2.EmbedRequest(texts=["x"]), None)
+
+
 async def test_there_is_no_tool_that_searches(servicers: Mapping[str, Any]) -> None:
     tools = servicers["ToolService"]
     assert not (await tools.ListTools(tool_pb2.ListToolsRequest(), None)).tools

@@ -23,7 +23,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.upstream.stubs import Cache
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.errors import InvalidInput, NotSupported, ServiceError, TooLate
 
 _MOST_TEXTS = 256  # the contract's
 _MOST_DOCUMENTS = 1_000  # as Cohere has it
@@ -54,6 +54,7 @@ class Embedding:
                     raise InvalidInput("dimensions", f"{dimensions}, which are all of {reply.model}", wanted)
             except ServiceError as error:
                 admitted.failed(error)
+                _check_known(model, error, others)
                 many = isinstance(body.seen("input"), list)
                 raise _by_callers_name(error, lambda at: f"input[{at}]" if many else "input") from None
             await exchange.reply.whole(200, compact(_embeddings(reply, given.tokens, packed=packed)))
@@ -67,7 +68,11 @@ class Embedding:
         shown = body.flag("return_documents") or False
         tokens = tokens_of("documents", [query, *documents], self._most_bytes)
         async with self._aside.admitted(exchange, tokens=tokens) as admitted:
-            scores, name = await self._scores(cache, query, documents, admitted)
+            try:
+                scores, name = await self._scores(cache, query, documents, admitted)
+            except NotSupported as error:
+                _check_known(model, error, others)
+                raise
             _check_model(model, name, others)
             best = sorted(range(len(scores)), key=lambda index: -scores[index])[:most]
             results = [
@@ -123,6 +128,12 @@ def _check_model(model: str, own: str, others: Sequence[str]) -> None:
     """Raise `ModelUnknown` for a name that is not the embedder's."""
     if model not in (*ANY, own):
         raise ModelUnknown(model, ", ".join((*others, own, *ANY)))
+
+
+def _check_known(model: str, error: ServiceError, others: Sequence[str]) -> None:
+    """Raise `ModelUnknown` for a name, where the `error` says that there is no embedder which could have it."""
+    if isinstance(error, NotSupported) and model not in ANY:
+        raise ModelUnknown(model, ", ".join((*others, *ANY))) from None
 
 
 def _by_callers_name(error: ServiceError, name: Callable[[int], str]) -> ServiceError:

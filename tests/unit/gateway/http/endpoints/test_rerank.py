@@ -8,7 +8,7 @@ import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.http.endpoints.embedding import Embedding
-from services.runtime.errors import InvalidInput, ServiceError, Unavailable
+from services.runtime.errors import InvalidInput, NotSupported, ServiceError, Unavailable
 from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.http.endpoints.calling import Bills, aside, replied
 
@@ -117,3 +117,14 @@ async def test_limits_and_models_are_named(body: dict[str, Any], status: int, pa
     answered, told = await reranked(Cache(), **body)
     assert (answered, told["error"]["param"]) == (status, param)
     assert limit in told["error"]["message"]
+
+
+@pytest.mark.parametrize(("model", "status"), [("else", 404), ("auto", 501)])
+async def test_without_an_embedder_a_name_is_unknown_and_the_rest_is_not_supported(model: str, status: int) -> None:
+    cache = Cache(NotSupported("pip install 'hedgerow[cache,embedder]'"))
+    for got, told in (
+        await reranked(cache, model=model, query="fruit", documents=["pear"]),
+        await replied(Embedding(aside(Bills()), cache).embed, model=model, input="fruit"),
+    ):
+        assert got == status
+        assert ("hedgerow[cache,embedder]" in told["error"]["message"]) is (status == 501)
