@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ANSWERED = "/v1/chat/completions"
-MOVED = "/v1/moved"  # to there; any other address has an empty page
+MOVED = "/v1/moved"  # to there; `pages` has the other addresses
 _COMMON = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "simulated"}
 _WORD = "word "
 _MESSAGE = {

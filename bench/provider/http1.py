@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from asyncio import StreamReader, StreamWriter
 from contextlib import aclosing
+from http import HTTPStatus
 
 from bench.provider.events import ANSWERED, APIS, MOVED, Answer, Api
+from bench.provider.pages import page
 
-_EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+_PAGE = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
 _REDIRECT = b"HTTP/1.1 307 Moved\r\ncontent-length: 0\r\nlocation: %s\r\n\r\n" % ANSWERED.encode()
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -19,13 +21,16 @@ async def serve_http1(answer: Answer, reader: StreamReader, writer: StreamWriter
     try:
         while True:
             head = await following
-            await reader.readexactly(_length(head))
+            body = await reader.readexactly(_length(head))
             following = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
             path = head.split(b" ", 2)[1].decode()
             if api := APIS.get(path):
                 await _unless_gone(asyncio.create_task(_answer(answer, api, writer)), following)
+            elif path == MOVED:
+                writer.write(_REDIRECT)
             else:
-                writer.write(_REDIRECT if path == MOVED else _EMPTY)
+                status, content = page(path, body)
+                writer.write(_PAGE % (status, HTTPStatus(status).phrase.encode(), len(content), content))
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)

@@ -13,8 +13,8 @@ from h2.exceptions import ProtocolError
 
 from bench.provider.events import ANSWERED, CHAT, MOVED, Answer
 from bench.provider.faults import Died, reset
+from bench.provider.pages import page
 
-_EMPTY = ((":status", "200"),)
 _REDIRECT = ((":status", "307"), ("location", ANSWERED))
 _HEAD = ((":status", "200"), ("content-type", "text/event-stream"))
 
@@ -34,6 +34,7 @@ class _Connection:
         self._h2 = H2Connection(H2Configuration(client_side=False))
         self._answers: dict[int, asyncio.Task[None]] = {}
         self._paths: dict[int, str] = {}
+        self._bodies: dict[int, bytes] = {}
         self._room = asyncio.Event()  # the caller takes more bytes than before
 
     async def read(self, reader: StreamReader) -> None:
@@ -52,15 +53,20 @@ class _Connection:
     def _handle(self, event: events.Event) -> None:
         match event:
             case events.RequestReceived(stream_id=int(stream), headers=list(headers)):
-                self._paths[stream] = dict(headers)[b":path"].decode()
-            case events.DataReceived(flow_controlled_length=int(length), stream_id=int(stream)):
+                self._paths[stream], self._bodies[stream] = dict(headers)[b":path"].decode(), b""
+            case events.DataReceived(data=bytes(data), flow_controlled_length=int(length), stream_id=int(stream)):
+                self._bodies[stream] += data
                 self._h2.acknowledge_received_data(length, stream)
             case events.StreamEnded(stream_id=int(stream)):
-                path = self._paths.pop(stream)
+                path, body = self._paths.pop(stream), self._bodies.pop(stream)
                 if path == ANSWERED:
                     self._answers[stream] = asyncio.create_task(self._answer(stream))
+                elif path == MOVED:
+                    self._h2.send_headers(stream, _REDIRECT, end_stream=True)
                 else:
-                    self._h2.send_headers(stream, _REDIRECT if path == MOVED else _EMPTY, end_stream=True)
+                    status, content = page(path, body)
+                    self._h2.send_headers(stream, ((":status", str(status)), ("content-type", "application/json")))
+                    self._h2.send_data(stream, content, end_stream=True)
             case events.StreamReset(stream_id=int(stream)) if stream in self._answers:
                 self._answers.pop(stream).cancel()
             case events.WindowUpdated():
