@@ -33,7 +33,7 @@ from hedgerow_cli.warm import warm
 
 app = typer.Typer(
     help="A latency mesh for AI inference: answers under an explicit time budget.",
-    epilog='Start with `hedgerow demo`. Then `hedgerow up`, and in another terminal `hedgerow ask "What can you do?"`.',
+    epilog='Start with `hedgerow up`, and in another terminal `hedgerow ask "What can you do?"`.',
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help is short and needs no rich

@@ -20,9 +20,9 @@ def check(
     """Check a mesh file as a whole, and start nothing.
 
     All problems are listed, with line and column: unknown keys, values beyond their limits, variables that are not set,
-    missing folders, and settings that a service's own code refuses.
-    Exits with 2 when there is any. Otherwise it says what "hedgerow up" would start, and which models of the catalogue
-    it would pull; nothing is pulled.
+    missing folders, and settings that a service's own code refuses. Exits with 2 when there is any, and with 1 when
+    packages that the file needs are not installed here. Otherwise it says what "hedgerow up" would start, and which
+    models of the catalogue it would pull; nothing is pulled.
 
     \b
     Examples:
@@ -34,19 +34,25 @@ def check(
     import json
     import shlex
 
-    if schema:
-        from hedgerow_cli.failures import needs
+    from hedgerow_cli.failures import fail, needs
 
+    if schema:
         with needs("launcher", as_json):
             from launcher.meshfile.json_schema import SHIPPED
 
         print(SHIPPED.read_text(), end="")
         return
     with mesh_file.checked(as_json):
+        from launcher.mesh import MeshError
         from launcher.meshfile.catalog import missing_models
         from launcher.meshfile.planning import plan
+        from launcher.meshfile.preflight import refuse_missing
 
         planned = asyncio.run(plan(file, state_dir or running.state_of(file)))
+    try:
+        refuse_missing(str(file), planned.file)
+    except MeshError as error:
+        fail(str(error), "NOT_INSTALLED", as_json)
     missing = missing_models(planned.file)
     if as_json:
         services = [{"name": spec.name, "address": spec.address} for spec in planned.specs]

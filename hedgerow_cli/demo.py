@@ -28,6 +28,7 @@ def demo(
 ) -> None:
     """Start the mesh on free ports, ask it by text, picture and voice, and stop it.
 
+    It needs a clone of the repository, whose samples it sends.
     The models are pulled first when they are missing ("hedgerow models list"), which downloads 260 MB. With the models
     there it takes less than a minute. Exits with 1 when an answer is not what it must be.
 
@@ -48,7 +49,7 @@ def demo(
         from launcher.processes import ServiceFailed
 
     if not SAMPLES.is_dir():
-        fail(f"no samples in {SAMPLES}: the demo runs in a source checkout; `hedgerow up` runs anywhere")
+        fail("the demo needs a clone of the repository, which has its samples; `hedgerow up` needs none")
     with TemporaryDirectory(prefix="hedgerow-demo-") as folder, reported():
         try:
             shortfalls = asyncio.run(_run(Path(folder), question, Console(highlight=False)))

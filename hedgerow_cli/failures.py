@@ -65,6 +65,8 @@ def explain(error: HedgerowError) -> str:
     message = error.message.replace("allow_plaintext_key=True", "--plaintext-key")
     if command := _STARTED_BY.get(error.reason):
         message += f'; start one with "{command}"'
+    if error.reason == "KEY_UNKNOWN":
+        message += "; set HEDGEROW_API_KEY to a key of the gateway, or pass it with --api-key"
     if error.retry_delay_s is not None:
         message += f"; try again in {error.retry_delay_s:.1f} s"
     if error.trace_id:

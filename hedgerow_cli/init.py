@@ -37,7 +37,8 @@ def init(
         typer.Option(
             metavar="MODEL",
             help="A folder (./models/mine), a name on the hub, PROVIDER:NAME (openai:gpt-5-mini; also anthropic, "
-            'gemini, openrouter, ollama, vllm), or "URL NAME".',
+            "gemini, openrouter, ollama, vllm), NAME=URL of an OpenAI-compatible server (NAME=URL#ITS_NAME where it "
+            'has another name there), or "URL NAME".',
         ),
     ] = None,
     key_env: Annotated[
@@ -69,7 +70,7 @@ def init(
       hedgerow init --yes --model openai:gpt-5-mini
       hedgerow init --yes --model ./models/mine --callers keys prod.yaml
       hedgerow init --yes --model ./models/mine --stored-answers exact
-      hedgerow init --yes --model "http://127.0.0.1:8000/v1 Qwen/Qwen3-8B" --key-env VLLM_API_KEY
+      hedgerow init --yes --model qwen=http://127.0.0.1:8000/v1#Qwen/Qwen3-8B --key-env VLLM_API_KEY
     """
     import json
 
@@ -99,10 +100,28 @@ def init(
 def _print_next_steps(file: Path, answers: InitAnswers) -> None:
     import shlex
 
+    from launcher.meshfile.template import CALLERS_KEY
+
     print(f"wrote {file}. Next:")
     for name in answers.needed:
-        print(f"  export {name}=…")
+        print(f"  export {name}={'$(openssl rand -hex 24)' if name == CALLERS_KEY else '…'}")
     print(f"  hedgerow up {shlex.quote(str(file))}")
+
+
+def _by_the_servers_name(model: str, key_env: str) -> str:
+    """`NAME=URL` with the name that the server has for its model, where it lists one alone; others as they are."""
+    import asyncio
+    import os
+
+    from launcher.meshfile.given import with_its_name
+    from launcher.meshfile.template import name_before_url
+
+    name = name_before_url(model)
+    if not name or "#" in model:
+        return model
+    url = model.removeprefix(f"{name}=")
+    found = asyncio.run(with_its_name({"url": [url], "model": name}, os.environ.get(key_env, "")))
+    return f"{model}#{found['model']}"
 
 
 def _usable(model: str) -> str:
@@ -134,7 +153,7 @@ def _answers(
 
     if not model:
         typer.echo("A folder (./models/mine), a name on the hub (Qwen/Qwen3-8B), a provider's model", err=True)
-        typer.echo("(openai:gpt-5-mini, anthropic:…, gemini:…, openrouter:…, ollama:…), or a URL and a name.", err=True)
+        typer.echo("(openai:gpt-5-mini, anthropic:…, gemini:…, openrouter:…, ollama:…), or NAME=URL.", err=True)
         model = str(typer.prompt("Which model?", err=True, value_proc=_usable))
     if key_env is None and "url" in place_of(model):
         usual = usual_key(model)
@@ -146,4 +165,5 @@ def _answers(
         question = "May a stored answer be given again? no; exact: to the same question; semantic: also other wordings"
         stored = StoredAnswers(typer.prompt(question, "no", err=True, value_proc=_which))
     key_env = (key_env or "").strip()
+    model = _by_the_servers_name(model, key_env)
     return InitAnswers(model, key_env, (callers or Callers.LOCAL).value, (stored or StoredAnswers.NO).value)

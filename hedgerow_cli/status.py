@@ -30,7 +30,7 @@ def status(
     import asyncio
     import json
 
-    from hedgerow_cli.failures import needs
+    from hedgerow_cli.failures import fail, needs
 
     with needs("launcher", as_json):
         services = known_services(state_dir)
@@ -39,8 +39,10 @@ def status(
         service["health"] = health
     if as_json:
         print(json.dumps({"services": services}))
-    else:
+    elif running.services(state_dir) or any(service["health"] != "UNREACHABLE" for service in services):
         _print(services)
+    else:
+        fail(f'no mesh runs here (state folder {state_dir}); start one with "hedgerow up"')
     raise typer.Exit(any(service["health"] != "SERVING" for service in services))
 
 

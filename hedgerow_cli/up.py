@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 
     from launcher.meshfile.given import Given
 
+_DEMO_ALONE = "it belongs to the demo's mesh"
+# The options that are refused beside a mesh file, and the way to the same there.
+_IN_FILE = {
+    "base_port": "set its key gateway.address, or base_port",
+    "mesh": f"{_DEMO_ALONE}; set `replicas` of a model in the file for several processes of it",
+    "replicas": f"{_DEMO_ALONE}; set `replicas` of a model in the file",
+    "tls": f"{_DEMO_ALONE}; docs/kubernetes.md has mutual TLS of a mesh file",
+    "otlp_endpoint": "set its key tracing",
+    "demo": "leave out the one or the other",
+    "model": "add the model to its key models",
+    "key_env": "set its key models.NAME.key_env",
+    "host": "set its key gateway.address",
+}
 _GIVEN = "models"  # the state folder's name of a mesh without a file
 
 
@@ -177,11 +190,10 @@ def _said(context: typer.Context, name: str) -> bool:
 def _refuse_pairs(context: typer.Context, file: Path | None, demo: _Demo | None) -> None:
     """A file says these itself, or has no use for them; and the demo has its own models."""
     own = ("model", "key_env", "host")
-    names = ("base_port", "mesh", "replicas", "tls", "otlp_endpoint", "demo", *own) if file else own if demo else ()
-    for name in names:
+    for name in _IN_FILE if file else own if demo else ():
         if _said(context, name):
-            beside = "with a FILE, which says it" if file else "with the demo"
-            raise typer.BadParameter(f"not {beside}", param_hint=f"--{name.replace('_', '-')}")
+            refused = f"not with a FILE: {_IN_FILE[name]}" if file else "not with the demo"
+            raise typer.BadParameter(refused, param_hint=f"--{name.replace('_', '-')}")
 
 
 async def _run(plan: up_plans.UpPlan, state_dir: Path, console: Console) -> None:

@@ -11,6 +11,7 @@ import yaml
 from launcher.meshfile.problems import Problem, Steps, dotted
 
 _MOST_NODES = 100_000  # with those that anchors repeat
+_NO_YAML = "not valid YAML"
 _MERGE = "tag:yaml.org,2002:merge"
 Place = tuple[int, int]  # line and column, from 1
 
@@ -47,14 +48,21 @@ def read_marked(text: str) -> Marked:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        marked.problems.append(Problem(*place, "", f"no YAML: {error.problem or error.context}"))
+        marked.problems.append(Problem(*place, "", _in_words(error)))
     except RecursionError:
-        marked.problems.append(Problem(1, 1, "", "no YAML: nested too deeply"))
+        marked.problems.append(Problem(1, 1, "", f"{_NO_YAML}: nested too deeply"))
     except yaml.YAMLError:
-        marked.problems.append(Problem(1, 1, "", "no YAML: characters that must not be in it"))
+        marked.problems.append(Problem(1, 1, "", f"{_NO_YAML}: characters that must not be in it"))
     finally:
         loader.dispose()
     return marked
+
+
+def _in_words(error: yaml.MarkedYAMLError) -> str:
+    told = error.problem or error.context or ""
+    if told.startswith("expected <block end>"):
+        told = "this does not continue the lines before it; check the indentation and the quotes"
+    return f"{_NO_YAML}: {told}"
 
 
 class _Reader:

@@ -21,6 +21,7 @@ from launcher.meshfile.problems import Problem, Steps, in_our_words
 from launcher.meshfile.reading import MeshFileReading
 from launcher.meshfile.schema import MeshFile
 
+_OF_SERVICE = re.compile(r"(?<=did you mean )HEDGEROW_[A-Z0-9_]+")
 _SAID = re.compile(r"\.(options|settings)\.")
 
 
@@ -55,6 +56,7 @@ def _problem(read: MeshFileReading, part: Part, complaint: str) -> Problem:
     """`python -m services.llm: vllm.max_model_len: …` at `models.fast.options.max_model_len`."""
     _, _, told = complaint.partition(": ")
     setting, _, message = told.partition(": ")
+    message = _OF_SERVICE.sub(lambda found: found[0].removeprefix(part.prefixed("")).lower(), message)
     steps = setting.removeprefix(part.prefixed("")).replace("__", ".").split(".")
     place = _place(part, steps)
     named = "" if str(place[-1]).lower() == steps[-1].lower() else f"{setting} of {part.name}: "

@@ -44,7 +44,7 @@ def dotted(path: Steps) -> str:
 def in_our_words(message: str) -> str:
     """pydantic's words, in those of the rest."""
     told = message.removeprefix("Value error, ").replace("Input should be", "it must be")
-    return "no such setting" if told.startswith("Extra inputs are not permitted") else told
+    return told.replace("Extra inputs are not permitted", "no such setting")
 
 
 def got(path: Steps, value: Any) -> str:

@@ -262,6 +262,13 @@ class MeshFile(Section):
         None, description="First port of the other services, on loopback. Default: after the gateway's."
     )
 
+    @field_validator("models")
+    @classmethod
+    def _one_chats(cls, models: dict[str, Model]) -> dict[str, Model]:
+        if models and all(model.methods for model in models.values()):
+            raise ValueError(f"a model that chats is needed: {', '.join(models)} serves other requests alone")
+        return models
+
     @field_validator("tenants_file")
     @classmethod
     def _one_list(cls, file: Path | None, info: ValidationInfo) -> Path | None:

@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 
 import yaml
 
+from launcher.meshfile.fields import is_url
+
 CALLERS_KEY = "HEDGEROW_API_KEY"  # where `hedgerow ask` takes it from
 
 
@@ -50,22 +52,37 @@ class InitAnswers:
 
 
 def place_of(model: str) -> dict[str, str]:
-    """What the file says of a model: of `openai:gpt-5-mini`, or `http://host:8000/v1 Qwen/Qwen3-8B`, or a folder that
-    looks like one (`./models/mine`), or a name on the hub. Raises ValueError."""
+    """The keys of a model in the file: of `openai:gpt-5-mini`, `small=http://host:8000/v1` (with `#ITS_NAME` where the
+    server has another name for it), `http://host:8000/v1 Qwen/Qwen3-8B`, a folder that looks like one
+    (`./models/mine`), or a name on the hub. Raises ValueError."""
     provider, colon, name = model.partition(":")
     if colon and provider in PROVIDERS:
         found = PROVIDERS[provider]
         if not name:
             raise ValueError(f"a model of the provider is needed, such as {provider}:NAME")
         return {"url": found.url, **({"engine": found.engine} if found.engine else {}), "model": name}
-    if model.startswith(("http://", "https://")):
+    if named := name_before_url(model):
+        url, _, own = model.removeprefix(f"{named}=").partition("#")
+        model = f"{url} {own or named}"
+    if is_url(model):
         url, _, name = model.partition(" ")
         if not name.strip():
-            raise ValueError("the model's name is needed behind the URL: http://host:8000/v1 NAME")
+            raise ValueError(f"the model's name is needed before the URL: NAME={url}")
         return {"url": url, "model": name.strip()}
-    if not model or " " in model:
-        raise ValueError("a folder, a name on the hub, PROVIDER:NAME, or a URL and a name are needed")
-    return {"folder" if model.startswith((".", "/", "~")) else "hub": model}
+    if model.startswith((".", "/", "~")) and " " not in model:
+        return {"folder": model}
+    if not model or " " in model or "://" in model or "=" in model:
+        raise ValueError(
+            f"a folder, a name on the hub, PROVIDER:NAME, or NAME=URL is needed (small=http://host:8000/v1), "
+            f"got {model}"
+        )
+    return {"hub": model}
+
+
+def name_before_url(model: str) -> str:
+    """NAME of `NAME=URL`, else empty."""
+    name, _, url = model.partition("=")
+    return name if is_url(url) and not is_url(name) else ""
 
 
 def usual_key(model: str) -> str:
@@ -77,7 +94,7 @@ def usual_key(model: str) -> str:
 def write(answers: InitAnswers) -> str:
     """The file's text, with comments for what may be added. Raises ValueError for a model that cannot be meant."""
     place = place_of(answers.model)
-    name = place.get("model") or PurePath(place.get("folder") or place["hub"]).name
+    name = name_before_url(answers.model) or place.get("model") or PurePath(place.get("folder") or place["hub"]).name
     said = [f"    {key}: {_scalar(value)}" for key, value in place.items()]
     if answers.key_env:
         said.append(f"    key_env: {_scalar(answers.key_env)}  # the variable that holds it; never the key itself")

@@ -242,7 +242,7 @@ class GatewaySettings(Timed):
         if none := next((name for name, methods in serves.items() if not methods), ""):
             raise ValueError(f"{none}: embeddings, rerank or moderations, got none")
         if models and serves.keys() >= models.keys():
-            raise ValueError(f"at least one model that chats beside {', '.join(serves)}")
+            raise ValueError(f"a model that chats is needed: {', '.join(serves)} serves other requests alone")
         return serves
 
     @field_validator("warm")

@@ -29,7 +29,7 @@ models:
     options: {max_num_seqs: 0}
     settings: {warm: true}
 cache: {settings: {similarity_threshold: 2}}
-gateway: {settings: {hedge: {mode: "often"}}}
+gateway: {settings: {hedge: {mode: "often", max_shares: 1}}}
 """
 
 
@@ -44,9 +44,10 @@ async def test_what_a_service_would_refuse_is_told_at_its_place(tmp_path: Path) 
         "models.remote.options.colour": (6, 15, "no such setting"),
         "models.local.settings.warm": (10, 22, told["models.local.settings.warm"][2]),
         "cache.settings.similarity_threshold": (11, 42, "it must be less than or equal to 1, got '2'"),
+        "gateway.settings.hedge.max_shares": (12, 57, "no such setting; did you mean max_share?"),
         "gateway.settings.hedge.mode": (12, 36, told["gateway.settings.hedge.mode"][2]),
     }
-    assert "did you mean HEDGEROW_LLM_WARM_UP?" in told["models.local.settings.warm"][2]
+    assert "did you mean warm_up?" in told["models.local.settings.warm"][2]
     assert told["gateway.settings.hedge.mode"][2].endswith("got 'often'")
 
 
@@ -101,6 +102,7 @@ async def test_what_the_file_and_what_a_service_refuses_is_told_at_once(tmp_path
         "models.local.settings.warm",
         "cache.settings.similarity_threshold",
         "gateway.settings.hedge.mode",
+        "gateway.settings.hedge.max_shares",
         "tenants.acme.key_env",
     ]
 

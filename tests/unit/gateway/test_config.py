@@ -106,7 +106,7 @@ def test_every_stage_with_a_budget_can_be_capped() -> None:
     ("serves", "said"),
     [
         ({"gpt": ["embeddings"]}, "serves: Value error, models of `llm_addresses`, got gpt"),
-        ({"m": ["embeddings"]}, "serves: Value error, at least one model that chats beside m"),
+        ({"m": ["embeddings"]}, "serves: Value error, a model that chats is needed: m serves other requests alone"),
         ({"m": []}, "serves: Value error, m: embeddings, rerank or moderations, got none"),
         ({"m": ["chat"]}, "serves.m.0: "),
     ],

@@ -176,8 +176,16 @@ WRONG = [
         'models: {a: x/y}\ngateway:\n  settings: {log_level: "a\\0b"}',
         "3:25: gateway.settings.log_level: no NUL, which no setting of a process can hold",
     ),
-    ("[" * 500, "1:1: no YAML: nested too deeply"),
-    ("models: {a: x/y", "1:16: no YAML: expected ',' or '}'"),
+    ("[" * 500, "1:1: not valid YAML: nested too deeply"),
+    ("models: {a: x/y", "1:16: not valid YAML: expected ',' or '}'"),
+    (
+        "models:\n  a: x/y\n b: x/z",
+        "3:2: not valid YAML: this does not continue the lines before it; check the indentation and the quotes",
+    ),
+    (
+        "models: {e: {url: 'http://h/v1', serves: embeddings}}",
+        "1:9: models: a model that chats is needed: e serves other requests alone",
+    ),
     ("", "1:1: keys and values are needed, `models:` at least"),
     (
         "models: {a: x/y}\ncache: {redis_url: 'redis://:pw@h:6379/0'}",
@@ -186,7 +194,7 @@ WRONG = [
     ("models:\n  a: {hub: x/y, options: {model: z}}", "2:26: models.a.options: model: belongs into folder, hub or"),
     ("models: {a: x/y}\ngateway: {settings: {workers: 2}}", "2:21: gateway.settings: workers: belongs into workers"),
     ("models:\n  a: {hub: x/y, engine: openai}", "2:25: models.a.engine: openai only with a url"),
-    ("models: &a\n  a: *a", "1:9: no YAML: an anchor that repeats itself"),
+    ("models: &a\n  a: *a", "1:9: not valid YAML: an anchor that repeats itself"),
     (
         "models: {a: x/y}\ntenants: {t: {key_env: CALLER_KEY, tools: ['search_*']}}",
         "2:44: tenants.t.tools.0: a tool is needed as source/name, such as collections/search_*, or * for all",

@@ -18,6 +18,7 @@ MODELS = [
     "Qwen/Qwen3-8B",
     "http://127.0.0.1:8000/v1 Qwen/Qwen3-8B",
     *(f"{provider}:some-model" for provider in PROVIDERS),
+    "small=http://127.0.0.1:8000/v1",
     "openai:1.5",  # which YAML would take for a number
 ]
 
@@ -49,7 +50,14 @@ def test_what_stands_in_comments_may_be_taken_out_of_them(model: str, tmp_path: 
     assert file.tracing
 
 
-@pytest.mark.parametrize("model", ["", "a b", "openai:", "http://127.0.0.1:8000/v1"])
+def test_a_name_before_a_url_is_the_models_name_here() -> None:
+    url = "http://127.0.0.1:8000/v1"
+    models = yaml.safe_load(write(InitAnswers(f"small={url}#Qwen/Qwen3-8B")))["models"]
+    assert models == {"small": {"url": url, "model": "Qwen/Qwen3-8B", "tier": "balanced"}}
+    assert place_of(f"small={url}") == {"url": url, "model": "small"}
+
+
+@pytest.mark.parametrize("model", ["", "a b", "openai:", "http://127.0.0.1:8000/v1", "a=b", "ftp://h/v1", "a=ftp://h"])
 def test_a_model_that_cannot_be_meant_is_refused(model: str) -> None:
     with pytest.raises(ValueError, match="needed"):
         place_of(model)
