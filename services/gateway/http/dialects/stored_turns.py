@@ -8,8 +8,9 @@ the client's next request finds it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -23,7 +24,7 @@ from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.http.stored_responses.errors import PreviousResponseNotFound, StoreUnavailable
-from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse
+from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse, aside
 from services.gateway.labels import Degraded
 from services.runtime.errors import InvalidInput
 
@@ -61,8 +62,9 @@ class StoredTurns:
         wanted = wanted and whose is not None
         items, data = _items(given["input"]), compact(given)
         if previous:
-            items = given["input"] = [*await self._earlier(exchange, whose, previous, len(data)), *items]
-            data, body = _within(compact(given), exchange), Fields(given)
+            earlier, size = await self._earlier(exchange, whose, previous, len(data))
+            items = given["input"] = [*earlier, *items]
+            data, body = await _within(exchange, given, size), Fields(given)
             order = read(body)
         answer_id = secrets.token_hex(_ID_BYTES) if wanted else exchange.answer_id
         order.stored = {"store": wanted, _PREVIOUS: previous, **({"id": f"resp_{answer_id}"} if wanted else {})}
@@ -73,25 +75,36 @@ class StoredTurns:
 
         async def before_end(final: pb.Final) -> bytes:
             closing = writer.close(final) if order.stream else b""
-            await self._store(exchange, whose, StoredResponse(writer.whole(final), items), final)
+            await self._store(exchange, whose, StoredResponse(writer.whole(final), items), len(data), final)
             return closing
 
         return ReadRequest(data, body, order, writer, before_end)
 
-    async def _earlier(self, exchange: Exchange, whose: Owner | None, response_id: str, own_bytes: int) -> list[Any]:
-        """The items before a request of `own_bytes`, which take room before they are fetched."""
-        if whose and (size := await self.store.size(whose, response_id)):
-            exchange.expand(own_bytes + size)
+    async def _earlier(
+        self, exchange: Exchange, whose: Owner | None, response_id: str, own_bytes: int
+    ) -> tuple[list[Any], int]:
+        """The items before a request of `own_bytes`, which take room before they are fetched, and about how many bytes
+        they and the request have."""
+        if whose and (stored := await self.store.size(whose, response_id)):
+            size = own_bytes + stored
+            exchange.expand(size)
             if data := await self.store.get(whose, response_id):
-                return StoredResponse.parse(data).conversation
+                return (await aside(size, partial(StoredResponse.parse, data))).conversation, size
         raise PreviousResponseNotFound(response_id)
 
-    async def _store(self, exchange: Exchange, whose: Owner, answered: StoredResponse, final: pb.Final) -> None:
-        """Store a response, or have it and its report say that it is not stored."""
+    async def _store(
+        self, exchange: Exchange, whose: Owner, answered: StoredResponse, size: int, final: pb.Final
+    ) -> None:
+        """Store a response to a request of `size` bytes, or have it and its report say that it is not stored."""
         response = answered.response
-        try:
+
+        def written() -> bytes:
             data = answered.serialize()
             structure.check(data, exchange.bounds.json)  # or the next turn could not be read
+            return data
+
+        try:
+            data = await aside(size, written)
             stored = await self.store.put(whose, response["id"], data)
         except (InvalidInput, StoreUnavailable):
             stored = False
@@ -105,13 +118,21 @@ def _items(given: Any) -> list[dict[str, Any]]:
     return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given)
 
 
-def _within(data: bytes, exchange: Exchange) -> bytes:
-    """A body with earlier turns, which has the limits of one that was sent, and takes its room."""
+def _joined(given: Mapping[str, Any]) -> bytes:
+    """A body, written item by item: between two a thread lets the event loop run."""
+    rest = compact({name: each for name, each in given.items() if name != "input"})
+    return rest[:-1] + b',"input":[' + b",".join(map(compact, given["input"])) + b"]}"
+
+
+async def _within(exchange: Exchange, given: Mapping[str, Any], size: int) -> bytes:
+    """A body of about `size` bytes with earlier turns, which has the limits of one that was sent, and takes its
+    room."""
+    data = await aside(size, partial(_joined, given))
     if len(data) > (most := exchange.bounds.most_bytes):
         raise InvalidInput(_PREVIOUS, f"a conversation of at most {most} bytes", f"{len(data)} bytes")
     exchange.expand(len(data))
     try:
-        structure.check(data, exchange.bounds.json)
+        await aside(size, partial(structure.check, data, exchange.bounds.json))
     except InvalidInput as many:
         raise InvalidInput(_PREVIOUS, f"a conversation of {many.metadata['limit']}", "more") from None
     return data

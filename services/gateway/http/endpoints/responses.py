@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.datastructures import QueryParams
 
@@ -15,7 +17,7 @@ from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.http.stored_responses.errors import ResponseNotFound
-from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse
+from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse, aside
 from services.runtime.errors import InvalidInput
 
 
@@ -61,7 +63,7 @@ class Responses:
     async def _find(self, exchange: Exchange) -> StoredResponse:
         store, response_id, whose = self._offered(), _id(exchange), _owner(exchange)
         if whose and (data := await store.get(whose, response_id)):
-            return StoredResponse.parse(data)
+            return await aside(len(data), partial(StoredResponse.parse, data))
         raise ResponseNotFound(response_id)
 
     def _offered(self) -> ResponseStore:

@@ -6,25 +6,21 @@ sizes and times, and no operator has a key to keep.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from services.gateway.http.stored_responses.errors import StoreUnavailable
 from services.gateway.http.stored_responses.redis_scripts import DELETE, GET, PUT, SIZE, TRIM
-from services.gateway.http.stored_responses.store import Owner
+from services.gateway.http.stored_responses.store import Owner, aside
 from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from redis.asyncio import Redis
 
-T = TypeVar("T")
 _NONCE_BYTES = 12
-_LARGE_BYTES = 1_048_576  # of which the event loop would notice the encryption
 _TRANSFER_S = 1.0  # for responses of megabytes, beside the time that Redis has for any answer
 
 
@@ -36,7 +32,7 @@ class RedisResponses:
 
     async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
         name = owner.name(response_id)
-        sealed = await _aside(data, partial(seal, response_id, name, data))
+        sealed = await aside(len(data), partial(seal, response_id, name, data))
         if len(sealed) > self._tenant_bytes:
             return False
         over = await self._run(PUT, owner, name, sealed, self._ttl_ms, self._tenant_bytes)
@@ -50,7 +46,7 @@ class RedisResponses:
     async def get(self, owner: Owner, response_id: str) -> bytes | None:
         name = owner.name(response_id)
         sealed = await self._run(GET, owner, name)
-        return None if sealed is None else await _aside(sealed, partial(unseal, response_id, name, sealed))
+        return None if sealed is None else await aside(len(sealed), partial(unseal, response_id, name, sealed))
 
     async def delete(self, owner: Owner, response_id: str) -> bool:
         return bool(await self._run(DELETE, owner, owner.name(response_id)))
@@ -81,11 +77,6 @@ def unseal(response_id: str, name: str, sealed: bytes) -> bytes | None:
         return _cipher(response_id).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
     except (InvalidTag, ValueError):
         return None
-
-
-async def _aside(data: bytes, work: Callable[[], T]) -> T:
-    """The result of `work`, in a thread for much `data`."""
-    return await asyncio.to_thread(work) if len(data) > _LARGE_BYTES else work()
 
 
 def _cipher(response_id: str) -> AESGCM:

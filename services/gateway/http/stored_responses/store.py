@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
+T = TypeVar("T")
+_LARGE_BYTES = 1_048_576
 _ID_OPTIONAL = ("message", "function_call")  # in an input, unlike calls of a provider's own tools
 
 
@@ -37,15 +42,25 @@ class StoredResponse:
         return [*self.input, *_sent_back(self.response["output"])]
 
     def serialize(self) -> bytes:
-        """As JSON."""
-        told = {"response": self.response, "input": self.input}
-        # An escape is two to three times as long as a letter. A provider may have sent half a surrogate pair.
-        return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
+        """As lines of JSON, one of the response and one of each item: between two a thread lets the event loop run."""
+        return b"\n".join(map(_line, (self.response, *self.input)))
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """The response that was serialized as `data`."""
-        return cls(**json.loads(data))
+        response, *items = map(json.loads, io.BytesIO(data))
+        return cls(response, items)
+
+
+def _line(given: dict[str, Any]) -> bytes:
+    """JSON without escapes, which are two to three times as long as letters of most alphabets. A provider may have sent
+    half a surrogate pair."""
+    return json.dumps(given, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
+
+
+async def aside(size: int, work: Callable[[], T]) -> T:
+    """The result of `work` on about `size` bytes, from a thread where the event loop would notice it."""
+    return await asyncio.to_thread(work) if size > _LARGE_BYTES else work()
 
 
 def _sent_back(output: list[dict[str, Any]]) -> list[dict[str, Any]]:

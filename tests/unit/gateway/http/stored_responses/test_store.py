@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
-from services.gateway.http.stored_responses.store import StoredResponse
+from services.gateway.http.stored_responses.store import StoredResponse, aside
 
 THOUGHT: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
 OPENED = {**THOUGHT, "encrypted_content": "gAAA"}
@@ -33,9 +34,16 @@ def test_a_provider_that_stores_nothing_gets_no_id_that_it_would_look_for(output
     assert StoredResponse({"id": "resp_1", "output": output}, asked).conversation == [*asked, *sent_back]
 
 
-@pytest.mark.parametrize("text", ["Привет, 你好", "half a pair: \ud83d", "\u2028"])
+@pytest.mark.parametrize("text", ["Привет, 你好", "half a pair: \ud83d", "\u2028", "two\nlines"])
 def test_a_response_is_read_as_it_was_stored(text: str) -> None:
     stored = StoredResponse({"id": "resp_1", "output": [{**TEXT, "content": text}]}, [{"content": text * 1_000}])
     data = stored.serialize()
     assert StoredResponse.parse(data) == stored
     assert len(data) < len(text.encode(errors="surrogatepass")) * 1_300, "no escapes"
+    assert len(data.splitlines()) == 2, "one line each, between which a thread lets the event loop run"
+
+
+async def test_work_on_megabytes_leaves_the_event_loop() -> None:
+    here = threading.get_ident()
+    assert await aside(1_000, threading.get_ident) == here
+    assert await aside(10_000_000, threading.get_ident) != here
