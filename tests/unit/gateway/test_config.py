@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -129,3 +130,11 @@ def test_more_than_one_worker_stores_responses_on_redis_alone(
     assert said in capsys.readouterr().err
     assert start(monkeypatch, "--workers", "2", *stored, "--redis-url", "redis://r").responses.ttl_ms == 1000
     assert start(monkeypatch, *stored).responses.ttl_ms == 1000
+
+
+def test_off_without_quotes_is_the_word_in_a_file_of_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text("hedge: {mode: off}\nhits: {others: off}\nguard: {secrets: off}\nprompt: {diet: off}\n")
+    monkeypatch.setenv("HEDGEROW_GATEWAY_CONFIG", str(file))
+    settings = start(monkeypatch)
+    assert settings.hedge.mode == settings.hits.others == settings.guard.secrets == settings.prompt.diet == "off"

@@ -72,6 +72,15 @@ def test_without_keys_it_does_not_start_unless_it_may_be_open(tenants: dict[str,
     assert Identity({}, tenants, None, anonymous=True).tenant(None).name == LOCAL
 
 
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [(None, "an API key is required"), ("", "required, as"), ("Bearer other", "does not know")],
+)
+def test_a_missing_key_and_an_unknown_one_are_refused_in_words_of_their_own(header: str | None, told: str) -> None:
+    with pytest.raises(KeyUnknown, match=told):
+        Identity({digest("key"): "acme"}, {}, None).tenant(header)
+
+
 def test_where_tenants_come_with_tokens_nobody_comes_without() -> None:
     identity = Identity({}, {}, None, tokens=True)
     assert identity.tenant(None, ["acme"]).name == "acme"
