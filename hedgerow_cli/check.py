@@ -22,7 +22,8 @@ def check(
     All problems are listed, with line and column: unknown keys, values beyond their limits, variables that are not set,
     missing folders, and settings that a service's own code refuses. Exits with 2 when there is any, and with 1 when
     packages that the file needs are not installed here. Otherwise it says what "hedgerow up" would start, and which
-    models of the catalogue it would pull; nothing is pulled.
+    models of the catalogue it would pull; nothing is pulled. API keys that have expired are named; a file with them can
+    be used.
 
     \b
     Examples:
@@ -33,6 +34,7 @@ def check(
     import asyncio
     import json
     import shlex
+    from datetime import UTC, datetime
 
     from hedgerow_cli.failures import fail, needs
 
@@ -45,6 +47,8 @@ def check(
     with mesh_file.checked(as_json):
         from launcher.mesh import MeshError
         from launcher.meshfile.catalog import missing_models
+        from launcher.meshfile.expiry import written
+        from launcher.meshfile.keys import KeysFile
         from launcher.meshfile.planning import plan
         from launcher.meshfile.preflight import refuse_missing
 
@@ -54,13 +58,20 @@ def check(
     except MeshError as error:
         fail(str(error), "NOT_INSTALLED", as_json)
     missing = missing_models(planned.file)
+    now = datetime.now(UTC)
+    keys = KeysFile.of_mesh(file).keys() if planned.file.tenants or planned.file.tenants_file else []
+    expired = [(key.tenant, key.id, written(key.expires)) for key in keys if key.expires and key.has_expired(now)]
     if as_json:
         services = [{"name": spec.name, "address": spec.address} for spec in planned.specs]
         pulls = [{"name": each.name, "download_bytes": each.sources[-1].bytes} for each in missing]
-        print(json.dumps({"file": str(file), "services": services, "pulls": pulls, "problems": []}))
+        gone = [{"tenant": tenant, "id": key, "expires": at} for tenant, key, at in expired]
+        checked = {"file": str(file), "services": services, "pulls": pulls, "expired_keys": gone, "problems": []}
+        print(json.dumps(checked))
         return
     for spec in planned.specs:
         print(f"{spec.name:24} {spec.address}")
     for each in missing:
         print(f"{each.name:24} would be pulled first: {each.sources[-1].bytes / 1e6:.0f} MB")
+    for tenant, key, at in expired:
+        print(f"{tenant:24} warning: API key {key} expired at {at}")
     print(f"{file} can be used: hedgerow up {shlex.quote(str(file))}")

@@ -65,6 +65,24 @@ async def test_what_the_gateway_would_refuse_of_a_tenant_is_told_at_its_place(tm
     assert "not-shown" not in out
 
 
+async def test_expired_keys_are_named(tmp_path: Path) -> None:
+    old, new = "a1" * 32, "b2" * 32
+    (file := tmp_path / "mesh.yaml").write_text(
+        "models: {m: {url: http://127.0.0.1:1/v1}}\n"
+        f"tenants: {{acme: {{key_sha256: [{{sha256: {old}, expires: 2020-01-31}}, "
+        f"{{sha256: {new}, expires: 2099-01-31}}]}}}}\n"
+    )
+    code, out, _ = await run("check", str(file))
+    assert code == 0
+    assert out.splitlines()[-2].split(maxsplit=1) == [
+        "acme",
+        f"warning: API key {old[:12]} expired at 2020-01-31T00:00:00Z",
+    ]
+    _, out, _ = await run("check", str(file), "--json")
+    expired = [{"tenant": "acme", "id": old[:12], "expires": "2020-01-31T00:00:00Z"}]
+    assert json.loads(out)["expired_keys"] == expired
+
+
 @pytest.mark.parametrize("model", ["a/b", "openai:model", "anthropic:model", "openrouter:model"])
 async def test_what_init_writes_can_be_used(model: str, tmp_path: Path) -> None:
     file = tmp_path / "my mesh.yaml"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from hedgerow.identities import EDGE
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.errors import CredentialExpired, KeyUnknown
 from services.runtime.deadline import Clock
+from services.runtime.errors import ServiceError
 from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 from services.runtime.rpc.boundary import header
 
+_T = TypeVar("_T")
 _LOOK_S = 0.5
 _SKEW_S = 60.0  # Envoy's: so long after it has expired, the edge still takes a token
 
@@ -53,6 +55,33 @@ class Credential:
         while True:
             await asyncio.sleep(_LOOK_S)
             self.check()
+
+    async def during(self, work: Awaitable[_T]) -> _T:
+        """Await `work`, and cancel it where the credential ends before it. Raises what `check` does. It costs a timer:
+        a task for each call would cost more than the check."""
+        loop = asyncio.get_running_loop()
+        ended: ServiceError | None = None
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal timer, ended
+            try:
+                self.check()
+                timer = loop.call_later(_LOOK_S, look)
+            except ServiceError as error:
+                ended = error
+                scope.reschedule(loop.time())
+
+        timer = loop.call_later(_LOOK_S, look)
+        try:
+            async with asyncio.timeout(None) as scope:
+                return await work
+        except TimeoutError:
+            if ended is None:
+                raise
+            raise ended from None
+        finally:
+            timer.cancel()
 
     def _look_again(self) -> None:
         version, tenant = self._identity.version, self._identity.tenant(self._authorization, self._proven)

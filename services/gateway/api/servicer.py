@@ -73,7 +73,7 @@ class GatewayServicer:
     async def Generate(self, request: pb.GenerateRequest, call: Call, send: Send) -> None:
         if request.HasField("original"):  # nothing here reads it, so it might say anything
             raise InvalidInput("original", "none by gRPC", "one")
-        await self.answer(request, call, send)
+        await self.authorize(call.metadata, call.peer).during(self.answer(request, call, send))
 
     async def answer(self, request: pb.GenerateRequest, call: Call, send: Send) -> None:
         """The same, for the routes by HTTP: they have read `original`, and the request says what it says."""
@@ -145,7 +145,7 @@ class GatewayServicer:
 
         tell = partial(batch_error, trace_id=telemetry.trace_id(call.span))
         async with aclosing(Batch(check, give, tell).results(request.requests)) as results:
-            async for result in results:
+            while (result := await credential.during(anext(results, None))) is not None:
                 credential.check()
                 yield result
 
@@ -174,7 +174,7 @@ class GatewayServicer:
         credential = self.authorize(call.metadata, call.peer)
         place = self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
         async with place, aclosing(warm_up(request, credential.tenant, self._warming)) as responses:
-            async for response in responses:
+            while (response := await credential.during(anext(responses, None))) is not None:
                 credential.check()
                 yield response
 

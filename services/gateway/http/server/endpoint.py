@@ -93,7 +93,9 @@ class Endpoint:
                 check_page(exchange.headers, self.limits.cors_origins, loopback=self.loopback)
             elif prove := exchange.scope.get(PROVEN):
                 prove()
-        await self.serve(exchange)
+            await exchange.credential.during(self.serve(exchange))
+        else:
+            await self.serve(exchange)
 
     async def _fail(self, exchange: Exchange, error: Exception) -> int:
         told = tell(error)

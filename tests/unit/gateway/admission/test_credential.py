@@ -70,6 +70,40 @@ async def test_who_watches_hears_of_the_end(file: Path):
         await asyncio.wait_for(watching, 5)
 
 
+async def test_silent_work_is_cancelled_when_its_key_is_revoked(file: Path):
+    identity, gone = Identity({}, {}, file), asyncio.Event()
+
+    async def silent() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+
+    working = asyncio.create_task(Credential(identity, key("first"), "").during(silent()))
+    other = asyncio.create_task(Credential(identity, key("second"), "").during(asyncio.sleep(3, "done")))
+    write_keys(file, b="second")
+    await followed(identity)
+    with pytest.raises(KeyUnknown):
+        await asyncio.wait_for(working, 5)
+    assert gone.is_set()
+    assert await other == "done"
+
+
+async def test_work_has_its_own_errors_and_can_be_cancelled(file: Path):
+    credential = Credential(Identity({}, {}, file), key("first"), "")
+
+    async def late() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        await credential.during(late())
+    working = asyncio.create_task(credential.during(asyncio.sleep(60)))
+    await asyncio.sleep(0)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+
+
 async def test_a_call_ends_when_its_key_expires():
     clock = PausedClock()  # 1,000 s after 1970 began
     keys = [digest("first"), {"sha256": digest("second"), "expires": "1970-01-01T00:16:41Z"}]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.intake import Intake
 from services.gateway.admission.quota import Allowance
@@ -44,9 +45,11 @@ class Scene:
         self.endpoint = Endpoint("/", serve or self._read, *ways)
         self.read = 0
 
-    def _authorize(self, metadata: tuple[tuple[str, str], ...], peer: str) -> Any:
+    def _authorize(self, metadata: tuple[tuple[str, str], ...], peer: str) -> Credential:
         name = dict(metadata)["authorization"]
-        return SimpleNamespace(tenant=Tenant(name, False, 1.0, self.allowance, 0))
+        tenant = Tenant(name, False, 1.0, self.allowance, 0)
+        identity: Any = SimpleNamespace(version=0, tenant=lambda *_: tenant)
+        return Credential(identity, metadata, peer)
 
     async def _read(self, exchange: Exchange) -> None:
         await exchange.body()
