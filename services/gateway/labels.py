@@ -46,6 +46,7 @@ class Degraded(Label):
         "response:unstored",
         "the response is not stored: Redis was away, or it exceeds bytes or values",
     )
+    LLM_CHOICES = "llm:choices", "the model's server gave fewer answers than `n`"
     LLM_BUDGET = "llm:budget", "the budget cut the text"
     LLM_INTERRUPTED = "llm:interrupted", "the model failed in mid-answer, and no other could continue"
     LLM_REPLACED = "llm:replaced", "another model than the chosen one answered"

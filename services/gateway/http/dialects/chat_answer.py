@@ -14,6 +14,7 @@ from services.gateway.http.dialects.chat_relay import RelayedChat
 from services.gateway.http.errors import Told
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.sse import compact, quoted
+from services.gateway.labels import Degraded
 
 # A budget that is spent is a length that was reached; that it was the time, the account says.
 _WORDS = frozenset({"delta", "tool_call", "reasoning", "patch"})
@@ -36,7 +37,7 @@ class ChatWriter:
     def __init__(self, order: RequestOptions, answer_id: str, index: int | None = None):
         """`index`: which of several answers to a question it is, each of which was asked separately."""
         self._order, self._id, self._created = order, f"chatcmpl-{answer_id}", int(time.time())
-        self._index = index or 0
+        self._index, self._wanted = index or 0, order.choices if index is None else 1
         same = {"id": self._id, "object": "chat.completion.chunk", "created": self._created, "model": order.model}
         usage = b',"usage":null' if order.usage else b""
         self._same = b"data: " + compact(same)[:-1] + usage
@@ -69,9 +70,10 @@ class ChatWriter:
 
     def end(self, final: pb.Final) -> bytes:
         """The finish, the usage where it is wanted, and the end. The account is in the last chunk."""
-        told = account(final)
         if self._relayed.ended:
-            return self._relayed.end(told)
+            self._compare(self._relayed.begun, final)
+            return self._relayed.end(account(final))
+        told = account(final)
         return self.end_choice(final, None if self._order.usage else told) + self.end_all(final.usage, told)
 
     def end_choice(self, final: pb.Final, told: Mapping[str, Any] | None) -> bytes:
@@ -106,6 +108,7 @@ class ChatWriter:
         if not self._own_words and (relayed := self._relayed.whole()):
             for choice in relayed["choices"]:
                 choice["finish_reason"] = choice.get("finish_reason") or finish_of(final)
+            self._compare(len(relayed["choices"]), final)
             return {**relayed, "hedgerow": account(final)}
         message: dict[str, Any] = {"role": "assistant", "content": final.text, "refusal": None, "annotations": []}
         if final.reasoning:
@@ -128,6 +131,11 @@ class ChatWriter:
             "usage": usage(final.usage),
             "hedgerow": account(final),
         }
+
+    def _compare(self, choices: int, final: pb.Final) -> None:
+        """Mark the answer of a server that has ignored `n`."""
+        if choices < self._wanted:
+            final.degraded.append(Degraded.LLM_CHOICES)
 
     def _relay(self, events: Iterable[bytes]) -> bytes:
         """The provider's chunks. Later chunks of the gateway's own repeat the fields that they have in common."""

@@ -68,6 +68,11 @@ class RelayedChat:
         *before, (_, last) = [each for each in self._last if self._is_wanted(each[1])]
         return self._sent(before) + sse.event({**last, "hedgerow": account}) + sse.DONE
 
+    @property
+    def begun(self) -> int:
+        """How many choices of a stream there are."""
+        return len(self._begun)
+
     def unfinished(self) -> list[int]:
         """The choices of which the provider has not said how they ended, or the only one."""
         return sorted(self._begun - self._waiting) or [self._index]

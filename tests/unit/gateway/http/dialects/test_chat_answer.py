@@ -147,3 +147,29 @@ def test_what_the_gateway_says_after_the_providers_chunks_is_said_as_they_are() 
     text, last = chunks(writing.chunk(delta(" you")) + writing.end(FINAL))
     assert {(each["id"], each["model"]) for each in (text, last)} == {("c7", "gpt")}
     assert text["choices"][0]["delta"] == {"content": " you"}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("wanted", "index", "given", "degraded"),
+    [(3, None, 1, ["llm:choices"]), (2, None, 2, []), (1, None, 1, []), (3, 2, 1, [])],
+    ids=["ignored", "all", "one", "one of several that were asked separately"],
+)
+def test_an_answer_of_a_server_that_ignored_n_says_so(
+    stream: bool, wanted: int, index: int | None, given: int, degraded: list[str]
+) -> None:
+    final = pb.Final()
+    final.CopyFrom(FINAL)
+    writing = ChatWriter(RequestOptions(pb.GenerateRequest(), "auto", choices=wanted), "id1", index)
+    said = [
+        {"id": "c", "choices": [{"index": each, "delta": {"content": "Hi"}, "finish_reason": finish}]}
+        for each in range(given)
+        for finish in (None, "stop")
+    ]
+    relayed = pb.Event(relayed=pb.Relayed(events=[json.dumps(each).encode() for each in said]))
+    if stream:
+        assert (writing.chunk(relayed) + writing.end(final)).endswith(b"data: [DONE]\n\n")
+    else:
+        writing.gather(relayed)
+        assert writing.whole(final)["hedgerow"]["degraded"] == degraded
+    assert list(final.degraded) == degraded
