@@ -73,6 +73,12 @@ class BodiesWaiting(Exhausted):
     reason = "BODIES_WAITING"
 
 
+class AnswersWaiting(Exhausted):
+    """No room for one more answer, of those that are held until their clients have them."""
+
+    reason = "ANSWERS_WAITING"
+
+
 class WarmDenied(Forbidden):
     """The caller's tenant may not have the mesh warmed."""
 

@@ -42,6 +42,16 @@ class RequestRefused(InvalidInput):
             self.metadata |= {"provider_api": api, "provider_status": str(self.status), "provider_error": self.own}
 
 
+class AnswerTooLarge(InvalidInput):
+    """The provider's answer is larger than the limit. The provider has done the work, and would do it again."""
+
+    reason = "ANSWER_TOO_LARGE"
+
+    def __init__(self, most_bytes: int):
+        limit = f"an answer of at most {most_bytes} bytes: send fewer inputs, or ask for `encoding_format: base64`"
+        super().__init__("input", limit, "more")
+
+
 class ContextRefused(RequestRefused, ContextExceeded):
     """The provider does not take the request for its length. `said` is its message, `limit` and `tokens` are in it."""
 

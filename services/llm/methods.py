@@ -18,6 +18,7 @@ from services.llm.engine import Chunk, Finish, FinishReason, Original, Usage
 from services.llm.errors import EngineDown
 from services.llm.forwarding import fields
 
+MOST_ANSWER_BYTES = 32 * 1024 * 1024  # 2,048 vectors of 768 numbers as JSON; the gateway holds all of it
 _LARGEST = 2**31 - 1
 
 
@@ -35,11 +36,15 @@ def posted(own: Original, model: str) -> dict[str, Any]:
 
 
 def chunks(answered: str) -> Iterator[Chunk]:
-    """An answer in pieces, and its usage. Raises `EngineDown` for what is no JSON object."""
+    """An answer in pieces, and its usage; no usage for an object that is not strict JSON. Raises `EngineDown` for what
+    is no object."""
     try:
         said = msgspec.json.decode(answered, type=_Said)
     except (msgspec.DecodeError, RecursionError):
-        raise EngineDown("the provider answered with something else than a JSON object") from None
+        written = answered.strip()
+        if not (written.startswith("{") and written.endswith("}")):
+            raise EngineDown("the provider answered with something else than a JSON object") from None
+        said = _Said()
     for begin in range(0, len(answered), MOST_CHARACTERS):
         yield Chunk("", 0, relayed=(answered[begin : begin + MOST_CHARACTERS],))
     yield Chunk("", 0, Finish(FinishReason.STOP, Usage(prompt_tokens=_prompt_tokens(said))))

@@ -17,15 +17,16 @@ from services.llm.answer import MOST_CHARACTERS, Answer
 from services.llm.coalescing import portions, together
 from services.llm.config import LlmSettings
 from services.llm.engine import Chunk, Load, Message, Model, Original, Progress, Request, Tool
-from services.llm.errors import BadEngineSettings, EngineDown
+from services.llm.errors import AnswerTooLarge, BadEngineSettings, EngineDown
 from services.llm.forwarding import encode
+from services.llm.methods import MOST_ANSWER_BYTES
 from services.llm.outages import Outages
 from services.llm.provider_config import ProviderSettings
 from services.llm.provider_errors import in_stream_status, to_error, unreachable, word
 from services.llm.transport.client import ProviderClient
 from services.llm.transport.opening import open_wire
 from services.llm.transport.reply import ReplyLimits
-from services.llm.transport.wire import Broken, Wire
+from services.llm.transport.wire import Broken, TooLong, Wire
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported
 from services.runtime.security.secrets import Url
@@ -175,8 +176,10 @@ class ProviderEngine(ABC):
         with self._outages.noted():
             try:
                 async with self._client.request("POST", url, deadline, body, **headers) as reply:
-                    text = await (reply.whole() if reply.status == 200 else reply.text(_MAX_ERROR_BYTES))
-                    return reply.status, reply.headers, text
+                    read = reply.whole(MOST_ANSWER_BYTES) if reply.status == 200 else reply.text(_MAX_ERROR_BYTES)
+                    return reply.status, reply.headers, await read
+            except TooLong as error:
+                raise AnswerTooLarge(error.most_bytes) from None
             except (Broken, TimeoutError) as error:
                 raise unreachable(error, deadline) from None
 

@@ -18,6 +18,7 @@ from services.gateway.policies.single_flight import Flight
 from services.gateway.policies.ticket import Slot
 from services.gateway.upstream.assignment import Fault
 from services.gateway.upstream.fleet import Pool, Replica
+from services.gateway.upstream.translate import AnswerTooLarge
 from services.runtime.deadline import Deadline
 from services.runtime.errors import (
     Exhausted,
@@ -120,8 +121,9 @@ class Call:
 
     @property
     def has_read(self) -> bool:
-        """Whether the model has read the prompt. A call that was refused, or broke before its first text, has not."""
-        return self.problem is None or isinstance(self.problem, TooLate)
+        """Whether the model has read the prompt. A call that was refused, or broke before its first text, has not; one
+        that was late, or whose answer is too large, has."""
+        return self.problem is None or isinstance(self.problem, (TooLate, AnswerTooLarge))
 
     def asked_tokens(self) -> int:
         """The prompt tokens of the job by the count of the backend, without the text of earlier calls; 0 until it is

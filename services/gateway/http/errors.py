@@ -53,6 +53,7 @@ REASONS: Mapping[str, tuple[int, str]] = {
     "SHED": (429, "overloaded"),
     "FORM_BROKEN": (502, "form_broken"),
     "BODIES_WAITING": (503, "bodies_waiting"),
+    "ANSWERS_WAITING": (503, "answers_waiting"),
 }
 _TYPES = dict(STATUSES.values())
 _TOO_LONG = "prompt is too long: "

@@ -59,6 +59,15 @@ class ImageRefused(Refused):
     reason = "IMAGE_REFUSED"
 
 
+class AnswerTooLarge(Refused):
+    """The answer is larger than the limit. The model has read the request, and is paid for it."""
+
+    reason = "ANSWER_TOO_LARGE"
+
+
+_REFUSALS: Mapping[str, type[Refused]] = {each.reason: each for each in (ImageRefused, AnswerTooLarge)}
+
+
 def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
     """The error of a failed call to the backend named `who`. Codes without a class here are a broken backend.
 
@@ -84,8 +93,7 @@ def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
         said = {name: info.metadata[name] for name in _SAID if name in info.metadata} if info.domain == DOMAIN else {}
         if said and info.reason == ContextExceeded.reason:
             return _too_long(details, info.metadata, said)
-        refused = ImageRefused if info.reason == ImageRefused.reason else Refused
-        return refused(details or f"{who}: {code.name}", **said)
+        return _REFUSALS.get(info.reason, Refused)(details or f"{who}: {code.name}", **said)
     return cls(f"{who}: {code.name}{f': {details}' if details else ''}", retry_delay_s=retry_delay_s)
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 from services.llm.transport.sse import EventParser, TooLarge
-from services.llm.transport.wire import Broken, WireReply
+from services.llm.transport.wire import Broken, TooLong, WireReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class ProviderReply:
         """The body, or its beginning. Raises Broken."""
         return (await self._read(most_bytes))[:most_bytes].decode(errors="replace")
 
-    async def whole(self) -> str:
-        """All of the body. Raises Broken, also for one that is larger than the limit."""
-        most = self._limits.answer_bytes
+    async def whole(self, most_bytes: int) -> str:
+        """All of the body. Raises Broken, and TooLong for more bytes than these or the limit."""
+        most = min(most_bytes, self._limits.answer_bytes)
         body = await self._read(most + 1)
         if len(body) > most:
-            raise Broken(f"an answer of more than {most} bytes")
+            raise TooLong(most)
         return body.decode(errors="replace")
 
     async def _read(self, most_bytes: int) -> bytearray:

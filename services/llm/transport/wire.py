@@ -1,7 +1,8 @@
 """The seam between a provider's client and a version of HTTP.
 
 Broken
-└── Lost    before anything of an answer came
+├── Lost       before anything of an answer came
+└── TooLong    an answer beyond the limit
 """
 
 from __future__ import annotations
@@ -30,6 +31,14 @@ class Lost(Broken):
     def __init__(self, what: str, kept: bool):
         super().__init__(what)
         self.kept = kept
+
+
+class TooLong(Broken):
+    """An answer has more bytes than `most_bytes`."""
+
+    def __init__(self, most_bytes: int):
+        super().__init__(f"an answer of more than {most_bytes} bytes")
+        self.most_bytes = most_bytes
 
 
 def failure(error: BaseException) -> str:

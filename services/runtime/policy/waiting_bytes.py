@@ -18,10 +18,10 @@ _Waiters = dict[asyncio.Future[bool], int]  # of one tenant, the first first: wh
 
 
 class WaitingBytes:
-    """`max_bytes` for all tenants together. Refusals are a `refusal`."""
+    """`max_bytes` for all tenants together. Refusals are a `refusal`, and name `held`."""
 
-    def __init__(self, max_bytes: int, refusal: type[Exhausted] = Exhausted):
-        self._max_bytes, self._taken, self._refused = max_bytes, 0, refusal
+    def __init__(self, max_bytes: int, refusal: type[Exhausted] = Exhausted, held: str = "requests that wait"):
+        self._max_bytes, self._taken, self._refused, self._what = max_bytes, 0, refusal, held
         self._held: dict[str, int] = {}
         self._waiters: OrderedDict[str, _Waiters] = OrderedDict()  # the tenant whose turn is next first
 
@@ -111,7 +111,7 @@ class WaitingBytes:
     def _refusal(self, tenant: str, size: int) -> Exhausted:
         held, free = self._held.get(tenant, 0), self._max_bytes - self._taken
         return self._refused(
-            f"requests that wait: {held} bytes of this tenant, {free} bytes free, and one more has {size} bytes",
+            f"{self._what}: {held} bytes of this tenant, {free} bytes free, and one more has {size} bytes",
             retry_delay_s=_COME_BACK_S,
         )
 

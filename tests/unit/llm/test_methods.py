@@ -11,7 +11,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.llm.config import LlmSettings
 from services.llm.engine import METHODS, Chunk, Message, Original, Request
-from services.llm.errors import EngineBusy, EngineDown, RequestRefused
+from services.llm.errors import AnswerTooLarge, EngineBusy, EngineDown, RequestRefused
 from services.llm.features import check_api
 from services.llm.openai_engine import OpenAIEngine
 from services.llm.provider_config import OpenAISettings
@@ -104,6 +104,8 @@ async def test_the_answer_comes_as_it_was_written_and_large_ones_in_pieces() -> 
         ({"usage": {"prompt_tokens": -1}}, 0),
         ({"usage": {"prompt_tokens": True, "total_tokens": "9"}}, 0),
         ({"usage": [1], "meta": "x"}, 0),
+        ('{"data": [NaN], "usage": {"prompt_tokens": 3}}', 0),
+        ('{"usage": {"total_tokens": 3, "x": "\\ud800"}} ', 0),
     ],
 )
 async def test_tokens_are_those_that_the_provider_counts(answer: object, tokens: int) -> None:
@@ -133,9 +135,10 @@ async def test_failures_are_typed(provider: SimulatedProvider, error: type[Excep
 
 async def test_an_answer_has_a_largest_size() -> None:
     engine = saying("1" * 2_000).engine(own={"apis": ["embeddings"], "max_answer_bytes": 1_024})
-    with pytest.raises(EngineDown, match="more than 1024 bytes"):
+    with pytest.raises(AnswerTooLarge, match="at most 1024 bytes: send fewer inputs") as refused:
         [each async for each in engine.generate(Request((), original=Original("embeddings", b"{}")), Deadline.never())]
     assert engine.load().running == 0
+    assert not refused.value.retryable
 
 
 async def test_a_body_that_is_no_object_is_refused() -> None:
@@ -169,3 +172,15 @@ def test_a_model_that_embeds_has_no_conversation_and_one_that_chats_embeds_nothi
 def test_a_model_that_chats_has_a_service_of_its_own() -> None:
     with pytest.raises(ValueError, match="a service of its own"):
         OpenAISettings(apis=("chat_completions", "embeddings"))
+
+
+async def test_methods_have_a_limit_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.llm.provider_engine.MOST_ANSWER_BYTES", 60)
+    assert await asked(saying({"data": "a" * 40}), input="a")
+    with pytest.raises(AnswerTooLarge, match="at most 60 bytes"):
+        await asked(saying({"data": "a" * 60}), input="a")
+
+
+async def test_an_answer_that_is_not_strict_json_is_passed_on() -> None:
+    written = '{"data": [NaN], "usage": {"prompt_tokens": 3}}'
+    assert relayed(await asked(saying(written), input="a")) == written

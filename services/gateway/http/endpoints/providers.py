@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from hedgerow.chat.v1 import chat_pb2
@@ -15,7 +15,7 @@ from services.gateway.admission import untranslated_body
 from services.gateway.admission.question import BYTES_PER_TOKEN
 from services.gateway.config import Method
 from services.gateway.decisions import Decisions
-from services.gateway.errors import ModelUnknown
+from services.gateway.errors import AnswersWaiting, ModelUnknown
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
 from services.gateway.http.endpoints import guarded_body, method_options
@@ -29,13 +29,19 @@ from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.spending import Bill
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError, TooLate
+from services.runtime.policy.waiting_bytes import Held, WaitingBytes
 
 ANY = ("auto", "default")  # names that stand for no model
+ANSWERS_BYTES = 128 * 1024 * 1024  # of answers that are held, all together: a quarter of the gateway's container
 _APIS: Mapping[Method, chat_pb2.Api] = {
     "embeddings": chat_pb2.API_EMBEDDINGS,
     "rerank": chat_pb2.API_RERANK,
     "moderations": chat_pb2.API_MODERATIONS,
 }
+
+
+def _answers() -> WaitingBytes:
+    return WaitingBytes(ANSWERS_BYTES, AnswersWaiting, "answers that are held")
 
 
 class Own(Protocol):
@@ -46,12 +52,13 @@ class Own(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """The models of providers, behind their policies."""
+    """The models of providers, behind their policies. `answers`: the room for answers, which are held as a whole."""
 
     aside: Aside
     fleet: Fleet
     models: Shared
     routes: Routes
+    answers: WaitingBytes = field(default_factory=_answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +82,17 @@ class ByName:
         if name in ANY and not self.has_own:
             name = names[0]
         if name in names:
-            await self._forward(exchange, name, written, body)
+            held = Held(self.providers.answers, exchange.credential.tenant.name)
+            try:
+                await self._forward(exchange, name, written, body, held)
+            finally:
+                held.give_back()
         elif self.has_own:
             await self.own(exchange, body, names)
         else:
             raise ModelUnknown(name, ", ".join((*names, *ANY)))
 
-    async def _forward(self, exchange: Exchange, model: str, written: bytes, body: Fields) -> None:
+    async def _forward(self, exchange: Exchange, model: str, written: bytes, body: Fields, held: Held) -> None:
         tenant, began, report = exchange.credential.tenant, time.monotonic(), Report(Decisions())
         fields, order = {name: body.seen(name) for name in body}, method_options.taken(exchange.headers, body)
         tokens = len(written) // BYTES_PER_TOKEN
@@ -99,7 +110,7 @@ class ByName:
                 rank = score(premium=tenant.premium, realtime=False, attempt=0)
                 ticket = Ticket(rank, tenant.name, tenant.weight, deadline)
                 job = Job(request, (model,), deadline, ticket, deadline, report, admitted.metadata)
-                answered, bill = await self._answer(job, admitted)
+                answered, bill = await self._answer(job, admitted, held)
             except ServiceError as error:
                 report.decisions.explain(error, began, exchange.trace_id)
                 raise
@@ -111,14 +122,17 @@ class ByName:
             ]
             await exchange.reply.whole(200, answered, told)
 
-    async def _answer(self, job: Job, admitted: Admitted) -> tuple[bytes, Bill]:
-        """The whole answer. A tenant is charged what models have read, however it ends."""
+    async def _answer(self, job: Job, admitted: Admitted, held: Held) -> tuple[bytes, Bill]:
+        """The whole answer, whose bytes are `held`. A tenant is charged what models have read, however it ends. Raises
+        `AnswersWaiting`."""
         pieces, bill = list[bytes](), Bill()
         self.providers.fleet.request()
         reader = self.providers.models.read(b"", job, admitted.timeout_s).reader
         try:
-            while items := await reader.take():
-                pieces += [piece for item in items for piece in item.relayed]
+            while items := await reader.take_away():
+                for piece in (piece for item in items for piece in item.relayed):
+                    held.take(len(piece))
+                    pieces.append(piece)
                 if items[-1].HasField("finish"):
                     break
         finally:

@@ -91,3 +91,14 @@ async def test_each_reader_gets_an_error_of_its_own_to_write_into(error: Service
     assert {(each.message, str(each), each.retry_delay_s) for each in told} == {
         (error.message, str(error), error.retry_delay_s)
     }
+
+
+async def test_a_flight_keeps_nothing_that_its_only_reader_took_away():
+    flight = Flight[int]()
+    reader = flight.subscribe(60)
+    flight.start(emit(flight, 1, 2, 3))
+    taken = []
+    while items := await reader.take_away():
+        taken += items
+        assert flight.items == []
+    assert taken == [1, 2, 3]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from services.gateway.upstream.translate import Refused, translate
+from services.gateway.upstream.translate import AnswerTooLarge, Refused, translate
+from services.llm.errors import AnswerTooLarge as ProviderAnswerTooLarge
 from services.runtime.errors import (
     Exhausted,
     Faulty,
@@ -40,6 +41,13 @@ def test_each_code_has_a_meaning(code: grpc.StatusCode, means: type[ServiceError
 def test_a_picture_that_was_refused_is_so_for_the_caller_too():
     told = VisionRefused("images[0].data", "a PNG, JPEG, WebP, GIF or AVIF", "text")
     error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, told.message, told), "vision")
+    assert (error.reason, error.message, error.metadata) == (told.reason, told.message, told.metadata)
+
+
+def test_an_answer_that_was_too_large_is_known_as_one_that_the_model_has_worked_for():
+    told = ProviderAnswerTooLarge(1_024)
+    error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, told.message, told), "llm")
+    assert isinstance(error, AnswerTooLarge)
     assert (error.reason, error.message, error.metadata) == (told.reason, told.message, told.metadata)
 
 

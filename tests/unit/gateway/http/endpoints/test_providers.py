@@ -15,6 +15,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings, Method
+from services.gateway.errors import AnswersWaiting
 from services.gateway.generation.stack import make_stack
 from services.gateway.http.endpoints.auxiliary_admission import Aside
 from services.gateway.http.endpoints.embedding import Embedding
@@ -25,7 +26,9 @@ from services.gateway.http.server.endpoint import Endpoint
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.settings.guard import GuardSettings
 from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.translate import AnswerTooLarge
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
+from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.routing import Model
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import EVERYTHING
@@ -61,6 +64,7 @@ class Gateway:
     tenant: Tenant = EVERYTHING
     headers: bytes = b""
     bills: Bills = field(default_factory=Bills)
+    answers: WaitingBytes = field(default_factory=lambda: WaitingBytes(2 * len(ANSWER), AnswersWaiting))
 
     async def post(self, method: Method, **body: Any) -> tuple[int, Any]:
         """The status and the body of the answer."""
@@ -92,7 +96,7 @@ class Gateway:
         routes._take_rows([priced("embed")])
         embedding = Embedding(aside, ScriptedCache() if self.own else None)
         own: Mapping[Method, Own] = {"embeddings": embedding.embed, "rerank": embedding.rerank}
-        providers = Providers(aside, llms, make_stack(llms, lambda _: None), routes)
+        providers = Providers(aside, llms, make_stack(llms, lambda _: None), routes, self.answers)
         moderates = method == "moderations"
         return ByName(method, providers, own.get(method, Moderations(aside)), self.own or moderates)
 
@@ -297,3 +301,22 @@ async def test_options_that_these_methods_do_not_have_are_refused_by_name(option
     status, told = await gateway.post("embeddings", model="embed", input="a", hedgerow=options)
     assert (status, told["error"]["param"]) == (400, field)
     assert not gateway.embed.requests
+
+
+async def test_an_answer_that_is_too_large_is_charged_and_not_asked_for_again() -> None:
+    large = AnswerTooLarge("input: an answer of at most 9 bytes", field="input")
+    gateway = Gateway(embed=[ScriptedLlm(large), ScriptedLlm(large)])
+    status, told = await gateway.post("embeddings", model="embed", input="x" * 400)
+    assert (status, told["error"]["code"], told["error"]["param"]) == (400, "answer_too_large", "input")
+    (request,) = [request for llm in gateway.embed for request in llm.requests]
+    assert gateway.tokens == len(request.original.body) // 4
+
+
+async def test_answers_that_are_held_have_a_limit_and_are_given_back() -> None:
+    gateway = Gateway()
+    gateway.answers.take("another", len(ANSWER))
+    status, told = await gateway.post("embeddings", model="embed", input="a")
+    assert (status, told["error"]["code"], gateway.tokens) == (503, "answers_waiting", 8)
+    gateway.answers.give_back("another", len(ANSWER))
+    for _ in range(3):
+        assert (await gateway.post("embeddings", model="embed", input="a"))[0] == 200
