@@ -73,11 +73,14 @@ class GatewayServicer:
     async def Generate(self, request: pb.GenerateRequest, call: Call, send: Send) -> None:
         if request.HasField("original"):  # nothing here reads it, so it might say anything
             raise InvalidInput("original", "none by gRPC", "one")
-        await self.authorize(call.metadata, call.peer).during(self.answer(request, call, send))
+        credential = self.authorize(call.metadata, call.peer)
+        await credential.during(self._answer(request, call, credential, send))
 
     async def answer(self, request: pb.GenerateRequest, call: Call, send: Send) -> None:
         """The same, for the routes by HTTP: they have read `original`, and the request says what it says."""
-        credential = self.authorize(call.metadata, call.peer)
+        await self._answer(request, call, self.authorize(call.metadata, call.peer), send)
+
+    async def _answer(self, request: pb.GenerateRequest, call: Call, credential: Credential, send: Send) -> None:
         give = await self._giving(request, credential.tenant, call)
         call.admitted()
 
