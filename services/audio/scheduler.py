@@ -92,20 +92,20 @@ class Scheduler:
         self._meters = {live: BusyMeter(clock) for live in (True, False)}
         self._ranks = count()
 
-    async def run(self, who: FairMember, work: Callable[[], T], cost_s: float) -> T:
-        """Do `work` on a thread of the model when it is `who`'s turn, and return its result or raise its error.
+    async def run(self, member: FairMember, work: Callable[[], T], cost_s: float) -> T:
+        """Do `work` on a thread of the model when it is the turn of `member`, and return its result or raise its error.
 
         `cost_s` is about how long it will take; only its relation to that of others matters.
         """
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         weight, rank = 1 / max(cost_s, _LEAST_COST_S), (0.0, -next(self._ranks))
-        turn = _WaitingWork(who, work, weight, rank, result, self._clock())
-        self._waiting[who.live].add(turn)
+        turn = _WaitingWork(member, work, weight, rank, result, self._clock())
+        self._waiting[member.live].add(turn)
         self._start()
         try:
             return await result
         finally:
-            self._waiting[who.live].remove(turn)
+            self._waiting[member.live].remove(turn)
 
     def load(self, streams_only: bool = False) -> float:
         """The share of the last 10 s in which the model worked, 0 to 1; all workers at once are 1."""

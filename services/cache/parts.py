@@ -48,7 +48,7 @@ class CacheParts(Protocol):
         """The language of a text that the model does not know, ISO 639-1; empty where it does."""
 
     async def ready(self) -> None:
-        """Return once texts can be compared: what is loaded late is loaded now."""
+        """Return once texts can be compared: a model that is loaded at first use is loaded now."""
 
     def collections(self, settings: CacheSettings, embedder: Embedder) -> AbstractAsyncContextManager[Around]:
         """The services beside the cache's own, while they serve."""

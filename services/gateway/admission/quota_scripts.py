@@ -39,7 +39,7 @@ end
 
 # KEYS: hash, leases. ARGV: id, lease in seconds, tokens, requests a second, their burst, tokens a second, their burst,
 # requests at once, seconds that do not count, as how many requests it counts, and an id for each further place. Returns
-# {'', '0', '0'}, or {quota, seconds to wait, what is left}.
+# {'', '0', '0'}, or {quota, seconds to wait, amount left}.
 RESERVE: Final = (
     _BUCKETS
     + """
