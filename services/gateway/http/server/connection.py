@@ -23,6 +23,7 @@ from services.runtime.security.tls import caller_in
 _RAW = 2  # bytes on the wire for each one that counts of a head, whose blanks and line ends do not: more are refused
 PEER = "peer_identity"  # in a request's scope: the identity that its caller's certificate proves
 PROVEN = "proven"  # in a request's scope: is called where a tenant's credential has been accepted
+MOVES_S = 1.0  # for clients with open connections to come to the server that takes over
 
 
 class Tracked(Protocol):
@@ -106,6 +107,8 @@ class Connection(HttpToolsProtocol):
         self._last_words = b""  # the refusal that ends the connection once these are answered
         self._offered = b""  # the head of a request that offers another protocol, without the offer
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._closes_soon = False
+        self._closing: asyncio.Task[None] | None = None
         self.address, self.proven = "", False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -130,6 +133,7 @@ class Connection(HttpToolsProtocol):
         self._shared.room.leave(self)
         for name in list(self._timers):
             self._disarm(name)
+        self._stop_closing()
         self._unset_keepalive_if_required()
         for cycle in self._cycles:  # uvicorn notifies only the last one
             cycle.disconnected = True
@@ -186,7 +190,8 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
         self._cycles.append(self.cycle)
         self._shared.room.busy(self)
-        if self._shared.leaving:
+        self._stop_closing()
+        if self._shared.leaving or self._closes_soon:
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
@@ -200,10 +205,33 @@ class Connection(HttpToolsProtocol):
         if self._cycles or self.transport.is_closing():
             return
         self._shared.room.idle(self)
+        if self._closes_soon:
+            self._closing = self.loop.create_task(self._close_soon())
+            self._shared.tasks.add(self._closing)
+            self._closing.add_done_callback(self._shared.tasks.discard)
         if self._last_words:
             self._say_last_words()
         elif self._in_head:
             self._arm("head", self._limits.header_ms)
+
+    def shutdown(self) -> None:
+        """Close the connection: at once, or after the answer under way. Where the head of that answer has said that the
+        connection stays open, the client may send its next request at any moment, so that one is still answered."""
+        cycle = self.cycle
+        if cycle and cycle.response_started and not cycle.response_complete and cycle.keep_alive:
+            self._closes_soon = True
+        else:
+            super().shutdown()
+
+    async def _close_soon(self) -> None:
+        """Close it unless the next request comes first."""
+        await asyncio.sleep(MOVES_S)
+        self.transport.close()
+
+    def _stop_closing(self) -> None:
+        if self._closing:
+            self._closing.cancel()
+            self._closing = None
 
     def _without_offer(self) -> bytes:
         """The head that has just been read, without what it offers. Raises `ValueError` for a tunnel."""

@@ -16,13 +16,12 @@ from starlette.types import ASGIApp
 from uvicorn.config import Config
 
 from services.gateway.config import GatewaySettings
-from services.gateway.http.server.connection import Connection, ConnectionsState
+from services.gateway.http.server.connection import MOVES_S, Connection, ConnectionsState
 from services.gateway.settings.http import HttpSettings
 from services.runtime.security import tls
 
 _BACKLOG = 2_048
 _DATE_S = 1.0  # how exact the `date` header is
-_MOVES_S = 1.0  # for clients with open connections to come to the server that takes over
 _LAST_WORDS_S = 0.5  # for answers that are cut off to say so
 # By address, of a server of this process: the next one takes connections from the same queue, so none is reset.
 _taken_over: WeakValueDictionary[str, socket.socket] = WeakValueDictionary()
@@ -115,7 +114,7 @@ class HttpServer:
         """Take no more requests. Those in flight have `grace_s`; then they end with an error.
         Where another server takes over, a request that a client has just sent on its open connection is answered."""
         if self._overlaps and self._state.connections:
-            await asyncio.sleep(min(_MOVES_S, grace_s))
+            await asyncio.sleep(min(MOVES_S, grace_s))
         if self._server and self._bound:
             self._server.close()
             self._bound.close()

@@ -116,3 +116,50 @@ async def test_headers_that_have_begun_behind_an_answer_may_take_their_time_from
     await asyncio.sleep(0.02)
     assert wire.transport.closing
     await wire.end()
+
+
+async def _begins(scope: Scope, receive: Receive, send: Send) -> None:
+    """Ends the answer when the last of the body has come."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.body", "body": b"said"})
+
+
+async def test_a_request_behind_an_answer_that_promised_to_stay_open_is_answered_by_a_server_that_stops() -> None:
+    wire = Wire(_begins)
+    await wire.send(_post(b"ab")[:-1])
+    assert wire.statuses == [200]
+    wire.connection.shutdown()
+    await wire.send(b"b")
+    await asyncio.sleep(0.9)
+    assert not wire.transport.closing
+    await wire.send(_post(b"b", path=b"/two"))
+    assert wire.statuses == [200, 200]
+    assert wire.transport.written.count(b"connection: close") == 1
+    assert wire.transport.closing
+    await wire.end()
+
+
+async def test_without_a_further_request_a_server_that_stops_closes_the_connection() -> None:
+    wire = Wire(_begins)
+    await wire.send(_post(b"ab")[:-1])
+    wire.connection.shutdown()
+    await wire.send(b"b")
+    assert len(wire.state.tasks) == 1
+    await asyncio.sleep(1.1)
+    assert wire.transport.closing
+    assert not wire.state.tasks
+    await wire.end()
+
+
+async def test_an_answer_that_has_not_begun_says_that_a_server_that_stops_closes_the_connection() -> None:
+    wire = Wire(application := Application())
+    application.answers.clear()
+    await wire.send(_post(b"a"))
+    wire.connection.shutdown()
+    application.answers.set()
+    await wire.send()
+    assert b"connection: close" in wire.transport.written
+    assert wire.transport.closing
+    await wire.end()
