@@ -140,7 +140,7 @@ async def test_killing_one_of_two_replicas_costs_no_more_than_its_calls(starter:
     llms = await asyncio.gather(*(starter.start("simulated_llm", tokens=4, first_ms=20, each_ms=5) for _ in range(2)))
     gateway = await starter.gateway(*(llm.spec.address for llm in llms), **UNLIMITED)
     async with asking(gateway.spec.address) as caller:
-        with report.case(4, "SIGKILL of one of two replicas, 100 requests a second") as row:
+        with report.case(4, "SIGKILL of one of two replicas, 100 requests/s") as row:
             outcomes, in_flight, gone = await _kill_under_load(caller, llms[0], requests=600)
             row.count(*outcomes)
             broken = [outcome for outcome in outcomes if not outcome.whole]

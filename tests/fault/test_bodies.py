@@ -101,7 +101,7 @@ async def test_a_body_of_too_many_values_is_refused_before_it_becomes_objects(
             row.count(*outcomes)
             assert refused.status_code in (400, 413), refused.text
             assert [each for each in outcomes if not each.ok] == []
-            row.measured("refused, with its way there", seconds * 1000, 250)
+            row.measured("refused after", seconds * 1000, 250)
             allowed = 2 * len(body) / _MIB + 8  # and what the other calls need
             row.measured("peak memory", peak_mib(scene.gateway) - before, allowed, " MiB", slack=2)
 

@@ -111,7 +111,7 @@ async def test_requests_that_wait_are_bounded_in_bytes(
 
 async def test_what_has_expired_leaves_by_itself(cache: tuple[ServiceProcess, Any], report: Report) -> None:
     _, stub = cache
-    with report.case(29, "answers and embeddings whose time is over, and nobody asks") as row:
+    with report.case(29, "answers and embeddings that have expired, without a request") as row:
         brief = [_store(_question(f"what is {number}", "a"), "x" * 1_000, ttl_ms=100) for number in range(100)]
         row.tally(ok=await _each(stub.Store, brief))
         await until(lambda: _empty(stub))

@@ -249,7 +249,7 @@ async def test_what_one_tenant_asks_costs_another_nothing(
     await _honest(scene.b, 0.3)
     opened, before = await scene.opened(), await _honest(scene.b, min(seconds, 5.0))
     assert all(outcome.whole for outcome in before)
-    with report.case(27, f"tenant A, 50/s: {fault}") as row:
+    with report.case(27, f"A, 50/s: {fault}") as row:
         async with apart(_hostile, scene.gateway.spec.address, kinds) as ended:
             await asyncio.sleep(0.3)
             outcomes = await _honest(scene.b, seconds)
@@ -259,5 +259,5 @@ async def test_what_one_tenant_asks_costs_another_nothing(
         assert all(outcome.whole for outcome in outcomes), [each for each in outcomes if not each.whole][:2]
         assert not any(outcome.decided("breaker") for outcome in outcomes), await scene.opened()
         assert await scene.opened() == opened
-        row.measured("the model's failures in the router's table", await scene.failure_rate(), 0.05, "", slack=4)
+        row.measured("model failures at the router", await scene.failure_rate(), 0.05, "", slack=4)
         row.slowed("B's p99", times_s(before), times_s(outcomes))

@@ -200,7 +200,7 @@ async def test_a_text_of_one_tenants_holds_up_no_other(
     seconds = 20.0 if full_size else 3.0
     await honest_for(scene.b, 0.5)
     before, blocked = await honest_for(scene.b, min(seconds, 5.0)), await scene.blocks()
-    with report.case(case, f"tenant A {way}: {fault}") as row:
+    with report.case(case, f"A {way}: {fault}") as row:
         async with asking_beside(scene.b) as outcomes, apart(_attack, *scene.attacked, way, texts) as ended:
             await asyncio.sleep(seconds)
         row.count(*outcomes)
@@ -218,4 +218,4 @@ def _measure_blocks(row: Row, before: dict[tuple[str, float], float], after: dic
         bounds = sorted(bound for name, bound in new if name == function)
         total = new[function, bounds[-1]]
         longest = max(longest, next((bound for bound in bounds if total and new[function, bound] == total), 0.0))
-    row.measured("longest block of an event loop", longest, 50, slack=40)
+    row.measured("event loop blocked", longest, 50, slack=40)

@@ -223,7 +223,7 @@ async def test_a_tenants_name_counts_from_the_edge_alone(
         ready__unreached_ms="0",
     )
     named = ("x-hedgerow-tenant", "acme")
-    with report.case(24, "a tenant's name in the metadata, from whoever is not the edge, on every method") as row:
+    with report.case(24, "a tenant's name in the metadata, from a caller other than the edge, on every method") as row:
         for who, refusal in (
             ("operator", grpc.StatusCode.UNAUTHENTICATED),
             ("router", grpc.StatusCode.PERMISSION_DENIED),

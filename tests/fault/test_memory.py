@@ -108,7 +108,7 @@ async def test_the_near_cache_holds_what_it_has_room_for_and_lets_go_of_what_is_
             assert [scene.looked_up("a", number) for number in (0, many - 1)] == [2, 1]  # the oldest made room
             row.measured("resident memory", peak_mib(scene.gateway), _limit_mib("gateway"), " MiB", slack=1)
     async with _scene(starter, llm, room, l1_cache_ttl_ms=60_000 if full_size else 5_000) as scene:
-        with report.case(29, "nobody asks again for what the L1 cache holds, and its time is over") as row:
+        with report.case(29, "entries of the L1 cache that have expired, without a request") as row:
             row.count(*await scene.ask("a", range(many)))
             assert await scene.metric("hedgerow_l1_cache_bytes") > 0
             await until(lambda: _is_zero(scene, "hedgerow_l1_cache_bytes"), 90)

@@ -93,7 +93,7 @@ async def test_a_message_of_too_many_elements_is_refused_before_it_becomes_objec
         assert code.value[0] == code_pb2.INVALID_ARGUMENT, (code, details)
         assert refusal in details
         assert [each for each in outcomes if not each.ok] == []
-        row.measured("refused, with its way there", seconds * 1000, 250)
+        row.measured("refused after", seconds * 1000, 250)
         allowed = 2 * len(raw) / _MIB + 8  # and what the other calls need
         row.measured("peak memory", peak_mib(gateway) - before, allowed, " MiB", slack=2)
 

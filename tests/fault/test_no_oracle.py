@@ -171,7 +171,7 @@ async def test_nothing_a_tenant_gets_depends_on_what_another_asked(starter: Proc
             again = [await a.ask(_prompt("asked", number)) for number in range(prompts)]
             assert all(got.final.usage.cached_prompt_tokens for got in again)  # there is something to be had
             assert all("matched" in got.account for got in again)
-            with report.case(28, "tenant B asks A's prompts, whole and nearly, and others; two replicas") as row:
+            with report.case(28, "B asks A's prompts, whole and nearly, and others; two replicas") as row:
                 whole, nearly, others = [], [], []
                 for number in range(prompts):  # one after the other, so that time is the same for all
                     others.append(await b.ask(_prompt("fresh", number)))
@@ -182,9 +182,7 @@ async def test_nothing_a_tenant_gets_depends_on_what_another_asked(starter: Proc
                 assert {got.account for got in whole} == {got.account for got in others}
                 assert {got.account for got in nearly} == {got.account for got in others}
                 ratio = _median(whole + nearly) / _median(others)
-                row.measured(
-                    "first text of A's prompts, against others: off by", abs(ratio - 1) * 100, 10, " %", slack=5
-                )
+                row.measured("first text of A's prompts off by", abs(ratio - 1) * 100, 10, " %", slack=5)
             with report.case(28, "tenants C and D, which the operator lets share") as row:
                 first = await c.ask(_prompt("shared", 0))
                 second = await d.ask(_prompt("shared", 0))

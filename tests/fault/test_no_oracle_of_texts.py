@@ -136,7 +136,7 @@ async def test_embeddings_say_nothing_of_what_another_tenant_had_embedded(
 ):
     number = 200 if full_size else 20
     before = await honest(scene.c, 20)
-    with report.case(47, f"tenant A embeds {number} texts, B the same ones and others") as row:
+    with report.case(47, f"A embeds {number} texts, B the same ones and others") as row:
         async with asking_beside(scene.c) as during:
             for each in range(number):
                 assert (await _embed(scene.pages["a"], _text("known", each))).status == 200
@@ -148,7 +148,7 @@ async def test_embeddings_say_nothing_of_what_another_tenant_had_embedded(
         row.tally(ok=len(same) + len(others))
         assert {_without_vectors(reply) for reply in same} == {_without_vectors(reply) for reply in others}
         ratio = statistics.median(r.seconds for r in same) / statistics.median(r.seconds for r in others)
-        row.measured("A's texts, against others: off by", abs(ratio - 1) * 100, 10, " %", slack=8)
+        row.measured("A's texts off by", abs(ratio - 1) * 100, 10, " %", slack=8)
 
 
 async def test_entries_of_another_tenant_cannot_be_told_from_none(scene: Scene, report: Report):
@@ -156,7 +156,7 @@ async def test_entries_of_another_tenant_cannot_be_told_from_none(scene: Scene, 
     asked = await until(lambda: scene.a.ask("Where is the vault?"), holds=_stored)
     own = await until(lambda: scene.b.ask("Where is the shed?"), holds=_stored)
     key, nothing = asked.final.cache.key, "0" * len(asked.final.cache.key)
-    with report.case(47, "B removes, reports and counts what A has stored, and what nobody has") as row:
+    with report.case(47, "B removes, reports and counts what A has stored, and what no tenant has") as row:
         async with asking_beside(scene.c) as during:
             for path in ("/v1/cache/stats", f"/v1/cache/{key}", f"/v1/cache/{nothing}"):
                 row.tally(failed=(await _said(page, "GET", path)).status >= 400)

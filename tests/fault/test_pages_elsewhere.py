@@ -86,7 +86,7 @@ async def test_pages_elsewhere_get_nothing_of_a_gateway_without_keys(
                             assert set(statuses) == {_FORBIDDEN}, (name, path, statuses)
             check(row, before, during)
             assert not any("Evil" in attempt.question for attempt in llm.attempts)
-        with report.case(49, "a page whose name was pointed here, at the metrics of each process") as row:
+        with report.case(49, "a page by DNS rebinding, at the metrics of each process") as row:
             rebound = [headers for headers in _pages(here).values() if "host" in headers]
             for port in ports:
                 statuses = [(await port.get("/metrics", headers=headers)).status_code for headers in rebound]

@@ -103,11 +103,11 @@ async def test_a_kept_connection_that_dies_costs_no_answer(
     async with _asked_over(kind, starter, tmp_path) as (provider, ask):
         deaths: dict[str, Callable[[], None]] = {
             "closed by the provider": provider.close_connections,
-            "reset while nobody used it": lambda: provider.close_connections(by_reset=True),
+            "reset while idle": lambda: provider.close_connections(by_reset=True),
             "found dead when it is used": lambda: provider.upcoming.append(Behaviour(dies_after=0)),
         }
         for name, kill in deaths.items():
-            with report.case(38, f"a connection over {kind}, {name}, before each of {times} calls") as row:
+            with report.case(38, f"connection over {kind}, {name}, before each of {times} calls") as row:
                 assert await _reason(ask) == _STOP
                 accepted, resumed = provider.counts.accepted, provider.counts.resumed
                 for _ in range(times):
@@ -124,7 +124,7 @@ async def test_a_connection_that_dies_in_an_answer_costs_only_its_rest(
     starter: Processes, report: Report, tmp_path: Path, kind: Kind
 ):
     async with _asked_over(kind, starter, tmp_path) as (provider, ask):
-        with report.case(38, f"a provider that dies over {kind}: in the middle of an answer, before every one") as row:
+        with report.case(38, f"provider over {kind} dies in mid-answer, and before each answer") as row:
             provider.upcoming = [Behaviour(dies_after=2)]
             assert await _reason(ask) == _INTERRUPTED
             row.tally(degraded=1)

@@ -112,7 +112,7 @@ async def test_a_tenants_answers_are_its_own(starter: Processes, llm: FaultyLlm,
     address = gateway.spec.address
     near = pb.CachePolicy(min_similarity=0.7)
     async with asking(address, "key-a") as a, asking(address, "key-b") as b:
-        with report.case(25, "tenant B asks A's prompts and paraphrases") as row:
+        with report.case(25, "B asks A's prompts and paraphrases") as row:
             for asked, paraphrase in _ASKED.items():
                 await until(partial(a.ask, asked), 10, holds=lambda outcome: outcome.final.cache.key)
                 hit = await a.ask(paraphrase, cache=near)
@@ -130,7 +130,7 @@ async def test_a_tenants_answers_are_its_own(starter: Processes, llm: FaultyLlm,
             row.count(*outcomes)
             assert not any(outcome.final.cache.verdict in _HITS for outcome in outcomes)
             assert len(llm.attempts) == len(outcomes)
-        with report.case(25, "tenants A and B ask the same at the same time") as row:
+        with report.case(25, "A and B ask the same at the same time") as row:
             llm.reset()
             llm.behaviour = Behaviour(first_ms=50)
             outcomes = await asyncio.gather(*(caller.ask("At once?") for caller in (a, b) for _ in range(5)))
@@ -169,7 +169,7 @@ async def test_one_tenants_flood_does_not_slow_another(starter: Processes, llm: 
     gateway = await starter.gateway(llm.address, tenants=tenants("a", "b"), limit=limit)
     async with asking(gateway.spec.address, "key-b") as b:
         before = [await b.ask(f"Alone {number}?") for number in range(40)]
-        with report.case(24, "tenant A floods with 64 calls at once, tenant B asks") as row:
+        with report.case(24, "A floods with 64 calls at once, B asks") as row:
             async with apart(_flood, gateway.spec.address, 64) as flooded:
                 await asyncio.sleep(0.5)  # the queue fills
                 outcomes = [await b.ask(f"Beside {number}?") for number in range(40)]

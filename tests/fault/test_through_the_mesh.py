@@ -97,7 +97,7 @@ async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(
     replicas: Replicated, report: Report, full_size: bool, service: str
 ):
     victim, load = replicas.pairs[service][0], Load(replicas.caller, full_size)
-    with report.case(4, f"SIGKILL of one of two: {service}, through the mesh, {_RATE} requests a second") as row:
+    with report.case(4, f"SIGKILL of one {service} (mesh), {_RATE} requests/s") as row:
         await load.send(100)
         in_flight, killing = load.in_flight, asyncio.create_task(killed(victim))
         await load.send(300)
@@ -110,7 +110,7 @@ async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(
         assert all(outcome.began < gone for outcome in failures), (gone, failures)
         if service != "gateway":  # a gateway's own streams cannot be resumed
             assert not failures
-    with report.case(3, f"SIGKILL of one of two: {service}, through the mesh, started again") as row:
+    with report.case(3, f"SIGKILL of one {service} (mesh), started again") as row:
         again = replicas.again(victim)
         await until(lambda: check_health(again.spec.address, 0.2), 60, holds="SERVING".__eq__)
         ready = time.monotonic()
@@ -126,7 +126,7 @@ async def test_an_answer_survives_its_gateway(replicas: Replicated, report: Repo
     # The gateway that is left has to have room for all of them, also on a busy machine: it refuses what is too much.
     rate, seconds = (_RATE, 6) if full_size else (_RATE // 2, 4)
     victim, words, streams = gateways[0], 40, seconds * rate
-    with report.case(39, f"SIGKILL of one of two gateways, {rate} streams a second by the SDK, {way}") as row:
+    with report.case(39, f"SIGKILL of one of two gateways, {rate} streams/s by the SDK, {way}") as row:
         async with AsyncClient(replicas.edge if way == "through Envoy" else both) as client:
 
             async def ask(number: int) -> Answer:
@@ -150,7 +150,7 @@ async def test_freezing_one_of_a_pair_is_noticed_and_healed(
     replicas: Replicated, report: Report, full_size: bool, service: str
 ):
     frozen, load = replicas.pairs[service][0], Load(replicas.caller, full_size, budget_ms=1_000)
-    with report.case(5, f"SIGSTOP of one of two: {service}, through the mesh, then SIGCONT") as row:
+    with report.case(5, f"SIGSTOP of one {service} (mesh), then SIGCONT") as row:
         frozen.signal(signal.SIGSTOP)
         began = time.monotonic()
         try:
@@ -183,7 +183,7 @@ async def test_a_black_hole_before_one_of_a_pair_is_noticed_and_heals(
     replicas: Replicated, report: Report, full_size: bool, service: str
 ):
     proxy, load = replicas.proxies[service], Load(replicas.caller, full_size, budget_ms=1_000)
-    with report.case(6, f"black hole before one of two: {service}, through the mesh, then healed") as row:
+    with report.case(6, f"black hole before one {service} (mesh), then healed") as row:
         proxy.add(Timeout())
         began = time.monotonic()
         sending = asyncio.create_task(load.send(6 * _RATE))
@@ -209,7 +209,7 @@ async def test_one_of_a_pair_that_accepts_and_never_speaks_gets_no_calls(
     replicas: Replicated, report: Report, full_size: bool, service: str
 ):
     proxy = replicas.proxies[service]
-    with report.case(7, f"one of two accepts TCP and never speaks: {service}, through the mesh") as row:
+    with report.case(7, f"one {service} (mesh) accepts TCP and never speaks") as row:
         proxy.add(Timeout())
         proxy.cut()
         await replicas.until(lambda mesh: not _in_service(mesh, proxy.address))
@@ -225,7 +225,7 @@ async def test_one_of_a_pair_that_is_told_to_stop_costs_nothing(
     replicas: Replicated, report: Report, full_size: bool, service: str
 ):
     leaving, load = replicas.pairs[service][0], Load(replicas.caller, full_size, max_tokens=20)
-    with report.case(14, f"SIGTERM of one of two: {service}, through the mesh, {_RATE} requests a second") as row:
+    with report.case(14, f"SIGTERM of one {service} (mesh), {_RATE} requests/s") as row:
         await load.send(50)
         told = time.monotonic()
         leaving.signal(signal.SIGTERM)
@@ -241,7 +241,7 @@ async def test_one_of_a_pair_that_is_told_to_stop_costs_nothing(
 
 async def test_streams_that_outlast_a_gateways_grace_end_in_a_typed_way(replicas: Replicated, report: Report):
     leaving = replicas.pairs["gateway"][0]
-    with report.case(15, "SIGTERM of one of two gateways, through the mesh, streams longer than its grace") as row:
+    with report.case(15, "SIGTERM of one gateway (mesh), streams longer than its grace") as row:
         asked = [replicas.caller.start(f"Long {n}?", max_tokens=1_000, bypass=True) for n in range(10)]
         await asyncio.gather(*(stream.first_text() for stream in asked))
         told = time.monotonic()
@@ -259,7 +259,7 @@ async def test_streams_that_outlast_a_gateways_grace_end_in_a_typed_way(replicas
 
 async def test_a_control_plane_that_is_away_changes_nothing(replicas: Replicated, report: Report, full_size: bool):
     load = Load(replicas.caller, full_size)
-    with report.case(3, "SIGKILL of the control plane, started again, through the mesh") as row:
+    with report.case(3, "SIGKILL of the control plane, started again (mesh)") as row:
         replicas.control.signal(signal.SIGKILL)
         await load.send(2 * _RATE)
         again = replicas.again(replicas.control)
@@ -278,7 +278,7 @@ async def test_a_control_plane_that_is_away_changes_nothing(replicas: Replicated
 
 async def test_redis_that_is_away_costs_no_answer(replicas: Replicated, report: Report, full_size: bool):
     load = Load(replicas.caller, full_size)
-    with report.case(3, "SIGKILL of Redis, started again, through the mesh") as row:
+    with report.case(3, "SIGKILL of Redis, started again (mesh)") as row:
         await load.send(_RATE)
         await replicas.redis.kill()
         await load.send(2 * _RATE)
@@ -351,7 +351,7 @@ def _subscriptions(mesh: control_pb2.GetMeshResponse) -> list[control_pb2.Subscr
 
 
 async def test_a_flood_of_cancelled_calls_at_the_edge(replicas: Replicated, report: Report, full_size: bool):
-    with report.case(17, "flood of cancelled calls on one connection, through the mesh") as row:
+    with report.case(17, "flood of cancelled calls on one connection (mesh)") as row:
         before, during, bare = await in_turns(replicas.caller, replicas.edge, 4 if full_size else 1)
         row.count(*during)
         row.slowed("p99", times_s(before), times_s(during), bare=bare)
@@ -360,7 +360,7 @@ async def test_a_flood_of_cancelled_calls_at_the_edge(replicas: Replicated, repo
 async def test_a_thousand_silent_connections_at_the_edge(replicas: Replicated, report: Report):
     before = await healthy(replicas.caller)
     host, _, port = replicas.edge.rpartition(":")
-    with report.case(17, "1,000 silent connections, through the mesh") as row:
+    with report.case(17, "1,000 silent connections (mesh)") as row:
         silent = [await asyncio.open_connection(host, int(port)) for _ in range(1_000)]
         try:
             during = await healthy(replicas.caller)
