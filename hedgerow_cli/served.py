@@ -30,7 +30,8 @@ def served(
     """List the models that a running mesh serves, with tier, context and price.
 
     A request may name one of them, or a tier. A model that does not chat has the APIs that it serves in place of a
-    tier. "hedgerow models list" lists what may be pulled.
+    tier. Below a model of the mesh that runs from this folder is the problem, if requests to its provider fail.
+    "hedgerow models list" lists what may be pulled.
 
     \b
     Examples:
@@ -42,6 +43,8 @@ def served(
     where = (url or _http_of(state_dir)).rstrip("/").removesuffix("/v1")
     listed = _listed(where, api_key, as_json)
     models = [_row(each) for each in listed if "hedgerow" in each or "max_model_len" in each]
+    if not url:
+        _add_problems(models, state_dir)
     others = [str(each["id"]) for each in listed if str(each["id"]) not in {model["name"] for model in models}]
     if as_json:
         print(json.dumps({"url": where, "models": models, "others": others}))
@@ -50,6 +53,8 @@ def served(
         context = f"{model['context_tokens']:,} tokens" if model["context_tokens"] else "context not known"
         kind = ", ".join(model.get("serves", ())) or model["tier"] or ""
         print(f"{model['name']:32} {kind:10} {context:>18}  {_price(model)}".rstrip())
+        if "problem" in model:
+            print(f"  {model['problem']}")
     if others:
         print(f"also by these names: {', '.join(others)}")
 
@@ -57,6 +62,25 @@ def served(
 def _http_of(folder: Path) -> str:
     listed = [service["http"] for service in running.services(folder) if service.get("http")]
     return f"http://{listed[-1].replace('0.0.0.0', '127.0.0.1')}" if listed else _DEFAULT
+
+
+def _add_problems(models: list[dict[str, Any]], folder: Path) -> None:
+    """Of models that cannot be reached, or whose provider fails, as their own services say; the first of replicas."""
+    import asyncio
+
+    addresses = [s["address"] for s in running.services(folder) if s["name"].partition("-")[0] == "llm"]
+    if not addresses:
+        return
+    from launcher.outages import model_state
+
+    async def ask() -> list[Any]:
+        return await asyncio.gather(*(model_state(address) for address in addresses))
+
+    states = [state for state in asyncio.run(ask()) if state and state.problem]
+    problems = {state.name: f"{state.url}: {state.reason}" for state in reversed(states)}
+    for model in models:
+        if problem := problems.get(model["name"]):
+            model["problem"] = problem
 
 
 def _row(listed: dict[str, Any]) -> dict[str, Any]:

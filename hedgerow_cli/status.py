@@ -21,7 +21,8 @@ def status(
     """Show the health of every service.
 
     Asks the services of the mesh that `hedgerow up` started from this folder, else the default addresses. Exits with 0
-    only when all of them serve. Where services authenticate each other, --tls-dir is the caller's identity.
+    only when all of them serve, and no request to a model's provider fails. Where services authenticate each other,
+    --tls-dir is the caller's identity.
 
     \b
     Example:
@@ -34,16 +35,18 @@ def status(
 
     with needs("launcher", as_json):
         services = known_services(state_dir)
-    for service, health in zip(services, asyncio.run(_ask_all(services, tls_dir)), strict=True):
+    for service, (health, problem) in zip(services, asyncio.run(_ask_all(services, tls_dir)), strict=True):
         del service["speaks"]
         service["health"] = health
+        if problem:
+            service["problem"] = problem
     if as_json:
         print(json.dumps({"services": services}))
     elif running.services(state_dir) or any(service["health"] != "UNREACHABLE" for service in services):
         _print(services)
     else:
         fail(f'no mesh runs here (state folder {state_dir}); start one with "hedgerow up"')
-    raise typer.Exit(any(service["health"] != "SERVING" for service in services))
+    raise typer.Exit(any(service["health"] != "SERVING" or "problem" in service for service in services))
 
 
 def known_addresses(state_dir: Path) -> dict[str, str]:
@@ -62,17 +65,26 @@ def known_services(state_dir: Path) -> list[dict[str, str]]:
     return [{"name": s["name"], "address": s["address"], "speaks": s.get("speaks", "grpc")} for s in services]
 
 
-async def _ask_all(services: Sequence[Mapping[str, Any]], tls_dir: Path | None) -> list[str]:
+async def _ask_all(services: Sequence[Mapping[str, Any]], tls_dir: Path | None) -> list[tuple[str, str]]:
+    """The health of each, and the problem of the model that it serves, if there is one."""
     import asyncio
 
     from hedgerow import Tls
+    from launcher.outages import model_state
     from launcher.processes import check
 
     def tls(name: str) -> Tls | None:
         identity = "edge" if name == "envoy" else name.partition("-")[0]
         return Tls.from_folder(tls_dir, identity) if tls_dir else None
 
-    return await asyncio.gather(*(check(s["speaks"], s["address"], TIMEOUT_S, tls(s["name"])) for s in services))
+    async def ask(name: str, speaks: Any, address: str) -> tuple[str, str]:
+        health = await check(speaks, address, TIMEOUT_S, tls(name))
+        if health != "SERVING" or name.partition("-")[0] != "llm":
+            return health, ""
+        state = await model_state(address, TIMEOUT_S, tls(name))
+        return health, state.problem if state else ""
+
+    return await asyncio.gather(*(ask(s["name"], s["speaks"], s["address"]) for s in services))
 
 
 def _print(services: list[dict[str, str]]) -> None:
@@ -82,6 +94,10 @@ def _print(services: list[dict[str, str]]) -> None:
 
     table = Table("service", "address", "health", box=None)
     for service in services:
-        colour = "green" if service["health"] == "SERVING" else "red"
+        colour = "red" if service["health"] != "SERVING" else "yellow" if "problem" in service else "green"
         table.add_row(service["name"], service["address"], Text(service["health"], colour))
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    for service in services:
+        if problem := service.get("problem"):
+            console.print(problem, style="yellow", markup=False, soft_wrap=True)

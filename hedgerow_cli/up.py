@@ -13,6 +13,7 @@ from hedgerow_cli import options, running, up_plans
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from launcher.mesh import Mesh
     from launcher.meshfile.given import Given
 
 _DEMO_ALONE = "it belongs to the demo's mesh"
@@ -213,4 +214,22 @@ async def _run(plan: up_plans.UpPlan, state_dir: Path, console: Console) -> None
             for warning in progress.warnings(mesh):
                 console.print(f"WARNING {warning}", style="yellow", markup=False, soft_wrap=True)
             console.print(plan.next_steps(mesh), markup=False, soft_wrap=True)
-            await plan.meanwhile(mesh, console)
+            await _follow(plan, mesh, console)
+
+
+async def _follow(plan: up_plans.UpPlan, mesh: Mesh, console: Console) -> None:
+    """Do what the plan does while the mesh runs, and show models whose providers fail. Until cancelled."""
+    import asyncio
+    from contextlib import suppress
+
+    from launcher.outages import follow
+
+    def show(line: str) -> None:
+        with suppress(OSError):  # a terminal that is gone
+            console.print(line, style="yellow", markup=False, soft_wrap=True)
+
+    outages = asyncio.create_task(follow(mesh, show))
+    try:
+        await plan.meanwhile(mesh, console)
+    finally:
+        outages.cancel()

@@ -240,11 +240,20 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
+class Outage:
+    """Requests to the provider at `url`, which has no credentials, fail."""
+
+    url: str
+    reason: str  # in words
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """The load of an engine now, in requests."""
 
     running: int
     waiting: int
+    outage: Outage | None = None  # set while requests fail
 
 
 class Engine(Protocol):

@@ -15,6 +15,10 @@ class EngineDown(Unavailable):
     reason = "ENGINE_DOWN"
 
 
+class ProviderAway(EngineDown):
+    """There is no connection to the provider, or it broke."""
+
+
 class EngineBusy(Exhausted):
     """The engine's queue is full, or the provider limits our rate."""
 

@@ -1,4 +1,4 @@
-"""Logs when requests to a provider begin to fail, and when they succeed again, but not each request."""
+"""Keeps whether requests to a provider fail, for operators. Logs when that begins and ends, but not each request."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from services.llm.errors import EngineDown, ProviderRefused
+from services.llm.engine import Outage
+from services.llm.errors import EngineDown, ProviderAway, ProviderRefused
 from services.runtime.security.secrets import Url
 
 _log = logging.getLogger(__name__)
 
 
 class Outages:
-    """Of the model `name` at `url`, which is logged without its credentials."""
+    """Of the model `name` at `url`, which is shown without its credentials."""
 
     def __init__(self, name: str, url: str):
-        self._model = f"model {name} at {Url(url)}"
-        self._lasts = False
+        self._url = str(Url(url))
+        self._model = f"model {name} at {self._url}"
+        self.now: Outage | None = None
+        self.away = False  # whether there is no connection, so that a connection ends the outage
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -25,16 +28,22 @@ class Outages:
         try:
             yield
         except (EngineDown, ProviderRefused) as error:
-            self.began(error.message)
+            self.began(error.message, away=isinstance(error, ProviderAway))
             raise
 
-    def began(self, reason: str) -> None:
-        if not self._lasts:
-            self._lasts = True
+    def began(self, reason: str, *, away: bool = False) -> None:
+        self.away = away
+        if self.now is None:
+            self.now = Outage(self._url, reason)
             _log.warning("%s: %s", self._model, reason)
+
+    def connected(self) -> None:
+        """There is a connection. A provider that answered with errors may still do so."""
+        if self.away:
+            self.ended()
 
     def ended(self) -> None:
         """A request has succeeded."""
-        if self._lasts:
-            self._lasts = False
+        if self.now:
+            self.now, self.away = None, False
             _log.info("%s answers again", self._model)

@@ -33,7 +33,7 @@ from services.runtime.security.secrets import Url
 
 _log = logging.getLogger(__name__)
 _MAX_ERROR_BYTES, _MAX_LISTED_BYTES = 16 * 1024, 8 * 1024 * 1024
-_WARM_UP_S, _NEVER_S = 10.0, 1e6
+_WARM_UP_S, _TRY_AGAIN_S, _NEVER_S = 10.0, 5.0, 1e6
 _JSON = "application/json"
 LIMITS = ("max_tokens", "max_completion_tokens")  # fields of requests
 
@@ -135,7 +135,7 @@ class ProviderEngine(ABC):
 
     def load(self) -> Load:
         """Requests of ours: what else the provider does, it does not say."""
-        return Load(self._running, 0)
+        return Load(self._running, 0, self._outages.now)
 
     async def warm_up(self, progress: Progress) -> None:
         """Open a connection, TLS included, and read what the list of models says of this one. A provider that is away
@@ -147,23 +147,25 @@ class ProviderEngine(ABC):
                     self._learn(await reply.text(_MAX_LISTED_BYTES))
                 reply.told = True
             progress(f"warm-up: connected to {Url(self._url)}, HTTP {reply.status}")
+            self._outages.connected()
         except (Broken, TimeoutError) as error:
-            self._outages.began(f"the provider cannot be reached: {word(error)}")
+            self._outages.began(f"the provider cannot be reached: {word(error)}", away=True)
 
     def _learn(self, listed: str) -> None:
         if context := listing.context_tokens(listed, self._provider_model):
             self._model = replace(self._model, context_tokens=context)
 
     async def wait_failed(self) -> str:
-        """Never: it may always come back. Meanwhile a connection is kept."""
+        """Never: it may always come back. Meanwhile a connection is kept, and tried again where there is none."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
+            every_s = _TRY_AGAIN_S if self._outages.away else self._warm_every_s
             idle_s = 0.0 if self._running else loop.time() - max(began, self._client.used_at)
-            if idle_s >= self._warm_every_s:
+            if idle_s >= every_s:
                 await self.warm_up(_log.debug)
             else:
-                await asyncio.sleep(self._warm_every_s - idle_s)
+                await asyncio.sleep(min(every_s - idle_s, _TRY_AGAIN_S))
 
     async def close(self) -> None:
         await self._client.close()

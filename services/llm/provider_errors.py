@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.llm import context
-from services.llm.errors import EngineBusy, EngineDown, ProviderRefused, RequestRefused
+from services.llm.errors import EngineBusy, EngineDown, ProviderAway, ProviderRefused, RequestRefused
 from services.llm.retry_delay import retry_delay_s, said_delay_s
-from services.llm.transport.wire import Broken, failure
+from services.llm.transport.wire import Broken, NoReply, failure
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError, TooLate, shorten
 
@@ -64,7 +64,8 @@ def unreachable(error: Exception, deadline: Deadline) -> EngineDown | TooLate:
     """The error for a provider that did not answer, or not to the end."""
     if deadline.remaining() <= 0:
         return TooLate("the provider did not answer in time")
-    return EngineDown(f"the provider cannot be reached, or broke off: {word(error)}")
+    kind = ProviderAway if isinstance(error, NoReply) else EngineDown
+    return kind(f"the provider cannot be reached, or broke off: {word(error)}")
 
 
 def word(error: Exception) -> str:

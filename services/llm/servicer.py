@@ -75,4 +75,5 @@ class LLMServicer:
             continues=model.continues,
             features=[number for feature, number in FEATURES.items() if feature in model.features],
             default_sampling=from_sampling(model.default_sampling),
+            outage=llm_pb2.Outage(url=load.outage.url, reason=load.outage.reason) if load.outage else None,
         )

@@ -114,7 +114,7 @@ class GetModelRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("name", "engine", "context_tokens", "max_tokens", "speculation", "running", "waiting", "continues", "features", "default_sampling")
+    __slots__ = ("name", "engine", "context_tokens", "max_tokens", "speculation", "running", "waiting", "continues", "features", "default_sampling", "outage")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -125,6 +125,7 @@ class GetModelResponse(_message.Message):
     CONTINUES_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_SAMPLING_FIELD_NUMBER: _ClassVar[int]
+    OUTAGE_FIELD_NUMBER: _ClassVar[int]
     name: str
     engine: str
     context_tokens: int
@@ -135,4 +136,13 @@ class GetModelResponse(_message.Message):
     continues: bool
     features: _containers.RepeatedScalarFieldContainer[Feature]
     default_sampling: _chat_pb2.Sampling
-    def __init__(self, name: _Optional[str] = ..., engine: _Optional[str] = ..., context_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ..., speculation: _Optional[str] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., continues: _Optional[bool] = ..., features: _Optional[_Iterable[_Union[Feature, str]]] = ..., default_sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ...) -> None: ...
+    outage: Outage
+    def __init__(self, name: _Optional[str] = ..., engine: _Optional[str] = ..., context_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ..., speculation: _Optional[str] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., continues: _Optional[bool] = ..., features: _Optional[_Iterable[_Union[Feature, str]]] = ..., default_sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., outage: _Optional[_Union[Outage, _Mapping]] = ...) -> None: ...
+
+class Outage(_message.Message):
+    __slots__ = ("url", "reason")
+    URL_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    url: str
+    reason: str
+    def __init__(self, url: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...

@@ -19,7 +19,7 @@ import aiohttp
 from services.llm.transport.http1_connection import Http1Connection
 from services.llm.transport.names import FreshNames
 from services.llm.transport.tls import client_context
-from services.llm.transport.wire import Broken, Lost, Options, failure
+from services.llm.transport.wire import Broken, Lost, NoReply, Options, failure
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Http1:
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             raise Lost(type(error).__name__, connection.kept) from None
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Broken(failure(error)) from None
+            raise NoReply(failure(error)) from None
         return _Reply(response, self._read_s)
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from services.llm.errors import BadEngineSettings
-from services.llm.transport.wire import Broken, Lost, Options, failure
+from services.llm.transport.wire import Broken, Lost, NoReply, Options, failure
 
 try:
     import pyqwest
@@ -55,7 +55,7 @@ class Http2:
         except pyqwest.WriteError as error:
             raise Lost(type(error).__name__, kept=True) from None
         except _ERRORS as error:
-            raise Broken(_words(error)) from None
+            raise NoReply(_words(error)) from None
 
     async def close(self) -> None:
         await self._transport.aclose()

@@ -22,7 +22,11 @@ class Broken(Exception):
     """
 
 
-class Lost(Broken):
+class NoReply(Broken):
+    """The provider has not begun to answer; mostly there is no connection."""
+
+
+class Lost(NoReply):
     """The connection ended before anything of an answer came.
 
     `kept`: it was, or may have been, a connection from before that had died unnoticed. Then nothing has been asked yet.

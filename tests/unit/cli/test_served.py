@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 from urllib import request
 
 import pytest
 from typer.testing import CliRunner
 
+from hedgerow_cli import running
 from hedgerow_cli.app import app
+from launcher import outages
+from launcher.outages import ModelState
 
 PRICES = {"prompt_usd_per_mtok": 0.5, "completion_usd_per_mtok": 1.5}
 LISTED = [
@@ -45,3 +49,17 @@ def test_programs_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         "serves": ["embeddings", "rerank"],
     }
     assert "serves" not in models[0]
+
+
+def test_a_model_of_the_mesh_here_that_cannot_be_reached_has_its_url_and_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def asked(address: str) -> ModelState:
+        return {"127.0.0.1:1": ModelState("gpt", "http://provider.test/v1", "connection refused")}[address]
+
+    here = [{"name": "llm-gpt", "address": "127.0.0.1:1"}, {"name": "gateway", "address": "127.0.0.1:2"}]
+    monkeypatch.setattr(running, "services", lambda _: here)
+    monkeypatch.setattr(outages, "model_state", asked)
+    monkeypatch.setattr(request, "urlopen", lambda *_, **__: io.BytesIO(json.dumps({"data": LISTED}).encode()))
+    result = CliRunner().invoke(app, ["models", "served", "--state-dir", str(tmp_path)])
+    assert result.stdout.splitlines()[1] == "  http://provider.test/v1: connection refused"

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 
 import pytest
+from opentelemetry.trace import INVALID_SPAN
 
+from hedgerow.llm.v1 import llm_pb2
 from services.llm.config import LlmSettings
-from services.llm.engine import Message, Request
-from services.llm.errors import EngineDown
+from services.llm.engine import Message, Outage, Request
+from services.llm.errors import EngineDown, ProviderRefused
 from services.llm.openai_engine import OpenAIEngine
 from services.llm.outages import Outages
 from services.llm.provider_config import OpenAISettings
-from services.llm.transport.wire import Broken
+from services.llm.servicer import LLMServicer
+from services.llm.transport.wire import Broken, NoReply
 from services.runtime.deadline import Deadline
+from services.runtime.rpc.boundary import Call
 from tests.unit.llm.simulated_provider import SimulatedProvider
 
 HELLO = Request((Message("user", "Hello."),))
@@ -43,6 +48,32 @@ async def test_an_outage_is_logged_once_until_a_request_succeeds(caplog: pytest.
         ("services.llm.outages", logging.INFO, f"{WHERE} answers again"),
         ("services.llm.outages", logging.WARNING, f"{WHERE}: the provider answered HTTP 503"),
     ]
+
+
+@pytest.mark.paused
+async def test_a_provider_that_is_away_is_tried_again_and_its_return_ends_the_outage() -> None:
+    provider = SimulatedProvider(refusals=[NoReply("connection refused") for _ in range(3)])
+    engine = provider.engine()
+    reason = await asked(engine)
+    assert engine.load().outage == Outage("http://provider.test/v1", reason)
+    watch = asyncio.create_task(engine.wait_failed())
+    while engine.load().outage:
+        await asyncio.sleep(1.0)
+    assert [asked.method for asked in provider.requests] == ["POST", "GET", "GET", "GET"]
+    watch.cancel()
+
+
+async def test_a_connection_does_not_end_an_outage_of_a_provider_that_answers_with_errors() -> None:
+    provider = SimulatedProvider(status=401)
+    engine = provider.engine()
+    with pytest.raises(ProviderRefused):
+        _ = [chunk async for chunk in engine.generate(HELLO, Deadline.never())]
+    await engine.warm_up(lambda _: None)
+    told = await LLMServicer(engine).GetModel(llm_pb2.GetModelRequest(), Call((), Deadline.never(), INVALID_SPAN))
+    assert (told.outage.url, told.outage.reason) == (
+        "http://provider.test/v1",
+        "the provider does not accept our credential",
+    )
 
 
 @pytest.mark.parametrize("version", ["1.1", "2"])
