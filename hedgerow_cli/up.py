@@ -59,7 +59,8 @@ def up(
             metavar="NAME=URL",
             envvar="HEDGEROW_MODELS",
             help="A model to serve: NAME=URL of an OpenAI-compatible server (NAME=URL#ITS_NAME where it has another "
-            "name there), or PROVIDER:MODEL. May be repeated; one NAME with several URLs has replicas.",
+            "name there), or PROVIDER:MODEL; with ,serves=embeddings (or rerank, moderations) where it does not "
+            "chat. May be repeated; one NAME with several URLs has replicas.",
         ),
     ] = None,
     key_env: Annotated[
@@ -117,6 +118,7 @@ def up(
     Examples:
       OPENAI_API_KEY=... hedgerow up
       hedgerow up --model qwen=http://127.0.0.1:8000/v1 --model anthropic:claude-haiku-4-5
+      hedgerow up --model openai:gpt-5-mini --model openai:text-embedding-3-small,serves=embeddings
       hedgerow up mesh.yaml
       hedgerow up --demo --base-port 6000 --otlp-endpoint http://127.0.0.1:4317
       hedgerow up --mesh

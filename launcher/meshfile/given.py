@@ -17,6 +17,7 @@ import yaml
 
 from launcher.mesh import HTTP_OFFSET
 from launcher.meshfile.fields import LOOPBACK, is_loopback, is_url
+from launcher.meshfile.models import KINDS
 from launcher.meshfile.template import CALLERS_KEY, PROVIDERS, Provider
 
 AZURE, AZURE_KEY = "azure", "AZURE_OPENAI_API_KEY"
@@ -38,8 +39,9 @@ NOTHING = f"""no model to serve. Name one in one of three ways:
 
 @dataclass(frozen=True)
 class Given:
-    """The options of the command line. `models`: `NAME=URL`, `PROVIDER:MODEL` or `NAME=PROVIDER:MODEL` each; `key_env`:
-    the variable with the key of the URLs that are no known provider's."""
+    """The options of the command line. `models`: `NAME=URL`, `PROVIDER:MODEL` or `NAME=PROVIDER:MODEL` each, and behind
+    it `,serves=API` for a model that does not chat; `key_env`: the variable with the key of the URLs that are no known
+    provider's."""
 
     models: Sequence[str] = ()
     key_env: str = ""
@@ -63,7 +65,10 @@ def sections(given: Given, environment: Mapping[str, str]) -> dict[str, dict[str
     the command line nor the environment names one. Raises ValueError."""
     found: dict[str, dict[str, Any]] = {}
     for each in given.models or _of_keys(environment):
-        name, section = _section(each, given.key_env, environment)
+        place, serves = _serves(each)
+        name, section = _section(place, given.key_env, environment)
+        if serves:
+            section["serves"] = serves
         if name in found and {**found[name], "url": None} != {**section, "url": None}:
             raise ValueError(f"--model {name}: one name for two models; each model needs a name of its own")
         section["url"] = [*found.get(name, {}).get("url", []), *section["url"]]
@@ -86,6 +91,18 @@ def _of_keys(environment: Mapping[str, str]) -> list[str]:
 
 def _is_set(environment: Mapping[str, str], name: str) -> bool:
     return bool(environment.get(name, "").strip())
+
+
+def _serves(given: str) -> tuple[str, list[str]]:
+    """(what stands before `,serves=`, the APIs behind it)."""
+    place, comma, option = given.partition(",")
+    if not comma:
+        return place, []
+    word, _, named = option.partition("=")
+    kinds = [each.strip() for each in named.split(",")]
+    if word.strip() != "serves" or not {*kinds} <= {*KINDS}:
+        raise ValueError(f"--model {given}: serves= and one or several of {', '.join(KINDS)} may follow the comma")
+    return place, kinds
 
 
 def _section(given: str, key_env: str, environment: Mapping[str, str]) -> tuple[str, dict[str, Any]]:

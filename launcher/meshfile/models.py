@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -39,6 +39,7 @@ MOST_REPLICAS = 64
 ENGINES = ("vllm", "openai", "anthropic")  # those whose options are settings of the llm service
 CHAT: Literal["chat"] = "chat"
 _Kind = Literal["chat", "embeddings", "rerank", "moderations"]
+KINDS: tuple[str, ...] = get_args(_Kind)
 Serves = Annotated[
     tuple[_Kind, ...],
     BeforeValidator(

@@ -149,3 +149,24 @@ async def test_a_model_at_a_url_gets_the_name_of_the_only_one_there(monkeypatch:
     assert {name: each["model"] for name, each in found.items()} == {"m": "Qwen/Qwen3-8B", "n": "n", "p": "x"}
     assert all("ask" not in each for each in found.values())
     assert sorted(asked) == [("http://127.0.0.1:1/v1", "secret"), (VLLM, "secret")]
+
+
+def test_a_model_that_does_not_chat_says_behind_a_comma_what_it_serves() -> None:
+    named = [f"m={VLLM}", f"e={VLLM}#bge,serves=embeddings,rerank", "openai:text-embedding-3-small,serves=embeddings"]
+    found = sections(Given(named), OPENAI)
+    assert {name: each.get("serves") for name, each in found.items()} == {
+        "m": None,
+        "e": ["embeddings", "rerank"],
+        "text-embedding-3-small": ["embeddings"],
+    }
+    assert found["e"]["model"] == "bge"
+    del found["m"]["ask"]
+    text = write(Given(), found, OPENAI)
+    models = parse(text, "hedgerow up", Surroundings(Path.cwd(), OPENAI)).file.models
+    assert [model.methods for model in models.values()] == [(), ("embeddings", "rerank"), ("embeddings",)]
+
+
+@pytest.mark.parametrize("option", ["serves=chatting", "serves=", "serve=embeddings", "embeddings"])
+def test_another_word_behind_the_comma_is_refused_with_those_that_may_be_there(option: str) -> None:
+    with pytest.raises(ValueError, match="serves= and one or several of chat, embeddings, rerank, moderations"):
+        sections(Given([f"e={VLLM},{option}"]), {})
