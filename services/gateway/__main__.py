@@ -30,13 +30,13 @@ from services.gateway.http.app import HttpParts, make_app
 from services.gateway.http.server.listener import HttpServer, bind
 from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.assignment import SCHEME
+from services.gateway.upstream.calls import keep_up, watch
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.media import Media
 from services.gateway.upstream.members import Members
 from services.gateway.upstream.readiness import Readiness
-from services.gateway.upstream.routes import follow_contexts
+from services.gateway.upstream.router import Router, follow_contexts
 from services.gateway.upstream.start import Start
-from services.gateway.upstream.stubs import Router, keep_up, watch
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.process import serve
 from services.runtime.process.assembled import Assembled

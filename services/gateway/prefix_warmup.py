@@ -24,10 +24,10 @@ from services.gateway.config import GatewaySettings
 from services.gateway.policies.ticket import Ticket, score
 from services.gateway.prompt.compression import dieted
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
-from services.gateway.upstream import prefix, spending
+from services.gateway.upstream import balance, spending
 from services.gateway.upstream.completion import Completion
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
-from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.router import Routes
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
 from services.runtime.routing import Model
@@ -116,7 +116,7 @@ async def touch(
         replica.in_flight -= 1
         slot.release(unused=True)
     if pool.reads_prompts:
-        replica.prefixes.sent(prefix.of_request(asked))
+        replica.prefixes.sent(balance.blocks_of(asked))
     return first_s
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from services.gateway.upstream.stubs import Pending
+from services.gateway.upstream.calls import Pending
 
 _AT_ONCE, _BEFORE, _CALLS = 20, 200, 1_000
 _STILL = 10  # looks that find no less

@@ -9,7 +9,7 @@ import sys
 import grpc
 import pytest
 
-from services.gateway.upstream.stubs import Pending
+from services.gateway.upstream.calls import Pending
 from services.runtime.errors import ServiceError
 from tests.integration.cancelling_calls import WAYS
 

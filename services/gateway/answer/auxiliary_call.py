@@ -18,7 +18,7 @@ from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
 from services.gateway.policies.ticket import Ticket, score
 from services.gateway.upstream import spending
-from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.router import Routes
 from services.runtime.deadline import Deadline
 from services.runtime.errors import shorten
 from services.runtime.telemetry import Metadata

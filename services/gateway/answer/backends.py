@@ -16,9 +16,9 @@ from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.settings.generation import CascadeSettings
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.tools.toolbox import Toolbox
+from services.gateway.upstream.cache import Cache
 from services.gateway.upstream.fleet import Fleet
-from services.gateway.upstream.routes import Routes
-from services.gateway.upstream.stubs import Cache
+from services.gateway.upstream.router import Routes
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import GenerationReading
 from services.gateway.policies.ticket import Ticket, score
 from services.gateway.upstream import spending
-from services.gateway.upstream.stubs import whose
+from services.gateway.upstream.calls import whose
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
 

@@ -14,7 +14,8 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.quota import REQUEST
 from services.gateway.errors import WarmDenied
 from services.gateway.prefix_warmup import PrefixWarmup, WarmupStep
-from services.gateway.upstream.stubs import Cache, whose
+from services.gateway.upstream.cache import Cache
+from services.gateway.upstream.calls import whose
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, NotSupported, shorten
 from services.runtime.rpc.boundary import Call

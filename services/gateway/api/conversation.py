@@ -21,7 +21,7 @@ from services.gateway.admission.credential import Credential
 from services.gateway.answer.event_writer import Send
 from services.gateway.api.speech_queue import Spoken
 from services.gateway.errors import Idle
-from services.gateway.upstream.stubs import AudioCalls
+from services.gateway.upstream.media import AudioCalls
 from services.runtime.deadline import until_set
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.telemetry import Metadata

@@ -34,8 +34,8 @@ from services.gateway.api.speech_queue import ConversationBytes, Spoken
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.batch_admission import ItemTurn
 from services.gateway.prefix_warmup import PrefixWarmup
-from services.gateway.upstream.media import Media
-from services.gateway.upstream.stubs import AudioCalls, whose
+from services.gateway.upstream.calls import whose
+from services.gateway.upstream.media import AudioCalls, Media
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput

@@ -8,7 +8,7 @@ from dataclasses import replace
 from services.gateway.generation.call import Call, Kind, Observe
 from services.gateway.generation.job import Attempt, Generate, Job, Placed, Sent
 from services.gateway.labels import Act
-from services.gateway.upstream import balance, prefix
+from services.gateway.upstream import balance
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError, Starting, Unavailable
@@ -75,7 +75,7 @@ class LoadBalancing:
         attempt, job = placed.attempt, placed.attempt.job
         pool = self._fleet.pools[job.model]
         tenant = job.ticket.tenant
-        prompt = prefix.of_request(job.request) if pool.reads_prompts else ()
+        prompt = balance.blocks_of(job.request) if pool.reads_prompts else ()
         picked = pool.pick(attempt.never or pool.elsewhere(attempt.failed), prompt, tenant)
         if picked is None and not attempt.never:
             picked = pool.pick((), prompt, tenant)

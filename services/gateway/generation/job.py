@@ -20,9 +20,9 @@ from services.gateway.decisions import Decisions
 from services.gateway.generation.call import Call, Kind
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.policies.ticket import Slot, Ticket
+from services.gateway.upstream.balance import Blocks
+from services.gateway.upstream.cache import Known
 from services.gateway.upstream.fleet import Pool, Replica
-from services.gateway.upstream.invalidations import Known
-from services.gateway.upstream.prefix import Blocks
 from services.runtime.deadline import Deadline
 from services.runtime.telemetry import Metadata
 

@@ -41,11 +41,11 @@ from services.gateway.http.server.endpoint import Endpoint, Serve, Shape
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.server.listener import HttpServer
 from services.gateway.http.stored_responses.store import ResponseStore
+from services.gateway.upstream.cache import Cache
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.media import Hearing
 from services.gateway.upstream.readiness import Readiness
-from services.gateway.upstream.routes import Routes
-from services.gateway.upstream.stubs import Cache
+from services.gateway.upstream.router import Routes
 from services.runtime.errors import ServiceError
 from services.runtime.process.config import is_loopback
 

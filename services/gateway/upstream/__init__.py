@@ -1,1 +1,1 @@
-"""The backends: stubs and the errors of calls, replicas, how they are found and chosen, drills, the router's table."""
+"""The backends: the calls to each service and their errors, replicas, how these are found and chosen, and drills."""

@@ -34,7 +34,7 @@ from google.rpc import code_pb2, status_pb2
 
 from services.gateway.upstream.assignment import AssignedDrill, AssignedReplica, Assignment
 from services.gateway.upstream.balance import Locality
-from services.gateway.upstream.stubs import both_ways
+from services.gateway.upstream.calls import both_ways
 from services.runtime.deadline import set_within
 
 _FILTER = "envoy.filters.http.fault"

@@ -1,16 +1,79 @@
-"""The services that see and hear, where there are any, and what stands before each."""
+"""The services that see and hear, where there are any: calls to them, and what stands before each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 
 import grpc
 
+from hedgerow.audio.v1 import audio_pb2
+from hedgerow.vision.v1 import vision_pb2
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.shared_breaker import SharedBreaker
-from services.gateway.upstream.stubs import AudioCalls, VisionCalls
+from services.gateway.upstream.calls import Pending, both_streams, both_ways, unary
+from services.gateway.upstream.translate import Refused
+from services.runtime.errors import Unavailable
+from services.runtime.telemetry import Metadata
+
+_PIECE_BYTES = 256 * 1024  # of a recording, in one message
+
+
+class VisionCalls:
+    """The vision service."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._classify = unary(channel, vision_pb2, "VisionService", "Classify")
+
+    def classify(self, request: vision_pb2.ClassifyRequest, timeout_s: float, metadata: Metadata) -> Pending:
+        """Start to look; ends after `timeout_s` at the latest."""
+        return Pending(self._classify(request, timeout=timeout_s, metadata=metadata), "vision")
+
+
+class AudioCalls:
+    """The audio service."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._transcribe = both_streams(channel, audio_pb2, "AudioService", "Transcribe")
+        self._transcribe_stream = both_streams(channel, audio_pb2, "AudioService", "TranscribeStream")
+
+    async def transcribe(self, recording: bytes, timeout_s: float, metadata: Metadata) -> audio_pb2.TranscribeSummary:
+        """Transcribe a recording, within `timeout_s`."""
+        try:
+            options = audio_pb2.TranscribeOptions()
+            async with aclosing(self.recording(recording, options, timeout_s, metadata)) as replies:
+                async for reply in replies:
+                    if reply.HasField("summary"):
+                        return reply.summary
+        except Refused as refusal:  # it names the field of its own request; the caller's is in `audio`
+            raise Refused(f"audio.{refusal.message}") from None
+        raise Unavailable("audio: ended without saying why")
+
+    def recording(
+        self, recording: bytes, options: audio_pb2.TranscribeOptions, timeout_s: float, metadata: Metadata
+    ) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
+        """Transcribe a recording segment by segment, within `timeout_s`."""
+        call = self._transcribe(timeout=timeout_s, metadata=metadata)
+        return both_ways(call, _pieces(recording, options), "audio")
+
+    def listen(
+        self,
+        requests: AsyncGenerator[audio_pb2.TranscribeStreamRequest, None],
+        timeout_s: float | None,
+        metadata: Metadata,
+    ) -> AsyncGenerator[audio_pb2.TranscribeStreamResponse, None]:
+        """Transcribe live audio; the first request has the options. Closing it ends the call."""
+        return both_ways(self._transcribe_stream(timeout=timeout_s, metadata=metadata), requests, "audio")
+
+
+async def _pieces(
+    recording: bytes, options: audio_pb2.TranscribeOptions
+) -> AsyncGenerator[audio_pb2.TranscribeRequest, None]:
+    yield audio_pb2.TranscribeRequest(options=options)
+    for start in range(0, len(recording), _PIECE_BYTES):
+        yield audio_pb2.TranscribeRequest(data=recording[start : start + _PIECE_BYTES])
 
 
 @dataclass(frozen=True, slots=True)

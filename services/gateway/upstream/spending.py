@@ -10,7 +10,7 @@ from prometheus_client import Counter
 
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.upstream.fleet import Pool
-from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.router import Routes
 from services.runtime.routing import Model
 
 _TOKENS = Counter("hedgerow_tokens", "Tokens that models have read and written.", ["model", "kind"])

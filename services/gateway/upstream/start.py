@@ -1,7 +1,7 @@
 """Whether a backend is starting, by what its own health says (`grpc.health.v1`).
 
 Our services listen before their models are loaded, and their health is NOT_SERVING until then. Starting is no failure:
-the breaker hears nothing of it, and calls that have nowhere else to go wait (`generation/start_wait.py`). A backend
+the breaker hears nothing of it, and calls that have nowhere else to go wait (`generation/fallback.py`). A backend
 that has never been reached counts as starting, too, but not for ever: its address may be wrong.
 """
 
@@ -16,7 +16,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from services.gateway.policies.shared_breaker import SharedBreaker
-from services.gateway.upstream.stubs import reachable
+from services.gateway.upstream.calls import reachable
 from services.runtime.deadline import until_set
 
 _AGAIN_S = 0.2  # to the next question, where health was not answered

@@ -20,8 +20,8 @@ from services.gateway.config import GatewaySettings
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.settings.generation import BreakerSettings
+from services.gateway.upstream.cache import Known
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
-from services.gateway.upstream.invalidations import Known
 from services.gateway.upstream.media import Hearing, Media, Seeing
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable

@@ -18,7 +18,7 @@ from services.gateway.errors import WarmDenied
 from services.gateway.policies.ticket import Ticket
 from services.gateway.prefix_warmup import hot_prompts
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
-from services.gateway.upstream import prefix
+from services.gateway.upstream import balance
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.clock import loop_clock, on_paused_loop
@@ -187,9 +187,9 @@ async def test_who_has_read_a_prompt_is_known_for_it_to_that_salt_alone() -> Non
     )
     for replica in scene.fleet.pools["small"].replicas:
         asked.cache_salt = tenant.prefix_salt
-        assert replica.prefixes.matched(prefix.of_request(asked)) > 0
+        assert replica.prefixes.matched(balance.blocks_of(asked)) > 0
         asked.cache_salt = "another"
-        assert replica.prefixes.matched(prefix.of_request(asked)) == 0
+        assert replica.prefixes.matched(balance.blocks_of(asked)) == 0
 
 
 async def test_warming_now_tells_each_step_with_the_time_to_the_first_text_before_and_after() -> None:

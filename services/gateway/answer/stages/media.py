@@ -23,8 +23,8 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import BesideStage, retrieve
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.upstream.calls import Pending
 from services.gateway.upstream.media import Hearing, Seeing
-from services.gateway.upstream.stubs import Pending
 from services.runtime import telemetry
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate, Unavailable
 

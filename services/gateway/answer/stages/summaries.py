@@ -19,7 +19,7 @@ from services.gateway.answer.auxiliary_call import ask
 from services.gateway.generation.shared import Shared
 from services.gateway.prompt import window
 from services.gateway.settings.prompt import PromptSettings
-from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.router import Routes
 from services.runtime.errors import ServiceError
 from services.runtime.policy.fair_lru import FairLru
 

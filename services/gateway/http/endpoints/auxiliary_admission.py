@@ -16,7 +16,7 @@ from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.server.watch import ConnectionWatch
-from services.gateway.upstream.stubs import whose
+from services.gateway.upstream.calls import whose
 from services.runtime import telemetry
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Unavailable
 from services.runtime.telemetry import Metadata

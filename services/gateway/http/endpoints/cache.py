@@ -10,7 +10,7 @@ from services.gateway.http.endpoints.auxiliary_admission import Aside
 from services.gateway.http.errors import NotOffered
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
-from services.gateway.upstream.stubs import Cache
+from services.gateway.upstream.cache import Cache
 
 _STATS = cache_pb2.GetStatsResponse.DESCRIPTOR.fields
 _COUNTS = [field.name for field in _STATS if field.type == field.TYPE_INT64]  # which protobuf's JSON has as texts

@@ -21,7 +21,7 @@ from services.gateway.http.endpoints.text_inputs import read_texts, tokens_of
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
-from services.gateway.upstream.stubs import Cache
+from services.gateway.upstream.cache import Cache
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError, TooLate
 

@@ -13,7 +13,7 @@ from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.upstream.fleet import Fleet
-from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.router import Routes
 from services.runtime.errors import InvalidInput
 
 

@@ -25,7 +25,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.policies.ticket import Ticket, score
 from services.gateway.upstream import spending
 from services.gateway.upstream.fleet import Fleet
-from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.router import Routes
 from services.gateway.upstream.spending import Bill
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError, TooLate

@@ -10,7 +10,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.http.dialects import messages_answer, responses_answer
-from services.gateway.upstream import routes
+from services.gateway.upstream import router
 from services.llm.answer import Answer, More
 from services.llm.anthropic_answer import AnthropicAnswer
 from services.llm.engine import Chunk, Finish, FinishReason
@@ -40,7 +40,7 @@ async def test_a_price_of_the_routers_settings_reaches_the_gateways_account(pric
     )
     servicer = RouterServicer(Table([settings], 60, PausedClock()), 1, 1)
     (row,) = (await servicer.ListModels(router_pb2.ListModelsRequest(), NO_CALL)).models
-    cost_usd = routes._model(row).cost_usd(2_000, 100, cached=1_500, written=400)
+    cost_usd = router._model(row).cost_usd(2_000, 100, cached=1_500, written=400)
     assert cost_usd == pytest.approx(usd / 1e6, abs=1e-12)
 
 

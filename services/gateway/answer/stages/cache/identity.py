@@ -15,8 +15,8 @@ from services.gateway.answer.inputs import Inputs, Privacy
 from services.gateway.answer.prompt_builder import Asked
 from services.gateway.cache_eligibility.choice import ANY, HitsChoice, choose, within
 from services.gateway.cache_eligibility.settings import Bypassed
-from services.gateway.upstream.invalidations import Known
-from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.cache import Known
+from services.gateway.upstream.router import Routes
 from services.runtime import question_key
 
 # Fields of a request that no answer depends on.

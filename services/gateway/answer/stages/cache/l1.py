@@ -17,8 +17,7 @@ from prometheus_client import Gauge
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.upstream.invalidations import Invalidations, Known
-from services.gateway.upstream.stubs import Cache
+from services.gateway.upstream.cache import Cache, Invalidations, Known
 from services.runtime.deadline import Clock
 from services.runtime.policy.fair_lru import FairLru
 

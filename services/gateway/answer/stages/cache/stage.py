@@ -24,7 +24,8 @@ from services.gateway.decisions import Changed
 from services.gateway.guard.screen import AT_ONCE
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedPermit
-from services.gateway.upstream.stubs import Cache, Pending
+from services.gateway.upstream.cache import Cache
+from services.gateway.upstream.calls import Pending
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.security.private_data import find

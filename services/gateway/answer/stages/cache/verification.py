@@ -21,8 +21,9 @@ from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.auxiliary_call import ask, to_judge, verdict
 from services.gateway.generation.shared import Shared
 from services.gateway.settings.generation import JudgeSettings
-from services.gateway.upstream.routes import Routes
-from services.gateway.upstream.stubs import Cache, whose
+from services.gateway.upstream.cache import Cache
+from services.gateway.upstream.calls import whose
+from services.gateway.upstream.router import Routes
 from services.runtime import telemetry
 from services.runtime.errors import ServiceError
 from services.runtime.routing import Demand, Tier

@@ -16,8 +16,9 @@ from prometheus_client import Counter, Gauge
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.answer.stages.cache.l1 import L1Cache
-from services.gateway.upstream.invalidations import Known
-from services.gateway.upstream.stubs import Cache, Router, keep_up
+from services.gateway.upstream.cache import Cache, Known
+from services.gateway.upstream.calls import keep_up
+from services.gateway.upstream.router import Router
 from services.runtime.deadline import until_set
 from services.runtime.errors import ServiceError
 from services.runtime.policy.fair_lru import FairLru

@@ -25,7 +25,7 @@ from services.gateway.http.errors import Told
 from services.gateway.http.server.endpoint import Endpoint
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.settings.guard import GuardSettings
-from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.router import Routes
 from services.gateway.upstream.translate import AnswerTooLarge
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from services.runtime.policy.waiting_bytes import WaitingBytes

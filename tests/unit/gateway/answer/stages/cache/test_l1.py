@@ -4,7 +4,7 @@ import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.answer.stages.cache.l1 import L1Cache
-from services.gateway.upstream.invalidations import Known
+from services.gateway.upstream.cache import Known
 from tests.clock import PausedClock
 
 ANSWER = cache_pb2.Answer(text="Paris.")

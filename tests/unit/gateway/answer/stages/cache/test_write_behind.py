@@ -11,7 +11,7 @@ from hedgerow.router.v1 import router_pb2
 from services.gateway.answer.stages.cache import write_behind
 from services.gateway.answer.stages.cache.l1 import L1Cache
 from services.gateway.answer.stages.cache.write_behind import Look, WriteBehind
-from services.gateway.upstream.invalidations import Known
+from services.gateway.upstream.cache import Known
 from services.runtime.errors import Unavailable
 from tests.clock import PausedClock
 from tests.waiting import until

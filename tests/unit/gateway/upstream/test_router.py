@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hedgerow.router.v1 import router_pb2
-from services.gateway.upstream.routes import Routes, follow_contexts
+from services.gateway.upstream.router import Routes, follow_contexts
 from services.runtime.errors import NotSupported, Unavailable
 from services.runtime.routing import Demand, Tier
 

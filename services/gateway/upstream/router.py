@@ -1,4 +1,4 @@
-"""The router's table, kept in the gateway, so that a choice takes microseconds and no call.
+"""The router: calls to it, and its table, kept in the gateway, so that a choice takes microseconds and no call.
 
 The models' own services know the sizes of their contexts best: an engine counts, and a provider's list of models may
 say it. `follow_contexts` asks them; the table has the operator's figure.
@@ -7,19 +7,49 @@ say it. `follow_contexts` asks them; the table has the operator's figure.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
+
+import grpc
 
 from hedgerow.router.v1 import router_pb2
+from services.gateway.upstream.calls import follow_reachable, reachable, server_stream
 from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.fleet import Fleet, Pool
-from services.gateway.upstream.stubs import Router
+from services.gateway.upstream.translate import translate
 from services.runtime.errors import ServiceError, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
 
 _ASKED_S = 2.0  # the longest one may take to say
 _AWAY_S, _AGAIN_S = 2.0, 60.0  # to the next time, where one is away, and where all have been asked
+
+
+class Router:
+    """The router."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._channel = channel
+        self._watch = server_stream(channel, router_pb2, "RouterService", "WatchTable")
+        self._observe = channel.stream_unary(
+            "/hedgerow.router.v1.RouterService/Observe",
+            request_serializer=router_pb2.ObserveRequest.SerializeToString,
+            response_deserializer=router_pb2.ObserveResponse.FromString,
+        )
+
+    def tables(self) -> AsyncGenerator[router_pb2.WatchTableResponse, None]:
+        """The table, at once and at each change; waits for the router, ends with `ServiceError` when it goes."""
+        return follow_reachable(self._channel, partial(self._watch, router_pb2.WatchTableRequest()), "router")
+
+    async def observe(self, requests: AsyncIterator[router_pb2.ObserveRequest]) -> None:
+        """Send observations for as long as the router is there, waiting for it first; raises `ServiceError` when it
+        goes."""
+        await reachable(self._channel)
+        try:
+            await self._observe(requests)
+        except grpc.aio.AioRpcError as error:
+            raise translate(error, "router") from None
 
 
 class Routes:

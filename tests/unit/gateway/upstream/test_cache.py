@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.upstream.invalidations import Invalidations, Known
+from services.gateway.upstream.cache import Invalidations, Known
 from tests.clock import PausedClock
 
 
