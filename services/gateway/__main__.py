@@ -19,8 +19,8 @@ from services.gateway.admission.api_keys import BadTenants
 from services.gateway.admission.control import AdmissionControl, Pressure
 from services.gateway.admission.identity import Identity
 from services.gateway.admission.intake import Intake, Limits
+from services.gateway.answer import registry
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.stages import opening
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.assembly import is_listed, make_backends, media_services, response_store, sharing
 from services.gateway.cache_eligibility.choice import wordings
@@ -69,9 +69,9 @@ async def assemble(
         backends = make_backends(settings, channels, router, pressure.value, stack)
         fleet, routes = backends.fleet, backends.routes
         media = media_services(settings, channels, routes)
-        with _refusing(opening.BadStage):
+        with _refusing(registry.BadStage):
             at = {name: channels[address] for name, address in settings.stage_addresses.items()}
-            stages = await opening.opened(settings.own_stages, at, dial, stack)
+            stages = await registry.opened(settings.own_stages, at, dial, stack)
         wordings()  # 6 ms that no request should wait for
         identity = _identity(settings)
         shared = await stack.enter_async_context(sharing(settings, fleet.hedges))

@@ -146,8 +146,8 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.glossary.v1 import glossary_pb2
+from services.gateway.answer.registry import BadStage, opened
 from services.gateway.answer.stages.glossary import GlossaryStage
-from services.gateway.answer.stages.opening import BadStage, opened
 from services.glossary.servicer import GlossaryServicer
 from services.runtime.rpc import boundary
 from services.runtime.rpc.authorization import anyone

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,6 +23,8 @@ from services.gateway.guard.denied import TooSlow
 from services.gateway.guard.screen import AT_ONCE, Released, Screen
 from services.gateway.labels import Act, Degraded
 from services.runtime.security.private_data import Names
+
+_EVERY_S = 0.05  # seconds between pieces at a pace: shorter pauses are not visible, and each message costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,16 @@ def counted(rules: Counter[str]) -> str:
     return ", ".join(f"{count} {rule}" for rule, count in rules.items())
 
 
+def paced(text: str, per_s: float, within_s: float) -> Iterator[tuple[float, str]]:
+    """Pieces of a text, each with its due time in seconds after the first: `per_s` characters a second, or faster so
+    that the last one is due by `within_s`."""
+    if per_s * within_s < len(text):
+        per_s = len(text) / within_s if within_s > 0 else float("inf")
+    size = int(min(max(1, per_s * _EVERY_S), max(1, len(text))))
+    for at in range(0, len(text), size):
+        yield at / per_s, text[at : at + size]
+
+
 class TextWriter:
     """Writes into the ledger and to the client. Without a guard, text passes unchanged. `sentence_ends`: the client
     asks for them."""
@@ -183,6 +195,17 @@ class TextWriter:
             self._write_thought(self._thought.close())
             await self._write(await self._text.feed(text, tokens, logprobs))
             self._end_where_cut()
+
+    async def say_at_pace(self, text: str, per_s: float, within_s: float) -> None:
+        """Add text in pieces, `per_s` characters a second, or faster so that all are sent within `within_s` seconds.
+        Stops where the guard ends the answer."""
+        began = self._ledger.clock()
+        for due_s, piece in paced(text, per_s, within_s):
+            if (early_s := began + due_s - self._ledger.clock()) > 0:
+                await asyncio.sleep(early_s)
+            await self.say(piece)
+            if self._ledger.finish_reason:
+                return
 
     async def think(self, thought: str, tokens: int) -> None:
         """Add reasoning."""

@@ -17,7 +17,7 @@ from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import VERDICTS
 from services.gateway.answer.stages.cache.l1 import Copy
-from services.gateway.answer.stages.cache.stored import is_of_another, is_storable, may_keep, note_private, paced
+from services.gateway.answer.stages.cache.write_behind import is_of_another, is_storable, may_keep, note_private
 from services.gateway.answer.stages.stage import AnswerStage, retrieve
 from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.decisions import Changed
@@ -120,14 +120,9 @@ class CacheStage(AnswerStage):
     async def _speak(self, answer: cache_pb2.Answer | Copy) -> None:
         """Send a hit at its pace, within 80% of the time left."""
         draft, ledger = self.draft, self.draft.ledger
-        began = ledger.clock()
-        for due_s, piece in paced(answer.text, self._pace, ledger.remaining() * _SPOKEN_SHARE):
-            if (early_s := began + due_s - ledger.clock()) > 0:
-                await asyncio.sleep(early_s)
-            await draft.voice.say(piece)
-            if ledger.finish_reason:  # the guard has ended it
-                return
-        await draft.voice.finish(answer.finish_reason)
+        await draft.voice.say_at_pace(answer.text, self._pace, ledger.remaining() * _SPOKEN_SHARE)
+        if not ledger.finish_reason:  # else the guard has ended it
+            await draft.voice.finish(answer.finish_reason)
 
     @property
     def _pace(self) -> float:

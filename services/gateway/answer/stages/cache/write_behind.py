@@ -1,4 +1,5 @@
-"""Work after the last event: the cache stores the answer, and the router gets the outcome of the generation.
+"""Work after the last event: the cache stores the answer, if it may be stored, and the router gets the outcome of the
+generation.
 
 Bounded: when a backend cannot keep up, the excess is dropped and counted, and no answer waits for it. Of answers the
 tenant with the most waiting bytes loses its oldest.
@@ -8,20 +9,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import Counter, Gauge
 
 from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.router.v1 import router_pb2
 from services.gateway.answer.stages.cache.l1 import L1Cache
+from services.gateway.decisions import Decisions
+from services.gateway.generation.shared import Generation
+from services.gateway.guard.screen import holds
+from services.gateway.labels import LOCAL, Act
 from services.gateway.upstream.cache import Cache, Known
 from services.gateway.upstream.calls import keep_up
 from services.gateway.upstream.router import Router
 from services.runtime.deadline import until_set
 from services.runtime.errors import ServiceError
 from services.runtime.policy.fair_lru import FairLru
+from services.runtime.security.private_data import Rule
 
 _OBSERVATIONS = 1_000  # most that wait
 _STORERS = 8  # in parallel, so that the cache can commit several at once
@@ -32,6 +40,39 @@ _DROPPED = Counter("hedgerow_write_behind_dropped", "Answers not stored and obse
 _BYTES = Gauge("hedgerow_write_behind_bytes", "Size of the answers that wait for the cache to keep them.")
 _Place = tuple[str, bytes]  # a tenant, and the digest of a question of its
 Look = Callable[[], Awaitable[bool]]  # whether an answer may be kept
+
+
+def is_of_another(name: str, generation: Generation, identities: str) -> bool:
+    """Whether the model that answered is not the one of this name that the question was identified for: during an
+    exchange, its service and the table of the router change one after the other. `identities`: of all models, by the
+    table at that time."""
+    writer = next((item.finish.identity for item in generation.text.items[-1:]), "")
+    return bool(writer and identities) and f"{name}={writer}" not in identities.split()
+
+
+def is_storable(final: pb.Final, asked: chat_pb2.Sampling) -> bool:
+    """Whether an answer is new, complete and not degraded. An answer that was cut by another limit than the request's
+    own is not complete: the key of the question does not have that limit."""
+    fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
+    ended = final.finish_reason == chat_pb2.FINISH_REASON_STOP
+    as_asked = final.finish_reason == chat_pb2.FINISH_REASON_LENGTH and (
+        0 < asked.max_tokens <= final.usage.completion_tokens
+    )
+    undegraded = all(label in LOCAL for label in final.degraded)
+    return fresh and (ended or as_asked) and undegraded and bool(final.text.strip())
+
+
+async def may_keep(text: str, hides: Sequence[Rule], decisions: Decisions) -> bool:
+    """Whether an answer holds no private data. The event loop runs between the parts of a long one."""
+    if await holds(text, hides):
+        note_private(decisions)
+        return False
+    return True
+
+
+def note_private(decisions: Decisions) -> None:
+    """Record why an answer is not stored."""
+    decisions.add(Act.GUARD_BYPASSED, "cache", "the answer holds secrets or personal data")
 
 
 @dataclass(slots=True, eq=False)

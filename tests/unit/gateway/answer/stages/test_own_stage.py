@@ -8,8 +8,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import Question
 from services.gateway.answer.inputs import Inputs, Privacy
 from services.gateway.answer.plan import make_plan
-from services.gateway.answer.registry import STAGES, claims
-from services.gateway.answer.stages.opening import BadStage, load
+from services.gateway.answer.registry import STAGES, BadStage, claims, load
 from services.gateway.answer.stages.own import OwnStage
 from services.gateway.settings.answer_time import StageBudgets
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.stages.cache.stored import paced
+from services.gateway.answer.text_writer import paced
 from services.gateway.cache_eligibility.settings import HitSettings
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import loop_clock
