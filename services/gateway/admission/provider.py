@@ -1,22 +1,30 @@
-"""Fields by which a request has a provider do more than answer, and whether its tenant may use them."""
+"""Fields by which a request has a provider do more than answer, and whether its tenant may use them.
+
+`check` looks at the fields that a translated request leaves to its provider, `check_body` at a body that nothing here
+translates. Such a body may have a million values, so its check works in steps, between which the event loop runs.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.errors import FieldDenied
 from services.gateway.guard.checks import Checks
-from services.gateway.settings.permissions import BEYOND, needed, texts
+from services.gateway.settings.permissions import BEYOND, is_named, needed, texts
 from services.runtime.errors import InvalidInput, shorten
 
 _NOT_LOOKED_AT = frozenset({"audio", "modalities", "n"})
 _PICTURES = ("image", "image_url", "input_image")
 _GO_ON = ("conversation", "previous_response_id")  # with what a provider has kept
 _STORE = "store"
+VALUES_A_STEP = 256
+MOST_OBJECTS = 10_000  # of a body, outside of other objects: 0.1 ms each
+MOST_VALUES = 4_096  # of one object, or of a field that a permission names: 50 ms
 
 
 def check(original: chat_pb2.Original, permitted: Sequence[str], tenant: str) -> None:
@@ -32,6 +40,53 @@ def check(original: chat_pb2.Original, permitted: Sequence[str], tenant: str) ->
             f"{place}: {beyond.instead} for tenant {shorten(tenant)}, got {shorten(given)}; "
             f"`provider: [{beyond.permission}]` in the tenant's settings permits it"
         )
+
+
+def check_body(fields: Mapping[str, Any], permitted: Sequence[str], tenant: str) -> Generator[None, None, None]:
+    """Raise `FieldDenied` as `check` does, for the fields and for every object in them, whatever arrays the
+    object is in. Raises `InvalidInput` for more values than can be checked."""
+    values = objects = 0
+    for name, given in fields.items():
+        if given is not None and is_named(name):
+            _check_one(name, name, given, permitted, tenant)
+        for each in _elements(given):
+            values += 1
+            if isinstance(each, dict):
+                objects += 1
+                if objects > MOST_OBJECTS:
+                    raise InvalidInput(name, f"at most {MOST_OBJECTS} objects in a request", "more")
+                _check_one(name, f"{name}[0]", each, permitted, tenant)
+            if isinstance(each, dict) or values % VALUES_A_STEP == 0:
+                yield
+
+
+def values_of(given: Any) -> Iterator[Any]:
+    """Every value in a value of JSON, objects and arrays included."""
+    waiting = [given]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+
+
+def _check_one(name: str, place: str, given: Any, permitted: Sequence[str], tenant: str) -> None:
+    for values, _ in enumerate(values_of(given)):
+        if values > MOST_VALUES:
+            raise InvalidInput(name, f"at most {MOST_VALUES} values in one object, or in this field", "more")
+    check(chat_pb2.Original(untranslated={place: json.dumps(given, separators=(",", ":"))}), permitted, tenant)
+
+
+def _elements(given: Any) -> Iterator[Any]:
+    """The value, and the elements of the arrays in it, but nothing of what is in an object."""
+    waiting = [given]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        if isinstance(each, list):
+            waiting += each
 
 
 class NoneBeside(InvalidInput):

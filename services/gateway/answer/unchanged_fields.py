@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.admission.provider import refuse_left
-from services.gateway.admission.untranslated_body import values_of
+from services.gateway.admission.provider import refuse_left, values_of
 from services.gateway.answer.draft import Draft
 
 CONVERSATION = ("messages", "system", "input", "instructions")  # the fields' names in every API

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.gateway.admission.untranslated_body import MOST_OBJECTS, MOST_VALUES, check
+from services.gateway.admission.provider import MOST_OBJECTS, MOST_VALUES, check_body
 from services.gateway.errors import FieldDenied
 from services.runtime.errors import InvalidInput
 
@@ -16,7 +16,7 @@ DATA = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBOR"}
 
 
 def checked(*permitted: str, **body: Any) -> None:
-    for _ in check(body, permitted, "acme"):
+    for _ in check_body(body, permitted, "acme"):
         pass
 
 
