@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.metrics import OUTCOMES, REASONS, VERDICTS
 from services.gateway.decisions import Changed
@@ -80,11 +79,6 @@ def found(event: pb.Event) -> dict[str, Any] | None:
 def short(final: pb.Final) -> Headers:
     """The parts of it that fit into headers."""
     return [(name, value.encode()) for name, word in _SHORT if (value := word(final))]
-
-
-def is_budget(final: pb.Final) -> bool:
-    """Whether the time ended the answer."""
-    return final.finish_reason == chat_pb2.FINISH_REASON_BUDGET
 
 
 def _cache(report: pb.CacheReport) -> dict[str, Any]:

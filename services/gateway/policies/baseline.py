@@ -13,6 +13,7 @@ _WINDOW_S = 600.0
 _QUANTILE = 0.95
 MIN_ANSWERS = 20  # of fewer, the slowest would be the 95th of a hundred
 _ALPHA = 2 / (10 + 1)  # an average over about ten answers
+_FLOOR, _RECOVERED = 0.5, 0.7  # ratios of the usual token rate
 _MEMORY_S = 60.0
 _MIN_TOKENS = 4
 _MIN_SECONDS = 0.001  # less came in one piece, and has no rate
@@ -59,22 +60,15 @@ class ThroughputDrop:
     nothing is refused.
 
     The rate of the last answers (about ten of them) is compared with the median rate of the last ten minutes. The rate
-    has dropped from a ratio below `floor` on, until it is above `recovered` again. A drop that lasts for more than half
+    has dropped from a ratio below 0.5 on, until it is above 0.7 again. A drop that lasts for more than half
     of the ten minutes ends, because it has become usual.
 
     The ratio is an exponential average of each answer's rate over the usual one. A rate is never below 0, so one
     stalled answer moves it from 1 to 0.82 at most, and it takes four of them in a row to reach 0.5.
     """
 
-    def __init__(
-        self,
-        model: str,
-        floor: float = 0.5,
-        recovered: float = 0.7,
-        alpha: float = _ALPHA,
-        clock: Clock = time.monotonic,
-    ):
-        self._floor, self._recovered, self._alpha, self._clock = floor, recovered, alpha, clock
+    def __init__(self, model: str, clock: Clock = time.monotonic):
+        self._clock = clock
         self._usual = WindowedDigest(_WINDOW_S, clock)
         self._ratio, self._sagging, self._seen_at = 1.0, False, clock()
         self._gauge = _RATIO.labels(model)
@@ -106,8 +100,8 @@ class ThroughputDrop:
         usual = self._usual.quantile(0.5)
         if not usual or self._usual.count < _MIN_ANSWERS:
             return
-        self._ratio += self._alpha * (min(rate / usual, _MOST) - self._ratio)
-        self._sagging = self._ratio < (self._recovered if self._sagging else self._floor)
+        self._ratio += _ALPHA * (min(rate / usual, _MOST) - self._ratio)
+        self._sagging = self._ratio < (_RECOVERED if self._sagging else _FLOOR)
         self._gauge.set(self._ratio)
 
     def _is_old(self) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-_FENCES = ("```", "~~~")
 _CLOSING: Mapping[str, str] = {'"': '"', "“": "”", "«": "»", "‘": "’", "„": "“", "`": "`"}
 _BRACKETS: Mapping[str, str] = {"{": "}", "[": "]"}
 _OPENING = re.compile(

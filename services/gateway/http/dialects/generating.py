@@ -34,14 +34,13 @@ from services.runtime.rpc.boundary import Call
 _MOST_HEADERS, _MOST_CHARACTERS = 16, 1_024
 _WHOSE = frozenset({"openai-organization", "openai-project"})  # the gateway's own account pays
 _TEXTS = frozenset({"delta", "tool_call", "reasoning", "relayed"})
+_OF_GATEWAY = "hedgerow"  # the field that is for the gateway alone
 
 
-def original(
-    api: chat_pb2.Api, data: bytes, body: Fields, headers: Mapping[str, str], own: str = "hedgerow"
-) -> chat_pb2.Original:
-    """The words of a request whose `body` has been read from `data`. `own` is the field that is for the gateway alone.
-    Raises `InvalidInput` for headers beyond their limits."""
-    unread = {place: given for place, given in body.unread().items() if place.partition(".")[0] != own}
+def original(api: chat_pb2.Api, data: bytes, body: Fields, headers: Mapping[str, str]) -> chat_pb2.Original:
+    """The words of a request whose `body` has been read from `data`. Raises `InvalidInput` for headers beyond their
+    limits."""
+    unread = {place: given for place, given in body.unread().items() if place.partition(".")[0] != _OF_GATEWAY}
     untranslated = {place: compact(given).decode() for place, given in unread.items()}
     return chat_pb2.Original(api=api, body=data, headers=_for_provider(headers), untranslated=untranslated)
 

@@ -10,17 +10,17 @@ _TEXTS = ("text", "input_text", "output_text")
 _PICTURES = ("image_url", "input_image")
 
 
-def put_content(message: chat_pb2.Message, given: Fields, name: str = "content") -> None:
+def put_content(message: chat_pb2.Message, given: Fields) -> None:
     """A message's content: a text, or parts. Text alone stays text, whatever it came as."""
-    content = given.raw(name)
+    content = given.raw("content")
     if content is None:
         return
     if isinstance(content, str):
         message.content = content
         return
     if not isinstance(content, list):
-        raise given.wrong(name, "a string, or an array of parts")
-    parts = [read_part(part) for part in given.objects(name)]
+        raise given.wrong("content", "a string, or an array of parts")
+    parts = [read_part(part) for part in given.objects("content")]
     if all(part.WhichOneof("kind") == "text" for part in parts):
         message.content = "".join(part.text for part in parts)
     else:
