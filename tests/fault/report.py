@@ -25,6 +25,15 @@ _AS_BARE = 1.2  # times what a bare call is slowed
 _STILL_S = 5  # longer than a shared machine stands still
 _SECONDS = {" ms": 0.001, " s": 1.0}
 CASES = (*range(1, 39), *range(40, 54))
+SECTIONS = {
+    "Processes that die, stop, freeze or load": (1, 2, 3, 4, 5, 14, 15, 39, 53),
+    "Networks": (6, 7, 9, 10, 38),
+    "Slow, silent and failing backends": (8, 11, 12, 20, 26),
+    "Load, and callers that leave": (13, 16, 17, 31, 33, 34, 45, 50),
+    "Hostile input": (18, 19, 21, 22, 27, 36, 37, 41, 42, 43, 48),
+    "Memory": (29, 44),
+    "Identity, tenants and secrets": (23, 24, 25, 28, 30, 32, 35, 40, 46, 47, 49, 51, 52),
+}
 _HEADER = """\
 # Faults
 
@@ -39,6 +48,7 @@ loopback; `make faults` runs them and writes this page.
   figure misses its limit and is at most 1.2 times that of the bare call: the machine was busy.
 - (mesh): through Envoy, with two replicas of each service. A and B are tenants.
 """
+_TABLE = ("| fault | ok/degraded/failed | measured |", "|---|---|---|")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +181,7 @@ class Row:
         """Of the table's row."""
         counts = f"{self.ok}/{self.degraded}/{self.failed}"
         wrong = () if self.passed else ("**wrong behaviour**",)
-        return [str(self.case), self.fault, counts, "; ".join((*wrong, *(figure.marked() for figure in self._all())))]
+        return [self.fault, counts, "; ".join((*wrong, *(figure.marked() for figure in self._all())))]
 
 
 @dataclass(slots=True)
@@ -194,13 +204,15 @@ class Report:
         return sorted(set(CASES) - {row.case for row in self.rows})
 
     def write(self, path: Path) -> None:
-        """The page, sorted by case."""
-        names = ("#", "fault", "ok/degraded/failed", "measured")
-        rows = [row.cells() for row in sorted(self.rows, key=lambda row: row.case)]
-        lines = [_line(names), "|---|---|---|---|", *map(_line, rows)]
+        """The page, a table for each section, sorted by case."""
+        rows = sorted(self.rows, key=lambda row: row.case)
+        lines: list[str] = []
+        for title, cases in SECTIONS.items():
+            cells = [row.cells() for row in rows if row.case in cases]
+            lines += [f"## {title}", "", *_TABLE, *map(_line, cells), ""]
         machine = f"Measured on {os.cpu_count()} shared cores with {_versions()}."
         met = f"{sum(row.met for row in self.rows)} of {len(rows)} rows meet all their limits."
-        path.write_text("\n".join([_HEADER, machine, met, "", *lines, ""]))
+        path.write_text("\n".join([_HEADER, machine, met, "", *lines]))
 
 
 def _versions() -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fault.bare_calls import BareCalls
-from tests.fault.report import CASES, Report
+from tests.fault.report import CASES, SECTIONS, Report
 
 
 def test_a_figure_past_its_limit_is_missed_and_one_far_past_it_fails():
@@ -16,7 +16,7 @@ def test_a_figure_past_its_limit_is_missed_and_one_far_past_it_fails():
         row.tally(ok=2, failed=1)
         row.detected(0.06, limit_s=0.05)
         row.measured("success", 99.9, 99.5, " %", at_least=True)
-    assert row.cells() == ["1", "fault", "2/0/1", "**detection 60 ms (≤50)**; success 99.9% (≥99.5)"]
+    assert row.cells() == ["fault", "2/0/1", "**detection 60 ms (≤50)**; success 99.9% (≥99.5)"]
     with pytest.raises(AssertionError, match="recovery 5,200 ms"), report.case(2, "hangs") as row:
         row.recovered(5.2, limit_s=0.1)
     assert row.cells()[-1] == "**wrong behaviour**; **recovery 5,200 ms (≤100)**"
@@ -53,13 +53,18 @@ def test_a_case_whose_behaviour_is_wrong_is_not_met():
     assert not report.rows[0].met
 
 
-def test_the_page_is_sorted_by_case(tmp_path: Path):
+def test_each_case_has_a_section():
+    assert sorted(case for cases in SECTIONS.values() for case in cases) == sorted({*CASES, 39})
+
+
+def test_the_page_is_sorted_by_section_and_case(tmp_path: Path):
     report = Report()
-    for number in (10, 2):
+    for number in (10, 6, 2):
         with report.case(number, f"fault {number}"):
             pass
     report.write(tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text()
-    assert page.index("| 2 | fault 2 |") < page.index("| 10 | fault 10 |")
-    assert "2 of 2 rows meet all their limits." in page
-    assert report.missing() == sorted(set(CASES) - {2, 10})
+    order = [page.index(each) for each in ("| fault 2 |", "## Networks", "| fault 6 |", "| fault 10 |")]
+    assert order == sorted(order)
+    assert "3 of 3 rows meet all their limits." in page
+    assert report.missing() == sorted(set(CASES) - {2, 6, 10})
