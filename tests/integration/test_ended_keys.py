@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import httpx
 import pytest
+from google.protobuf.message import Message
 
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
@@ -26,12 +27,16 @@ from tests.waiting import until
 
 KEPT = {"b": {"keys": [digest("kept")]}}
 BEARER = {"authorization": "Bearer short"}
-ASKED = pb.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="By gRPC?")])
 
 
 def asked(question: str) -> dict[str, Any]:
     """One of its own for each call: equal questions share an answer."""
     return {**QUESTION, "messages": [{"role": "user", "content": question}]}
+
+
+def ask(question: str) -> pb.GenerateRequest:
+    """The same by gRPC."""
+    return pb.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content=question)])
 
 
 async def whole(gateway: HttpGateway) -> tuple[int, str]:
@@ -50,12 +55,12 @@ async def streamed(gateway: HttpGateway) -> str:
     return code
 
 
-async def by_grpc(gateway: HttpGateway) -> grpc.StatusCode:
+async def by_grpc(gateway: HttpGateway, method: str, request: Message) -> grpc.StatusCode:
+    """How the call ends."""
     async with open_channel(gateway.process.spec.address) as channel:
-        stub, headers = gateway_pb2_grpc.GatewayServiceStub(channel), tuple(BEARER.items())
+        call = getattr(gateway_pb2_grpc.GatewayServiceStub(channel), method)
         with pytest.raises(grpc.aio.AioRpcError) as ended:
-            async for _ in stub.Generate(ASKED, metadata=headers, timeout=30):
-                pass
+            _ = [response async for response in call(request, metadata=tuple(BEARER.items()), timeout=30)]
     return ended.value.code()
 
 
@@ -67,17 +72,24 @@ async def test_calls_whose_model_is_silent_end_with_their_key(
         (tmp_path / "new").write_text(text)
         os.replace(tmp_path / "new", tmp_path / "tenants.yaml")
 
-    write(json.dumps({**KEPT, "a": {"keys": [digest("short")]}}))
+    write(json.dumps({**KEPT, "a": {"keys": [digest("short")], "warm": True}}))
     gateway = await start_http_gateway(start, llm, tenants_file=str(tmp_path / "tenants.yaml"))
     llm.script = [*words("Par"), Hold()]
-    calls = asyncio.gather(whole(gateway), streamed(gateway), by_grpc(gateway))
-    await until(lambda: len(llm.requests) == 3)
+    batch = pb.GenerateBatchRequest(requests=[ask("One?"), ask("Two?"), ask("Three?")])
+    calls = asyncio.gather(
+        whole(gateway),
+        streamed(gateway),
+        by_grpc(gateway, "Generate", ask("By gRPC?")),
+        by_grpc(gateway, "GenerateBatch", batch),
+        by_grpc(gateway, "Warm", pb.WarmRequest()),
+    )
+    await until(lambda: len(llm.requests) == 7)  # one for each item, and one for the warm-up
     over = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
     expiring = {"a": {"keys": [{"sha256": digest("short"), "expires": over}]}}
     write(json.dumps({**KEPT, **(expiring if how == "expired" else {})}))
-    (status, code), last, generate = await calls
+    (status, code), last, *codes = await calls
     wanted = "key_expired" if how == "expired" else "invalid_api_key"
     assert (status, code, last) == (401, wanted, wanted)
-    assert generate is grpc.StatusCode.UNAUTHENTICATED
+    assert set(codes) == {grpc.StatusCode.UNAUTHENTICATED}
     async with asyncio.timeout(20):
         await llm.cancelled.wait()
