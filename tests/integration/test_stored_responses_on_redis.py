@@ -22,7 +22,7 @@ from services.runtime.shared_state import SharedState, connected
 from tests.conftest import Start
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
 from tests.integration.scripted_llm import ScriptedLlm
-from tests.redis import RedisProcess
+from tests.redis import PATIENT_MS, PATIENT_S, RedisProcess
 from tests.waiting import until
 
 ACME, UMBRA = Owner("acme"), Owner("umbra")
@@ -31,7 +31,7 @@ KB = 1_024
 
 @pytest.fixture
 async def state(redis: RedisProcess) -> AsyncIterator[SharedState]:
-    async with connected(Url(redis.url), 2) as connection:
+    async with connected(Url(redis.url), PATIENT_S) as connection:
         await until(lambda: connection.up)
         yield connection
 
@@ -103,6 +103,14 @@ async def test_an_expired_response_makes_room_and_leaves_nothing(redis: RedisPro
     assert int(sizes.pop(b"")) == sum(map(int, sizes.values()))
 
 
+async def test_a_response_with_little_time_leaves_the_index_its_own(redis: RedisProcess, state: SharedState) -> None:
+    await RedisResponses(state, 60_000, 35 * KB).put(ACME, "1", b"x")
+    await RedisResponses(state, 1, 35 * KB).put(ACME, "2", b"x")
+    async with redis.client() as client:
+        for index in ("used", "ends", "bytes"):
+            assert await client.pttl(f"hedgerow:responses:{{acme}}:{index}") > 60_000
+
+
 async def test_a_use_renews_no_response_that_expires(redis: RedisProcess, state: SharedState) -> None:
     short, lasting = RedisResponses(state, 200, 35 * KB), RedisResponses(state, 60_000, 35 * KB)
     await lasting.put(ACME, "1", b"x" * 10 * KB)
@@ -139,7 +147,10 @@ async def test_one_call_forgets_a_limited_number_of_responses(redis: RedisProces
 
 async def test_quotas_have_a_connection_of_their_own(redis: RedisProcess) -> None:
     settings = GatewaySettings(
-        llm_addresses={"m": ["127.0.0.1:1"]}, redis_url=Url(redis.url), responses=StoredResponseSettings(ttl_ms=1_000)
+        llm_addresses={"m": ["127.0.0.1:1"]},
+        redis_url=Url(redis.url),
+        redis_timeout_ms=PATIENT_MS,
+        responses=StoredResponseSettings(ttl_ms=60_000),
     )
     async with sharing(settings, HedgeBudget(0.05, 10)) as shared:
         assert shared
@@ -183,7 +194,7 @@ def _client(gateway: HttpGateway) -> AsyncOpenAI:
 async def test_any_gateway_and_worker_goes_on_with_a_response_of_another(
     start: Start, llm: ScriptedLlm, redis: RedisProcess
 ) -> None:
-    settings = {"responses__ttl_ms": "60000", "redis_url": redis.url}
+    settings = {"responses__ttl_ms": "60000", "redis_url": redis.url, "redis_timeout_ms": str(PATIENT_MS)}
     first, second = [await start_http_gateway(start, llm, **settings) for _ in range(2)]
     async with _client(first) as one, _client(second) as other:
         answer = await one.responses.create(model="m", input="Capital of France?")

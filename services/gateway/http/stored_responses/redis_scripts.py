@@ -52,7 +52,10 @@ redis.call('ZADD', KEYS[1], now, name)
 redis.call('ZADD', KEYS[2], now + ttl * 1000, name)
 redis.call('HSET', KEYS[3], name, #data)
 redis.call('HINCRBY', KEYS[3], '', #data)
-for each = 1, 3 do redis.call('PEXPIRE', KEYS[each], 2 * ttl) end
+-- The index outlives every response: one with less time than another shortens nothing.
+for each = 1, 3 do
+  if redis.call('PTTL', KEYS[each]) < 2 * ttl then redis.call('PEXPIRE', KEYS[each], 2 * ttl) end
+end
 return trim(most)
 """
 )
