@@ -12,7 +12,7 @@ from hedgerow_cli import options, running
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-TIMEOUT_S = 0.6
+TIMEOUT_S = 2.0
 
 
 def status(
