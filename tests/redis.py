@@ -17,6 +17,7 @@ from redis.asyncio import Redis
 from launcher.processes import free_port
 
 _READY_WITHIN_S = 20
+PATIENT_S, PATIENT_MS = 10, 10_000  # for Redis to answer: a busy machine is no Redis that is away
 
 
 class RedisProcess:

@@ -26,6 +26,12 @@ class CallingLlm(Scripted, llm_pb2_grpc.LLMServiceServicer):
         super().__init__()
         self.wants: list[tuple[str, dict[str, Any]]] = []
         self.first_s = self.pause_s = 0.0  # before the first words, and between them
+        self.begun = asyncio.Event()  # the first word is said
+
+    async def begins(self) -> None:
+        """Return when the next answer has its first word."""
+        self.begun.clear()
+        await self.begun.wait()
 
     async def Generate(self, request: llm_pb2.GenerateRequest, context: Any) -> AsyncIterator[Any]:
         self.requests.append(request)
@@ -39,6 +45,7 @@ class CallingLlm(Scripted, llm_pb2_grpc.LLMServiceServicer):
         await asyncio.sleep(self.first_s)
         for message in words("It ", "rains"):
             yield message
+            self.begun.set()
             await asyncio.sleep(self.pause_s)
         yield end(text=".", tokens=1)
 

@@ -1,9 +1,9 @@
-"""A scripted service of `hedgerow.tool.v1`: each tool gives a scripted answer, after a pause."""
+"""A scripted service of `hedgerow.tool.v1`: each tool gives a scripted answer, after a pause or an event."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,11 +14,12 @@ from tests.integration.scripted import Scripted, serving
 
 
 class ScriptedToolService(Scripted, tool_pb2_grpc.ToolServiceServicer):
-    """`says`: the result of each tool, and after how many seconds. To another tenant than `only` it has none."""
+    """`says`: the result of each tool, and after how many seconds or after what. To another tenant than `only` it has
+    none."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.says: dict[str, tuple[float, pb.CallToolResponse]] = {}
+        self.says: dict[str, tuple[float | Callable[[], Awaitable[object]], pb.CallToolResponse]] = {}
         self.only = ""
 
     async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> pb.ListToolsResponse:
@@ -35,9 +36,9 @@ class ScriptedToolService(Scripted, tool_pb2_grpc.ToolServiceServicer):
     async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
         self._meet(context)
         self.requests.append(request)
-        pause_s, result = self.says[request.name]
+        pause, result = self.says[request.name]
         with self._noting_cancellation():
-            await asyncio.sleep(pause_s)
+            await (pause() if callable(pause) else asyncio.sleep(pause))
         return result
 
 

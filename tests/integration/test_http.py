@@ -190,7 +190,7 @@ async def test_an_error_after_a_heartbeat_is_told_in_the_stream(start: Start, ll
     gateway = await start_http_gateway(start, llm, http='{"heartbeat_ms": 100}')
     answers(llm, Hold())
     async with httpx.AsyncClient(base_url=gateway.url) as http:
-        answer = await http.post(PATH, json={**QUESTION, "stream": True}, headers={"x-hedgerow-budget-ms": "400"})
+        answer = await http.post(PATH, json={**QUESTION, "stream": True}, headers={"x-hedgerow-budget-ms": "3000"})
     assert answer.status_code == 200
     *pings, last = answer.text.rstrip().split("\n")
     assert set(pings) == {": ping"}

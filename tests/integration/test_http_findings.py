@@ -38,12 +38,15 @@ LATE = {"patches": [{"stage": "tool:news", "text": "a fox"}]}
 async def behind(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[str, CallingLlm]]:
     """A gateway with a tool that answers at once, and one whose time is over before it does; and its model."""
     port = free_port()
-    async with calling_llm() as llm, serve_tools() as kb, starting(tmp_path_factory.mktemp("logs")) as start:
-        kb.says = {
-            "weather": (0.0, tool_pb2.CallToolResponse(content="rain", citations=[tool_pb2.Citation(**PLACE)])),
-            "news": (0.5, tool_pb2.CallToolResponse(content="a fox")),
+    logs = tmp_path_factory.mktemp("logs")
+    async with calling_llm() as llm, serve_tools() as quick, serve_tools() as late, starting(logs) as start:
+        cited = tool_pb2.CallToolResponse(content="rain", citations=[tool_pb2.Citation(**PLACE)])
+        quick.says = {"weather": (0.0, cited)}
+        late.says = {"news": (llm.begins, tool_pb2.CallToolResponse(content="a fox"))}
+        sources = {
+            "quick": {"address": quick.target, "call_ms": 10_000},
+            "late": {"address": late.target, "call_ms": 200},
         }
-        sources = {"kb": {"address": kb.target, "call_ms": 200}}
         address = await start_gateway(start, llm, sources, http_address=f"127.0.0.1:{port}")
         async with AsyncClient(address) as client:
             await listed(client, "weather", "news")

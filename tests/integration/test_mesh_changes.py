@@ -27,7 +27,7 @@ async def test_one_more_is_started_kept_running_and_stopped_after_the_front(tmp_
     changes, (back, front, more) = Changes(), scripted("back", "front", "more")
     async with Mesh([back, front], tmp_path, changes) as mesh:
         await mesh.put(more)
-        assert await check_health(more.address, 1) == "SERVING"
+        assert await check_health(more.address, 20) == "SERVING"
         assert listed(tmp_path) == ["back", "more", "front"]
         (running,) = [service.process for service in mesh.services if service.spec == more]
         assert running
@@ -42,7 +42,7 @@ async def test_another_takes_the_place_of_the_one_of_its_name_on_the_same_port(t
     async with Mesh(specs, tmp_path, changes) as mesh:
         for spec in specs:  # the front stays the front
             await mesh.put(replace(spec, environment={**spec.environment, "SCRIPTED_NEW": "1"}))
-        assert [await check_health(spec.address, 1) for spec in specs] == ["SERVING"] * 2
+        assert [await check_health(spec.address, 20) for spec in specs] == ["SERVING"] * 2
         assert all("SCRIPTED_NEW" in service.spec.environment for service in mesh.services)
         assert changes.of("stopped") == ["back", "front"]
         assert changes.of("died") == []
@@ -68,7 +68,7 @@ async def test_what_does_not_start_is_not_there_and_the_others_are(tmp_path: Pat
             await mesh.put(replace(busy, address=front.address))
         assert listed(tmp_path) == ["front"]
         await mesh.put(back)
-        assert await check_health(back.address, 1) == "SERVING"
+        assert await check_health(back.address, 20) == "SERVING"
 
 
 async def test_what_is_insisted_on_is_started_again_and_again(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ async def test_what_is_insisted_on_is_started_again_and_again(tmp_path: Path) ->
         await changes.reach("died", 3)
         assert len(mesh.services) == 2
         await mesh.put(back)
-        assert await check_health(back.address, 1) == "SERVING"
+        assert await check_health(back.address, 20) == "SERVING"
 
 
 async def test_what_is_insisted_on_is_started_once_its_log_can_be_opened_again(tmp_path: Path) -> None:
@@ -90,10 +90,10 @@ async def test_what_is_insisted_on_is_started_once_its_log_can_be_opened_again(t
         await mesh.put(back, insist=True)
         await changes.reach("died", 1)
         assert "back cannot be started" in changes.seen[-1].detail
-        assert await check_health(front.address, 1) == "SERVING"
+        assert await check_health(front.address, 20) == "SERVING"
         log.rmdir()
         await changes.reach("serving", 3)
-        assert await check_health(back.address, 1) == "SERVING"
+        assert await check_health(back.address, 20) == "SERVING"
 
 
 async def test_what_is_removed_while_the_list_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
@@ -102,4 +102,4 @@ async def test_what_is_removed_while_the_list_cannot_be_written_ends_nothing(tmp
         (tmp_path / f"{MESH_FILE}.new").mkdir()
         await mesh.remove("back")
         assert [service.spec.name for service in mesh.services] == ["front"]
-        assert await check_health(front.address, 1) == "SERVING"
+        assert await check_health(front.address, 20) == "SERVING"

@@ -30,7 +30,7 @@ async def models(tmp_path: Path) -> AsyncIterator[list[str]]:
     """Addresses of two simulated models: one slow to begin, one quick."""
     async with AsyncExitStack() as stack:
         addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
-        for number, (address, first_ms) in enumerate(zip(addresses, (800, 5), strict=True)):
+        for number, (address, first_ms) in enumerate(zip(addresses, (3_000, 5), strict=True)):
             settings = {"ADDRESS": address, "FIRST_MS": str(first_ms), "EACH_MS": "1"}
             environment = {f"HEDGEROW_SIMULATED_LLM_{key}": value for key, value in settings.items()}
             spec = ServiceSpec(f"simulated-{number}", "bench.simulated_llm", address, environment)

@@ -38,7 +38,7 @@ class Gateway:
 
     async def said(self) -> tuple[int, str, int]:
         """By HTTP, by gRPC, and on the metrics' port."""
-        return await _status(f"{self.http}/ready"), await check_health(self.grpc, 1), await self.readyz()
+        return await _status(f"{self.http}/ready"), await check_health(self.grpc, 20), await self.readyz()
 
     async def readyz(self) -> int:
         return await _status(f"{self.metrics}/readyz")
@@ -98,7 +98,7 @@ async def test_services_that_the_operator_requires_are_waited_for(tmp_path: Path
 async def test_a_gateway_that_wants_no_model_and_waits_for_none_is_ready_at_once(start: Start) -> None:
     nobody = {"llm_addresses": '{"m": "127.0.0.1:1"}', "cache_address": "", "router_address": ""}
     gateway = await start("gateway", **nobody, ready__models="0", ready__unreached_ms="0")
-    assert await check_health(gateway.spec.address, 1) == "SERVING"
+    assert await check_health(gateway.spec.address, 20) == "SERVING"
     assert gateway.exit_code is None
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.fault.asking import Asked, Asker, Outcome, asking
 from tests.fault.mesh import Processes, processes
-from tests.redis import RedisProcess
+from tests.redis import PATIENT_MS, RedisProcess
 from tests.waiting import until
 
 _WITHIN_S = 20.0
@@ -38,8 +38,8 @@ async def _two_gateways(starter: Processes, redis: RedisProcess, each_ms: float 
     settings = {
         "tenants": _tenant(**limits),
         "redis_url": redis.url,
-        "redis_timeout_ms": 5_000,
-        "quota_lease_ms": 1_000,
+        "redis_timeout_ms": PATIENT_MS,
+        "quota_lease_ms": 4_000,
         "single_flight": False,
         "limit": {"algorithm": "fixed", "initial": 100},
         "shed": {"score": -10_000},
@@ -110,7 +110,7 @@ async def test_without_redis_answers_are_marked_and_shared_quotas_return_with_it
     async with asking(first.spec.address, "key") as one, asking(second.spec.address, "key") as other:
         running = await _run(one, 1)
         await redis.kill()
-        alone = await one.ask(budget_ms=300)
+        alone = await one.ask(budget_ms=3_000)
         assert "quota:local" in alone.final.degraded
         assert alone.decided("quota") == ["local"]
         running += await _run(one, 2)  # the one from before is known
@@ -126,7 +126,7 @@ async def test_without_redis_answers_are_marked_and_shared_quotas_return_with_it
 
 async def test_a_gateway_makes_second_calls_that_another_has_saved(starter: Processes, redis: RedisProcess):
     quick = await starter.start("simulated_llm")
-    slow = [(await starter.start("simulated_llm", first_ms=1_000)).spec.address for _ in range(2)]
+    slow = [(await starter.start("simulated_llm", first_ms=3_000)).spec.address for _ in range(2)]
     hedge = {"mode": "fixed", "delay_ms": 20, "max_share": 0.05}
     saving = await starter.gateway(quick.spec.address, redis_url=redis.url, hedge=hedge)
     late = await starter.gateway(*slow, redis_url=redis.url, hedge=hedge)

@@ -11,7 +11,7 @@ import pytest
 from services.gateway.policies.hedge import HedgeBudget, HedgePool
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
-from tests.redis import RedisProcess
+from tests.redis import PATIENT_S, RedisProcess
 from tests.waiting import until
 
 _WITHIN_S = 20.0
@@ -23,7 +23,7 @@ async def pooling(redis: RedisProcess, *budgets: HedgeBudget) -> AsyncIterator[l
     async with AsyncExitStack() as stack:
         states, tasks = [], []
         for budget in budgets:
-            state = await stack.enter_async_context(connected(Url(redis.url), 2))
+            state = await stack.enter_async_context(connected(Url(redis.url), PATIENT_S))
             states.append(state)
             tasks.append(asyncio.create_task(HedgePool(state, budget, every_s=0.02).run()))
         try:

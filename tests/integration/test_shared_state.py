@@ -12,14 +12,14 @@ from redis.asyncio import Redis
 
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, SharedStateLost, connected
-from tests.redis import RedisProcess, redis_server
+from tests.redis import PATIENT_S, RedisProcess, redis_server
 
 _WITHIN_S = 30
 
 
 @pytest.fixture
 async def state(redis: RedisProcess) -> AsyncIterator[SharedState]:
-    async with connected(Url(redis.url), timeout_s=1) as state, asyncio.timeout(_WITHIN_S):
+    async with connected(Url(redis.url), timeout_s=PATIENT_S) as state, asyncio.timeout(_WITHIN_S):
         yield state
 
 
@@ -68,7 +68,7 @@ async def test_a_restart_is_one_loss_however_many_connections_there_were(
 
 
 async def test_it_is_known_soon_that_redis_is_not_there(tmp_path: Path) -> None:
-    async with redis_server(tmp_path, started=False) as redis, connected(Url(redis.url)) as state:
+    async with redis_server(tmp_path, started=False) as redis, connected(Url(redis.url), PATIENT_S) as state:
         await state.tried()
         assert not state.up
         await redis.start()

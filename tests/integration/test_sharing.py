@@ -171,7 +171,7 @@ async def test_an_equal_question_gets_the_stored_answer(scene: Scene) -> None:
 async def test_each_service_has_its_health_and_the_gateway_is_ready(scene: Scene) -> None:
     assert set(scene.addresses) == NAMES
     for address in scene.addresses.values():
-        assert await check_health(address, 1) == "SERVING"
+        assert await check_health(address, 20) == "SERVING"
     async with httpx.AsyncClient() as client:
         assert (await client.get(f"{scene.url}/ready")).status_code == 200
 

@@ -22,7 +22,7 @@ from services.cache.stores import STORES
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
-from tests.redis import redis_server
+from tests.redis import PATIENT_MS, redis_server
 from tests.stores import at_work
 from tests.unit.cache.conftest import DIMENSION, identity
 
@@ -35,7 +35,12 @@ Open = Callable[..., AbstractAsyncContextManager[tuple[Store, Memory]]]
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
     """Opens the store, as often as a test likes."""
     async with redis_server(tmp_path) as redis:
-        settings = CacheSettings(store=request.param, database=str(tmp_path / "cache.db"), redis_url=redis.url)
+        settings = CacheSettings(
+            store=request.param,
+            database=str(tmp_path / "cache.db"),
+            redis_url=redis.url,
+            redis_timeout_ms=PATIENT_MS,
+        )
 
         @asynccontextmanager
         async def open_store(made_by: str = "engine") -> AsyncIterator[tuple[Store, Memory]]:

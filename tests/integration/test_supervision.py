@@ -53,7 +53,7 @@ class Changes:
 async def test_all_serve_inside_and_none_is_left_after(tmp_path: Path) -> None:
     changes, specs = Changes(), scripted("back", "other", "front")
     async with Mesh(specs, tmp_path, changes) as mesh:
-        assert [await check_health(spec.address, 1) for spec in specs] == ["SERVING"] * 3
+        assert [await check_health(spec.address, 20) for spec in specs] == ["SERVING"] * 3
         pids = [service.process.pid for service in mesh.services if service.process]
         listed = json.loads((tmp_path / MESH_FILE).read_text())["services"]
         assert listed == [
@@ -77,7 +77,7 @@ async def test_a_service_that_dies_is_started_again_and_said_so(tmp_path: Path) 
         again = mesh.services[0].process
         assert again is not None
         assert again.pid != victim.pid
-        assert await check_health(specs[0].address, 1) == "SERVING"
+        assert await check_health(specs[0].address, 20) == "SERVING"
         assert json.loads((tmp_path / MESH_FILE).read_text())["services"][0]["pid"] == again.pid
     [died] = [change for change in changes.seen if change.state == "died"]
     assert died.service == "back"
@@ -158,7 +158,7 @@ async def test_a_service_may_ask_for_something_before_it_is_told_to_stop(tmp_pat
     [spec], asked = scripted("one"), []
 
     async def drain() -> None:
-        asked.append(await check_health(spec.address, 1))
+        asked.append(await check_health(spec.address, 20))
 
     async with Mesh([replace(spec, before_stop=drain)], tmp_path):
         assert asked == []

@@ -75,7 +75,7 @@ async def _beforehand(client: AsyncClient, llm: CallingLlm) -> None:
     assert wrong.degraded == ("tools:unavailable",)
     assert "get-sum failed: " in llm.read
     late = MeshTool("trigger-long-running-operation", {"duration": 60, "steps": 1})
-    hurried = await client.ask(QUESTION, mesh_tools=[late], budget_ms=1_000)
+    hurried = await client.ask(QUESTION, mesh_tools=[late], budget_ms=8_000)
     assert hurried.degraded == ("tools:budget",)
 
 
@@ -98,7 +98,7 @@ async def test_a_server_that_means_ill_costs_an_answer_its_time_at_most_and_othe
     limits = {"max_tools": 8}
     async with calling_llm() as llm, serve_tools() as kb:
         kb.says = {"weather": (0.0, tool_pb2.CallToolResponse(content="rain"))}
-        sources = {"kb": {"address": kb.target}, **hostile}
+        sources = {"kb": {"address": kb.target, "call_ms": 60_000}, **hostile}
         address = await start_gateway(start, llm, sources, tools=limits, stages=stages)
         async with AsyncClient(address) as client:
             await listed(client, "weather", "tool_1", "orders", "large", "silent", "flood", "dead")
@@ -137,9 +137,9 @@ async def test_every_door_shows_what_was_called_and_a_tenant_has_no_other_tenant
         place = tool_pb2.Citation(source="met.no", title="Forecast", text="rain", score=0.9)
         kb.says = {
             "weather": (0.0, tool_pb2.CallToolResponse(content="rain", citations=[place])),
-            "news": (1.6, tool_pb2.CallToolResponse(content="a fox")),
+            "news": (3.6, tool_pb2.CallToolResponse(content="a fox")),
         }
-        sources = {"kb": {"address": kb.target, "call_ms": 1_000}}
+        sources = {"kb": {"address": kb.target, "call_ms": 3_000}}
         address = await start_gateway(
             start,
             llm,

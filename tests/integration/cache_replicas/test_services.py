@@ -16,7 +16,7 @@ from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
 from tests.conftest import Start
 from tests.integration.cache_process import CAPITAL, REWORDED, Running, StartCache, lookup, store
-from tests.redis import RedisProcess, redis_server
+from tests.redis import PATIENT_MS, RedisProcess, redis_server
 from tests.waiting import until
 
 EXACT, SEMANTIC, MISS = cache_pb2.VERDICT_EXACT, cache_pb2.VERDICT_SEMANTIC, cache_pb2.VERDICT_MISS
@@ -35,7 +35,7 @@ async def start_cache(start: Start, model_cache: Path, redis: RedisProcess) -> A
     async with AsyncExitStack() as stack:
 
         async def start_cache(name: str, **settings: object) -> Running:
-            settings = {"redis_timeout_ms": 1_000, **settings}  # a busy machine is no Redis that is away
+            settings = {"redis_timeout_ms": PATIENT_MS, **settings}
             process = await start("cache", name, model_cache=model_cache, redis_url=redis.url, **settings)
             channel = await stack.enter_async_context(open_channel(process.spec.address))
             return process, cache_pb2_grpc.CacheServiceStub(channel)
@@ -167,7 +167,8 @@ def _retry_delay_s(error: grpc.aio.AioRpcError) -> float:
 async def test_a_frozen_redis_is_gone_for_lookups_and_stores_until_it_goes_on(
     start_cache: StartCache, redis: RedisProcess
 ) -> None:
-    (_, a), (_, b) = await start_cache("a", max_entries=1), await start_cache("b")
+    soon = {"redis_timeout_ms": 1_000}
+    (_, a), (_, b) = await start_cache("a", max_entries=1, **soon), await start_cache("b", **soon)
     await a.Store(store(SPAIN, "Madrid."))
     await a.Store(store(CAPITAL))  # here there is room for one
     redis.stop()

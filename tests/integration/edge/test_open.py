@@ -212,10 +212,9 @@ async def test_what_the_gateway_does_not_serve_ends_at_the_edge(edge: Edge, scri
 async def test_a_deadline_holds_at_the_edge_too(edge: Edge, scripted: Gateway) -> None:
     scripted.script, scripted.cancelled = [Hold()], asyncio.Event()
     async with grpc.aio.insecure_channel(edge.address) as channel:
-        late = await refusal(channel, timeout_s=0.2)
-    async with asyncio.timeout(5):
-        await scripted.cancelled.wait()
-    assert late.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        while not scripted.cancelled.is_set():  # a busy machine may not send the first one in time
+            late = await refusal(channel, timeout_s=0.2)
+            assert late.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 async def test_health_is_envoys_own_over_http_and_the_gateways_over_grpc(edge: Edge) -> None:

@@ -12,7 +12,7 @@ from services.gateway.admission.quota import REQUEST, Allowance, Claim, QuotaExc
 from services.gateway.admission.shared_quotas import SharedQuotas
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
-from tests.redis import RedisProcess
+from tests.redis import PATIENT_S, RedisProcess
 from tests.waiting import until
 
 SLOW = 0.001  # requests a second: none comes back while a test runs
@@ -30,13 +30,13 @@ class Part:
         self, allowance: Allowance, tokens: int = 1, tenant: str = "acme", claim: Claim = REQUEST
     ) -> Reservation | QuotaExceeded:
         try:
-            return await self.quotas.reserve(tenant, allowance, tokens, 5, claim)
+            return await self.quotas.reserve(tenant, allowance, tokens, PATIENT_S, claim)
         except QuotaExceeded as refused:
             return refused
 
 
 @asynccontextmanager
-async def taking_part(redis: RedisProcess, lease_s: float = 10, timeout_s: float = 2) -> AsyncIterator[Part]:
+async def taking_part(redis: RedisProcess, lease_s: float = 10, timeout_s: float = PATIENT_S) -> AsyncIterator[Part]:
     async with connected(Url(redis.url), timeout_s) as state:
         quotas = SharedQuotas(state, lease_s)
         running = asyncio.create_task(quotas.run())

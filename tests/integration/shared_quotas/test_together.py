@@ -50,14 +50,14 @@ async def test_what_an_answer_cost_beyond_its_estimate_is_a_debt_at_every_gatewa
     redis: RedisProcess, parts: tuple[Part, Part]
 ):
     one, other = parts
-    allowance = Allowance(tokens_per_minute=60)
-    (reservation,) = admitted([await one.tries(allowance, tokens=10)])
-    reservation.settle(90)
+    allowance = Allowance(tokens_per_minute=1)  # so slow that none is refilled during the test
+    (reservation,) = admitted([await one.tries(allowance, tokens=1)])
+    reservation.settle(31)
     await settled(redis)
     refused = await other.tries(allowance, tokens=1)
     assert isinstance(refused, QuotaExceeded)
-    assert 25 < refused.retry_delay_s <= 31
-    assert "0 of 60 tokens a minute left and 30 owed, 1 needed" in refused.message
+    assert 30 * 60 < refused.retry_delay_s <= 31 * 60
+    assert "0 of 1 tokens a minute left and 30 owed, 1 needed" in refused.message
 
 
 async def test_tokens_that_were_not_needed_are_there_for_every_gateway(redis: RedisProcess, parts: tuple[Part, Part]):

@@ -418,6 +418,7 @@ async def test_nothing_else_is_asked_again(refusals: list[Broken], requests: int
     assert len(provider.requests) == requests
 
 
+@pytest.mark.paused
 async def test_an_answer_is_over_when_its_end_is_told_and_its_body_is_read_behind() -> None:
     provider = SimulatedProvider((event("Hello", "stop"), DONE, ": the end\n\n"), hold=asyncio.Event())
     engine = provider.engine()

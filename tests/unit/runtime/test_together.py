@@ -114,7 +114,7 @@ async def test_all_start_at_once_and_the_front_is_stopped_first() -> None:
         await together.bring([scene.llm("a", 0), scene.llm("b", 1), scene.gateway()])
         assert sorted(scene.done) == ["+a", "+b", "+gateway"]
         for port in (0, 1, 3):
-            assert await check_health(scene.address(port), 1) == "SERVING"
+            assert await check_health(scene.address(port), 20) == "SERVING"
         await together.stop()
     assert scene.done[3] == "-gateway"
     assert sorted(scene.done[4:]) == ["-a", "-b"]
@@ -179,7 +179,7 @@ async def test_a_second_process_cannot_have_the_port_of_the_front_while_it_is_ex
         with pytest.raises(PortTaken, match=refusal):
             await other.bring([second.llm("a", 0), second.gateway()])
         assert second.done == [], "nothing has started"
-        assert await check_health(scene.address(3), 1) == "SERVING"
+        assert await check_health(scene.address(3), 20) == "SERVING"
         await together.bring([scene.gateway(port=2)])
         await other.bring([second.gateway()])
         assert second.done == ["+gateway"], "a port that was left is free"
@@ -199,7 +199,7 @@ async def test_an_order_with_a_taken_port_for_http_or_metrics_changes_nothing(se
             with pytest.raises(PortTaken, match=refusal):
                 await together.bring([scene.llm("b", 0), scene.gateway(**{setting: scene.address(2)})])
             assert scene.done == []
-            assert await check_health(scene.address(3), 1) == "SERVING"
+            assert await check_health(scene.address(3), 20) == "SERVING"
         await together.bring([scene.llm("a", 0), scene.gateway(**{setting: scene.address(2)})])
         assert scene.done == ["+gateway", "-gateway"], "the port is free now"
         await together.stop()
