@@ -17,7 +17,7 @@ from services.control.health import answers
 from services.control.members import Health
 from tests.waiting import until
 
-_LONG_S, _SHORT_S = 5, 0.3  # for a first word, of who speaks and of who does not
+_LONG_S, _SHORT_S = 5, 0.3  # for the first word of a server that answers, and of one that does not
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 
 
