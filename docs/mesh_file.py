@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from docs.settings import kind_of, measure_of, plain
+from docs.settings import VALUES, kind_of, measure_of, plain, values
 from launcher.meshfile.json_schema import SHIPPED, text
 from launcher.meshfile.schema import MeshFile
 
@@ -56,10 +56,10 @@ def _plain_all(root: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str,
 
 def _table(name: str, what: str, members: Mapping[str, Mapping[str, Any]], required: list[str]) -> str:
     lines = [f"### `{name}`\n" if name else "### The file\n", f"{what}\n"]
-    lines += ["| key | default | unit, type or words | what |", "|---|---|---|---|"]
+    lines += [f"| key | {VALUES} | what |", "|---|---|---|"]
     for key, schema in members.items():
         default = "required" if key in required else _default(schema)
-        cells = f"`{key}`", default, measure_of(key, schema, _kind(key, schema)), schema.get("description", "")
+        cells = f"`{key}`", values(default, measure_of(key, schema, _kind(key, schema))), schema.get("description", "")
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 

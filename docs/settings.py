@@ -24,6 +24,7 @@ UNITS = {
     "_s": "s",
     "_bytes": "bytes",
 }
+VALUES = "default; unit, range or words"
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 HEAD = """# Settings
 
@@ -193,16 +194,20 @@ def _first() -> Iterator[str]:
 
 def _table(rows: list[Setting]) -> str:
     keys = any("{}" in row.path or "[]" in row.path for row in rows)
-    lines = [f"| {'key' if keys else 'variable'} | default | unit, type or words | what |", "|---|---|---|---|"]
+    lines = [f"| {'key' if keys else 'variable'} | {VALUES} | what |", "|---|---|---|"]
     for row in rows:
         cells = (
             f"`{row.path.rpartition('.')[2] if keys else row.variable}`",
-            _default(row),
-            measure_of(row.path, row.schema, kind_of(row.schema)),
+            values(_default(row), measure_of(row.path, row.schema, kind_of(row.schema))),
             row.schema.get("description", ""),
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def values(default: str, measure: str) -> str:
+    """The cell below `VALUES`."""
+    return "; ".join(filter(None, (default, measure)))
 
 
 def measure_of(name: str, schema: Mapping[str, Any], kind: str) -> str:

@@ -217,7 +217,7 @@ def _endless(alike: list[bytes]) -> Iterator[bytes]:
     ("fault", "kinds", "codes"),
     [
         pytest.param(
-            "requests that an engine refuses, and such as it breaks over",
+            "requests that an engine refuses or breaks on",
             "engine",
             {
                 grpc.StatusCode.INVALID_ARGUMENT,
