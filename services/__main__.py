@@ -6,7 +6,7 @@ import sys
 
 from services.runtime.process import orders
 from services.runtime.process.config import RefusedSettings
-from services.runtime.process.lifetime import keep_to_oneself, to_the_end
+from services.runtime.process.lifetime import allow_many_connections, keep_to_oneself, to_the_end
 from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.together import run
 
@@ -17,6 +17,7 @@ _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 def main() -> None:
     """Serve what the first order says, and what later ones do."""
     keep_to_oneself()
+    allow_many_connections()
     try:
         members = orders.first()
     except (RefusedSettings, ValueError) as refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -74,7 +75,8 @@ class Asked:
 @dataclass
 class RecordingProvider:
     """`asked` has the requests, oldest first. `error`: a status and a body, in place of every answer; `turns`: answers
-    to come first, the next one last; `says`: what each request by its path is answered, whole or in events."""
+    to come first, the next one last; `says`: what each request by its path is answered, whole or in events; `opens`: no
+    answer begins before it is set."""
 
     url: str = ""
     chat: Events = CHAT
@@ -84,17 +86,21 @@ class RecordingProvider:
     asked: list[Asked] = field(default_factory=list)
     turns: list[Events] = field(default_factory=list)
     says: Callable[[str, Mapping[str, Any]], Mapping[str, Any] | Events] | None = None
+    opens: asyncio.Event | None = None
 
     def reset(self) -> None:
         """As new."""
         self.asked.clear()
         self.turns.clear()
-        self.chat, self.message, self.response, self.error, self.says = CHAT, MESSAGE, RESPONSE, None, None
+        self.chat, self.message, self.response = CHAT, MESSAGE, RESPONSE
+        self.error = self.says = self.opens = None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Record, and stream, or answer in one piece where `says` does."""
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.asked.append(Asked(request.path, json.loads(await request.read()), headers))
+        if self.opens:
+            await self.opens.wait()
         if self.error:
             return web.json_response(self.error[1], status=self.error[0])
         events = self.says(request.path, self.asked[-1].body) if self.says else self._events()

@@ -37,7 +37,7 @@ class ProviderSettings(BaseModel):
     read_timeout_ms: Fixed[int] = Field(
         60_000, ge=1, description="Longest silence in a stream, where the call has no deadline."
     )
-    max_connections: int = Field(64, ge=1, description="Answers in flight, and connections kept; further ones wait.")
+    max_connections: int = Field(1_024, ge=1, description="Answers in flight, and connections kept; further ones wait.")
     idle_timeout_ms: Fixed[int] = Field(90_000, ge=1, description="An unused connection is closed after that long.")
     warm_every_ms: Fixed[int] = Field(
         60_000,

@@ -9,7 +9,7 @@ import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import grpc
 import uvloop
@@ -19,6 +19,7 @@ from services.runtime import telemetry
 from services.runtime.process.config import ServiceSettings
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
+_OPEN_FILES = 65_536  # a connection is one; the usual soft limits are 256 and 1,024
 _log = logging.getLogger(__name__)
 
 
@@ -78,3 +79,12 @@ def keep_to_oneself() -> None:
     os.umask(UMASK)
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+
+
+def allow_many_connections() -> None:
+    """Raise the soft limit of open files, as far as the hard one allows."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if most == resource.RLIM_INFINITY else min(_OPEN_FILES, most)
+    if resource.RLIM_INFINITY != now < wanted:
+        with suppress(ValueError, OSError):  # a system may have a lower limit of its own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))

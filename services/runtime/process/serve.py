@@ -32,7 +32,7 @@ from services.runtime.process import metrics, workers
 from services.runtime.process.assembled import Assembled, Door
 from services.runtime.process.config import ServiceSettings, load
 from services.runtime.process.health import Health
-from services.runtime.process.lifetime import keep_to_oneself, lifetime, to_the_end
+from services.runtime.process.lifetime import allow_many_connections, keep_to_oneself, lifetime, to_the_end
 from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.loop_watch.watch import watching
 from services.runtime.process.probe_pages import ProbePages
@@ -61,6 +61,7 @@ _log = logging.getLogger(__name__)
 def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDescriptor], assemble: Assemble) -> None:
     """Run a service: `assemble(settings)` yields its servicers once they are ready to serve."""
     keep_to_oneself()
+    allow_many_connections()
     settings = load(cls, sys.argv[1:], prog=f"python -m services.{name}")
     worker = Worker.current()
     setup_logging(f"{name}/{worker.number}" if worker else name, settings.log_level)

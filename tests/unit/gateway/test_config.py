@@ -9,8 +9,11 @@ from typing import get_args
 import pytest
 
 from services.gateway.config import GatewaySettings
+from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.answer_time import StageBudget, StageBudgets, StageName
+from services.gateway.upstream.fleet import make_breaker
 from services.runtime.process.config import load
+from tests.clock import loop_clock
 
 BEYOND = ("--address", "0.0.0.0:50050", "--plaintext", "true")
 DIGEST = "0" * 64
@@ -138,3 +141,16 @@ def test_off_without_quotes_is_the_word_in_a_file_of_settings(monkeypatch: pytes
     monkeypatch.setenv("HEDGEROW_GATEWAY_CONFIG", str(file))
     settings = start(monkeypatch)
     assert settings.hedge.mode == settings.hits.others == settings.guard.secrets == settings.prompt.diet == "off"
+
+
+@pytest.mark.paused
+@pytest.mark.parametrize("profile", ["latency", "transparent"])
+async def test_answers_that_take_a_minute_to_begin_break_a_model_off_only_where_latency_counts(
+    monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    settings = start(monkeypatch, "--profile", profile)
+    breaker = make_breaker(settings.breaker, "m", LatencyBaseline(1, loop_clock), loop_clock)
+    for _ in range(10):
+        if permit := breaker.enter("acme"):
+            permit.succeeded(60)
+    assert breaker.would_admit("acme") is (profile == "transparent")

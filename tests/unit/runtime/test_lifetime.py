@@ -1,0 +1,32 @@
+"""What a process does before it serves."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+
+from services.runtime.process.lifetime import allow_many_connections
+
+_NO_LIMIT = resource.RLIM_INFINITY
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "then"),
+    [
+        (256, 2_000, 2_000),
+        (1_024, 1_048_576, 65_536),
+        (256, _NO_LIMIT, 65_536),
+        (300, 300, 300),
+        (100_000, 1_048_576, 100_000),
+        (_NO_LIMIT, _NO_LIMIT, _NO_LIMIT),
+    ],
+)
+def test_it_may_have_as_many_connections_as_the_hard_limit_allows(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, then: int
+) -> None:
+    limits = {resource.RLIMIT_NOFILE: (soft, hard)}
+    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
+    monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
+    allow_many_connections()
+    assert limits[resource.RLIMIT_NOFILE] == (then, hard)
