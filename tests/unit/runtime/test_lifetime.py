@@ -1,4 +1,4 @@
-"""What a process does before it serves."""
+"""A process before it serves."""
 
 from __future__ import annotations
 
