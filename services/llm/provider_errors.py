@@ -62,7 +62,7 @@ def in_stream_status(event: str) -> int:
 
 def unreachable(error: Exception, deadline: Deadline) -> EngineDown | TooLate:
     """The error for a provider that did not answer, or not to the end."""
-    if deadline.remaining() <= 0:
+    if deadline.is_over():  # a timer may be a little early
         return TooLate("the provider did not answer in time")
     kind = ProviderAway if isinstance(error, NoReply) else EngineDown
     return kind(f"the provider cannot be reached, or broke off: {word(error)}")

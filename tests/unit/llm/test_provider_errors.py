@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from services.llm.errors import RequestRefused
-from services.llm.provider_errors import to_error
+from services.llm.errors import EngineDown, RequestRefused
+from services.llm.provider_errors import to_error, unreachable
+from services.runtime.deadline import Deadline
+from services.runtime.errors import ServiceError, TooLate
 
 KEY = 'sk-"secret"'
 PROBLEM = {"type": "invalid_request_error", "code": "unknown_parameter", "param": "field", "message": "No such field."}
@@ -57,3 +59,10 @@ def test_an_error_that_no_trailer_holds_is_told_in_short() -> None:
     error = refused({"error": {**PROBLEM, "code": "x" * 4_000}})
     error.tell("chat_completions")
     assert "provider_error" not in error.metadata
+
+
+@pytest.mark.parametrize(("left_s", "kind"), [(0.0, TooLate), (0.001, TooLate), (0.1, EngineDown)])
+def test_an_end_that_a_timer_makes_a_little_early_is_that_of_the_time_and_not_the_providers(
+    left_s: float, kind: type[ServiceError]
+) -> None:
+    assert type(unreachable(TimeoutError(), Deadline(left_s, lambda: 0.0))) is kind
