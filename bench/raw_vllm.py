@@ -75,7 +75,7 @@ async def loaded(cluster: Cluster, *, ignore_eos: bool = False, **settings: obje
 async def main(settings: Any, replies: TextIO) -> None:
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    from services.llm.vllm_args import engine_args
+    from services.llm.vllm.args import engine_args
 
     engine = AsyncLLM.from_engine_args(engine_args(settings))
     try:
@@ -114,7 +114,7 @@ async def _generate(engine: Any, prompt: str, max_tokens: int, ignore_eos: bool)
 
 if __name__ == "__main__":
     from services.llm.config import VllmSettings
-    from services.llm.vllm_args import environment, set_environment
+    from services.llm.vllm.args import environment, set_environment
 
     chosen = VllmSettings(**json.loads(sys.argv[1]))
     set_environment(environment(chosen))

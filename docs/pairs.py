@@ -17,11 +17,12 @@ from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import parse
 from services.gateway.http.request_options import RequestOptions
-from services.llm import anthropic_wire, features, openai_wire, responses_wire, untranslated
-from services.llm.counterparts import EFFORTS, names_user
+from services.llm import features, untranslated
+from services.llm.dialects import anthropic_request, openai_request, responses_request
+from services.llm.dialects.counterparts import EFFORTS, names_user
 from services.llm.engine import Feature, Model, Request
 from services.llm.translate import to_request
-from services.llm.vllm_fields import TAKEN, fields
+from services.llm.vllm.fields import TAKEN, fields
 from services.runtime.errors import InvalidInput, NotSupported
 from tests import published
 
@@ -175,15 +176,15 @@ _MESSAGES_HAS = frozenset({Feature.TOOLS, Feature.IMAGES, Feature.TOP_K})
 _TO: Mapping[str, tuple[Model, Callable[[Request], object]]] = {
     "chat": (
         Model("m", "openai", 0, 0, "", False, features=_ALL, takes=EFFORTS),
-        lambda request: openai_wire.to_body(request, "m", 9, "max_tokens"),
+        lambda request: openai_request.to_body(request, "m", 9, "max_tokens"),
     ),
     "responses": (
         Model("m", "openai", 0, 0, "", False, features=_ALL, takes=EFFORTS),
-        lambda request: responses_wire.to_body(request, "m", 9),
+        lambda request: responses_request.to_body(request, "m", 9),
     ),
     "messages": (
         Model("m", "anthropic", 0, 0, "", False, features=_MESSAGES_HAS, takes=EFFORTS),
-        lambda request: anthropic_wire.to_body(request, "m", 9),
+        lambda request: anthropic_request.to_body(request, "m", 9),
     ),
     "vllm": (Model("m", "vllm", 0, 0, "", True, features=_ALL, takes=TAKEN), fields),
 }

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
-from services.llm.provider_config import AnthropicSettings, OpenAISettings
+from services.llm.providers.config import AnthropicSettings, OpenAISettings
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.fixed import Fixed

@@ -15,9 +15,9 @@ from services.llm.errors import BadEngineSettings
 
 Start = Callable[[LlmSettings, Progress], Awaitable[Engine]]
 ENGINES: Mapping[str, str] = {
-    "vllm": "services.llm.vllm_engine:start",
-    "openai": "services.llm.openai_engine:start",
-    "anthropic": "services.llm.anthropic_engine:start",
+    "vllm": "services.llm.vllm.engine:start",
+    "openai": "services.llm.providers.openai:start",
+    "anthropic": "services.llm.providers.anthropic:start",
 }
 
 

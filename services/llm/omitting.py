@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from services.llm import counterparts
+from services.llm.dialects import counterparts
 from services.llm.engine import Feature, Model, Request, Sampling
 from services.llm.untranslated import unknown
 

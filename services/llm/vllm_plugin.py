@@ -19,7 +19,7 @@ from multiprocessing.connection import wait
 from typing import Any
 from uuid import uuid4
 
-from services.llm.grammar_sandbox import ROW_ITEMS
+from services.llm.vllm.grammar_sandbox import ROW_ITEMS
 
 GROUP = "vllm.general_plugins"
 SWITCH = "HEDGEROW_VLLM_PLUGIN"  # in the environment
@@ -104,7 +104,7 @@ def _look_again_soon() -> None:
 def _meet_where_told() -> None:
     """vLLM 0.32's process that runs the model itself meets no other process in a file in /tmp, and leaves it there.
 
-    With its sockets it is removed when the service ends (`vllm_load`).
+    With its sockets it is removed when the service ends (`vllm/load.py`).
     """
     from vllm import envs
     from vllm.v1.executor import uniproc_executor

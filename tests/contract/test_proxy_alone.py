@@ -27,7 +27,7 @@ sys.meta_path = [Without(finder) for finder in sys.meta_path]
 
 @pytest.mark.parametrize("module", ["cache", "gateway", "router", "llm"])
 def test_a_service_of_the_proxy_imports_no_model_library(module: str) -> None:
-    engines = "import services.llm.openai_engine, services.llm.anthropic_engine, services.cache.exact_parts"
+    engines = "import services.llm.providers.openai, services.llm.providers.anthropic, services.cache.exact_parts"
     stores = "import services.cache.file_store, services.cache.redis_store"
     code = f"{WITHOUT}\nimport services.{module}.__main__\n{engines if module == 'llm' else stores}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

@@ -19,8 +19,8 @@ from services.gateway.http.fields import parse
 from services.llm import features, untranslated
 from services.llm.engine import Feature, Model, Request
 from services.llm.translate import to_request
-from services.llm.vllm_fields import TAKEN, fields
-from services.llm.vllm_params import sampling_params
+from services.llm.vllm.fields import TAKEN, fields
+from services.llm.vllm.params import sampling_params
 from services.runtime.errors import InvalidInput, NotSupported
 from tests import published
 

@@ -17,13 +17,13 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from bench.provider.server import Behaviour, Protocol, SimulatedProvider
 from launcher.certificate_authority import make_authority, write_identity
-from services.llm.transport import http1
-from services.llm.transport.client import ProviderClient
-from services.llm.transport.http1 import Http1
-from services.llm.transport.http2 import Http2
-from services.llm.transport.names import FreshNames
-from services.llm.transport.reply import ReplyLimits
-from services.llm.transport.wire import Broken, Options, Wire
+from services.llm.providers.transport import http1
+from services.llm.providers.transport.client import ProviderClient
+from services.llm.providers.transport.http1 import Http1
+from services.llm.providers.transport.http2 import Http2
+from services.llm.providers.transport.names import FreshNames
+from services.llm.providers.transport.reply import ReplyLimits
+from services.llm.providers.transport.wire import Broken, Options, Wire
 from services.runtime.deadline import Deadline
 from tests.waiting import until
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hedgerow.chat.v1.chat_pb2 import Choice, ResponseFormat
 from services.gateway.admission import constraint as gateway
 from services.gateway.settings.response_format import ConstraintSettings
-from services.llm.constraints import Trial
 from services.llm.engine import Constraint
 from services.llm.errors import EngineDown
-from services.llm.grammar_sandbox import Terms
+from services.llm.vllm.constraints import Trial
+from services.llm.vllm.grammar_sandbox import Terms
 from services.runtime.errors import InvalidInput
 from tests.hostile import COSTLY
 from tests.waiting import until

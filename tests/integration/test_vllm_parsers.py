@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from services.llm import parser_table
 from services.llm.config import VllmSettings
+from services.llm.dialects.openai_request import to_tools
 from services.llm.engine import Constraint, Message, Request, Tool, ToolCallDelta, ToolChoice
 from services.llm.errors import BadEngineSettings
-from services.llm.openai_wire import to_tools
-from services.llm.vllm_args import declared_fields
-from services.llm.vllm_parsers import Parsers, found
-from services.llm.vllm_reading import VllmReading
+from services.llm.vllm import parser_table
+from services.llm.vllm.args import declared_fields
+from services.llm.vllm.parsers import Parsers, found
+from services.llm.vllm.reading import VllmReading
 from services.runtime.errors import NotSupported
 from tests.models import MODELS
 

@@ -17,7 +17,7 @@ from hedgerow.channel import open_channel
 from hedgerow.llm.v1 import llm_pb2_grpc
 from launcher.processes import ServiceSpec, free_port
 from services.llm.config import VllmSettings
-from services.llm.vllm_args import environment
+from services.llm.vllm.args import environment
 from tests.forked import ServiceProcess
 from tests.integration.vllm_engine.service import START_S, Service
 from tests.models import MODELS

@@ -9,8 +9,8 @@ from openai import AsyncOpenAI, NotFoundError
 
 from bench.provider.pages import MODEL
 from bench.provider.server import SimulatedProvider
-from services.llm.transport.http1 import Http1
-from services.llm.transport.wire import Options, Wire
+from services.llm.providers.transport.http1 import Http1
+from services.llm.providers.transport.wire import Options, Wire
 
 OPTIONS = Options(max_connections=1, connect_s=5, read_s=5, idle_s=5)
 

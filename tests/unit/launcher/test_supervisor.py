@@ -137,7 +137,8 @@ def test_warnings_of_a_start_are_read_from_its_log(tmp_path: Path) -> None:
     process.log.write_text(
         "no line of a log\n"
         "2026-11-26 15:02:51,828 INFO llm-small services.runtime.process.serve [-] serving\n"
-        "2026-11-26 15:02:51,829 WARNING llm-small services.llm.outages [-] model m at http://127.0.0.1:9/v1: away\n"
+        "2026-11-26 15:02:51,829 WARNING llm-small services.llm.providers.outages [-] "
+        "model m at http://127.0.0.1:9/v1: away\n"
         "2026-11-26 15:02:51,832 WARNING cache services.cache.store [-] another service's\n"
     )
     assert process.warnings("services.llm") == ["model m at http://127.0.0.1:9/v1: away"]

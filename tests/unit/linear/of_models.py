@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from services.llm import context, omitting, openai_engine, provider_events, relayed_usage
-from services.llm.forced_calls import ListedCalls
-from services.llm.transport.sse import EventParser
+from services.llm import omitting, relayed_usage
+from services.llm.dialects import events
+from services.llm.providers import context, openai
+from services.llm.providers.transport.sse import EventParser
+from services.llm.vllm.forced_calls import ListedCalls
 from tests.unit.linear.reader import Reader, whole
 
 
@@ -31,8 +33,8 @@ def _omitted(text: str) -> None:
 WHOLE: Mapping[str, Reader] = {
     "context that is too long": whole(lambda text: context.refused({}, text, 400, "")),
     "fields left out": whole(_omitted),
-    "names of models": whole(openai_engine._REASONS.match),
-    "events of providers": whole(lambda text: provider_events.parsed(json.dumps(text))),
+    "names of models": whole(openai._REASONS.match),
+    "events of providers": whole(lambda text: events.parsed(json.dumps(text))),
     "usage that is relayed": whole(relayed_usage.without_cache),
 }
 STREAMED: Mapping[str, Reader] = {

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.llm import anthropic_wire, features, omitting, untranslated
-from services.llm.counterparts import EFFORTS
+from services.llm import features, omitting, untranslated
+from services.llm.dialects import anthropic_request
+from services.llm.dialects.counterparts import EFFORTS
 from services.llm.engine import Feature, Message, Model, Original, Request, Sampling
 from services.runtime.errors import InvalidInput, NotSupported
 
@@ -108,7 +109,7 @@ def test_whose_a_request_is_is_told_in_the_words_of_the_models_api(place: str, g
     model = replace(CLAUDE, takes=EFFORTS)
     rest, told = without(request(**{place: given, "verbosity": '"low"', "reasoning_effort": '"low"'}), model)
     assert told == ("verbosity",)
-    body = anthropic_wire.to_body(rest, "m", 9)
+    body = anthropic_request.to_body(rest, "m", 9)
     assert (body["metadata"], body["output_config"]) == ({"user_id": "ann"}, {"effort": "low"})
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from services.llm import vllm_plugin
 from services.llm.config import VllmSettings
-from services.llm.vllm_args import environment
+from services.llm.vllm.args import environment
 
 _CHANGES = (
     "mend_expand_on_cpu",

@@ -12,9 +12,9 @@ from hedgerow.router.v1 import router_pb2
 from services.gateway.http.dialects import messages_answer, responses_answer
 from services.gateway.upstream import router
 from services.llm.answer import Answer, More
-from services.llm.anthropic_answer import AnthropicAnswer
+from services.llm.dialects.anthropic_answer import AnthropicAnswer
+from services.llm.dialects.openai_answer import OpenAIAnswer
 from services.llm.engine import Chunk, Finish, FinishReason
-from services.llm.openai_answer import OpenAIAnswer
 from services.llm.translate import to_response
 from services.router.config import ModelSettings
 from services.router.servicer import RouterServicer

@@ -1,0 +1,100 @@
+"""Answers of Anthropic's Messages API, event by event, without any I/O.
+
+Source: https://platform.claude.com/docs/en/build-with-claude/streaming
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from services.llm.answer import Answer, BadEvent, More, type_of
+from services.llm.dialects.events import count, parsed
+from services.llm.dialects.events import usage as usage_of
+from services.llm.engine import FinishReason
+
+_OF_PROMPT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_REASONS = {
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "refusal": FinishReason.CONTENT_FILTER,
+}
+
+
+class AnthropicAnswer(Answer):
+    """A message of blocks: text, thoughts and calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[str, Any] = {}  # usage so far: that of prompts comes at the beginning, the rest at the end
+        self._without_arguments: dict[int, str] = {}  # blocks of calls, and what stood in them at first
+        self._others = set[int]()  # blocks of neither text nor calls
+
+    def is_last(self, event: str) -> bool:
+        return '"message_stop"' in event and type_of(event) == "message_stop"
+
+    def read(self, event: str, more: More) -> None:
+        message = parsed(event)
+        match message["type"]:
+            case "error":
+                self.error = event
+                raise BadEvent
+            case "message_start":
+                self._count(message["message"].get("usage"))
+            case "content_block_start":
+                self._begin(message["index"], message["content_block"], more)
+            case "content_block_delta":
+                self._read_delta(message["index"], message["delta"], more)
+            case "content_block_stop":
+                arguments = self._without_arguments.pop(message["index"], "")
+                if arguments:
+                    more.tool_calls.append(self.calls.delta(message["index"], arguments=arguments))
+            case "message_delta":
+                self._count(message.get("usage"))
+                if reason := message["delta"].get("stop_reason"):
+                    self._reason = self._to_reason(reason)
+            case _:
+                pass  # a ping, or an event that was not there yet: the API's rule is to pass over it
+
+    def _to_reason(self, reason: str) -> FinishReason:
+        """A turn of the provider's own tools that it has paused goes on where its caller has it go on."""
+        paused = self.relays and reason == "pause_turn"
+        return FinishReason.LENGTH if paused else _REASONS.get(reason, FinishReason.INTERRUPTED)
+
+    def _begin(self, index: int, block: dict[str, Any], more: More) -> None:
+        match block["type"]:
+            case "tool_use":
+                more.tool_calls.append(self.calls.delta(index, block["id"], block["name"]))
+                self._without_arguments[index] = json.dumps(block.get("input") or {})
+            case "text" if block.get("text"):
+                more.text.append(str(block["text"]))
+            case "thinking":
+                more.reasoning += [str(block["thinking"])] if block.get("thinking") else []
+            case kind if kind != "text":  # a provider's own tool, for example
+                self._others.add(index)
+                more.others += 1
+
+    def _read_delta(self, index: int, delta: dict[str, Any], more: More) -> None:
+        match delta["type"]:
+            case "text_delta":
+                more.text.append(str(delta["text"] or ""))
+            case "thinking_delta":
+                more.reasoning.append(str(delta["thinking"] or ""))
+            case "input_json_delta" if index in self._others:
+                more.others += 1
+            case "input_json_delta" if delta["partial_json"]:
+                self._without_arguments.pop(index, None)
+                more.tool_calls.append(self.calls.delta(index, arguments=str(delta["partial_json"])))
+
+    def _count(self, usage: dict[str, Any] | None) -> None:
+        """Each event has totals of the kinds that it knows."""
+        self._told |= {name: value for name, value in (usage or {}).items() if value is not None}
+        plain, cached, written = (count(self._told.get(name)) for name in _OF_PROMPT)
+        details = self._told.get("output_tokens_details") or {}
+        if "output_tokens" in self._told:
+            thinking = details.get("thinking_tokens")
+            prompt, completion = plain + cached + written, self._told["output_tokens"]
+            self._usage = usage_of(prompt, completion, cached, thinking, written)

@@ -1,0 +1,139 @@
+"""Requests to Anthropic's Messages API, without any I/O.
+
+Source: https://platform.claude.com/docs/en/api/messages
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from services.llm.dialects import counterparts
+from services.llm.dialects.media import image_type
+from services.llm.engine import Constraint, Message, Part, Request, Sampling, Tool, ToolCall, ToolChoice
+from services.llm.validation import read_schema
+from services.runtime import strict_json
+from services.runtime.errors import InvalidInput, NotSupported
+
+HAS_NOT = ("seed", "frequency_penalty", "presence_penalty")  # of sampling
+_HOTTEST = 1.0
+_NO_ARGUMENTS = {"type": "object", "properties": {}}
+_CHOICES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
+
+
+def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The body to post. Raises InvalidInput and NotSupported for fields that this API cannot express.
+
+    `thinking` is left out where the API would refuse it: in the middle of a turn, whose thoughts were not kept, and
+    where a tool must be called.
+    """
+    body = {**to_conversation(request.messages, model), "max_tokens": max_tokens, "stream": True}
+    body |= _to_sampling(request.sampling)
+    if request.tools:
+        body["tools"] = to_tools(request.tools)
+        body["tool_choice"] = _to_choice(request.tool_choice, parallel=request.parallel_tool_calls)
+    if request.constraint:
+        body["output_config"] = {"format": _to_format(request.constraint)}
+    if effort := counterparts.effort(request.original):
+        body["output_config"] = {**body.get("output_config", {}), "effort": effort}
+    if user := counterparts.end_user(request.original):
+        body["metadata"] = {"user_id": user}
+    if thinking and request.messages[-1].role != "tool" and not request.tool_choice.forces:
+        body["thinking"] = thinking
+    return body
+
+
+def to_conversation(messages: tuple[Message, ...], model: str) -> dict[str, Any]:
+    """Instructions stand apart from the turns; a tool's result is a user's message."""
+    system: list[dict[str, Any]] = []
+    turns: list[dict[str, Any]] = []
+    for index, message in enumerate(messages):
+        blocks = _to_blocks(f"messages[{index}]", message)
+        if message.role == "system":
+            system += blocks
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        if turns and turns[-1]["role"] == role:  # the results of calls made at once are one turn
+            turns[-1]["content"] += blocks
+        else:
+            turns.append({"role": role, "content": blocks})
+    return {"model": model, "messages": turns, **({"system": system} if system else {})}
+
+
+def _to_blocks(where: str, message: Message) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        result = {"type": "tool_result", "tool_use_id": message.tool_call_id}
+        return [result | ({"content": message.content} if message.content else {})]
+    blocks = [{"type": "text", "text": message.content}] if message.content else []
+    blocks += [_to_block(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts)]
+    blocks += [_to_use(f"{where}.tool_calls[{index}]", call) for index, call in enumerate(message.tool_calls)]
+    return blocks
+
+
+def _to_block(where: str, part: Part) -> dict[str, Any]:
+    match part.kind:
+        case "text":
+            return {"type": "text", "text": part.text}
+        case "image":
+            data = base64.b64encode(part.data).decode()
+            source = {"type": "base64", "media_type": image_type(part.data, where), "data": data}
+            return {"type": "image", "source": source}
+        case "audio":
+            raise NotSupported(f"{where}.audio: this provider does not take recordings")
+
+
+def _to_use(where: str, call: ToolCall) -> dict[str, Any]:
+    try:
+        arguments = strict_json.loads(call.arguments or "{}")
+    except ValueError as error:
+        raise InvalidInput(f"{where}.arguments", f"JSON, with this engine ({error})", call.arguments) from None
+    if not isinstance(arguments, dict):
+        raise InvalidInput(f"{where}.arguments", "a JSON object, with this engine", type(arguments).__name__)
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+
+
+def _to_sampling(sampling: Sampling) -> dict[str, Any]:
+    for name in HAS_NOT:
+        if getattr(sampling, name) is not None:
+            raise NotSupported(f"sampling.{name}: this provider has none", field=f"sampling.{name}")
+    if sampling.top_k is not None and sampling.top_k < 1:
+        raise InvalidInput("sampling.top_k", "1 or more, with this engine", sampling.top_k)
+    if sampling.temperature is not None and sampling.temperature > _HOTTEST:
+        raise InvalidInput("sampling.temperature", "0 to 1, with this engine", sampling.temperature)
+    optional = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "stop_sequences": list(sampling.stop) or None,
+    }
+    return {name: value for name, value in optional.items() if value is not None}
+
+
+def to_tools(tools: tuple[Tool, ...]) -> list[dict[str, Any]]:
+    """Definitions of tools as JSON."""
+    return [_to_tool(index, tool) for index, tool in enumerate(tools)]
+
+
+def _to_tool(index: int, tool: Tool) -> dict[str, Any]:
+    schema = read_schema(tool.parameters, f"tools[{index}].parameters") if tool.parameters else _NO_ARGUMENTS
+    said: dict[str, Any] = {"name": tool.name, "input_schema": schema}
+    if tool.description:
+        said["description"] = tool.description
+    if tool.strict:
+        said["strict"] = True
+    return said
+
+
+def _to_choice(choice: ToolChoice, *, parallel: bool) -> dict[str, Any]:
+    said: dict[str, Any] = {"type": _CHOICES[choice.mode]}
+    if choice.mode == "named":
+        said["name"] = choice.name
+    if not parallel and choice.mode != "none":
+        said["disable_parallel_tool_use"] = True
+    return said
+
+
+def _to_format(constraint: Constraint) -> dict[str, Any]:
+    if constraint.kind != "json_schema":
+        raise InvalidInput("response_format", "json_schema, with this engine", constraint.kind)
+    return {"type": "json_schema", "schema": read_schema(constraint.value)}

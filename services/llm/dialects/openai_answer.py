@@ -1,0 +1,106 @@
+"""Answers of OpenAI's chat completions, event by event, without any I/O.
+
+Source: https://platform.openai.com/docs/api-reference/chat-streaming
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.llm.answer import Answer, BadEvent, More
+from services.llm.dialects.events import parsed
+from services.llm.dialects.events import usage as usage_of
+from services.llm.engine import FinishReason, TokenLogprob, Usage
+
+DONE = "[DONE]"
+# Whatever else a server says ended the answer well: names for "the model stopped" differ.
+_REASONS = {
+    "length": FinishReason.LENGTH,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "error": FinishReason.INTERRUPTED,
+    "abort": FinishReason.INTERRUPTED,
+}
+# Of a delta; its other fields reach only callers in the provider's own words.
+_READ = frozenset({"role", "content", "refusal", "reasoning", "reasoning_content", "tool_calls"})
+
+
+class OpenAIAnswer(Answer):
+    """Of OpenAI, and of servers like it."""
+
+    def __init__(self, choices: int = 1) -> None:
+        """`choices`: how many were asked for. The text is the first one's; of the others, tokens are counted."""
+        super().__init__()
+        self._refused, self._choices = False, choices
+        self._customs: set[int] = set()  # calls of tools that a provider alone knows
+        self._opened = set[int]()  # choices
+        self._ended: dict[int, FinishReason] = {}  # why each choice has
+
+    def is_last(self, event: str) -> bool:
+        last = event == DONE
+        if last and self._opened <= self._ended.keys():  # a server may make fewer choices than were asked for
+            self._reason = self._reason or self._ended.get(0)
+        return last
+
+    def read(self, event: str, more: More) -> None:
+        message = parsed(event)
+        if message.get("error"):
+            self.error = event
+            raise BadEvent
+        if message.get("usage"):
+            self._usage = _to_usage(message["usage"])
+        for choice in message.get("choices") or ():
+            self._read_choice(choice, more)
+
+    def _read_choice(self, choice: dict[str, Any], more: More) -> None:
+        first = self._choices == 1 or not choice.get("index")
+        self._opened.add(index := 0 if first else choice["index"])
+        delta = choice.get("delta") or {}
+        if not first:
+            more.others += any(delta.get(name) for name in delta if name != "role")
+        else:
+            self._read_first(choice, delta, more)
+        if choice.get("finish_reason"):
+            reason = _REASONS.get(choice["finish_reason"], FinishReason.STOP)
+            self._ended[index] = FinishReason.CONTENT_FILTER if first and self._refused else reason
+            if len(self._ended) >= self._choices:
+                self._reason = self._ended.get(0, reason)
+
+    def _read_first(self, choice: dict[str, Any], delta: dict[str, Any], more: More) -> None:
+        if delta.get("refusal"):  # in place of the answer
+            self._refused = True
+            more.text.append(str(delta["refusal"]))
+        if delta.get("content"):
+            more.text.append(str(delta["content"]))
+        if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):  # vLLM and OpenRouter: the latter
+            more.reasoning.append(str(reasoning))
+        if transcript := (delta.get("audio") or {}).get("transcript"):
+            more.text.append(str(transcript))
+        for place, call in enumerate(delta.get("tool_calls") or ()):
+            if call.get("custom") or call.get("index", place) in self._customs:
+                self._customs.add(call.get("index", place))
+                continue
+            function = call.get("function") or {}
+            key, id = call.get("index", place), str(call.get("id") or "")
+            name, arguments = str(function.get("name") or ""), str(function.get("arguments") or "")
+            more.tool_calls.append(self.calls.delta(key, id, name, arguments))
+        for told in (choice.get("logprobs") or {}).get("content") or ():
+            more.logprobs.append(_to_logprob(told))
+        more.others += any(delta.get(name) for name in delta if name not in _READ or self._customs)
+
+
+def _to_logprob(told: dict[str, Any]) -> TokenLogprob:
+    token, encoded = str(told["token"]), told.get("bytes")
+    top = tuple(_to_logprob(likely) for likely in told.get("top_logprobs") or ())
+    return TokenLogprob(token, token.encode() if encoded is None else bytes(encoded), float(told["logprob"]), top)
+
+
+def _to_usage(usage: dict[str, Any]) -> Usage:
+    prompt, completion = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
+    return usage_of(
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        prompt.get("cached_tokens"),
+        completion.get("reasoning_tokens"),
+        prompt.get("cache_write_tokens"),  # OpenRouter
+    )

@@ -1,0 +1,75 @@
+"""Anthropic's Messages API, and servers that speak it, behind the seam."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from services.llm.config import LlmSettings
+from services.llm.dialects.anthropic_answer import AnthropicAnswer
+from services.llm.dialects.anthropic_request import HAS_NOT, to_body, to_conversation, to_tools
+from services.llm.dialects.counterparts import EFFORTS
+from services.llm.dialects.forwarding import conversation, forwarded
+from services.llm.engine import Message, Original, Progress, Request, Tool
+from services.llm.providers.engine import ProviderEngine
+from services.llm.providers.transport.wire import Wire
+from services.runtime.deadline import Deadline
+
+_BASE_URL = "https://api.anthropic.com/v1"
+_USUAL_MAX_TOKENS = 4_096  # the API asks for a number
+_VERSION = "2023-06-01"
+
+
+class AnthropicEngine(ProviderEngine):
+    """Anthropic's, or of a server like it."""
+
+    def __init__(self, settings: LlmSettings, wire: Wire | None = None):
+        own = self._own = settings.anthropic
+        super().__init__("anthropic", own, own.base_url.get_secret_value() or _BASE_URL, settings, wire)
+        self._model = replace(self._model, apis=frozenset({"messages"}), lacks=frozenset(HAS_NOT), takes=EFFORTS)
+        self._usual = min(_USUAL_MAX_TOKENS, own.context_tokens // 2 or _USUAL_MAX_TOKENS)
+        self._model = replace(self._model, usual_max_tokens=self._usual)
+
+    async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
+        body = to_conversation(messages, self._own.model) | ({"tools": to_tools(tools)} if tools else {})
+        return await self._count(self._address("messages/count_tokens"), body, "input_tokens", deadline)
+
+    def _headers(self) -> Mapping[str, str]:
+        return {"anthropic-version": _VERSION, **({"x-api-key": self._key} if self._key else {})}
+
+    def _body(self, request: Request, max_tokens: int | None) -> dict[str, Any]:
+        return to_body(request, self._own.model, max_tokens or self._usual, self._own.thinking)
+
+    def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
+        """The beginning of an answer is the caller's, and among the messages: this API goes on from no other."""
+        translated: dict[str, Any] = {}
+
+        def translate() -> dict[str, Any]:
+            translated.update(self._translated(request))
+            return translated
+
+        body = self._capped(request, forwarded(request, own, translate))
+        if body.get("messages") is translated.get("messages"):
+            body = _of_changed(body, request)
+        return {**body, "model": self._own.model, "stream": True}
+
+    def _answer(self, request: Request) -> AnthropicAnswer:
+        return AnthropicAnswer()
+
+    def _address(self, path: str) -> str:
+        return f"{self._url}/{path or 'messages'}"
+
+
+def _of_changed(body: dict[str, Any], request: Request) -> dict[str, Any]:
+    """With the beginning of the answer, where a policy has changed the conversation before it; and without thinking in
+    the middle of a turn, whose signed thoughts such a conversation has lost: the API would refuse it."""
+    if request.prefix:
+        body = {**body, "messages": [*conversation(body), {"role": "assistant", "content": request.prefix}]}
+    in_turn = request.messages[-1].role == "tool"
+    return {name: given for name, given in body.items() if not (in_turn and name == "thinking")}
+
+
+async def start(settings: LlmSettings, progress: Progress) -> AnthropicEngine:
+    """See `engines.py`. There is nothing to load."""
+    return AnthropicEngine(settings)

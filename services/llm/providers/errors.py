@@ -1,0 +1,118 @@
+"""A provider's refusal as an error for our caller. Neither the credential nor the provider's page ever gets out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from services.llm.errors import EngineBusy, EngineDown, ProviderAway, ProviderRefused, RequestRefused
+from services.llm.providers import context
+from services.llm.providers.retry_delay import retry_delay_s, said_delay_s
+from services.llm.providers.transport.wire import Broken, NoReply, failure
+from services.runtime.deadline import Deadline
+from services.runtime.errors import ServiceError, TooLate, shorten
+
+_MAX_OWN_CHARACTERS, _MAX_MESSAGE_CHARACTERS = 3_000, 400  # gRPC's trailers have 8 KiB, and this in base64
+_READ_BY_CLIENTS = ("type", "code", "param")
+_OVERLOADED = 529  # Anthropic's
+_NO_QUOTA = "insufficient_quota"  # OpenAI's 429 that is not retryable
+# By the types of Anthropic's errors, some of which are OpenAI's as well; the last is a code of its Responses.
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": _OVERLOADED,
+    "context_length_exceeded": 400,
+}
+
+
+def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str) -> ServiceError:
+    """The error for an HTTP status other than 200."""
+    if status in (401, 403):
+        return ProviderRefused("the provider does not accept our credential", status=str(status))
+    if status == 402 or (status == 429 and _NO_QUOTA in body):
+        return ProviderRefused("what was paid for at the provider is used up", status=str(status))
+    if status == 404:
+        return ProviderRefused("the provider does not know the model or the address", status=str(status))
+    if status in (429, _OVERLOADED):
+        why = "limits our rate" if status == 429 else "is overloaded"
+        return EngineBusy(f"the provider {why}", retry_delay_s=retry_delay_s(headers))
+    if status in (400, 413, 422):
+        said = _without(api_key, body)
+        error, own = _error(said), _own(said)
+        field, why = _explanation(error)
+        return context.refused(error, why, status, own) or RequestRefused(field, shorten(why, 160), status, own)
+    return EngineDown(f"the provider answered HTTP {status}", retry_delay_s=said_delay_s(headers), status=str(status))
+
+
+def in_stream_status(event: str) -> int:
+    """The HTTP status that an error inside a stream would have had; 502 where it does not say."""
+    error: Any = json.loads(event).get("error")
+    if not isinstance(error, dict):
+        return 502
+    code = error.get("code")
+    return code if isinstance(code, int) else _STATUSES.get(str(error.get("type")), 502)
+
+
+def unreachable(error: Exception, deadline: Deadline) -> EngineDown | TooLate:
+    """The error for a provider that did not answer, or not to the end."""
+    if deadline.is_over():  # a timer may be a little early
+        return TooLate("the provider did not answer in time")
+    kind = ProviderAway if isinstance(error, NoReply) else EngineDown
+    return kind(f"the provider cannot be reached, or broke off: {word(error)}")
+
+
+def word(error: Exception) -> str:
+    """Words for a failure. `Broken` holds nothing that is secret; other errors' texts may."""
+    return str(error) if isinstance(error, Broken) else failure(error)
+
+
+def _without(api_key: str, body: str) -> str:
+    """A provider's text without our credential, however JSON has written that."""
+    for written in {api_key, json.dumps(api_key)[1:-1]} - {""}:
+        body = body.replace(written, "…")
+    return body
+
+
+def _own(body: str) -> str:
+    """The provider's error object as JSON; empty where there is none. A text too long for a trailer is left out, but
+    for what all clients read."""
+    try:
+        error = json.loads(body)["error"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+        return ""
+    if len(own := _compact(error)) <= _MAX_OWN_CHARACTERS:
+        return own
+    given = {name: error[name] for name in _READ_BY_CLIENTS if name in error}
+    known = {name: value for name, value in given.items() if isinstance(value, str | int | None)}
+    own = _compact({**known, "message": shorten(error["message"], _MAX_MESSAGE_CHARACTERS)})
+    return own if len(own) <= _MAX_OWN_CHARACTERS else ""
+
+
+def _compact(error: Mapping[str, Any]) -> str:
+    return json.dumps(error, separators=(",", ":"))
+
+
+def _error(body: str) -> Mapping[str, Any]:
+    """OpenAI's error object, or Anthropic's; empty for anything else."""
+    try:
+        told = json.loads(body)
+        error = (told[0] if isinstance(told, list) else told)["error"]  # Gemini's are in a list
+    except (ValueError, LookupError, TypeError):
+        return {}
+    return error if isinstance(error, dict) else {}
+
+
+def _explanation(error: Mapping[str, Any]) -> tuple[str, str]:
+    """(the parameter at fault, what the provider said)."""
+    if not error:
+        return "request", "it did not say why"
+    return str(error.get("param") or "request"), " ".join(str(error.get("message") or "").split())

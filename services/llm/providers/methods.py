@@ -1,0 +1,63 @@
+"""Methods of an OpenAI-compatible server that have no conversation: embeddings, rerank and moderations. One JSON object
+is posted in the caller's own words, and one comes back, which its caller gets as it is.
+
+Sources: https://platform.openai.com/docs/api-reference/embeddings and /moderations; for rerank
+https://docs.cohere.com/reference/rerank, https://api.jina.ai/redoc and
+https://docs.vllm.ai/en/latest/serving/openai_compatible_server/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from services.llm.answer import MOST_CHARACTERS
+from services.llm.dialects.forwarding import fields
+from services.llm.engine import Chunk, Finish, FinishReason, Original, Usage
+from services.llm.errors import EngineDown
+
+MOST_ANSWER_BYTES = 32 * 1024 * 1024  # 2,048 vectors of 768 numbers as JSON; the gateway holds all of it
+_LARGEST = 2**31 - 1
+
+
+class _Said(msgspec.Struct):
+    """The part of an answer that is read here. msgspec passes over vectors and makes no object of them."""
+
+    usage: Any = None
+    meta: Any = None  # Cohere's
+
+
+def posted(own: Original, model: str) -> dict[str, Any]:
+    """The fields of the body to post: those of the caller's, for another model. Raises InvalidInput for what is no
+    object."""
+    return {**fields(own.body), "model": model}
+
+
+def chunks(answered: str) -> Iterator[Chunk]:
+    """An answer in pieces, and its usage; no usage for an object that is not strict JSON. Raises `EngineDown` for what
+    is no object."""
+    try:
+        said = msgspec.json.decode(answered, type=_Said)
+    except (msgspec.DecodeError, RecursionError):
+        written = answered.strip()
+        if not (written.startswith("{") and written.endswith("}")):
+            raise EngineDown("the provider answered with something else than a JSON object") from None
+        said = _Said()
+    for begin in range(0, len(answered), MOST_CHARACTERS):
+        yield Chunk("", 0, relayed=(answered[begin : begin + MOST_CHARACTERS],))
+    yield Chunk("", 0, Finish(FinishReason.STOP, Usage(prompt_tokens=_prompt_tokens(said))))
+
+
+def _prompt_tokens(said: _Said) -> int:
+    """As the server counts them; 0 where it does not say, as OpenAI's moderations. Jina and Voyage have the total alone
+    for some methods."""
+    counts = [_at(said.usage, "prompt_tokens"), _at(said.usage, "total_tokens")]
+    counts += [_at(_at(said.meta, group), "input_tokens") for group in ("billed_units", "tokens")]
+    numbers = (count for count in counts if type(count) in (int, float) and 0 < count <= _LARGEST)
+    return int(next(numbers, 0))
+
+
+def _at(given: Any, name: str) -> Any:
+    return given.get(name) if isinstance(given, dict) else None

@@ -1,0 +1,165 @@
+"""Any server that speaks OpenAI's chat completions or Responses, behind the seam."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote, urljoin, urlsplit
+
+from services.llm.answer import Answer
+from services.llm.config import LlmSettings
+from services.llm.dialects import responses_request
+from services.llm.dialects.counterparts import EFFORTS
+from services.llm.dialects.forwarding import conversation, encode, forwarded, forwarded_response
+from services.llm.dialects.openai_answer import OpenAIAnswer
+from services.llm.dialects.openai_request import DIALECTS, GO_ON, to_body, to_messages, to_tools
+from services.llm.dialects.responses_answer import ResponsesAnswer
+from services.llm.engine import Chunk, Message, Original, Progress, Request, Tool
+from services.llm.providers import methods
+from services.llm.providers.config import OpenAIApi
+from services.llm.providers.engine import LIMITS, ProviderEngine, with_extra
+from services.llm.providers.errors import to_error
+from services.llm.providers.transport.wire import Wire
+from services.runtime.deadline import Deadline
+from services.runtime.errors import NotSupported
+
+_HOST = "api.openai.com"
+_OF_ALL_MODELS = ("models", "responses")  # paths that name no deployment
+_REASONS = re.compile(r"(o\d|gpt-([5-9]|\d\d))", re.IGNORECASE)  # families of models that refuse `max_tokens`
+
+
+class OpenAIEngine(ProviderEngine):
+    """OpenAI's, or of a server like it."""
+
+    def __init__(self, settings: LlmSettings, wire: Wire | None = None):
+        own = self._own = settings.openai
+        self._dialect = DIALECTS[own.dialect]
+        super().__init__("openai", own, own.base_url.get_secret_value() or self._dialect.base_url, settings, wire)
+        self._limit = own.max_tokens_field or _usual_limit(self._url, own.dialect, own.model)
+        self._apis = own.apis or _usual_apis(self._url)
+        lacks = (*responses_request.HAS_NOT, *responses_request.HAS_NO) if self._apis[0] == "responses" else ()
+        apis = frozenset(self._apis)
+        self._model = replace(self._model, continues=own.continues, apis=apis, lacks=frozenset(lacks), takes=EFFORTS)
+
+    async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
+        """vLLM's servers count at `/tokenize`; the API itself has no such method."""
+        url = urljoin(f"{self._url}/", "../tokenize")  # beside /v1, not below it
+        body = {
+            "model": self._own.model,
+            "messages": to_messages(messages),
+            **({"tools": to_tools(tools)} if tools else {}),
+        }
+        return await self._count(url, body, "count", deadline)
+
+    def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
+        return self._method(request, deadline) if request.method else super().generate(request, deadline)
+
+    async def _method(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
+        """An answer that is not written token by token."""
+        assert request.original is not None
+        own = request.original
+        body = encode(with_extra(methods.posted(own, self._own.model), self._extra))
+        self._running += 1
+        try:
+            status, headers, text = await self._ask(self._address(own.api), body, deadline, own.headers)
+        finally:
+            self._running -= 1
+        if status != 200:
+            with self._outages.noted():
+                raise to_error(status, headers, text, self._key)
+        self._outages.ended()
+        for chunk in methods.chunks(text):
+            yield chunk
+
+    def _headers(self) -> Mapping[str, str]:
+        return {self._dialect.key_header: f"{self._dialect.key_prefix}{self._key}"} if self._key else {}
+
+    def _api(self, request: Request) -> str:
+        """The API that a request goes to: its own, where the provider has that."""
+        own = request.original
+        return own.api if own and own.api in self._apis else self._apis[0]
+
+    def _responds(self, request: Request) -> bool:
+        return self._api(request) == "responses"
+
+    def _cuts(self, request: Request) -> bool:
+        return self._responds(request)  # `truncation`
+
+    def _body(self, request: Request, max_tokens: int | None) -> dict[str, Any]:
+        if self._responds(request):
+            _refuse_beginning(request)
+            return responses_request.to_body(request, self._own.model, max_tokens)
+        return to_body(request, self._own.model, max_tokens, self._limit, self._dialect.of_calls)
+
+    def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
+        return self._forwarded_response(request, own) if self._responds(request) else self._forwarded_chat(request, own)
+
+    def _forwarded_response(self, request: Request, own: Original) -> dict[str, Any]:
+        _refuse_beginning(request)
+        body = forwarded_response(request, own, lambda: responses_request.of_policies(request))
+        return {**self._capped(request, body, (responses_request.LIMIT,)), "model": self._own.model, "stream": True}
+
+    def _forwarded_chat(self, request: Request, own: Original) -> dict[str, Any]:
+        """The rest of an answer that broke off is requested as vLLM's servers have it."""
+        body = forwarded(request, own, lambda: self._translated(replace(request, prefix="")))
+        if request.prefix:
+            body = self._rest(body, request)
+        options = {**(body.get("stream_options") or {}), "include_usage": True}
+        return {**self._capped(request, body), "model": self._own.model, "stream": True, "stream_options": options}
+
+    def _rest(self, body: dict[str, Any], request: Request) -> dict[str, Any]:
+        """What is left of an answer: from its beginning on, and of its limits what the beginning has left."""
+        begun = {"role": "assistant", "content": request.prefix}
+        body = {**body, "messages": [*conversation(body), begun], **GO_ON}
+        if request.sampling.max_tokens:
+            body = {name: given for name, given in body.items() if name not in LIMITS}
+            body[self._limit] = request.sampling.max_tokens
+        if request.sampling.min_tokens is not None and "min_tokens" in body:
+            body["min_tokens"] = request.sampling.min_tokens
+        return body
+
+    def _answer(self, request: Request) -> Answer:
+        if self._responds(request):
+            return ResponsesAnswer()
+        own = request.original if self._model.reads(request) else None
+        return OpenAIAnswer(int(float(own.untranslated.get("n", 1))) if own else 1)
+
+    def _place(self, request: Request) -> str:
+        return self._address("responses" if self._responds(request) else "")
+
+    def _address(self, path: str) -> str:
+        version = self._own.api_version
+        query = f"?api-version={quote(version)}" if version else ""
+        below = ""
+        if version and path not in _OF_ALL_MODELS:
+            below = self._dialect.versioned_path.format(model=quote(self._own.model, safe=""))
+        return f"{self._url}{below}/{path or 'chat/completions'}{query}"
+
+
+def _usual_apis(url: str) -> Sequence[OpenAIApi]:
+    """The features of a provider where the settings name none."""
+    return ("chat_completions", "responses") if _is_openais(url) else ("chat_completions",)
+
+
+def _usual_limit(url: str, dialect: str, model: str) -> str:
+    """The field for the most tokens of an answer where the settings do not say. All of OpenAI's own models take the
+    newer one; elsewhere only those that take nothing else are asked with it."""
+    newer = _is_openais(url) or (dialect == "azure" and _REASONS.match(model))
+    return "max_completion_tokens" if newer else "max_tokens"
+
+
+def _is_openais(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    return host == _HOST or host.endswith(f".{_HOST}")  # some regions have an address of their own
+
+
+def _refuse_beginning(request: Request) -> None:
+    if request.prefix:
+        raise NotSupported("prefix: Responses do not go on from an answer's beginning")
+
+
+async def start(settings: LlmSettings, progress: Progress) -> OpenAIEngine:
+    """See `engines.py`. There is nothing to load."""
+    return OpenAIEngine(settings)

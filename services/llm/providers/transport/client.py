@@ -1,0 +1,99 @@
+"""A provider's client: asks over kept connections, as many at once as it may, and gives them back whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+from services.llm.providers.transport.reply import ProviderReply, ReplyLimits
+from services.llm.providers.transport.wire import Broken, Lost, Wire, WireReply
+from services.runtime.deadline import Deadline
+
+# Bytes after the last event belong to no request: a provider that does not end its body in time loses the connection.
+_DRAIN_S, _DRAIN_BYTES = 0.5, 64 * 1024
+# How long a request waits for a connection whose answer has just ended, before opening another.
+_ABOUT_TO_END_S = 0.005
+
+
+class ProviderClient:
+    """`headers` go with every request."""
+
+    def __init__(self, wire: Wire, headers: Mapping[str, str], max_requests: int, limits: ReplyLimits):
+        self._wire, self._headers, self._limits = wire, headers, limits
+        self.used_at = float("-inf")  # when a request or an answer was last seen, on the loop's clock
+        self._places = asyncio.Semaphore(max_requests)
+        self._draining: set[asyncio.Task[None]] = set()
+        self._about_to_end: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def request(
+        self, method: str, url: str, deadline: Deadline, body: bytes = b"", **headers: str
+    ) -> AsyncIterator[ProviderReply]:
+        """Ask. Raises Broken, and TimeoutError when the deadline is over.
+
+        Leaving stops the provider, unless `reply.told` was set: then what is left of the body is read behind.
+        """
+        left, loop = deadline.remaining(), asyncio.get_running_loop()
+        self.used_at = loop.time()
+        async with asyncio.timeout(left if left < float("inf") else None):
+            await self._place()
+            try:
+                wired = await self._send(method, url, {**self._headers, **headers}, body)
+            except BaseException:
+                self._places.release()
+                raise
+            reply = ProviderReply(wired, self._limits)
+            try:
+                yield reply
+            finally:
+                self.used_at = loop.time()
+                await self._leave(reply, wired)
+
+    async def close(self) -> None:
+        for task in self._draining:
+            task.cancel()
+        await asyncio.gather(*self._draining, return_exceptions=True)
+        await self._wire.close()
+
+    async def _place(self) -> None:
+        if self._about_to_end:
+            await asyncio.wait(self._about_to_end, timeout=_ABOUT_TO_END_S)
+        await self._places.acquire()
+
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> WireReply:
+        """Kept connections may have died unnoticed. Then nothing was asked yet, and each is met once."""
+        for _ in range(self._wire.spare):
+            try:
+                return await self._wire.send(method, url, headers, body)
+            except Lost as lost:
+                if not lost.kept:
+                    raise
+        return await self._wire.send(method, url, headers, body)
+
+    async def _leave(self, reply: ProviderReply, wired: WireReply) -> None:
+        if reply.told and not wired.ended:
+            self._drain_behind(wired)
+            return
+        self._places.release()
+        if not wired.ended:
+            await wired.drop()
+
+    def _drain_behind(self, wired: WireReply) -> None:
+        task = asyncio.create_task(self._drain(wired))
+        for tasks in (self._draining, self._about_to_end):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        asyncio.get_running_loop().call_later(_ABOUT_TO_END_S, self._about_to_end.discard, task)
+
+    async def _drain(self, wired: WireReply) -> None:
+        left = _DRAIN_BYTES
+        try:
+            with suppress(Broken, TimeoutError):
+                async with asyncio.timeout(_DRAIN_S):
+                    while left > 0 and not wired.ended:
+                        left -= len(await wired.read())
+        finally:
+            self._places.release()
+            if not wired.ended:
+                await wired.drop()

@@ -1,0 +1,122 @@
+"""HTTP/1.1: each answer under way has a connection, which is kept for the next one.
+
+aiohttp, because it brings the first token sooner and costs less than anything else that was measured (ADR 14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+
+from services.llm.providers.transport.http1_connection import Http1Connection
+from services.llm.providers.transport.names import FreshNames
+from services.llm.providers.transport.tls import client_context
+from services.llm.providers.transport.wire import Broken, Lost, NoReply, Options, failure
+
+
+@dataclass(slots=True)
+class _Connection:
+    """aiohttp's trace of the connection that a request got."""
+
+    kept: bool = False
+
+
+class Http1:
+    """To `base_url`'s host, through the proxy that the environment names for it."""
+
+    def __init__(self, base_url: str, options: Options):
+        """Raises OSError when `ca_file` cannot be read."""
+        self.spare = options.max_connections
+        self._names = FreshNames()
+        connector = aiohttp.TCPConnector(
+            resolver=self._names,
+            use_dns_cache=False,  # which lets the next one wait every ten seconds
+            ssl=client_context(options.ca_file),
+            limit=0,  # callers have a limit
+            keepalive_timeout=options.idle_s,
+        )
+        connector._factory = partial(Http1Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]  # a subclass
+        self._read_s = options.read_s
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            timeout=aiohttp.ClientTimeout(total=None, connect=options.connect_s, sock_read=options.read_s),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            proxy=_proxy(base_url),
+            trace_configs=[_tracing()],
+        )
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> _Reply:
+        connection, began = _Connection(), asyncio.get_running_loop().time()
+        try:
+            response = await self._session.request(
+                method,
+                url,
+                data=body or None,
+                headers={**headers, "accept-encoding": "identity"},
+                allow_redirects=False,
+                trace_request_ctx=connection,
+            )
+        except aiohttp.ClientConnectorError as error:  # nothing was sent; it may have moved
+            raise Lost(failure(_cause(error)), kept=self._names.forget(began)) from None
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            raise Lost(type(error).__name__, connection.kept) from None
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise NoReply(failure(error)) from None
+        return _Reply(response, self._read_s)
+
+    async def close(self) -> None:
+        await self._session.close()
+        await self._names.close()
+
+
+class _Reply:
+    def __init__(self, response: aiohttp.ClientResponse, read_s: float):
+        self._response, self._read_s = response, read_s
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    @property
+    def ended(self) -> bool:
+        return self._response.content.at_eof() and self._response.content.exception() is None
+
+    async def read(self) -> bytes:
+        try:
+            async with asyncio.timeout(self._read_s):  # `sock_read` ends with the connection, and not every read does
+                piece = await self._response.content.readany()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Broken(failure(error)) from None
+        if not piece and (broken := self._response.content.exception()):
+            raise Broken(type(broken).__name__)
+        return piece
+
+    async def drop(self) -> None:
+        self._response.close()
+
+
+def _cause(error: aiohttp.ClientConnectorError) -> OSError:
+    """The error of the machine that aiohttp has wrapped; an error of TLS is its own."""
+    return error if isinstance(error, aiohttp.ClientSSLError) else error.os_error
+
+
+def _proxy(base_url: str) -> str | None:
+    """aiohttp would look it up for each request, in a thread."""
+    parts = urlsplit(base_url)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+
+
+def _tracing() -> aiohttp.TraceConfig:
+    async def kept(session: Any, context: SimpleNamespace, params: Any) -> None:
+        context.trace_request_ctx.kept = True
+
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_reuseconn.append(kept)
+    return tracing

@@ -1,0 +1,65 @@
+"""An answer on its way, of which no more is taken than the limits allow."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+
+from services.llm.providers.transport.sse import EventParser, TooLarge
+from services.llm.providers.transport.wire import Broken, TooLong, WireReply
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyLimits:
+    """Limits of a provider's reply."""
+
+    event_bytes: int
+    answer_bytes: int
+
+
+class ProviderReply:
+    """Its head has come. Set `told` when all that matters has been read: what follows is of no interest."""
+
+    def __init__(self, wired: WireReply, limits: ReplyLimits):
+        self._wired, self._limits = wired, limits
+        self.status: int = wired.status
+        self.told = False
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By name in lower case."""
+        return self._wired.headers
+
+    async def text(self, most_bytes: int) -> str:
+        """The body, or its beginning. Raises Broken."""
+        return (await self._read(most_bytes))[:most_bytes].decode(errors="replace")
+
+    async def whole(self, most_bytes: int) -> str:
+        """All of the body. Raises Broken, and TooLong for more bytes than these or the limit."""
+        most = min(most_bytes, self._limits.answer_bytes)
+        body = await self._read(most + 1)
+        if len(body) > most:
+            raise TooLong(most)
+        return body.decode(errors="replace")
+
+    async def _read(self, most_bytes: int) -> bytearray:
+        """The body, at least until so many bytes have come."""
+        body = bytearray()
+        while len(body) < most_bytes and (piece := await self._wired.read()):
+            body += piece
+        return body
+
+    async def events(self) -> AsyncGenerator[str, None]:
+        """The data of each server-sent event. Raises Broken."""
+        if not self.headers.get("content-type", "").startswith("text/event-stream"):
+            raise Broken("not an event stream")
+        parser, left = EventParser(self._limits.event_bytes), self._limits.answer_bytes
+        try:
+            while piece := await self._wired.read():
+                left -= len(piece)
+                if left < 0:
+                    raise TooLarge(f"an answer of more than {self._limits.answer_bytes} bytes")
+                for event in parser.feed(piece):
+                    yield event
+        except TooLarge as error:
+            raise Broken(str(error)) from None

@@ -1,0 +1,115 @@
+"""Fields that have another name in another API are kept, and fields that change no answer are no error."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.http.dialects.chat_request import read_chat
+from services.gateway.http.dialects.generating import original
+from services.gateway.http.dialects.messages_request import read_messages
+from services.gateway.http.fields import parse
+from services.llm import untranslated
+from services.llm.dialects import anthropic_request, openai_request, responses_request
+from services.llm.dialects.counterparts import EFFORTS
+from services.llm.engine import Constraint, Message, Model, Original, Request
+from services.runtime.errors import InvalidInput
+
+MODEL = Model("m", "any", 0, 0, "", False, takes=EFFORTS)
+FORM = Constraint("json_schema", "{}")
+PLACES = ("reasoning_effort", "output_config.effort", "reasoning")
+
+
+def asked(**untranslated: object) -> Request:
+    told = {place: json.dumps(given, separators=(",", ":")) for place, given in untranslated.items()}
+    return Request((Message("user", "Hi"),), original=Original("any", b"{}", untranslated=told))
+
+
+def bodies(request: Request) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """For chat completions, Messages and Responses."""
+    untranslated.check(request.original, MODEL)
+    chat = openai_request.to_body(request, "m", 9, "max_tokens")
+    return chat, anthropic_request.to_body(request, "m", 9), responses_request.to_body(request, "m", 9)
+
+
+@pytest.mark.parametrize("effort", ["low", "medium", "high", "xhigh", "max"])
+@pytest.mark.parametrize("place", PLACES)
+def test_how_much_a_model_thinks_is_said_in_every_api(place: str, effort: str) -> None:
+    chat, message, response = bodies(asked(**{place: {"effort": effort} if place == "reasoning" else effort}))
+    assert chat["reasoning_effort"] == message["output_config"]["effort"] == response["reasoning"]["effort"] == effort
+
+
+@pytest.mark.parametrize("effort", ["none", "minimal", "vast"])
+def test_an_effort_that_not_all_of_them_have_is_refused_by_name(effort: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^reasoning_effort: no such field"):
+        bodies(asked(reasoning_effort=effort))
+
+
+@pytest.mark.parametrize("told", [{"user": "ann"}, {"safety_identifier": "ann"}, {"metadata": {"user_id": "ann"}}])
+def test_whose_a_request_is_is_said_in_every_api(told: dict[str, object]) -> None:
+    chat, message, response = bodies(asked(**told))
+    assert (chat["user"], message["metadata"], response["safety_identifier"]) == ("ann", {"user_id": "ann"}, "ann")
+
+
+@pytest.mark.parametrize("told", [{"user": "x" * 65}, {"user": 7}, {"metadata": {"a": "b"}}, {"metadata": [1]}, {}])
+def test_what_is_no_name_of_an_end_user_is_left_out(told: dict[str, object]) -> None:
+    chat, message, response = bodies(asked(**told))
+    assert not {"user", "metadata", "safety_identifier", "reasoning"} & (chat.keys() | message.keys() | response.keys())
+
+
+@pytest.mark.parametrize("place", ["response_format.json_schema", "text.format"])
+def test_a_form_keeps_its_name_its_description_and_whether_it_is_strict(place: str) -> None:
+    said = {"name": "facts", "strict": False, "description": "What is so."}
+    request = replace(asked(**{f"{place}.{name}": given for name, given in said.items()}), constraint=FORM)
+    chat, _, response = bodies(request)
+    assert chat["response_format"]["json_schema"] == {**said, "schema": {}}
+    assert response["text"]["format"] == {"type": "json_schema", **said, "schema": {}}
+
+
+def test_a_form_without_a_name_of_its_own_gets_one() -> None:
+    request = replace(asked(**{"response_format.json_schema.name": "no name"}), constraint=FORM)
+    chat, _, _ = bodies(request)
+    assert chat["response_format"]["json_schema"] == {"name": "answer", "strict": True, "schema": {}}
+
+
+def untold(read: Any, body: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
+    data = json.dumps({"model": "m", "max_tokens": 9, **body}).encode()
+    given = parse(data)
+    request = read(given, {}, ["m"]).request
+    told = dict(original(chat_pb2.API_MESSAGES, data, given, {}).untranslated)
+    untranslated.check(Original("any", data, untranslated=told), MODEL)
+    return [message.content for message in request.messages], told
+
+
+@pytest.mark.parametrize(("failed", "said"), [(True, "Error: no such file"), (False, "no such file")])
+def test_a_result_of_a_tool_that_failed_says_so_in_its_text(failed: bool, said: str) -> None:
+    use = {"type": "tool_use", "id": "1", "name": "read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "1", "is_error": failed, "content": "no such file"}
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": [use]}]
+    texts, _ = untold(read_messages, {"messages": [*turns, {"role": "user", "content": [result]}]})
+    assert texts[-1] == said
+
+
+def test_a_redacted_thought_of_an_earlier_turn_is_no_error_for_other_models() -> None:
+    turn = {
+        "role": "assistant",
+        "content": [{"type": "redacted_thinking", "data": "c2ln"}, {"type": "text", "text": "Hm"}],
+    }
+    turns = [{"role": "user", "content": "?"}, turn, {"role": "user", "content": "So?"}]
+    texts, told = untold(read_messages, {"messages": turns})
+    assert (texts, told) == (["?", "Hm", "So?"], {"messages[1].content[0].data": '"c2ln"'})
+
+
+def test_the_name_of_a_tools_message_is_decoration() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": [call]}]
+    _, told = untold(
+        read_chat, {"messages": [*turns, {"role": "tool", "tool_call_id": "1", "name": "f", "content": "1"}]}
+    )
+    assert told == {}
+    with pytest.raises(InvalidInput, match=r"^messages\[0\]\.name: no such field"):
+        untold(read_chat, {"messages": [{"role": "user", "name": "ann", "content": "?"}]})

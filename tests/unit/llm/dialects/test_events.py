@@ -1,0 +1,104 @@
+"""Impossible events of providers: their answers are no internal error, and are not billed by such events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
+from services.llm.answer import Answer
+from services.llm.dialects.anthropic_answer import AnthropicAnswer
+from services.llm.dialects.openai_answer import OpenAIAnswer
+from services.llm.dialects.responses_answer import ResponsesAnswer
+from services.llm.engine import FinishReason, Usage
+from services.llm.providers.errors import in_stream_status
+from services.llm.translate import to_response
+
+SAID = '{"choices":[{"index":0,"delta":{"content":"Hi"}}]}'
+ENDED = '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
+
+
+def heard(answer: Answer, *events: str) -> llm_pb2.GenerateResponse:
+    """The answer to its end, as the service sends it."""
+    answer.add(list(events))
+    return to_response(answer.finish())
+
+
+def used(**usage: Any) -> str:
+    return json.dumps({"choices": [], "usage": usage})
+
+
+@pytest.mark.parametrize(
+    ("told", "usage"),
+    [
+        (used(prompt_tokens=-500, completion_tokens=-3), Usage()),
+        (used(prompt_tokens=1e400, completion_tokens=3), Usage(completion_tokens=3)),
+        (used(prompt_tokens=10**12, completion_tokens=3), Usage(completion_tokens=3)),
+        (used(prompt_tokens=5.7, completion_tokens="3"), Usage(5, 3)),
+        (used(prompt_tokens=5, prompt_tokens_details={"cached_tokens": 500, "cache_write_tokens": 9}), Usage(5, 0, 5)),
+        (
+            used(prompt_tokens=5, prompt_tokens_details={"cached_tokens": 3, "cache_write_tokens": 9}),
+            Usage(5, 0, 3, 0, 0, 0, 2),
+        ),
+    ],
+)
+def test_a_count_of_tokens_that_cannot_be_is_as_if_it_had_not_been_told(told: str, usage: Usage) -> None:
+    answer = OpenAIAnswer()
+    answer.add([SAID, ENDED, told])
+    finish = answer.finish().finish
+    assert finish
+    assert (finish.reason, finish.usage) == (FinishReason.STOP, usage)
+
+
+@pytest.mark.parametrize("tokens", [-5, 10**14, 1e400])
+def test_the_same_holds_for_messages_and_responses(tokens: float) -> None:
+    end = {"delta": {"stop_reason": "end_turn"}, "usage": {"input_tokens": 7, "output_tokens": tokens}}
+    message = heard(AnthropicAnswer(), json.dumps({"type": "message_delta", **end}))
+    assert (message.finish.usage.prompt_tokens, message.finish.usage.completion_tokens) == (7, 0)
+    ended = {"status": "completed", "usage": {"input_tokens": 7, "output_tokens": tokens}}
+    response = heard(ResponsesAnswer(), json.dumps({"type": "response.completed", "response": ended}))
+    assert (response.finish.usage.prompt_tokens, response.finish.usage.completion_tokens) == (7, 0)
+
+
+@pytest.mark.parametrize("answer", [OpenAIAnswer, AnthropicAnswer, ResponsesAnswer])
+def test_an_event_that_is_nested_too_deeply_interrupts_the_answer(answer: type[Answer]) -> None:
+    deep = '{"type":"message_stop","error":' + "[" * 100_000
+    assert heard(answer(), deep).finish.reason == chat_pb2.FINISH_REASON_INTERRUPTED
+
+
+def test_half_a_surrogate_pair_is_no_error_and_a_whole_one_is_a_character() -> None:
+    pair = '{"choices":[{"index":0,"delta":{"content":"\\ud83d\\ude00 \\ud83d!"}}]}'
+    assert to_response(_chunk(OpenAIAnswer(), pair)).text == "\U0001f600 \ufffd!"
+    start = '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\\uDE00"}}'
+    assert to_response(_chunk(AnthropicAnswer(), start)).text == "\ufffd"
+
+
+def test_a_tool_of_the_provider_s_is_neither_a_call_nor_a_broken_answer() -> None:
+    block = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    delta = {"type": "input_json_delta", "partial_json": '{"query":"rain"}'}
+    end = {"type": "message_delta", "delta": {"stop_reason": "pause_turn"}, "usage": {"output_tokens": 2}}
+    answer = AnthropicAnswer()
+    answer.relays = True
+    reply = heard(
+        answer,
+        json.dumps({"type": "content_block_start", "index": 0, "content_block": block}),
+        json.dumps({"type": "content_block_delta", "index": 0, "delta": delta}),
+        json.dumps({"type": "content_block_stop", "index": 0}),
+        json.dumps(end),
+    )
+    assert not reply.tool_calls
+    assert reply.finish.reason == chat_pb2.FINISH_REASON_LENGTH, "the turn goes on where its caller has it go on"
+
+
+@pytest.mark.parametrize("event", ['{"type":"error"}', '{"type":"error","error":"x"}', '{"error":{"code":1.5}}'])
+def test_an_error_that_does_not_say_what_it_is_is_the_provider_s(event: str) -> None:
+    assert in_stream_status(event) == 502
+
+
+def _chunk(answer: Answer, event: str) -> Any:
+    chunk = answer.add([event])
+    assert chunk
+    return chunk

@@ -1,0 +1,97 @@
+"""A caller's own words for a provider of the same API, and for a model of another."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from services.llm import untranslated
+from services.llm.dialects.forwarding import encode, forwarded
+from services.llm.engine import Message, Model, Original, Request, Tool, ToolChoice
+from services.runtime.errors import InvalidInput
+
+MODEL = Model("m", "vllm", 0, 0, "", False)
+ASKED = (Message("user", "Hi"),)
+
+
+def words(**body: Any) -> Original:
+    return Original("chat_completions", json.dumps(body).encode())
+
+
+def test_nothing_is_translated_where_nothing_was_changed() -> None:
+    def translate() -> dict[str, Any]:
+        raise AssertionError("there is no need")
+
+    own = words(model="m", stream=False, messages=[{"role": "user", "content": "Hi"}], temperature=0.3, hedgerow={})
+    sent = forwarded(Request(ASKED), own, translate)
+    assert json.loads(encode(sent)) == {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0.3}
+
+
+@pytest.mark.parametrize("field", ["messages", "input", "tools", "system"])
+def test_a_long_field_arrives_as_it_was_written(field: str) -> None:
+    written = b'[{"b" : 1e2, "a":"\\u00e9 \xc3\xa9 \\/", "n": 0.30, "big": 123456789012345678901234567890}]'
+    own = Original("chat_completions", b'{"messages": [], "x": 0.3, "%s": %s }' % (field.encode(), written))
+    sent = encode(forwarded(Request(ASKED), own, dict))
+    assert b'"%s":%s' % (field.encode(), written) in sent
+
+
+def test_what_a_policy_has_changed_is_translated_and_the_rest_stays() -> None:
+    translated = {
+        "messages": ["masked"],
+        "tools": ["mesh"],
+        "tool_choice": "none",
+        "max_tokens": 256,
+        "temperature": 0.5,
+    }
+    request = Request(ASKED, tools=(Tool("mesh"),), tool_choice=ToolChoice("none"))
+    sent = forwarded(request, words(temperature=0.3, reasoning_effort="low"), lambda: translated)
+    assert sent == {
+        "messages": ["masked"],
+        "tools": ["mesh"],
+        "tool_choice": "none",
+        "temperature": 0.3,
+        "reasoning_effort": "low",
+    }
+
+
+def test_what_is_no_object_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"original\.body: a JSON object, got 2 bytes"):
+        forwarded(Request(ASKED), Original("chat_completions", b"[]"), dict)
+
+
+@pytest.mark.parametrize(
+    ("place", "given"),
+    [
+        ("reasoning_effort", '"high"'),
+        ("thinking", '{"type":"enabled","budget_tokens":1024}'),
+        ("service_tier", '"priority"'),
+        ("messages[0].name", '"ann"'),
+        ("chat_template_kwargs", '{"enable_thinking":false}'),
+        ("tools[0].input_examples", "[1]"),
+    ],
+)
+def test_what_may_change_an_answer_is_refused_by_its_place(place: str, given: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        untranslated.check(Original("messages", b"{}", untranslated={place: given}), MODEL)
+    assert str(refused.value).startswith(f"{place}: no such field of model m, got ")
+
+
+@pytest.mark.parametrize(
+    ("place", "given"),
+    [
+        ("user", '"7"'),
+        ("metadata", '{"a":"b"}'),
+        ("messages[0].content[1].cache_control", '{"type":"ephemeral"}'),
+        ("messages[1].content[0].thinking", '"Hm"'),
+        ("messages[1].content[0].signature", '"c2ln"'),
+        ("messages[1].annotations", "[]"),
+        ("thinking", '{"type":"disabled"}'),
+        ("service_tier", '"auto"'),
+        ("response_format.json_schema.name", '"facts"'),
+        ("tool_choice.type", '"function"'),
+    ],
+)
+def test_what_no_answer_depends_on_is_left_out(place: str, given: str) -> None:
+    untranslated.check(Original("messages", b"{}", untranslated={place: given}), MODEL)

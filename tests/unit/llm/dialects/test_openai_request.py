@@ -1,0 +1,321 @@
+"""Tools, pictures, thoughts and log-probabilities through OpenAI's API, and its dialects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from services.llm.config import LlmSettings
+from services.llm.engine import (
+    Chunk,
+    FinishReason,
+    Message,
+    Part,
+    Request,
+    Sampling,
+    TokenLogprob,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    ToolChoice,
+    Usage,
+)
+from services.llm.errors import BadEngineSettings, EngineBusy, ProviderRefused
+from services.llm.providers.config import OpenAISettings
+from services.llm.providers.openai import OpenAIEngine
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput, ServiceError
+from tests.unit.llm.providers.simulated_provider import DONE, KEY, SimulatedProvider, delta, end_of, event, text_of
+
+HELLO = (Message("user", "Hello."),)
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = Tool("weather", "Tells it.", json.dumps(SCHEMA), strict=True)
+CLOCK = Tool("clock")
+PNG, WAV = b"\x89PNG\r\n\x1a\n...", b"RIFF....WAVE..."
+
+
+async def answer(provider: SimulatedProvider, request: Request | None = None, **own: Any) -> list[Chunk]:
+    return [chunk async for chunk in provider.engine(own=own).generate(request or Request(HELLO), Deadline.never())]
+
+
+async def body(request: Request, **own: Any) -> dict[str, Any]:
+    provider = SimulatedProvider()
+    await answer(provider, request, **own)
+    return provider.body
+
+
+def call(index: int, id: str = "", name: str = "", arguments: str = "", **more: Any) -> str:
+    function = {"name": name, "arguments": arguments} if name else {"arguments": arguments}
+    return delta(tool_calls=[{"index": index, "id": id or None, "type": "function", "function": function}], **more)
+
+
+def calls(chunks: list[Chunk]) -> list[ToolCallDelta]:
+    """Each call as one delta."""
+    whole: dict[int, ToolCallDelta] = {}
+    for more in (each for chunk in chunks for each in chunk.tool_calls):
+        assert bool(more.id and more.name) == (more.index not in whole)
+        before = whole.setdefault(more.index, ToolCallDelta(more.index, more.id, more.name))
+        whole[more.index] = ToolCallDelta(more.index, before.id, before.name, before.arguments + more.arguments)
+    return list(whole.values())
+
+
+async def test_tools_and_how_they_are_chosen_are_sent() -> None:
+    sent = await body(Request(HELLO, tools=(WEATHER, CLOCK)))
+    assert sent["tools"] == [
+        {
+            "type": "function",
+            "function": {"name": "weather", "description": "Tells it.", "parameters": SCHEMA, "strict": True},
+        },
+        {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}},
+    ]
+    assert "tool_choice" not in sent
+    assert "parallel_tool_calls" not in sent
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        (ToolChoice("none"), "none"),
+        (ToolChoice("required"), "required"),
+        (ToolChoice("named", "clock"), {"type": "function", "function": {"name": "clock"}}),
+    ],
+)
+async def test_a_choice_of_tools_is_sent(choice: ToolChoice, sent: object) -> None:
+    said = await body(Request(HELLO, tools=(CLOCK,), tool_choice=choice, parallel_tool_calls=False))
+    assert (said["tool_choice"], said["parallel_tool_calls"]) == (sent, False)
+
+
+async def test_a_conversation_with_calls_results_pictures_and_recordings_is_sent() -> None:
+    parts = (Part("text", "What is this?"), Part("image", data=PNG), Part("audio", data=WAV))
+    messages = (
+        Message("user", parts=parts),
+        Message("assistant", tool_calls=(ToolCall("call_1", "weather", '{"city": "Oslo"}'),)),
+        Message("tool", "rain", tool_call_id="call_1"),
+    )
+    assert (await body(Request(messages)))["messages"] == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "What is this?"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgouLi4="}},
+                {"type": "input_audio", "input_audio": {"data": "UklGRi4uLi5XQVZFLi4u", "format": "wav"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+            ],
+        },
+        {"role": "tool", "content": "rain", "tool_call_id": "call_1"},
+    ]
+
+
+async def test_gemini_is_told_that_nobody_has_kept_the_signature_of_a_call() -> None:
+    messages = (*HELLO, Message("assistant", tool_calls=(ToolCall("a", "clock", "{}"),)), *HELLO)
+    (call,) = (await body(Request(messages), dialect="gemini"))["messages"][1]["tool_calls"]
+    assert call["extra_content"] == {"google": {"thought_signature": "skip_thought_signature_validator"}}
+    (call,) = (await body(Request(messages)))["messages"][1]["tool_calls"]
+    assert call.keys() == {"id", "type", "function"}
+
+
+async def test_an_error_in_a_list_is_read_as_well() -> None:
+    with pytest.raises(InvalidInput, match=r"what the provider takes \(too many tools\)"):
+        await answer(SimulatedProvider(('[{"error": {"message": "too many tools"}}]',), 400))
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"), [("image", "PNG, JPEG, WebP, GIF or AVIF"), ("audio", "WAV, FLAC, MP3 or Opus")]
+)
+async def test_media_of_another_kind_are_refused_by_their_place(kind: Any, limit: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"messages\[0\].parts\[0\].{kind}: {limit}, got 4 bytes"):
+        await body(Request((Message("user", parts=(Part(kind, data=b"%PDF"),)),)))
+
+
+async def test_how_tokens_are_drawn_is_sent() -> None:
+    sampling = Sampling(frequency_penalty=0.5, presence_penalty=0.0, logit_bias=((7, -100.0),), top_logprobs=0)
+    sent = await body(Request(HELLO, sampling))
+    assert (sent["frequency_penalty"], sent["presence_penalty"], sent["logit_bias"]) == (0.5, 0.0, {"7": -100.0})
+    assert (sent["logprobs"], sent["top_logprobs"]) == (True, 0)
+
+
+async def test_a_server_of_vllm_s_kin_is_sent_its_own_fields_by_its_own_names() -> None:
+    own: dict[str, Any] = {"top_k": 5, "min_p": 0.5, "repetition_penalty": 1.5, "min_tokens": 2, "ignore_eos": True}
+    sent = await body(Request(HELLO, Sampling(**own, stop_token_ids=(9,))))
+    assert {name: sent[name] for name in own} == own
+    assert sent["stop_token_ids"] == [9]
+    assert not {*own, "stop_token_ids"} & (await body(Request(HELLO))).keys()
+
+
+async def test_calls_arrive_piece_by_piece() -> None:
+    pieces = (
+        call(0, "call_1", "weather"),
+        call(0, arguments='{"city": '),
+        call(0, arguments='"Oslo"}'),
+        call(1, "call_2", "clock", "{}"),
+        delta("tool_calls"),
+        event(usage={"prompt_tokens": 9, "completion_tokens": 30}),
+        DONE,
+    )
+    chunks = await answer(SimulatedProvider(pieces))
+    assert calls(chunks) == [
+        ToolCallDelta(0, "call_1", "weather", '{"city": "Oslo"}'),
+        ToolCallDelta(1, "call_2", "clock", "{}"),
+    ]
+    assert end_of(chunks).reason == FinishReason.TOOL_CALLS
+    assert sum(chunk.tokens for chunk in chunks) == 30
+
+
+async def test_calls_of_a_server_that_gives_all_the_same_index_are_told_apart_by_their_ids() -> None:
+    pieces = (call(0, "a", "weather", "{}"), call(0, "b", "clock", "{}"), delta("stop"), DONE)
+    chunks = await answer(SimulatedProvider(pieces))
+    assert [(each.index, each.id) for each in calls(chunks)] == [(0, "a"), (1, "b")]
+    assert end_of(chunks).reason == FinishReason.TOOL_CALLS  # whatever it says
+
+
+async def test_a_call_without_an_id_gets_one() -> None:
+    (only,) = calls(await answer(SimulatedProvider((call(0, "", "clock"), call(0, arguments="{}"), DONE))))
+    assert only.id.startswith("call_")
+    assert only.arguments == "{}"
+
+
+@pytest.mark.parametrize(
+    "first", [call(0, "call_1", "clock", "{"), delta(reasoning="Hm."), delta(reasoning_content="Hm.")]
+)
+async def test_a_call_and_a_thought_are_a_beginning(first: str) -> None:
+    chunks = await answer(SimulatedProvider((first, 'data: {"error": {"message": "overloaded"}}\n\n')))
+    assert end_of(chunks).reason == FinishReason.INTERRUPTED
+
+
+async def test_thoughts_are_no_part_of_the_answer() -> None:
+    pieces = (delta(reasoning_content="Hm"), delta(reasoning="…"), event("Yes."), delta("stop"), DONE)
+    usage = {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 7}}
+    chunks = await answer(SimulatedProvider((*pieces[:-1], event(usage=usage), DONE)))
+    assert "".join(chunk.reasoning for chunk in chunks) == "Hm…"
+    assert text_of(chunks) == "Yes."
+    assert end_of(chunks).usage == Usage(completion_tokens=9, reasoning_tokens=7)
+
+
+async def test_log_probabilities_come_with_their_text() -> None:
+    told = {"token": "Yes", "logprob": -0.1, "bytes": [89, 101, 115]}
+    likely = {"token": "No", "logprob": -2.5, "bytes": None}
+    choice = {
+        "delta": {"content": "Yes"},
+        "finish_reason": "stop",
+        "logprobs": {"content": [{**told, "top_logprobs": [told, likely]}]},
+    }
+    chunks = await answer(SimulatedProvider((f"data: {json.dumps({'choices': [choice]})}\n\n", DONE)))
+    yes, no = TokenLogprob("Yes", b"Yes", -0.1), TokenLogprob("No", b"No", -2.5)
+    assert chunks[-1].logprobs == (TokenLogprob("Yes", b"Yes", -0.1, (yes, no)),)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [(event("Hel"), delta("content_filter"), DONE), (delta(refusal="I will not."), delta("stop"), DONE)],
+    ids=["cut off", "refused"],
+)
+async def test_what_a_filter_withheld_is_told(pieces: tuple[str, ...]) -> None:
+    assert end_of(await answer(SimulatedProvider(pieces))).reason == FinishReason.CONTENT_FILTER
+
+
+async def test_extra_fields_and_headers_are_sent() -> None:
+    provider = SimulatedProvider()
+    own = {
+        "dialect": "openrouter",
+        "extra_headers": {"X-Title": "Hedgerow"},
+        "extra_body": {"provider": {"order": ["a"]}},
+    }
+    await answer(provider, **own)
+    assert provider.body["provider"] == {"order": ["a"]}
+    assert provider.requests[-1].headers["x-title"] == "Hedgerow"
+
+
+@pytest.mark.parametrize(
+    ("own", "url"),
+    [
+        ({"dialect": "openrouter"}, "https://openrouter.ai/api/v1/chat/completions"),
+        ({}, "https://api.openai.com/v1/chat/completions"),
+        ({"dialect": "gemini"}, "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions"),
+        (
+            {"dialect": "azure", "base_url": "https://us.test/openai", "api_version": "2024-10-21"},
+            "https://us.test/openai/deployments/big/chat/completions?api-version=2024-10-21",
+        ),
+        ({"dialect": "azure", "base_url": "https://us.test/openai/v1/"}, "https://us.test/openai/v1/chat/completions"),
+    ],
+)
+async def test_each_dialect_has_its_address(own: dict[str, str], url: str) -> None:
+    provider = SimulatedProvider()
+    openai = OpenAISettings.model_validate({"model": "big", "api_key": KEY, **own})
+    engine = OpenAIEngine(LlmSettings(engine="openai", openai=openai), provider)
+    async for _ in engine.generate(Request(HELLO), Deadline.never()):
+        pass
+    asked = provider.requests[-1]
+    assert asked.url == url
+    header, value = ("api-key", KEY) if own.get("dialect") == "azure" else ("authorization", f"Bearer {KEY}")
+    assert asked.headers[header] == value
+
+
+def test_azure_has_no_address_of_its_own() -> None:
+    openai = OpenAISettings(model="big", dialect="azure")
+    with pytest.raises(BadEngineSettings, match=r"openai\.base_url: must be set"):
+        OpenAIEngine(LlmSettings(engine="openai", openai=openai), SimulatedProvider())
+
+
+async def test_the_credential_can_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    provider = SimulatedProvider()
+    openai = OpenAISettings(model="big", api_key_file=tmp_path / "key")
+    engine = OpenAIEngine(LlmSettings(engine="openai", openai=openai), provider)
+    await engine.warm_up(lambda _: None)
+    assert provider.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"two\nlines", b"\xff"])
+def test_a_file_without_a_credential_stops_the_start_and_is_not_quoted(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "key").write_bytes(content)
+    openai = OpenAISettings(model="big", api_key_file=tmp_path / "key")
+    with pytest.raises(BadEngineSettings, match=r"openai.api_key_file: must hold") as caught:
+        OpenAIEngine(LlmSettings(engine="openai", openai=openai), SimulatedProvider())
+    assert "lines" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"api_key": KEY, "api_key_file": "/run/key"},
+        {"base_url": "https://user:pw@a.test/v1", "api_key_file": "/run/key"},
+        {"extra_headers": {"x-a": "b\r\nc: d"}},
+        {"extra_headers": {"x a": "b"}},
+    ],
+)
+def test_settings_that_contradict_or_cannot_be_sent_are_refused(own: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        OpenAISettings.model_validate(own)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (429, {"error": {"code": "insufficient_quota"}}, ProviderRefused),
+        (402, {}, ProviderRefused),
+        (429, {}, EngineBusy),
+    ],
+)
+async def test_waiting_mends_a_rate_and_not_an_empty_purse(
+    status: int, body: dict[str, Any], error: type[ServiceError]
+) -> None:
+    with pytest.raises(error):
+        await answer(SimulatedProvider((json.dumps(body),), status))
+
+
+async def test_an_overloaded_provider_says_when_to_come_back() -> None:
+    provider = SimulatedProvider(("{}",), 503, {"retry-after": "7"})
+    with pytest.raises(ServiceError) as caught:
+        await answer(provider)
+    assert (caught.value.retryable, caught.value.retry_delay_s) == (True, 7)

@@ -1,0 +1,129 @@
+"""Conversations that are longer than a model's context."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from services.llm.engine import Message, Part, Request
+from services.llm.errors import RequestRefused
+from services.llm.providers import context
+from services.llm.providers.errors import in_stream_status, to_error
+from services.runtime.errors import ContextExceeded
+
+OPENAI = "This model's maximum context length is 8192 tokens. However, "
+# Providers' messages, and the two numbers in them: the context's tokens and the conversation's.
+SAID: dict[str, tuple[dict[str, Any], tuple[int, int] | None]] = {
+    "OpenAI": ({"message": f"{OPENAI}your messages resulted in 9001 tokens.", "code": "x"}, (8_192, 9_001)),
+    "OpenAI, with the answer": (
+        {"message": f"{OPENAI}you requested 9100 tokens (9000 in the messages, 100 in the completion)."},
+        (8_192, 9_100),
+    ),
+    "OpenAI, its newer models": (
+        {
+            "message": "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300007."
+        },
+        (272_000, 300_007),
+    ),
+    "Responses": ({"message": "Your input exceeds the context window of this model."}, None),
+    "another text": ({"message": "Too much.", "code": "context_length_exceeded"}, None),
+    "vLLM": (
+        {"message": f"{OPENAI}your prompt contains at least 8193 input tokens, which exceeds this limit."},
+        (8_192, 8_193),
+    ),
+    "vLLM, uncounted": (
+        {"message": f"{OPENAI}your prompt contains 90000 characters (more than 81910 characters)."},
+        None,
+    ),
+    "OpenRouter": (
+        {"message": "This endpoint's maximum context length is 131072 tokens. However, you requested about 200000"},
+        (131_072, 200_000),
+    ),
+    "Anthropic": (
+        {"message": "prompt is too long: 210000 tokens > 200000 maximum", "type": "invalid_request_error"},
+        (200_000, 210_000),
+    ),
+    "Anthropic, with the answer": (
+        {"message": "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"},
+        (200_000, 209_573),
+    ),
+    "Gemini": (
+        {"message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."},
+        (1_048_576, 1_200_000),
+    ),
+    "Mistral": (
+        {"message": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"},
+        (32_768, 40_000),
+    ),
+    "llama.cpp": (
+        {
+            "message": "the request exceeds the available context size, try increasing it",
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": 5_000,
+            "n_ctx": 4_096,
+        },
+        (4_096, 5_000),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("whose", SAID)
+def test_a_provider_that_refuses_a_conversation_for_its_length_is_understood(whose: str) -> None:
+    said, numbers = SAID[whose]
+    error = to_error(400, {}, json.dumps({"error": said}), "")
+    assert isinstance(error, ContextExceeded)
+    assert error.message == said["message"]
+    assert error.metadata["field"] == "messages"
+    known = (int(error.metadata["limit"]), int(error.metadata["value"])) if "limit" in error.metadata else None
+    assert known == numbers
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "max_tokens is too large: 100000. This model supports at most 16384 completion tokens.",
+        "Unknown parameter: 'context'.",
+        "max_tokens=9000 cannot be greater than max_model_len=8192",
+    ],
+)
+def test_another_refusal_is_none_of_these(said: str) -> None:
+    error = to_error(400, {}, json.dumps({"error": {"message": said, "type": "invalid_request_error"}}), "")
+    assert isinstance(error, RequestRefused)
+    assert not isinstance(error, ContextExceeded)
+
+
+def test_in_a_stream_it_is_the_same() -> None:
+    told = json.dumps(
+        {"error": {"type": "context_length_exceeded", "message": "Your input exceeds the context window."}}
+    )
+    assert isinstance(to_error(in_stream_status(told), {}, told, ""), ContextExceeded)
+
+
+def test_what_a_provider_says_is_bounded_and_has_no_secret() -> None:
+    said = {"message": f"key-1 {OPENAI}your messages resulted in 9001 tokens. {'x' * 9_000}"}
+    error = to_error(400, {}, json.dumps({"error": said}), "key-1")
+    assert "key-1" not in error.message
+    assert len(error.message) < 500
+
+
+def of(*texts: str) -> Request:
+    return Request((*(Message("user", text) for text in texts), Message("user", parts=(Part("text", text="and"),))))
+
+
+def test_more_words_than_the_context_has_tokens_are_refused_before_the_provider_is_asked() -> None:
+    with pytest.raises(ContextExceeded) as refused:
+        context.check(of("a word " * 500, "more " * 24), 1_024)
+    assert refused.value.message.startswith(
+        "This model's maximum context length is 1024 tokens. However, your messages resulted in at least 1025 tokens."
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a word " * 511, " " * 100_000, "x" * 100_000, "日本語" * 10_000],
+    ids=["words", "blanks", "one", "Japanese"],
+)
+def test_what_may_fit_is_for_the_provider_to_say(text: str) -> None:
+    context.check(of(text), 1_024)

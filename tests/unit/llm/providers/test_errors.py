@@ -1,0 +1,68 @@
+"""Refusals of providers: translated, and unchanged for callers of the provider's own API."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from services.llm.errors import EngineDown, RequestRefused
+from services.llm.providers.errors import to_error, unreachable
+from services.runtime.deadline import Deadline
+from services.runtime.errors import ServiceError, TooLate
+
+KEY = 'sk-"secret"'
+PROBLEM = {"type": "invalid_request_error", "code": "unknown_parameter", "param": "field", "message": "No such field."}
+
+
+def refused(body: Any, status: int = 400, key: str = KEY) -> RequestRefused:
+    error = to_error(status, {}, body if isinstance(body, str) else json.dumps(body), key)
+    assert isinstance(error, RequestRefused)
+    return error
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_caller_of_the_providers_api_is_told_what_the_provider_said(status: int) -> None:
+    error = refused({"error": {**PROBLEM, "details": {"at": 3}}, "request_id": "7"}, status)
+    error.tell("messages")
+    assert error.metadata["provider_api"] == "messages"
+    assert error.metadata["provider_status"] == str(status)
+    assert json.loads(error.metadata["provider_error"]) == {**PROBLEM, "details": {"at": 3}}
+    assert error.message == f"field: what the provider takes (No such field.), got HTTP {status}"
+
+
+def test_other_callers_are_not() -> None:
+    assert not any(name.startswith("provider_") for name in refused({"error": PROBLEM}).metadata)
+
+
+@pytest.mark.parametrize("body", ["<html>", "[]", '["unexpected"]', '{"error": "no"}', '{"error": {}}', "null", "7"])
+def test_what_is_no_error_of_an_api_stays_here(body: str) -> None:
+    error = refused(body)
+    error.tell("chat_completions")
+    assert not any(name.startswith("provider_") for name in error.metadata)
+
+
+def test_the_credential_stays_here_however_it_is_written() -> None:
+    error = refused({"error": {**PROBLEM, "message": f"{KEY} may not", "details": {"key": KEY}}})
+    error.tell("chat_completions")
+    told = json.dumps(dict(error.metadata)) + error.message
+    assert "secret" not in told
+    assert json.loads(error.metadata["provider_error"])["message"] == "… may not"
+
+
+def test_an_error_that_no_trailer_holds_is_told_in_short() -> None:
+    error = refused({"error": {**PROBLEM, "message": "long " * 200, "details": ["x" * 3_000]}})
+    error.tell("chat_completions")
+    own = json.loads(error.metadata["provider_error"])
+    assert own == {**PROBLEM, "message": f"{('long ' * 80)}… (1000 characters)"}
+    error = refused({"error": {**PROBLEM, "code": "x" * 4_000}})
+    error.tell("chat_completions")
+    assert "provider_error" not in error.metadata
+
+
+@pytest.mark.parametrize(("left_s", "kind"), [(0.0, TooLate), (0.001, TooLate), (0.1, EngineDown)])
+def test_an_end_that_a_timer_makes_a_little_early_is_that_of_the_time_and_not_the_providers(
+    left_s: float, kind: type[ServiceError]
+) -> None:
+    assert type(unreachable(TimeoutError(), Deadline(left_s, lambda: 0.0))) is kind

@@ -1,0 +1,150 @@
+"""Providers that break HTTP, over a real socket in this process, with their bytes cut at every place."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from services.llm.providers.transport.client import ProviderClient
+from services.llm.providers.transport.http1 import Http1
+from services.llm.providers.transport.reply import ReplyLimits
+from services.llm.providers.transport.wire import Broken, Options
+from services.runtime.deadline import Deadline
+from tests.waiting import until
+
+_PLACES, _READ_S = 2, 30
+BROKEN = "broken"
+A, B = b"data: a\n\n", b"data: b\n\n"
+
+
+def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n", extension: bytes = b"") -> bytes:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x%s\r\n%s\r\n" % (len(chunk), extension, chunk) for chunk in chunks) + end
+
+
+def sized(body: bytes, *headers: bytes) -> bytes:
+    lines = (b"HTTP/1.1 200 OK", b"content-type: text/event-stream", b"content-length: %d" % len(body), *headers)
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+@dataclass
+class Script:
+    """Answers each request with the next of `answers`, in its pieces; after an answer in `closing` it closes."""
+
+    answers: deque[Sequence[bytes]] = field(default_factory=deque)
+    closes: bool = False
+    serving: int = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.serving += 1
+        await self._serve(reader, writer)
+        writer.close()
+        self.serving -= 1
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"{}")
+                for piece in self.answers.popleft():
+                    writer.write(piece)
+                    for _ in range(3):  # so that it is read before the next
+                        await asyncio.sleep(0)
+                if self.closes:
+                    break
+
+
+@asynccontextmanager
+async def asking(script: Script, read_s: float = _READ_S) -> AsyncIterator[tuple[ProviderClient, str]]:
+    server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    options = Options(_PLACES, connect_s=5, read_s=read_s, idle_s=60)
+    client = ProviderClient(Http1(url, options), {}, _PLACES, ReplyLimits(1_000, 10_000))
+    try:
+        yield client, url
+        assert client._places._value == _PLACES
+    finally:
+        await client.close()
+        server.close()
+        await until(lambda: not script.serving, every_s=0)
+
+
+async def asked(client: ProviderClient, url: str) -> list[str]:
+    """The events that came, and `BROKEN` behind them where the answer broke off."""
+    events: list[str] = []
+    try:
+        async with client.request("POST", url, Deadline.after(20), b"{}") as reply:
+            async for event in reply.events():
+                events.append(event)  # noqa: PERF401  # those before it breaks count
+    except Broken:
+        events.append(BROKEN)
+    return events
+
+
+WHOLE = {
+    "in one chunk": (chunked(A + B), ["a", "b"]),
+    "in two chunks": (chunked(A, B), ["a", "b"]),
+    "with the extension of a chunk": (chunked(A, extension=b';name="value"'), ["a"]),
+    "with a trailer": (chunked(A, end=b"0\r\nx-trailer: 1\r\n\r\n"), ["a"]),
+    "with its length": (sized(A + B), ["a", "b"]),
+    "after answers that are none yet": (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" + sized(A),
+        ["a"],
+    ),
+    "with a byte order mark": (sized(b"\xef\xbb\xbf" + A + B), ["a", "b"]),
+    "whose lines end by CR alone": (sized(b"data: a\r\rdata: b\r\r"), ["a", "b"]),
+    "whose lines end by CR and LF": (sized(b"data: a\r\n\r\ndata: b\r\n\r\n"), ["a", "b"]),
+    "in text of several bytes": (sized("data: für 漢字 🦔\n\n".encode()), ["für 漢字 🦔"]),
+    "in what is no UTF-8": (sized(b"data: f\xfcr\xe2\x82\n\n" + B), ["f\ufffdr\ufffd", "b"]),
+    "compressed, which nobody asked for": (sized(gzip.compress(A * 5_000), b"content-encoding: gzip"), []),
+}
+BREAKING = {
+    "with a size of a chunk that is none": (chunked(A, end=b"ZZ\r\nxx\r\n"), False),
+    "with a chunk that is longer than its size": (chunked(A, end=b"1\r\nxxxxx\r\n"), False),
+    "that ends in mid-chunk": (chunked(A, end=b"ff\r\ndata"), True),
+    "that ends between chunks": (chunked(A, end=b""), True),
+    "that ends before its length": (sized(A + B)[: -len(B)], True),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+async def test_an_answer_is_the_same_wherever_its_bytes_are_cut(name: str) -> None:
+    answer, expected = WHOLE[name]
+    script = Script(deque((answer[:at], answer[at:]) for at in range(1, len(answer))))
+    async with asking(script) as (client, url):
+        while script.answers:
+            assert await asked(client, url) == expected
+
+
+@pytest.mark.parametrize("name", BREAKING)
+async def test_an_answer_that_breaks_off_is_noticed_at_once_wherever_its_bytes_are_cut(name: str) -> None:
+    answer, closes = BREAKING[name]
+    script = Script(deque((answer[:at], answer[at:]) for at in range(1, len(answer))), closes)
+    async with asking(script) as (client, url), asyncio.timeout(20):
+        while script.answers:
+            assert await asked(client, url) in (["a", BROKEN], [BROKEN])
+
+
+async def test_a_second_answer_that_nobody_asked_for_answers_no_other_request() -> None:
+    answer, unasked = chunked(A), sized(b"data: of another\n\n")
+    both = answer + unasked
+    script = Script()
+    async with asking(script) as (client, url):
+        for at in range(len(answer) - 4, len(both)):
+            script.answers.append((both[:at], both[at:]))
+            assert await asked(client, url) == ["a"]
+            for _ in range(6):
+                await asyncio.sleep(0)
+            script.answers.append((sized(B),))
+            assert await asked(client, url) == ["b"]
+
+
+async def test_a_provider_that_falls_silent_in_mid_answer_is_given_up() -> None:
+    script = Script(deque([(chunked(A, end=b""),)]))
+    async with asking(script, read_s=0.05) as (client, url):
+        assert await asked(client, url) == ["a", BROKEN]

@@ -1,0 +1,106 @@
+"""A provider that cannot be reached is logged once, with the model, the URL and the reason, until it answers again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+
+import pytest
+from opentelemetry.trace import INVALID_SPAN
+
+from hedgerow.llm.v1 import llm_pb2
+from services.llm.config import LlmSettings
+from services.llm.engine import Message, Outage, Request
+from services.llm.errors import EngineDown, ProviderRefused
+from services.llm.providers.config import OpenAISettings
+from services.llm.providers.openai import OpenAIEngine
+from services.llm.providers.outages import Outages
+from services.llm.providers.transport.wire import Broken, NoReply
+from services.llm.servicer import LLMServicer
+from services.runtime.deadline import Deadline
+from services.runtime.rpc.boundary import Call
+from tests.unit.llm.providers.simulated_provider import SimulatedProvider
+
+HELLO = Request((Message("user", "Hello."),))
+WHERE = "model big at http://provider.test/v1"
+
+
+async def asked(engine: OpenAIEngine) -> str:
+    try:
+        return "".join([chunk.text async for chunk in engine.generate(HELLO, Deadline.never())])
+    except EngineDown as error:
+        return error.message
+
+
+async def test_an_outage_is_logged_once_until_a_request_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "services.llm")
+    provider = SimulatedProvider(refusals=[Broken("connection refused") for _ in range(3)])
+    engine = provider.engine()
+    await engine.warm_up(lambda _: None)
+    said = [await asked(engine) for _ in range(4)]
+    provider.status = 503
+    said.append(await asked(engine))
+    assert said[0] == said[1] == "the provider cannot be reached, or broke off: connection refused"
+    assert said[2] == said[3] == "Hello."
+    assert caplog.record_tuples == [
+        (
+            "services.llm.providers.outages",
+            logging.WARNING,
+            f"{WHERE}: the provider cannot be reached: connection refused",
+        ),
+        ("services.llm.providers.outages", logging.INFO, f"{WHERE} answers again"),
+        ("services.llm.providers.outages", logging.WARNING, f"{WHERE}: the provider answered HTTP 503"),
+    ]
+
+
+@pytest.mark.paused
+async def test_a_provider_that_is_away_is_tried_again_and_its_return_ends_the_outage() -> None:
+    provider = SimulatedProvider(refusals=[NoReply("connection refused") for _ in range(3)])
+    engine = provider.engine()
+    reason = await asked(engine)
+    assert engine.load().outage == Outage("http://provider.test/v1", reason)
+    watch = asyncio.create_task(engine.wait_failed())
+    while engine.load().outage:
+        await asyncio.sleep(1.0)
+    assert [asked.method for asked in provider.requests] == ["POST", "GET", "GET", "GET"]
+    watch.cancel()
+
+
+async def test_a_connection_does_not_end_an_outage_of_a_provider_that_answers_with_errors() -> None:
+    provider = SimulatedProvider(status=401)
+    engine = provider.engine()
+    with pytest.raises(ProviderRefused):
+        _ = [chunk async for chunk in engine.generate(HELLO, Deadline.never())]
+    await engine.warm_up(lambda _: None)
+    told = await LLMServicer(engine).GetModel(llm_pb2.GetModelRequest(), Call((), Deadline.never(), INVALID_SPAN))
+    assert (told.outage.url, told.outage.reason) == (
+        "http://provider.test/v1",
+        "the provider does not accept our credential",
+    )
+
+
+@pytest.mark.parametrize("version", ["1.1", "2"])
+async def test_a_connection_that_is_refused_is_said_in_words_without_the_host(version: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # nothing listens
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        own = OpenAISettings(base_url=url, model="big", http_version=version)
+        engine = OpenAIEngine(LlmSettings(engine="openai", openai=own))
+        assert await asked(engine) == "the provider cannot be reached, or broke off: connection refused"
+        await engine.close()
+
+
+@pytest.mark.parametrize("version", ["1.1", "2"])
+async def test_a_host_that_does_not_exist_is_said_in_words(version: str) -> None:
+    own = OpenAISettings(base_url="http://provider.invalid/v1", model="big", http_version=version)
+    engine = OpenAIEngine(LlmSettings(engine="openai", openai=own))
+    assert await asked(engine) == "the provider cannot be reached, or broke off: host name not found"
+    await engine.close()
+
+
+def test_credentials_of_the_url_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    Outages("big", "https://user:secret@provider.test/v1?key=hidden").began("it is away")
+    assert "provider.test/v1" in caplog.text
+    assert "secret" not in caplog.text
+    assert "hidden" not in caplog.text

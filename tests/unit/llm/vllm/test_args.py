@@ -1,0 +1,146 @@
+"""How a setting becomes one of vLLM's arguments, with a stand-in for the list of those."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from services.llm.config import VllmSettings
+from services.llm.errors import BadEngineSettings
+from services.llm.vllm.args import check_early, check_fields, declared_fields, environment
+
+TYPES: dict[str, Any] = {
+    "max_num_seqs": int | None,
+    "scheduling_policy": Literal["fcfs", "priority"],
+    "limit_mm_per_prompt": dict[str, int],
+    "async_scheduling": bool | None,
+    "revision": str | None,
+    "quantization_config": "a forward reference",
+}
+SOURCE = """
+import nothing_that_there_is
+
+@dataclass
+class EngineArgs:
+    model: str = ModelConfig.model
+    dtype: ModelDType = "auto"
+    gpu_memory_utilization: float = 0.92
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    enforce_eager: bool = False
+    enable_prefix_caching: bool = None
+    max_num_seqs: int | None = None
+    no_field = 1
+
+    def create_engine_config(self):
+        no_field: int = 2
+
+@dataclass
+class AsyncEngineArgs(EngineArgs):
+    enable_log_requests: bool = False
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "taken"),
+    [
+        ("max_num_seqs", "4", 4),
+        ("async_scheduling", "true", True),
+        ("limit_mm_per_prompt", '{"image": 1}', {"image": 1}),
+        ("scheduling_policy", "priority", "priority"),
+        ("revision", "123", "123"),
+        ("quantization_config", "anything", "anything"),
+    ],
+)
+def test_text_from_the_environment_is_read_as_the_argument_s_type(name: str, given: str, taken: object) -> None:
+    assert check_fields({name: given}, TYPES) == {name: taken}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("max_num_seq", "4", "vllm.max_num_seq: vLLM has no such setting; did you mean max_num_seqs?"),
+        ("max_num_seqs", "many", "vllm.max_num_seqs: Input should be a valid integer"),
+        ("scheduling_policy", "lifo", "vllm.scheduling_policy: Input should be 'fcfs' or 'priority'"),
+    ],
+)
+def test_a_wrong_setting_is_named(name: str, given: str, said: str) -> None:
+    with pytest.raises(BadEngineSettings) as caught:
+        check_fields({name: given}, TYPES)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the stand-in for vLLM declares its fields. It cannot be imported."""
+    file = tmp_path / "vllm/engine/arg_utils.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(SOURCE)
+    (tmp_path / "vllm/__init__.py").write_text("raise AssertionError('imported')")
+    monkeypatch.delitem(sys.modules, "vllm", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "vllm.model: must be set"),
+        ({"model": "m", "max_num_seq": 4}, "vllm.max_num_seq: vLLM has no such setting; did you mean max_num_seqs?"),
+        ({"model": "m", "no_field": 4}, "vllm.no_field: vLLM has no such setting"),
+        ({"model": "/no/such/model"}, "vllm.model: a file or folder that exists, got /no/such/model"),
+        ({"model": "./no/model"}, "vllm.model: a file or folder that exists, got ./no/model"),
+        ({"model": "../no/model"}, "vllm.model: a file or folder that exists, got ../no/model"),
+    ],
+)
+@pytest.mark.usefixtures("source")
+def test_what_is_wrong_is_told_before_vllm_is_imported(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadEngineSettings) as caught:
+        check_early(VllmSettings(**settings))
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("model", ["owner/name", "s3://bucket/model", __file__, str(Path(__file__).parent), "."])
+@pytest.mark.usefixtures("source")
+def test_what_may_be_right_is_left_to_vllm(model: str) -> None:
+    check_early(VllmSettings(model=model, enable_log_requests=True, max_num_seq=None))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "class EngineArgs:\n    model: str\n",
+        "from elsewhere import EngineArgs\nclass AsyncEngineArgs(EngineArgs):\n    model: str\n",
+        "class AsyncEngineArgs(elsewhere.EngineArgs):\n    model: str\n",
+        "a later Python's",
+        None,
+    ],
+)
+def test_names_are_left_to_vllm_where_it_declares_them_in_another_way(other: str | None, source: Path) -> None:
+    source.unlink()
+    if other:
+        source.write_text(other)
+    assert not declared_fields()
+    check_early(VllmSettings(model="m", max_num_seq=4))
+
+
+def test_what_is_not_set_is_left_to_vllm() -> None:
+    assert VllmSettings(model="m").engine_fields().keys() == {
+        "model",
+        "gpu_memory_utilization",
+        "tensor_parallel_size",
+        "enable_prefix_caching",
+    }
+
+
+def test_no_hub_is_asked_for_a_model_that_is_a_folder(tmp_path: Path) -> None:
+    assert environment(VllmSettings(model=str(tmp_path)))["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in environment(VllmSettings(model="owner/name"))
+
+
+def test_its_own_processes_are_found_here_unless_they_are_on_several_machines() -> None:
+    assert environment(VllmSettings(model="m"))["VLLM_HOST_IP"] == "127.0.0.1"
+    assert "VLLM_HOST_IP" not in environment(VllmSettings(model="m", nnodes=2))

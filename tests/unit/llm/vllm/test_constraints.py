@@ -1,0 +1,104 @@
+"""Which constraints the engine gets, with a scripted trial."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from services.llm.config import ConstraintSettings
+from services.llm.engine import Constraint
+from services.llm.vllm.constraints import Constraints
+from services.llm.vllm.grammar_sandbox import GrammarVerdict
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput, ShareUsed, TooLate
+from tests.clock import loop_clock, on_paused_loop
+
+SETTINGS = ConstraintSettings(cpu_ms=100, in_hand=2, share=0.25, burst_ms=500)
+DIGITS = Constraint("regex", "[0-9]+")
+
+
+class ScriptedTrial:
+    """Takes `seconds` for each, and says `verdict`."""
+
+    def __init__(self, verdict: GrammarVerdict, seconds: float = 0.0):
+        self.verdict, self.seconds = verdict, seconds
+        self.tried: list[Constraint] = []
+
+    async def of(self, constraint: Constraint) -> GrammarVerdict:
+        self.tried.append(constraint)
+        await asyncio.sleep(self.seconds)
+        return self.verdict
+
+    async def close(self) -> None:
+        pass
+
+
+def make(trial: ScriptedTrial) -> Constraints:
+    return Constraints(SETTINGS, trial, loop_clock)  # type: ignore[arg-type]
+
+
+async def check(constraints: Constraints, constraint: Constraint = DIGITS, tenant: str = "a") -> None:
+    await constraints.check(constraint, tenant, Deadline.never())
+
+
+def test_one_that_is_known_is_not_tried_again():
+    async def main() -> list[Constraint]:
+        constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
+        await asyncio.gather(check(constraints), check(constraints))
+        await check(constraints)
+        return trial.tried
+
+    assert on_paused_loop(main()) == [DIGITS]
+
+
+def test_what_one_tenant_has_asked_is_not_known_of_for_another():
+    async def main() -> list[Constraint]:
+        constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
+        await check(constraints, tenant="a")
+        await check(constraints, tenant="b")
+        return trial.tried
+
+    assert on_paused_loop(main()) == [DIGITS, DIGITS]
+
+
+def test_one_that_is_refused_names_what_is_wrong_with_it():
+    async def main() -> None:
+        constraints = make(ScriptedTrial(GrammarVerdict("more than\n 100 ms of work", 0.1, 0.2)))
+        for _ in range(2):
+            with pytest.raises(InvalidInput) as caught:
+                await check(constraints)
+            said = "response_format.regex: what the engine can follow (more than 100 ms of work), got [0-9]+"
+            assert caught.value.message == said
+
+    on_paused_loop(main())
+
+
+@pytest.mark.parametrize("different", [True, False])
+def test_a_tenant_gets_its_share_of_the_time_and_others_theirs(different: bool):
+    async def main() -> None:
+        constraints = make(ScriptedTrial(GrammarVerdict("", 0.1, 0.1)))
+        asked = [Constraint("regex", f"{number if different else 0}") for number in range(10)]
+        checks = [check(constraints, constraint) for constraint in asked]
+        outcomes = [(await asyncio.gather(each, return_exceptions=True))[0] for each in checks]
+        assert 2 <= outcomes.count(None) <= 5  # as many as 500 ms are enough for
+        refused = outcomes[-1]
+        assert isinstance(refused, ShareUsed)
+        await check(constraints, tenant="b")
+        assert refused.retry_delay_s is not None
+        await asyncio.sleep(refused.retry_delay_s)
+        await check(constraints, asked[-1])
+
+    on_paused_loop(main())
+
+
+def test_who_has_no_more_time_leaves_and_finds_the_verdict_later():
+    async def main() -> list[Constraint]:
+        constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002), seconds=1.0))
+        with pytest.raises(TooLate):
+            await constraints.check(DIGITS, "a", Deadline.after(0.1, loop_clock))
+        await asyncio.sleep(1)
+        await check(constraints)
+        return trial.tried
+
+    assert on_paused_loop(main()) == [DIGITS]
