@@ -7,7 +7,7 @@ from contextlib import aclosing
 from urllib.parse import unquote
 
 from hedgerow.llm.v1 import llm_pb2
-from services.llm import features, omitting, untranslated, validation
+from services.llm import features, untranslated, validation
 from services.llm.engine import Engine
 from services.llm.errors import RequestRefused
 from services.llm.genai import Recorder
@@ -35,7 +35,7 @@ class LLMServicer:
         omitted: tuple[str, ...] = ()
         if not forwarded:  # else the provider says what it cannot do
             if wanted.omits:
-                wanted, omitted = omitting.without(wanted, model)
+                wanted, omitted = untranslated.without(wanted, model)
             features.check(wanted, model)
             untranslated.check(wanted.original, model)
         recorder = Recorder(call.span, model, wanted)

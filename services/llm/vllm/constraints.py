@@ -16,9 +16,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
 
 from services.llm.config import ConstraintSettings
 from services.llm.engine import Constraint
@@ -26,13 +27,15 @@ from services.llm.errors import EngineDown
 from services.llm.vllm import grammar_sandbox
 from services.llm.vllm.grammar_sandbox import GrammarVerdict, Terms
 from services.llm.vllm.params import refused
-from services.llm.vllm.scheduler import Scheduler
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import ShareUsed, TooLate
 from services.runtime.policy.bucket import TokenBucket
+from services.runtime.policy.fair import Rank
+from services.runtime.policy.fair_places import FairPlaces
 
 _REMEMBERED = 4_096  # constraints: a digest and a verdict each
 _TENANTS = 4_096
+_RETRY_S = 0.5  # where a tenant has as many under way as it may
 _ANSWER_BYTES = 64 * 1024
 _LONGEST_S = 30.0  # for a trial that has a fraction of a second, or for its process to start
 
@@ -114,6 +117,46 @@ class Constraints:
 def _used_up(allowance: TokenBucket, cost_s: float) -> ShareUsed:
     delay_s = allowance.wait_s(min(cost_s, allowance.burst))
     return ShareUsed("response_format: this tenant's share of the time for new ones is used up", retry_delay_s=delay_s)
+
+
+@dataclass(slots=True, eq=False)
+class _WaitingTenant:
+    tenant: str
+    rank: Rank
+    weight: float = 1.0
+    called: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def call(self) -> bool:
+        self.called.set()
+        return True
+
+
+class Scheduler:
+    """One at a time, tenants in turn. A tenant may have `most` inside, the one whose turn it is included."""
+
+    def __init__(self, most: int):
+        self._most, self._inside = most, Counter[str]()
+        self._places: FairPlaces[_WaitingTenant] = FairPlaces(1, _WaitingTenant.call)
+
+    @asynccontextmanager
+    async def turn(self, tenant: str) -> AsyncIterator[None]:
+        """Inside it is `tenant`'s turn. Raises `ShareUsed` where it has as many inside as it may."""
+        if self._inside[tenant] >= self._most:
+            raise ShareUsed(
+                f"response_format: at most {self._most} new ones at once, got one more", retry_delay_s=_RETRY_S
+            )
+        self._inside[tenant] += 1
+        waiter = _WaitingTenant(tenant, self._places.rank())
+        self._places.add(waiter)
+        try:
+            await waiter.called.wait()
+            yield
+        finally:
+            if not self._places.waiting.remove(waiter):  # else it left before its turn
+                self._places.ended()
+            self._inside[tenant] -= 1
+            if not self._inside[tenant]:
+                del self._inside[tenant]
 
 
 class Trial:

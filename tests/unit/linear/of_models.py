@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from services.llm import omitting, relayed_usage
+from services.llm import relayed_usage, untranslated
 from services.llm.dialects import events
 from services.llm.providers import context, openai
 from services.llm.providers.transport.sse import EventParser
@@ -26,8 +26,8 @@ def _events(pieces: Sequence[str]) -> None:
 
 
 def _omitted(text: str) -> None:
-    omitting._TUNES.fullmatch(text)
-    omitting._INDEX.sub("[]", text)
+    untranslated._TUNES.fullmatch(text)
+    untranslated._INDEX.sub("[]", text)
 
 
 WHOLE: Mapping[str, Reader] = {

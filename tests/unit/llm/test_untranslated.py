@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.llm import features, omitting, untranslated
+from services.llm import features, untranslated
 from services.llm.dialects import anthropic_request
 from services.llm.dialects.counterparts import EFFORTS
 from services.llm.engine import Feature, Message, Model, Original, Request, Sampling
@@ -25,7 +25,7 @@ def request(sampling: Sampling | None = None, **places: str) -> Request:
 
 
 def without(asked: Request, model: Model = CLAUDE) -> tuple[Request, tuple[str, ...]]:
-    rest, told = omitting.without(asked, model)
+    rest, told = untranslated.without(asked, model)
     features.check(rest, model)
     untranslated.check(rest.original, model)
     return rest, told
@@ -85,7 +85,7 @@ def test_how_tokens_are_drawn_is_left_out_where_the_model_has_no_such_thing() ->
     assert told == ("seed", "logit_bias", "min_p")
     same = request(Sampling(seed=1))
     able = Model("m", "openai", 0, 0, "", False)
-    assert omitting.without(same, able) == (same, ())
+    assert untranslated.without(same, able) == (same, ())
 
 
 @pytest.mark.parametrize(
