@@ -25,8 +25,8 @@ from services.gateway.policies.ticket import Ticket, score
 from services.gateway.prompt.compression import dieted
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.upstream import balance, spending
-from services.gateway.upstream.completion import Completion
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
+from services.gateway.upstream.llm import Completion
 from services.gateway.upstream.router import Routes
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable

@@ -1,5 +1,5 @@
-"""Results that may answer again: of the same arguments of the same tool, to the same tenant, for as long as the tool
-says."""
+"""One source of tools, as the gateway calls it: its lists, its limiter, a breaker for each tool, and results that may
+answer again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class _KeptOutcome:
 
 
 class Reused:
-    """At most `max_bytes` of them; tenants share the room fairly."""
+    """Results that may answer again, for as long as their tool says: for the same tenant and the same arguments. At
+    most `max_bytes` of them; tenants share the room fairly."""
 
     def __init__(self, max_bytes: int, clock: Clock = time.monotonic):
         self._kept: FairLru[Place, _KeptOutcome] = FairLru(max_bytes)

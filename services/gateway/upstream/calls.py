@@ -1,6 +1,6 @@
 """Calls to the services behind the gateway: they start at once, and raise errors of our own tree.
 
-Each service has a module: `cache.py`, `router.py`, `media.py` for vision and audio, `completion.py` for llm.
+Each service has a module: `cache.py`, `router.py`, `media.py` for vision and audio, and `llm.py`.
 """
 
 from __future__ import annotations

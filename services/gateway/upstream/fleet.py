@@ -22,7 +22,7 @@ from services.gateway.settings.generation import BreakerSettings, LimitSettings
 from services.gateway.upstream import balance
 from services.gateway.upstream.assignment import AssignedDrill
 from services.gateway.upstream.balance import Blocks, Locality, Policy, Prefixes
-from services.gateway.upstream.completion import Llm
+from services.gateway.upstream.llm import Llm
 from services.gateway.upstream.start import Notice, Start
 from services.runtime.deadline import Clock
 from services.runtime.errors import Starting, Unavailable

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
 from launcher.processes import check_health, free_ports
-from services.gateway.upstream.completion import Llm
+from services.gateway.upstream.llm import Llm
 from services.runtime.errors import Unavailable
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.serve import Service

@@ -23,7 +23,7 @@ from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock
 from tests.unit.gateway.generation.scene import GONE, Scene, too_busy
 from tests.unit.gateway.scripted import ScriptedLlm, Step, finish, fleet, text
-from tests.unit.gateway.upstream import test_completion
+from tests.unit.gateway.upstream import test_llm
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]
 BUDGET = 100.0  # of extra calls, saved up
@@ -108,7 +108,7 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, list[list[Step]]], dict[s
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
-@pytest.mark.parametrize("make", [ScriptedLlm, test_completion.ScriptedLlm], ids=["scripted", "gRPC"])
+@pytest.mark.parametrize("make", [ScriptedLlm, test_llm.ScriptedLlm], ids=["scripted", "gRPC"])
 def test_in_a_generation(name: str, make: type[ScriptedLlm]):
     """Also for calls that are cancelled as gRPC's are: the reader is notified a turn later."""
     settings, scripts, how = GENERATIONS[name]

@@ -8,7 +8,7 @@ from contextlib import suppress
 import grpc
 
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.upstream.completion import Completion
+from services.gateway.upstream.llm import Completion
 from services.runtime.errors import Exhausted, ServiceError
 from services.runtime.rpc import boundary
 from tests.clock import loop_clock

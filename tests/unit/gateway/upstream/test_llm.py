@@ -9,7 +9,7 @@ import pytest
 
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.generation.stack import make_stack
-from services.gateway.upstream.completion import Completion, Llm
+from services.gateway.upstream.llm import Completion, Llm
 from services.runtime.errors import Unavailable
 from tests.clock import loop_clock
 from tests.unit.gateway.generation.scene import GONE, Scene
