@@ -17,7 +17,7 @@ PAGE = Path(__file__).with_suffix(".md")
 ROOT = Path(__file__).parents[1]
 # The head of a table, and the classes whose fields are its rows.
 TABLES = (("option", "Options"), ("of a question", "Request"), ("field", "Answer"))
-OF_MESH = "| option of the mesh | type | by the SDK |"
+OF_MESH = "| option of the mesh | type and words |"
 MODULES = {"Answer": "_events", "MeshOptions": "_option_types"}
 # Where the errors are defined that a caller of the gateway's may get by gRPC.
 ERRORS = ("services/runtime", "services/gateway", "services/llm/errors.py", "services/vision", "services/audio")
@@ -72,7 +72,8 @@ def _of_mesh(words: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
         what = [] if Surface.HTTP in option.on else [option.help]
         note = [option.sdk_note] if option.sdk_note else []
         kind = kinds[option.name]
-        yield f"| `{option.name}` | `{_cell(kind)}` | {' '.join([*what, *note, *_choices(kind, words)])} |"
+        shown = [] if kind in words else [f"`{_cell(kind)}`."]  # a type of words is named with them
+        yield f"| `{option.name}` | {' '.join([*shown, *what, *note, *_choices(kind, words)])} |"
 
 
 def fields(cls: str) -> list[tuple[str, str, str]]:
