@@ -169,7 +169,7 @@ def _chosen(
 
     if file:
         folder = state_dir or running.state_of(file)
-        return up_plans.of_file(file, folder, console, share=share), folder
+        return up_plans.of_file(file, folder, console, given.host, share=share), folder
     try:
         if demo is None and (models := sections(given, os.environ)):
             folder = state_dir or running.state_of(Path(_GIVEN))
@@ -213,7 +213,7 @@ async def _run(plan: up_plans.UpPlan, state_dir: Path, console: Console) -> None
     with cancelled_by_signals():
         async with started(plan.specs, state_dir, progress, plan.write_files) as mesh:
             console.print(progress.services(mesh))
-            for warning in progress.warnings(mesh):
+            for warning in [*plan.warnings, *progress.warnings(mesh)]:
                 console.print(f"WARNING {warning}", style="yellow", markup=False, soft_wrap=True)
             console.print(plan.next_steps(mesh), markup=False, soft_wrap=True)
             await _follow(plan, mesh, console)

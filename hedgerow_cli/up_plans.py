@@ -62,11 +62,13 @@ class UpPlan:
     next_steps: Callable[[Mesh], str]
     write_files: Callable[[], None] = lambda: None
     opening: str = ""
+    warnings: Sequence[str] = ()
     meanwhile: Callable[[Mesh, Console], Awaitable[object]] = _nothing
 
 
-def of_file(file: Path, state_dir: Path, console: Console, *, share: bool) -> UpPlan:
-    """A mesh file, which is followed while it runs; with `share` in one process where one is enough."""
+def of_file(file: Path, state_dir: Path, console: Console, host: str, *, share: bool) -> UpPlan:
+    """A mesh file, which is followed while it runs; with `share` in one process where one is enough. `host` is where
+    meshes without a file listen here."""
     import asyncio
 
     from hedgerow_cli.mesh_file import checked
@@ -89,6 +91,7 @@ def of_file(file: Path, state_dir: Path, console: Console, *, share: bool) -> Up
         planned.specs,
         lambda _: up_steps.file_steps(file, state_dir, planned.file),
         lambda: planned.write_files(state_dir),
+        warnings=up_steps.file_warnings(file, planned.file, host),
         meanwhile=meanwhile,
     )
 

@@ -34,12 +34,13 @@ Ctrl-C stops everything.
 def file_steps(file: Path, state_dir: Path, said: MeshFile) -> str:
     """Next steps with the mesh of a file, once it serves."""
     found = [each.resolve() for each in running.folders()] == [state_dir.resolve()]  # by commands, without an option
-    where = _option("--gateway", said.gateway.address, DEFAULT_TARGET if found else "")
+    where = _option("--gateway", _from_here(said.gateway.address), DEFAULT_TARGET if found else "")
     folder = "" if found else _option("--state-dir", str(state_dir), "")
     variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
     key = f"HEDGEROW_API_KEY=${variable} " if variable not in ("", "HEDGEROW_API_KEY") else ""
     models = ", ".join(said.models)
-    http = f"\nOpenAI's clients: base_url=http://{said.gateway.http_address}/v1\n" if said.gateway.http_address else ""
+    http_address = _from_here(said.gateway.http_address)
+    http = f"\nOpenAI's clients: base_url=http://{http_address}/v1\n" if http_address else ""
     return f"""
 Models: {models}. Try, in another terminal:
   {key}hedgerow ask{where} "What can you do?"
@@ -49,6 +50,22 @@ Edit {file}: the mesh follows.
 
 Ctrl-C stops everything.
 """
+
+
+def file_warnings(file: Path, said: MeshFile, host: str) -> list[str]:
+    """One where meshes without a file listen beyond loopback, as in a container, and this one does not."""
+    from launcher.mesh import HTTP_OFFSET
+    from launcher.meshfile.fields import is_loopback
+
+    address = said.gateway.address
+    if is_loopback(f"{host}:0") or not is_loopback(address):
+        return []
+    port = int(address.rpartition(":")[2])
+    wanted = f'gateway: {{address: "{host}:{port}", http: "{host}:{port + HTTP_OFFSET}", plaintext: true}}'
+    return [
+        f"{file}: the gateway listens on {address}, which callers outside of this machine or container cannot reach; "
+        f"for {host} (HEDGEROW_UP_HOST) set {wanted}"
+    ]
 
 
 def replica_steps(mesh: Mesh, state_dir: Path, tls: bool) -> str:
@@ -80,7 +97,7 @@ Ctrl-C stops everything.
 
 def given_steps(said: MeshFile, kept: Path) -> str:
     """Next steps with a mesh of the models that were given, or found in the environment."""
-    where = said.gateway.http_address.replace("0.0.0.0", "127.0.0.1")
+    where = _from_here(said.gateway.http_address)
     variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
     key = f"${variable}" if variable else "none"
     header = f' -H "authorization: Bearer {key}"' if variable else ""
@@ -105,6 +122,11 @@ def _source(name: str, model: Model) -> str:
     renamed = f"{model.model} at " if model.model not in ("", name) else ""
     key = f", key from {model.key_env}" if model.key_env else ""
     return f"{renamed}{', '.join(model.url)}{key}"
+
+
+def _from_here(address: str) -> str:
+    """Where a client on this machine connects to a server that listens on `address`."""
+    return address.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
 
 
 def _option(name: str, value: str, default: str) -> str:

@@ -97,11 +97,14 @@ class Mesh:
             self._write_mesh_file()  # in the place of one that a killed mesh has left
 
     async def _start(self, stack: AsyncExitStack) -> None:
+        failures: Sequence[BaseException] = ()
         try:
             async with asyncio.TaskGroup() as starting:
                 started = [starting.create_task(supervisor.start()) for supervisor in self.services]
         except* ServiceFailed as failed:
-            raise failed.exceptions[0] from None
+            failures = failed.exceptions  # not raised here: Python before 3.11.4 wraps what `except*` raises in a group
+        if failures:
+            raise failures[0]
         self._keeping = await stack.enter_async_context(asyncio.TaskGroup())
         stack.callback(self._let_go)
         for supervisor, task in zip(self.services, started, strict=True):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from hedgerow_cli import options, running
 from hedgerow_cli.app import app
 from hedgerow_cli.status import known_addresses
-from hedgerow_cli.up_steps import file_steps
+from hedgerow_cli.up_steps import file_steps, file_warnings
 from launcher.meshfile.schema import Gateway, MeshFile
 from tests.listings import held, list_services
 
@@ -160,6 +160,30 @@ def test_paths_with_blanks_are_quoted_in_what_up_says_to_try(runs: Runs) -> None
     said = MeshFile.model_construct(gateway=Gateway(address="127.0.0.1:50050"), models={}, tenants={})
     steps = file_steps(Path("my shop/prod.yaml"), Path("my shop/.hedgerow/meshes/prod"), said)
     assert "hedgerow status --state-dir 'my shop/.hedgerow/meshes/prod'\n" in steps
+
+
+def of_gateway(**fields: str) -> MeshFile:
+    return MeshFile.model_construct(gateway=Gateway(**fields), models={}, tenants={})
+
+
+def test_clients_of_this_machine_are_given_an_address_that_they_can_connect_to(here: Path) -> None:
+    steps = file_steps(Path("mesh.yaml"), here / ".hedgerow", of_gateway(address="0.0.0.0:50050", http="[::]:50080"))
+    assert "hedgerow ask --gateway 127.0.0.1:50050 " in steps
+    assert "base_url=http://[::1]:50080/v1\n" in steps
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "warned"),
+    [
+        ("127.0.0.1:50050", "0.0.0.0", True),
+        ("0.0.0.0:50050", "0.0.0.0", False),
+        ("127.0.0.1:50050", "127.0.0.1", False),
+    ],
+)
+def test_a_gateway_that_a_container_hides_is_warned_of(address: str, host: str, warned: bool) -> None:
+    warnings = file_warnings(Path("/mesh.yaml"), of_gateway(address=address), host)
+    wanted = 'gateway: {address: "0.0.0.0:50050", http: "0.0.0.0:50080", plaintext: true}'
+    assert [warning.rpartition(" set ")[2] for warning in warnings] == [wanted] * warned
 
 
 @pytest.mark.parametrize("command", [("collection", "list"), ("cache", "stats")])
