@@ -262,6 +262,76 @@ async def test_an_end_user_goes_on_with_responses_of_its_own(served: Transparent
         assert (await anna.responses.retrieve(named.id)).id == named.id, "the name that OpenAI has for it now"
 
 
+def _reference(item: Any) -> Any:
+    return {"type": "item_reference", "id": item.id}
+
+
+@pytest.mark.parametrize("model", ["gpt", "claude"])
+async def test_a_reference_stands_for_an_item_of_a_stored_response(
+    client: openai.AsyncOpenAI, provider: RecordingProvider, model: str
+) -> None:
+    first = await client.responses.create(model=model, input="Capital of Japan?")
+    items: Any = [USER, *map(_reference, first.output), {"role": "user", "content": "And its river?"}]
+    second = await client.responses.create(model=model, input=items, store=False, max_output_tokens=9)
+    assert second.output_text == "Tokyo."
+    body = provider.asked[-1].body
+    assert [_text(each) for each in body.get("messages") or body["input"]] == [
+        "Capital of Japan?",
+        "Tokyo.",
+        "And its river?",
+    ]
+    third = await client.responses.create(model=model, input=items)
+    await client.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError, match=f"Item with id '{first.output[0].id}' not found"):
+        await client.responses.create(model=model, input=items)
+    fourth = await client.responses.create(model=model, input="Thanks.", previous_response_id=third.id)
+    assert fourth.output_text == "Tokyo.", "a response has its own copy of the items that it referred to"
+
+
+async def test_calls_are_referred_to_and_unencrypted_thoughts_are_left_out(
+    client: openai.AsyncOpenAI, provider: RecordingProvider
+) -> None:
+    thought, call = {**THOUGHT, "id": f"rs_{'1' * 48}", "encrypted_content": None}, {**CALL, "id": f"fc_{'1' * 48}"}
+    provider.response = recorded_response.numbered(
+        [*recorded_response.begun(), *recorded_response.called(0, call), recorded_response.ended([thought, call])]
+    )
+    tool: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+    first = await client.responses.create(model="resp", input="Weather in Tokyo?", tools=[tool])
+    provider.response = RESPONSE
+    result = {"type": "function_call_output", "call_id": "call_1", "output": "21"}
+    turn: Any = [USER, *map(_reference, first.output), result]
+    assert (await client.responses.create(model="resp", input=turn, tools=[tool])).output_text == "Tokyo."
+    sent = provider.asked[-1].body["input"]
+    assert [item["type"] for item in sent] == ["message", "function_call", "function_call_output"]
+    assert "id" not in sent[1]
+
+
+async def test_an_unknown_item_and_another_callers_are_one_error(
+    served: Transparent, client: openai.AsyncOpenAI, provider: RecordingProvider
+) -> None:
+    first = await client.responses.create(model="gpt", input="?")
+    provider.asked.clear()
+    known, unknown = _reference(first.output[0]), {"type": "item_reference", "id": "msg_unknown"}
+    message: Any = USER
+    nameless: Any = {"type": "item_reference"}
+    async with _client(served, "umbra") as other, _client(served, "crowd") as nobody:
+        for caller in (other, nobody):
+            told: list[Any] = []
+            for reference in (known, unknown):
+                with pytest.raises(openai.NotFoundError) as refused:
+                    await caller.responses.create(model="gpt", input=[reference, message])
+                assert (refused.value.param, refused.value.code) == ("input", "item_not_found")
+                told.append(str(refused.value.body).replace(reference["id"], "X"))
+            assert told[0] == told[1]
+    with pytest.raises(openai.BadRequestError, match=r"input\[0\]\.id"):
+        await client.responses.create(model="gpt", input=[nameless, message])
+    with pytest.raises(openai.NotFoundError):
+        await client.responses.create(model="gpt", input=[_reference(first), message])
+    with pytest.raises(openai.BadRequestError, match="Previous response"):
+        await client.responses.create(model="gpt", input="?", previous_response_id=known["id"])
+    assert provider.asked == []
+
+
 async def test_a_response_of_an_unnamed_end_user_is_not_stored(
     served: Transparent, provider: RecordingProvider
 ) -> None:

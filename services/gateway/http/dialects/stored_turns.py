@@ -1,8 +1,8 @@
-"""Requests of Responses that go on with a stored response, and the storing of what they are answered.
+"""Requests of Responses that go on with a stored response or refer to its items, and the storing of their answers.
 
 A model gets the whole conversation as if the caller had sent it: the items of earlier turns, unchanged, before the
-request's own. The provider stores nothing and gets no id. A response is stored before its last event is sent, so that
-the client's next request finds it.
+request's own, and an item in the place of a reference to it. The provider stores nothing and gets no id. A response is
+stored before its last event is sent, so that the client's next request finds it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
+from services.gateway.http.stored_responses import references
 from services.gateway.http.stored_responses.errors import PreviousResponseNotFound, StoreUnavailable
 from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse, aside
 from services.gateway.labels import Degraded
@@ -50,10 +51,10 @@ class StoredTurns:
     store: ResponseStore
 
     async def __call__(self, exchange: Exchange, body: Fields, read: Read) -> ReadRequest | None:
-        """Raises `PreviousResponseNotFound`, `StoreUnavailable`, and `InvalidInput` for a conversation that is larger
-        than a request may be."""
-        wanted, previous = body.flag("store") is not False, body.text(_PREVIOUS)
-        if any(map(body.seen, _PROVIDERS)) or not (wanted or previous):
+        """Raises `PreviousResponseNotFound`, `ItemNotFound`, `StoreUnavailable`, and `InvalidInput` for a conversation
+        that is larger than a request may be."""
+        wanted, previous, named = body.flag("store") is not False, body.text(_PREVIOUS), references.names(body)
+        if any(map(body.seen, _PROVIDERS)) or not (wanted or previous or named):
             return None
         given = {name: body.seen(name) for name in body if name != _PREVIOUS} | {"store": False}
         body = Fields(given)
@@ -61,10 +62,21 @@ class StoredTurns:
         whose = owner(exchange.credential.tenant, order)
         wanted = wanted and whose is not None
         items, data = _items(given["input"]), compact(given)
+        size = len(data)
+        if named:
+
+            def expand(more: int) -> None:
+                nonlocal size
+                exchange.expand(size := size + more)
+
+            found = await references.find(self.store, whose, named, exchange.bounds.most_bytes, expand)
+            items = references.put_in(items, found)
         if previous:
-            earlier, size = await self._earlier(exchange, whose, previous, len(data))
-            items = given["input"] = [*earlier, *items]
-            data, body = await _within(exchange, given, size), Fields(given)
+            earlier, size = await self._earlier(exchange, whose, previous, size)
+            items = [*earlier, *items]
+        if previous or named:
+            given["input"] = items
+            data, body = await _within(exchange, given, size, _PREVIOUS if previous else "input"), Fields(given)
             order = read(body)
         answer_id = secrets.token_hex(_ID_BYTES) if wanted else exchange.answer_id
         order.stored = {"store": wanted, _PREVIOUS: previous, **({"id": f"resp_{answer_id}"} if wanted else {})}
@@ -105,7 +117,8 @@ class StoredTurns:
 
         try:
             data = await aside(size, written)
-            stored = await self.store.put(whose, response["id"], data)
+            stored = await references.keep(self.store, whose, answered)
+            stored = stored and await self.store.put(whose, response["id"], data)
         except (InvalidInput, StoreUnavailable):
             stored = False
         if not stored:
@@ -124,15 +137,15 @@ def _joined(given: Mapping[str, Any]) -> bytes:
     return rest[:-1] + b',"input":[' + b",".join(map(compact, given["input"])) + b"]}"
 
 
-async def _within(exchange: Exchange, given: Mapping[str, Any], size: int) -> bytes:
-    """A body of about `size` bytes with earlier turns, which has the limits of one that was sent, and takes its
-    room."""
+async def _within(exchange: Exchange, given: Mapping[str, Any], size: int, field: str) -> bytes:
+    """A body of about `size` bytes with earlier turns or items, which `field` has named. It has the limits of one that
+    was sent, and takes its room."""
     data = await aside(size, partial(_joined, given))
     if len(data) > (most := exchange.bounds.most_bytes):
-        raise InvalidInput(_PREVIOUS, f"a conversation of at most {most} bytes", f"{len(data)} bytes")
+        raise InvalidInput(field, f"a conversation of at most {most} bytes", f"{len(data)} bytes")
     exchange.expand(len(data))
     try:
         await aside(size, partial(structure.check, data, exchange.bounds.json))
     except InvalidInput as many:
-        raise InvalidInput(_PREVIOUS, f"a conversation of {many.metadata['limit']}", "more") from None
+        raise InvalidInput(field, f"a conversation of {many.metadata['limit']}", "more") from None
     return data

@@ -16,6 +16,7 @@ from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
+from services.gateway.http.stored_responses import references
 from services.gateway.http.stored_responses.errors import ResponseNotFound
 from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse, aside
 from services.runtime.errors import InvalidInput
@@ -55,7 +56,9 @@ class Responses:
     async def _remove(self, exchange: Exchange) -> None:
         async with self._aside.admitted(exchange):
             store, response_id = self._offered(), _id(exchange)
-            whose = _owner(exchange)
+            whose, stored = _owner(exchange), await self._find(exchange)
+            if whose:
+                await references.forget(store, whose, stored)
             if not (whose and await store.delete(whose, response_id)):
                 raise ResponseNotFound(response_id)
             await exchange.reply.whole(200, compact({"id": response_id, "object": "response", "deleted": True}))

@@ -15,6 +15,15 @@ class PreviousResponseNotFound(InvalidInput):
         ServiceError.__init__(self, message, field="previous_response_id")
 
 
+class ItemNotFound(Missing):
+    """An item that an input refers to, and that is not stored, or not for its caller."""
+
+    reason = "ITEM_NOT_FOUND"
+
+    def __init__(self, item_id: str):
+        super().__init__(f"Item with id '{shorten(item_id)}' not found.", field="input")
+
+
 class ResponseNotFound(Missing):
     """A response that is not stored, or not for its caller."""
 

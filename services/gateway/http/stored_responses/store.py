@@ -8,24 +8,27 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 T = TypeVar("T")
 _LARGE_BYTES = 1_048_576
+_LEAST_ID = 16  # characters
 _ID_OPTIONAL = ("message", "function_call")  # in an input, unlike calls of a provider's own tools
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The callers that find a response: a tenant's, or of these the ones with the same `end_user`."""
+    """The callers that find a response: a tenant's, or of these the ones with the same `end_user`. The same callers
+    find the single items of its output, as `Owner` of the `kind` item."""
 
     tenant: str
     end_user: tuple[str, ...] = ()
+    kind: Literal["response", "item"] = "response"
 
-    def name(self, response_id: str) -> str:
-        """The name of a stored response: a digest, from which neither its id nor its end user can be read. The id of
-        another owner's response has another name, and so is as unknown as any."""
-        whose = json.dumps(["response", self.tenant, *self.end_user, response_id])
+    def name(self, stored_id: str) -> str:
+        """The name of a stored response or item: a digest, from which neither its id nor its end user can be read. The
+        id of another owner's response has another name, and so is as unknown as any."""
+        whose = json.dumps([self.kind, self.tenant, *self.end_user, stored_id])
         return hashlib.sha256(whose.encode()).hexdigest()
 
 
@@ -39,7 +42,14 @@ class StoredResponse:
     @property
     def conversation(self) -> list[Any]:
         """The items before the input of the next turn."""
-        return [*self.input, *_sent_back(self.response["output"])]
+        return [*self.input, *(item for _, item in _sent_back(self.response["output"]) if item)]
+
+    @property
+    def items(self) -> dict[str, bytes]:
+        """The items of the output by their ids, as a request that names one gets it: nothing of a thought that its
+        provider alone could read. An id that is short enough to be guessed or to come again names none."""
+        sent = _sent_back(self.response["output"])
+        return {name: _line(item) if item else b"null" for name, item in sent if len(name) >= _LEAST_ID}
 
     def serialize(self) -> bytes:
         """As lines of JSON, one of the response and one of each item: between two a thread lets the event loop run."""
@@ -63,20 +73,27 @@ async def aside(size: int, work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work) if size > _LARGE_BYTES else work()
 
 
-def _sent_back(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The items of an answer as a model gets them that stores nothing. OpenAI's API looks for a thought without its
-    encrypted text by its id, and for the thought before an item with an id. So one such thought takes all of its turn
-    away, and the ids. Without thoughts ids have no use, and would make two equal conversations differ for the cache."""
+def _sent_back(output: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]]:
+    """The ids of an answer's items, each with the item as a model gets it that stores nothing. OpenAI's API looks for a
+    thought without its encrypted text by its id, and for the thought before an item with an id. So one such thought
+    takes all of its turn away, and the ids. Without thoughts ids have no use, and would make two equal conversations
+    differ for the cache."""
     thoughts = [item for item in output if item.get("type") == "reasoning"]
     if thoughts and all(item.get("encrypted_content") for item in thoughts):
-        return output
-    return [
-        {name: given for name, given in item.items() if name != "id"}
-        if thoughts or item.get("type") in _ID_OPTIONAL
-        else item
-        for item in output
-        if item.get("type") != "reasoning"
-    ]
+        return [(_id(item), item) for item in output]
+    always = bool(thoughts)
+    return [(_id(item), None if item in thoughts else _nameless(item, always)) for item in output]
+
+
+def _id(item: dict[str, Any]) -> str:
+    return str(item.get("id") or "")
+
+
+def _nameless(item: dict[str, Any], always: bool) -> dict[str, Any]:
+    """An item without its id, where an API lets an input have none, or `always`."""
+    if not (always or item.get("type") in _ID_OPTIONAL):
+        return item
+    return {name: given for name, given in item.items() if name != "id"}
 
 
 class ResponseStore(Protocol):
