@@ -20,7 +20,7 @@ from services.gateway.answer.stages.summaries import Summaries
 from services.gateway.config import GatewaySettings
 from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack
-from services.gateway.http.stored_responses.memory import MemoryResponses
+from services.gateway.http.stored_responses.memory import BYTES, MemoryResponses
 from services.gateway.http.stored_responses.redis_store import RedisResponses
 from services.gateway.http.stored_responses.store import ResponseStore
 from services.gateway.output_validation.forms import Forms
@@ -117,7 +117,9 @@ def response_store(settings: GatewaySettings, shared: OnRedis | None) -> Respons
         return None
     if shared and shared.responses:
         return RedisResponses(shared.responses, stored.ttl_ms, stored.tenant_bytes)
-    return MemoryResponses(stored.ttl_ms / 1000, stored.tenant_bytes, stored.bytes)
+    memory = MemoryResponses(stored.ttl_ms / 1000, stored.tenant_bytes, stored.bytes)
+    BYTES.set_function(lambda: memory.total_bytes)
+    return memory
 
 
 def _fleet(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel], pressure: Callable[[], float]) -> Fleet:

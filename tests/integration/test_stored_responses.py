@@ -332,6 +332,44 @@ async def test_an_unknown_item_and_another_callers_are_one_error(
     assert provider.asked == []
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_a_retry_after_its_earlier_response_was_removed_gets_the_same_answer(
+    served: Transparent, client: openai.AsyncOpenAI, provider: RecordingProvider, streamed: bool
+) -> None:
+    first = await client.responses.create(model="gpt", input="Capital of Japan?")
+    turn: Any = [*map(_reference, first.output), {"role": "user", "content": "?"}]
+    keyed = [{"idempotency-key": f"{each} {streamed}"} for each in ("turn", "reference")]
+    asked: list[dict[str, Any]] = [
+        {"model": "gpt", "input": "And its river?", "previous_response_id": first.id, "extra_headers": keyed[0]},
+        {"model": "gpt", "input": turn, "extra_headers": keyed[1]},
+    ]
+
+    async def ask(client: openai.AsyncOpenAI, request: dict[str, Any]) -> Any:
+        if not streamed:
+            return await client.responses.create(**request)
+        events = [event async for event in await client.responses.create(**request, stream=True)]
+        return events[-1].response
+
+    answers = [await ask(client, each) for each in asked]
+    await client.responses.delete(first.id)
+    provider.asked.clear()
+    for request, answer in zip(asked, answers, strict=True):
+        again = await ask(client, request)
+        assert (again.id, again.output) == (answer.id, answer.output)
+        with pytest.raises(openai.APIStatusError, match="not found"):
+            await ask(client, {**request, "extra_headers": {"idempotency-key": "another"}})
+        with pytest.raises(openai.APIStatusError, match="not found"):
+            await ask(client, {**request, "max_output_tokens": 5})
+        async with _client(served, "umbra") as other:
+            with pytest.raises(openai.APIStatusError, match="not found"):
+                await ask(other, request)
+    assert provider.asked == []
+    last = await client.responses.create(model="gpt", input="?", previous_response_id=answers[0].id)
+    assert last.output_text == "Tokyo."
+    said = [_text(each) for each in provider.asked[-1].body["messages"]]
+    assert said == ["Capital of Japan?", "Tokyo.", "And its river?", "Tokyo.", "?"]
+
+
 async def test_a_response_of_an_unnamed_end_user_is_not_stored(
     served: Transparent, provider: RecordingProvider
 ) -> None:

@@ -73,6 +73,10 @@ class IdempotencyStore:
         """Whether there is any answer of that tenant's."""
         return tenant in self._tenants
 
+    def has(self, tenant: str, key: str) -> bool:
+        """Whether there is an answer of that tenant's key."""
+        return (tenant, key) in self._kept
+
     async def follow(
         self, request: pb.GenerateRequest, tenant: str, begin: Begin, admit: Admit, within_s: float, send: SendChoice
     ) -> None:

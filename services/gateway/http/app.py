@@ -40,6 +40,7 @@ from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown
 from services.gateway.http.server.endpoint import Endpoint, Serve, Shape
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.server.listener import HttpServer
+from services.gateway.http.stored_responses.retries import Retries
 from services.gateway.http.stored_responses.store import ResponseStore
 from services.gateway.upstream.cache import Cache
 from services.gateway.upstream.fleet import Fleet
@@ -121,7 +122,7 @@ class _App:
         models = Models(parts.settings, parts.routes, int(time.time()))
         for path, dialect in DIALECTS.items():
             store = parts.responses if path == RESPONSES else None
-            go_on = None if store is None else StoredTurns(store)
+            go_on = None if store is None else StoredTurns(store, Retries(parts.settings.kept, parts.servicer.keeps))
             generating = Generating(dialect, parts.servicer, parts.settings, go_on)
             yield self._route("POST", path, generating, dialect.shape)
         aside = Aside(parts.settings, parts.intake.admission)

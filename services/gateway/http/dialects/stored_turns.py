@@ -25,6 +25,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.http.stored_responses import references
 from services.gateway.http.stored_responses.errors import PreviousResponseNotFound, StoreUnavailable
+from services.gateway.http.stored_responses.retries import Retries
 from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse, aside
 from services.gateway.labels import Degraded
 from services.runtime.errors import InvalidInput
@@ -45,10 +46,24 @@ def owner(tenant: Tenant, order: RequestOptions) -> Owner | None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that goes on with the response `previous`, or refers to the items `named`."""
+
+    exchange: Exchange
+    whose: Owner | None
+    previous: str
+    named: list[str]
+    stores: bool  # its answer
+    items: list[Any]  # of its own input
+    data: bytes  # its own body
+
+
+@dataclass(frozen=True, slots=True)
 class StoredTurns:
     """Requests with and without an earlier response in the store."""
 
     store: ResponseStore
+    retries: Retries
 
     async def __call__(self, exchange: Exchange, body: Fields, read: Read) -> ReadRequest | None:
         """Raises `PreviousResponseNotFound`, `ItemNotFound`, `StoreUnavailable`, and `InvalidInput` for a conversation
@@ -62,23 +77,13 @@ class StoredTurns:
         whose = owner(exchange.credential.tenant, order)
         wanted = wanted and whose is not None
         items, data = _items(given["input"]), compact(given)
-        size = len(data)
-        if named:
-
-            def expand(more: int) -> None:
-                nonlocal size
-                exchange.expand(size := size + more)
-
-            found = await references.find(self.store, whose, named, exchange.bounds.most_bytes, expand)
-            items = references.put_in(items, found)
-        if previous:
-            earlier, size = await self._earlier(exchange, whose, previous, size)
-            items = [*earlier, *items]
+        answer_id = secrets.token_hex(_ID_BYTES) if wanted else exchange.answer_id
         if previous or named:
+            asked = _Asked(exchange, whose, previous or "", named, wanted, items, data)
+            items, size, answer_id = await self._conversation(asked, order.request.idempotency_key, answer_id)
             given["input"] = items
             data, body = await _within(exchange, given, size, _PREVIOUS if previous else "input"), Fields(given)
             order = read(body)
-        answer_id = secrets.token_hex(_ID_BYTES) if wanted else exchange.answer_id
         order.stored = {"store": wanted, _PREVIOUS: previous, **({"id": f"resp_{answer_id}"} if wanted else {})}
         order.echo = {**order.echo, **order.stored}
         writer = ResponseWriter(order, answer_id)
@@ -92,14 +97,48 @@ class StoredTurns:
 
         return ReadRequest(data, body, order, writer, before_end)
 
-    async def _earlier(
-        self, exchange: Exchange, whose: Owner | None, response_id: str, own_bytes: int
-    ) -> tuple[list[Any], int]:
+    async def _conversation(self, asked: _Asked, key: str, answer_id: str) -> tuple[list[Any], int, str]:
+        """The items that a model is asked with, about how many bytes they and the request have, and the answer's id. A
+        retry with the same idempotency key has those of the first time."""
+        if not (asked.whose and key):
+            return *await self._whole(asked), answer_id
+        own = compact([asked.previous, asked.stores]) + asked.data
+        if found := await self.retries.find(asked.whose, key, own):
+            first, size = found
+            asked.exchange.expand(size)
+            return first.input, size, first.response["id"]
+        items, size = await self._whole(asked)
+        await self.retries.keep(asked.whose, key, own, StoredResponse({"id": answer_id}, items), size)
+        return items, size, answer_id
+
+    async def _whole(self, asked: _Asked) -> tuple[list[Any], int]:
+        """The items that a model is asked with, and about how many bytes they and the request have."""
+        items, size = await self._referred(asked)
+        if not asked.previous:
+            return items, size
+        earlier, size = await self._earlier(asked, size)
+        return [*earlier, *items], size
+
+    async def _referred(self, asked: _Asked) -> tuple[list[Any], int]:
+        """The request's own items, those that it refers to in their places, and about how many bytes it has then."""
+        size, exchange = len(asked.data), asked.exchange
+        if not asked.named:
+            return asked.items, size
+
+        def expand(more: int) -> None:
+            nonlocal size
+            exchange.expand(size := size + more)
+
+        found = await references.find(self.store, asked.whose, asked.named, exchange.bounds.most_bytes, expand)
+        return references.put_in(asked.items, found), size
+
+    async def _earlier(self, asked: _Asked, own_bytes: int) -> tuple[list[Any], int]:
         """The items before a request of `own_bytes`, which take room before they are fetched, and about how many bytes
         they and the request have."""
+        whose, response_id = asked.whose, asked.previous
         if whose and (stored := await self.store.size(whose, response_id)):
             size = own_bytes + stored
-            exchange.expand(size)
+            asked.exchange.expand(size)
             if data := await self.store.get(whose, response_id):
                 return (await aside(size, partial(StoredResponse.parse, data))).conversation, size
         raise PreviousResponseNotFound(response_id)

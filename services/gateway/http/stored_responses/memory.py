@@ -12,7 +12,7 @@ from services.gateway.http.stored_responses.store import Owner
 from services.runtime.policy.fair_lru import FairLru
 
 _OVERHEAD_BYTES = 1_000  # of a response beside its data: the object, its timer and its index entries
-_BYTES = Gauge("hedgerow_stored_responses_bytes", "Size of the responses stored in the gateway's memory.")
+BYTES = Gauge("hedgerow_stored_responses_bytes", "Size of the responses stored in the gateway's memory.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,13 @@ class MemoryResponses:
     def __init__(self, ttl_s: float, tenant_bytes: int, max_bytes: int):
         self._ttl_s, self._tenant_bytes = ttl_s, min(tenant_bytes, max_bytes)
         self._stored: FairLru[str, _Stored] = FairLru(max_bytes)
-        _BYTES.set_function(lambda: self._stored.bytes)
 
     def __len__(self) -> int:
         return len(self._stored)
+
+    @property
+    def total_bytes(self) -> int:
+        return self._stored.bytes
 
     async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
         name, tenant = owner.name(response_id), owner.tenant

@@ -17,7 +17,9 @@ from services.gateway.http.dialects.stored_turns import StoredTurns
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.stored_responses.retries import Retries
 from services.gateway.http.stored_responses.store import Owner, StoredResponse
+from services.gateway.settings.serving import KeptSettings
 
 FINAL = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP, model="m", text="Tokyo.")
 EARLIER = StoredResponse({"id": "resp_1", "output": []}, [{"role": "user", "content": "A" * 5_000}]).serialize()
@@ -56,6 +58,10 @@ class Steps:
         self.taken.append("end" if last else "text")
 
 
+def _turns(store: Steps) -> StoredTurns:
+    return StoredTurns(store, Retries(KeptSettings(), lambda tenant, key: False))
+
+
 def _order(body: Fields) -> RequestOptions:
     return RequestOptions(pb.GenerateRequest(), stream=True)
 
@@ -64,10 +70,10 @@ async def test_a_conversation_takes_room_before_it_is_fetched() -> None:
     body = Fields({"model": "m", "input": "And its river?", "previous_response_id": "resp_1"})
     full = Steps(room=len(EARLIER))
     with pytest.raises(BodiesWaiting):
-        await StoredTurns(full)(cast(Exchange, full), body, _order)
+        await _turns(full)(cast(Exchange, full), body, _order)
     assert full.taken == ["room"]
     roomy = Steps()
-    asked = await StoredTurns(roomy)(cast(Exchange, roomy), body, _order)
+    asked = await _turns(roomy)(cast(Exchange, roomy), body, _order)
     assert roomy.taken == ["room", "get", "room"]
     assert asked
     assert [item["content"] for item in json.loads(asked.data)["input"]] == ["A" * 5_000, "And its river?"]
@@ -75,7 +81,7 @@ async def test_a_conversation_takes_room_before_it_is_fetched() -> None:
 
 async def test_the_last_text_does_not_wait_for_the_store() -> None:
     steps: Any = Steps()
-    asked = await StoredTurns(steps)(steps, Fields({"model": "m", "input": "?"}), _order)
+    asked = await _turns(steps)(steps, Fields({"model": "m", "input": "?"}), _order)
     assert asked
     message = pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="Tokyo.")), pb.Event(final=FINAL)])
     watch: Any = SimpleNamespace(came=lambda: None, sent=lambda: None)
