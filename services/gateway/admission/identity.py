@@ -264,7 +264,8 @@ def _parse(file: Path) -> dict[str, TenantSettings]:
     except ValidationError as error:
         problem = error.errors()[0]
         field = ".".join(map(str, problem["loc"])) or str(file)
-        raise BadTenants(f"tenants_file: {field}: {problem['msg']}, got {shorten(repr(problem['input']))}") from None
+        why = problem["msg"].removeprefix("Value error, ")
+        raise BadTenants(f"tenants_file: {field}: {why}, got {shorten(repr(problem['input']))}") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadTenants(f"tenants_file: {' '.join(str(error).split())}") from None
 

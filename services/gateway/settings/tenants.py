@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
 from services.gateway.settings.group import Group
@@ -56,6 +57,27 @@ class KeyDigest(Group):
     )
 
 
+def _one_or_many(given: Any) -> Any:
+    return (given,) if isinstance(given, str) else given
+
+
+_TOOL = r"^(\*|[A-Za-z0-9_*?-]+/.+)$"
+
+
+def _is_tool(name: str) -> str:
+    if not re.match(_TOOL, name):
+        raise ValueError("a tool is needed as source/name, such as collections/search_*, or * for all")
+    return name
+
+
+_Tool = Annotated[str, AfterValidator(_is_tool), WithJsonSchema({"type": "string", "pattern": _TOOL})]
+Tools = Annotated[tuple[_Tool, ...], BeforeValidator(_one_or_many, json_schema_input_type=_Tool | tuple[_Tool, ...])]
+Permissions = Annotated[
+    tuple[Permission, ...],
+    BeforeValidator(_one_or_many, json_schema_input_type=Permission | tuple[Permission, ...]),
+]
+
+
 class TenantSettings(Group):
     """Quotas and settings of a tenant. 0: no limit."""
 
@@ -90,11 +112,11 @@ class TenantSettings(Group):
         None,
         description="Overrides the gateway's `response_format.check`.",
     )
-    tools: tuple[Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_*?-]+/.+)$")], ...] = Field(
+    tools: Tools = Field(
         (),
         description="Tools of the mesh that it may use, as `source/name`, also with `*`. Empty: none.",
     )
-    provider: tuple[Permission, ...] = Field(
+    provider: Permissions = Field(
         (),
         description="Permissions for what costs more or stores data at a provider (docs/http.md). Empty: none; all "
         "for the tenant `local` without keys.",

@@ -52,6 +52,15 @@ def test_a_key_or_a_tenant_that_settings_and_file_both_have_is_an_error(file: Pa
         ("acme: {weight: -1}", r"tenants_file: acme\.weight: .*greater than 0, got -1"),
         ("acme: {guard: {pattern_ms: 9}}", r"tenants_file: acme\.guard\.pattern_ms: no longer a setting, always 5"),
         ("acme: {wieght: 1}", r"tenants_file: acme\.wieght: Extra inputs"),
+        (
+            "acme: {tools: search}",
+            r"tenants_file: acme\.tools\.0: a tool is needed as source/name, such as collections/search_\*, or \* for "
+            r"all, got 'search'",
+        ),
+        (
+            "acme: {provider: stores}",
+            r"tenants_file: acme\.provider\.0: Input should be .*, got 'stores'",
+        ),
         ("acme: {keys: [sesame]}", r"tenants_file: acme\.keys\.0\.sha256: .*pattern"),
         ("- acme", r"tenants_file: .*tenants\.yaml: .*dictionary"),
         ("", r"tenants_file: .*tenants\.yaml: .*dictionary"),
@@ -170,3 +179,8 @@ def test_a_guard_of_the_file_that_is_none_is_refused_by_its_field(tmp_path: Path
     (file := tmp_path / "tenants.yaml").write_text(f"a: {{keys: [{digest('k')}], guard: {{denied_patterns: ['a*']}}}}")
     with pytest.raises(BadTenants, match=r"a\.guard\.denied_patterns: .*a match of 1 to 200 characters"):
         Identity({}, {}, file)
+
+
+def test_a_tool_or_a_permission_alone_needs_no_list() -> None:
+    settings = TenantSettings.model_validate({"tools": "collections/*", "provider": "store"})
+    assert (settings.tools, settings.provider) == (("collections/*",), ("store",))
