@@ -10,6 +10,7 @@ from prometheus_client import Counter, Histogram
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.labels import Degraded
 from services.gateway.settings.answer_time import TargetSettings
 from services.runtime import telemetry
 
@@ -57,6 +58,12 @@ def observe(final: pb.Final) -> None:
         _usable_seconds(model, verdict).observe(final.usable_ms / 1000)
     for label in final.degraded:
         _DEGRADED.labels(label).inc()
+
+
+def degrade(final: pb.Final, reason: Degraded) -> None:
+    """Add a reason to an answer that is counted already."""
+    final.degraded.append(reason)
+    _DEGRADED.labels(reason).inc()
 
 
 class Targets:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.metrics import degrade
 from services.gateway.http import sse
 from services.gateway.http.account import account, found
 from services.gateway.http.dialects.chat_relay import RelayedChat
@@ -135,7 +136,7 @@ class ChatWriter:
     def _compare(self, choices: int, final: pb.Final) -> None:
         """Mark the answer of a server that has ignored `n`."""
         if choices < self._wanted:
-            final.degraded.append(Degraded.LLM_CHOICES)
+            degrade(final, Degraded.LLM_CHOICES)
 
     def _relay(self, events: Iterable[bytes]) -> bytes:
         """The provider's chunks. Later chunks of the gateway's own repeat the fields that they have in common."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
+from services.gateway.answer.metrics import degrade
 from services.gateway.http import structure
 from services.gateway.http.account import account
 from services.gateway.http.dialects.generating import ReadRequest
@@ -161,7 +162,7 @@ class StoredTurns:
         except (InvalidInput, StoreUnavailable):
             stored = False
         if not stored:
-            final.degraded.append(Degraded.RESPONSE_UNSTORED)
+            degrade(final, Degraded.RESPONSE_UNSTORED)
             response.update(store=False, hedgerow=account(final))
 
 

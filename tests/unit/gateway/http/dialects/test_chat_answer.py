@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from prometheus_client import REGISTRY
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -160,6 +161,7 @@ def test_an_answer_of_a_server_that_ignored_n_says_so(
 ) -> None:
     final = pb.Final()
     final.CopyFrom(FINAL)
+    before = _counted()
     writing = ChatWriter(RequestOptions(pb.GenerateRequest(), "auto", choices=wanted), "id1", index)
     said = [
         {"id": "c", "choices": [{"index": each, "delta": {"content": "Hi"}, "finish_reason": finish}]}
@@ -173,3 +175,8 @@ def test_an_answer_of_a_server_that_ignored_n_says_so(
         writing.gather(relayed)
         assert writing.whole(final)["hedgerow"]["degraded"] == degraded
     assert list(final.degraded) == degraded
+    assert _counted() - before == len(degraded)
+
+
+def _counted() -> float:
+    return REGISTRY.get_sample_value("hedgerow_degraded_total", {"reason": "llm:choices"}) or 0
