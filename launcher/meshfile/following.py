@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from launcher.catalog import CatalogError
@@ -19,7 +21,7 @@ from launcher.meshfile.planning import MeshPlan, replanned
 from launcher.meshfile.problems import BadMeshFile
 from launcher.processes import ServiceFailed, ServiceSpec
 
-_LOOK_S = 0.2
+_LOOK_S, _REMIND_S = 0.2, 10.0
 Tell = Callable[[str], None]
 
 
@@ -53,7 +55,8 @@ async def _bring(path: Path, mesh: Mesh, current: MeshPlan, wanted: MeshPlan, st
     """Whether the mesh is as wanted now; where it cannot be, it is as it was."""
     try:
         wanted.write_files(state_dir)
-        done = await bring(mesh, wanted.specs)
+        async with _reminding(path, _changed(current.specs, wanted.specs), tell):
+            done = await bring(mesh, wanted.specs)
     except (MeshError, ServiceFailed, ValueError, OSError) as error:
         tell(f"{error}\n{path} is not followed; the mesh goes back to what it was")
         with contextlib.suppress(ValueError, OSError):  # a key that is gone by now: the tenants stay as they are
@@ -62,6 +65,23 @@ async def _bring(path: Path, mesh: Mesh, current: MeshPlan, wanted: MeshPlan, st
         return False
     tell(f"{path} is in force: {', '.join(done) or 'nothing had to start again'}")
     return True
+
+
+@asynccontextmanager
+async def _reminding(path: Path, names: Sequence[str], tell: Tell) -> AsyncIterator[None]:
+    """Say again and again that services, which may load a model, are not there yet."""
+
+    async def remind() -> None:
+        for count in itertools.count(1):
+            await asyncio.sleep(_REMIND_S)
+            after_s = count * _REMIND_S
+            tell(f"{path} is not in force after {after_s:.0f} s: {', '.join(names)} starting; a later change waits")
+
+    reminding = asyncio.create_task(remind())
+    try:
+        yield
+    finally:
+        reminding.cancel()
 
 
 async def bring(mesh: Mesh, wanted: Sequence[ServiceSpec], *, insist: bool = False) -> list[str]:
@@ -80,6 +100,12 @@ async def bring(mesh: Mesh, wanted: Sequence[ServiceSpec], *, insist: bool = Fal
 
 def _services(specs: Iterable[ServiceSpec]) -> dict[str, ServiceSpec]:
     return {service.name: service for spec in specs for service in spec.services}
+
+
+def _changed(before: Sequence[ServiceSpec], after: Sequence[ServiceSpec]) -> list[str]:
+    """The services that start, or start again."""
+    known = _services(before)
+    return [name for name, spec in _services(after).items() if known.get(name) != spec]
 
 
 def _done(before: Mapping[str, ServiceSpec], after: Mapping[str, ServiceSpec]) -> list[str]:

@@ -100,3 +100,36 @@ async def test_a_file_that_cannot_be_checked_for_a_moment_and_a_terminal_that_is
     await asyncio.wait(tasks)
     assert all("temporarily unavailable" in line for line in told)
     assert mesh.done == []
+
+
+@pytest.mark.paused
+async def test_a_service_that_starts_for_long_is_named_until_the_change_is_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, told = tmp_path / "mesh.yaml", list[str]()
+    file.write_text("new")
+    current: Any = SimpleNamespace(text="old", specs=[spec("cache"), spec("gateway")])
+    wanted: Any = SimpleNamespace(
+        text="new", file=None, specs=[spec("cache", "new"), spec("gateway")], write_files=lambda _: None
+    )
+
+    async def replanned(*_: object) -> Any:
+        return wanted
+
+    class Slow(ScriptedMesh):
+        async def put(self, wanted: ServiceSpec, *, insist: bool = False) -> None:
+            await asyncio.sleep(25)
+            await super().put(wanted, insist=insist)
+
+    monkeypatch.setattr(following, "replanned", replanned)
+    monkeypatch.setattr(following, "missing_models", lambda _: [])
+    mesh: Any = Slow(list(current.specs))
+    task = asyncio.create_task(follow(file, tmp_path, mesh, current, told.append))
+    await asyncio.sleep(60)
+    task.cancel()
+    await asyncio.wait([task])
+    assert told == [
+        f"{file} is not in force after 10 s: cache starting; a later change waits",
+        f"{file} is not in force after 20 s: cache starting; a later change waits",
+        f"{file} is in force: cache started again",
+    ]
