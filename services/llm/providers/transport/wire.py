@@ -54,6 +54,8 @@ def failure(error: BaseException) -> str:
             return "host name not found"
         case ssl.SSLCertVerificationError():
             return "TLS certificate not trusted"
+        case ssl.SSLError():
+            return "TLS handshake failed: the server may speak plain HTTP"
         case TimeoutError():
             return "timed out"
         case _:

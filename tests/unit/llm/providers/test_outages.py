@@ -99,6 +99,21 @@ async def test_a_host_that_does_not_exist_is_said_in_words(version: str) -> None
     await engine.close()
 
 
+async def test_a_server_without_tls_is_said_in_words() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(plain, "127.0.0.1", 0)
+    async with server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        engine = OpenAIEngine(LlmSettings(engine="openai", openai=OpenAISettings(base_url=url, model="big")))
+        said = "the provider cannot be reached, or broke off: TLS handshake failed: the server may speak plain HTTP"
+        assert await asked(engine) == said
+        await engine.close()
+
+
 def test_credentials_of_the_url_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     Outages("big", "https://user:secret@provider.test/v1?key=hidden").began("it is away")
     assert "provider.test/v1" in caplog.text
