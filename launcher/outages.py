@@ -14,8 +14,8 @@ from hedgerow.channel import open_channel
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
 from launcher.mesh import Mesh
 
-_EVERY_S, _TIMEOUT_S = 2.0, 2.0
-_CALM_LOOKS = 5  # without a failure end an outage, so that a provider that fails now and then is one line and no flood
+_EVERY_S, _TIMEOUT_S = 5.0, 2.0
+_CALM_LOOKS = 2  # without a failure end an outage, so that a provider that fails now and then is one line and no flood
 
 
 @dataclass(frozen=True)

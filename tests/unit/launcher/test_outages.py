@@ -22,7 +22,7 @@ def test_a_provider_that_fails_now_and_then_is_one_line() -> None:
     lines: list[str] = []
     watch = Watch(lines.append)
     for _ in range(100):
-        for states in (AWAY, WELL, WELL, WELL):
+        for states in (AWAY, WELL):
             watch.look(states)
     assert lines == [BEGAN]
 
