@@ -90,12 +90,17 @@ _DRAWS = {
 _UNSET: Mapping[str, Any] = {name: getattr(Sampling(), name) for name in _DRAWS}
 _INDEX = re.compile(r"\[\d+\]")
 
+_REFERENCE = '"type":"item_reference"'
+_INSTEAD = " where the gateway stores no responses: send the item itself, as clients do with `store: false`"
+
 
 def check(original: Original | None, model: Model) -> None:
     """Raise InvalidInput for the first field that `model` would not get."""
     for place, matters in unknown(original, model):
         if original and matters:
-            raise InvalidInput(place, f"no such field of model {model.name}", shorten(original.untranslated[place]))
+            given = original.untranslated[place]
+            instead = _INSTEAD if _REFERENCE in given else ""
+            raise InvalidInput(place, f"no such field of model {model.name}{instead}", shorten(given))
 
 
 def unknown(original: Original | None, model: Model) -> Iterator[tuple[str, bool]]:

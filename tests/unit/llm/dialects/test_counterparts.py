@@ -113,3 +113,9 @@ def test_the_name_of_a_tools_message_is_decoration() -> None:
     assert told == {}
     with pytest.raises(InvalidInput, match=r"^messages\[0\]\.name: no such field"):
         untold(read_chat, {"messages": [{"role": "user", "name": "ann", "content": "?"}]})
+
+
+def test_a_reference_to_an_item_that_is_not_stored_says_what_to_send() -> None:
+    told = asked(**{"input[1]": {"type": "item_reference", "id": "msg_1"}}).original
+    with pytest.raises(InvalidInput, match="stores no responses: send the item itself"):
+        untranslated.check(told, MODEL)
