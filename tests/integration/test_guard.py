@@ -103,7 +103,7 @@ async def test_what_a_hostile_tool_says_is_withheld_from_the_tenant_that_wants_i
             "news": (0, tool_pb2.CallToolResponse(content=f"Rain. {ATTACK}", citations=found)),
             "people": (0, tool_pb2.CallToolResponse(content="Ask anna@example.com.")),
         }
-        sources = json.dumps({"sources": {"web": {"address": tools.target}}})
+        sources = json.dumps({"sources": {"web": {"address": tools.target, "call_ms": 10_000}}})
         gateway = await start_http_gateway(start, llm, tenants=json.dumps(tenants), tools=sources)
         target = gateway.process.spec.address
         async with AsyncClient(target, api_key="one") as client:

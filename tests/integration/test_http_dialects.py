@@ -121,7 +121,7 @@ async def test_openais_own_accumulator_takes_a_response_with_a_thought_and_a_cal
 
 async def test_a_response_that_its_budget_ends_is_incomplete(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
     llm.script = [*words("Par"), Hold()]
-    response = await openai_.responses.create(model="m", input=ASKED, extra_body={"hedgerow": {"budget_ms": 300}})
+    response = await openai_.responses.create(model="m", input=ASKED, extra_body={"hedgerow": {"budget_ms": 3_000}})
     assert response.status == "incomplete"
     assert response.incomplete_details is not None
     assert response.incomplete_details.reason == "max_output_tokens"

@@ -14,6 +14,7 @@ from openai import AsyncOpenAI
 
 from services.runtime.rpc.boundary import DOMAIN
 from tests.conftest import Start
+from tests.fault.mesh import PATIENT_LOOKUPS
 from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
 from tests.integration.scripted import Heard, Hold, Refusal
 from tests.integration.scripted_audio import ScriptedAudio, recording, segment, serve_audio, word
@@ -150,7 +151,7 @@ async def test_openais_client_has_texts_classified_by_the_guard(openai_: AsyncOp
 async def remembering(start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path) -> HttpGateway:
     """A gateway with a real cache."""
     cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
-    return await start_http_gateway(start, llm, cache_address=cache.spec.address)
+    return await start_http_gateway(start, llm, cache_address=cache.spec.address, stages=json.dumps(PATIENT_LOOKUPS))
 
 
 async def test_the_cache_embeds_counts_and_forgets(remembering: HttpGateway, llm: ScriptedLlm) -> None:
@@ -197,7 +198,8 @@ async def test_a_tenant_removes_no_entry_but_its_own(
 ) -> None:
     tenants = json.dumps({"acme": {"keys": [digest("secret")]}, "umbra": {"keys": [digest("test")]}})
     cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
-    gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=tenants)
+    settings = {"cache_address": cache.spec.address, "tenants": tenants, "stages": json.dumps(PATIENT_LOOKUPS)}
+    gateway = await start_http_gateway(start, llm, **settings)
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         acme, umbra = ({"x-api-key": key} for key in ("secret", "test"))
         hit = await until(lambda: _asked(http, acme), holds=lambda told: told.get("key"))  # it is in the cache

@@ -26,7 +26,7 @@ async def limited(start: Start, llm: ScriptedLlm, **limits: float) -> HttpGatewa
 async def test_an_item_of_a_batch_over_its_quota_says_when_to_come_back(start: Start, llm: ScriptedLlm) -> None:
     gateway = await limited(start, llm, requests_per_s=0.01, requests_burst=1)
     async with hedgerow.AsyncClient(gateway.process.spec.address, api_key="secret") as client:
-        results = [result async for _, result in client.batch(["What?", "Why?"], budget_ms=500)]
+        results = [result async for _, result in client.batch(["What?", "Why?"], budget_ms=5_000)]
     (error,) = [result for result in results if isinstance(result, hedgerow.HedgerowError)]
     assert isinstance(error, hedgerow.ResourceExhausted)
     assert (error.reason, error.metadata["quota"]) == ("QUOTA_EXCEEDED", "requests")
@@ -125,7 +125,7 @@ async def test_the_fixed_text_is_an_answer_where_it_is_allowed(gateway: HttpGate
     async with hedgerow.AsyncClient(gateway.process.spec.address) as client:
         whole = await client.ask("What?", allow_fallback=True)
         llm.script = [*words("It is"), Hold()]
-        cut = await client.ask("What?", budget_ms=300)
+        cut = await client.ask("What?", budget_ms=3_000)
         llm.script = [Hold()]
         fixed = await client.ask("What?", budget_ms=300, allow_fallback=True)
         ((_, item),) = [pair async for pair in client.batch(["What?"], budget_ms=300, allow_fallback=True)]

@@ -98,7 +98,7 @@ def _mesh(port: int, first: str, second: str, metrics: dict[str, str]) -> dict[s
         },
         "cache": {"exact": True, "semantic": False, **counted("cache")},
         "router": counted("router"),
-        "gateway": {"address": port, **counted("gateway", hedge=hedge)},
+        "gateway": {"address": port, **counted("gateway", hedge=hedge, stage_caps_ms={"cache": 10_000})},
     }
 
 
@@ -123,7 +123,7 @@ async def test_a_caller_that_leaves_stops_the_provider(scene: Scene) -> None:
 async def test_at_the_end_of_its_budget_an_answer_ends_with_its_text_and_the_provider_stops(scene: Scene) -> None:
     scene.first.upcoming.append(LONG)
     stopped = scene.first.counts.stopped
-    answer = await scene.ask(budget_ms=1_500)
+    answer = await scene.ask(budget_ms=5_000)
     assert answer.choices[0].message.content.startswith("word ")
     assert answer.hedgerow["finish_reason"] == "budget"
     await until(lambda: scene.first.counts.stopped == stopped + 1, 5)

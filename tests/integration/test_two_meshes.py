@@ -28,7 +28,8 @@ QUESTION = "Who are you?"
 @contextmanager
 def mesh(folder: Path, name: str, url: str) -> Iterator[Up]:
     port = ports_in_a_row(8)
-    content = {"models": {"m": {"url": url}}, "cache": {"exact": True}, "gateway": {"address": port, "http": "off"}}
+    gateway = {"address": port, "http": "off", "settings": {"stage_caps_ms": {"cache": 10_000}}}
+    content = {"models": {"m": {"url": url}}, "cache": {"exact": True}, "gateway": gateway}
     file = folder / f"{name}.yaml"
     file.write_text(yaml.safe_dump(content))
     with running_up(folder / ".hedgerow" / "meshes" / name, port, file=file, says_where=False) as up:
@@ -105,7 +106,7 @@ async def test_of_two_that_start_at_once_with_one_port_one_ends_with_an_error_an
             assert refused.returncode == 1, told
             assert "in use" in told
             (model,) = ups
-            await until(lambda: check_health(f"127.0.0.1:{port}", 1), holds=lambda told: told == "SERVING")
+            await until(lambda: check_health(f"127.0.0.1:{port}", 20), holds=lambda told: told == "SERVING")
             for _ in range(8):  # each on a connection of its own, and so at any socket of the port
                 async with hedgerow.AsyncClient(f"127.0.0.1:{port}") as client:
                     answer = await client.ask(QUESTION, model=model, cache="bypass", budget_ms=20_000)

@@ -11,12 +11,14 @@ from openai import AsyncOpenAI, BadRequestError
 
 from hedgerow import Answer, AsyncClient, InvalidArgument
 from tests.conftest import Start
+from tests.fault.mesh import PATIENT_LOOKUPS
 from tests.integration.http_gateway import start_http_gateway
 from tests.integration.scripted_llm import ScriptedLlm, end, words
 from tests.keys import digest
 from tests.waiting import until
 
 TODAY, ALIKE = "What is the weather in Oslo today?", "Tell me, what is the weather in Oslo today?"
+PATIENT = json.dumps(PATIENT_LOOKUPS)
 PRICE = "What is the price of a ticket to Bergen?"
 TENANTS = {
     "acme": {
@@ -32,7 +34,8 @@ async def test_what_one_tenant_has_cached_says_nothing_of_another_one(
 ) -> None:
     llm.script = [*words("It rains."), end()]
     cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
-    gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=json.dumps(TENANTS))
+    settings = {"cache_address": cache.spec.address, "tenants": json.dumps(TENANTS), "stages": PATIENT}
+    gateway = await start_http_gateway(start, llm, **settings)
     target = gateway.process.spec.address
 
     async with AsyncClient(target, api_key="secret") as acme, AsyncClient(target, api_key="test") as umbra:
@@ -86,7 +89,9 @@ async def test_an_answer_whose_time_is_over_is_given_while_one_new_one_is_made(
     tenants = {"acme": {"keys": acme["keys"], "hits": {"revalidate_ms": 60_000}}, "umbra": umbra}
     settings = {"database": str(tmp_path / "cache.db"), "model_cache": str(model_cache), "default_ttl_ms": "1500"}
     cache = await start("cache", **settings)
-    gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=json.dumps(tenants))
+    gateway = await start_http_gateway(
+        start, llm, cache_address=cache.spec.address, tenants=json.dumps(tenants), stages=PATIENT
+    )
     target = gateway.process.spec.address
 
     async with AsyncClient(target, api_key="secret") as own, AsyncClient(target, api_key="test") as other:
