@@ -53,7 +53,7 @@ async def test_a_client_that_leaves_stops_the_model_and_frees_its_place(
     llm.script = [*words("Paris"), end()]
     async with httpx.AsyncClient(base_url=gateway.url) as http:
         await until(lambda: _answered(http))
-    assert await metric(gateway, LEFT) == 1
+    await until(lambda: metric(gateway, LEFT), holds=lambda left: left == 1)
     assert "ERROR" not in gateway.process.log.read_text()
 
 
