@@ -1,4 +1,4 @@
-"""A service that blocks its event loop once, as soon as it serves."""
+"""A service that blocks its event loop each second: on a busy machine the watch may come when a block is over."""
 
 from __future__ import annotations
 
@@ -17,10 +17,17 @@ def reads_a_slow_disk() -> None:
     time.sleep(0.5)
 
 
+async def again_and_again() -> None:
+    while True:
+        reads_a_slow_disk()
+        await asyncio.sleep(1)
+
+
 @asynccontextmanager
 async def assemble(settings: VisionSettings) -> AsyncIterator[dict[Any, Any]]:
-    asyncio.get_running_loop().call_soon(reads_a_slow_disk)
+    reading = asyncio.create_task(again_and_again())
     yield {}
+    reading.cancel()
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ async def test_a_client_that_goes_gives_its_place_back(small: Service) -> None:
 
 
 async def test_a_client_faster_than_real_time_is_held_to_it(small: Service) -> None:
-    call = small.stub.TranscribeStream(timeout=3)
+    call = small.stub.TranscribeStream(timeout=6)
 
     async def eager() -> None:
         going = await send(call, begin())
