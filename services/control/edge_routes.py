@@ -21,7 +21,8 @@ from services.control.routes import FAULT, fault, packed
 from services.control.topology import Edge, Service
 
 PREFIXES = ("/hedgerow.gateway.v1.GatewayService/", "/grpc.reflection.")
-HTTP_PREFIX = "/v1/"
+HTTP_PREFIXES = ("/v1/", "/v2/rerank", "/rerank", "/openai/")  # the last three: what the gateway takes for the first
+_KEY_HEADERS = ("x-api-key", "api-key")
 CHECK = f"{HEALTH_SERVICE}Check"
 
 # Headers that gRPC-Web's clients send, and headers that they must be able to read.
@@ -34,7 +35,7 @@ _NO_CREDENTIAL = "authorization: a bearer token is required"
 _NO_KEY = json.dumps(
     {
         "error": {
-            "message": "authorization or x-api-key: an API key is required",
+            "message": "authorization, x-api-key or api-key: an API key is required",
             "type": "authentication_error",
             "param": None,
             "code": "invalid_api_key",
@@ -78,15 +79,16 @@ def _route(prefix: str, edge: Edge, service: Service) -> dict[str, Any]:
 
 
 def _http(edge: Edge) -> Iterator[dict[str, Any]]:
-    """To the gateway's HTTP API, which answers everything else itself. A key may come in either of two headers."""
-    keys = [[_BEARER], [{"name": "x-api-key", "present_match": True}]] if edge.wants_bearer else [[]]
-    for headers in keys:
-        action = {"cluster": http_cluster(edge.service), "timeout": timedelta(), "retry_policy": _retry()}
-        yield {"match": {"prefix": HTTP_PREFIX, "headers": headers}, "route": action}
-    if edge.wants_bearer:
-        refusal = {"status": 401, "body": {"inline_string": _NO_KEY}}
-        told = [{"header": {"key": "content-type", "value": "application/json"}}]
-        yield {"match": {"prefix": HTTP_PREFIX}, "direct_response": refusal, "response_headers_to_add": told}
+    """To the gateway's HTTP API, which answers everything else itself. A key may come in one of three headers."""
+    named = [[{"name": name, "present_match": True}] for name in _KEY_HEADERS]
+    action = {"cluster": http_cluster(edge.service), "timeout": timedelta(), "retry_policy": _retry()}
+    refusal = {"status": 401, "body": {"inline_string": _NO_KEY}}
+    told = [{"header": {"key": "content-type", "value": "application/json"}}]
+    for prefix in HTTP_PREFIXES:
+        for headers in [[_BEARER], *named] if edge.wants_bearer else [[]]:
+            yield {"match": {"prefix": prefix, "headers": headers}, "route": action}
+        if edge.wants_bearer:
+            yield {"match": {"prefix": prefix}, "direct_response": refusal, "response_headers_to_add": told}
 
 
 def _check(edge: Edge) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from services.gateway.admission.intake import Intake
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.generation.shared import Shared
-from services.gateway.http import sse
+from services.gateway.http import aliases, sse
 from services.gateway.http.dialects import messages_answer
 from services.gateway.http.dialects.chat_answer import ChatWriter
 from services.gateway.http.dialects.chat_request import read_chat
@@ -105,7 +105,7 @@ class _App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self  # so that the router raises what is no route
         try:
-            await self._router(scope, receive, send)
+            await self._router(aliases.by_own_path(scope), receive, send)
         except HTTPException as missed:
             path, method = scope["path"], scope["method"]
             error: ServiceError = RouteUnknown(f"{method} {path}: no such route")
@@ -141,7 +141,7 @@ class _App:
             ByName("rerank", providers, embedding.rerank, has_cache),
             ByName("moderations", providers, Moderations(aside), has_own=True),
         ):
-            yield self._route("POST", f"/v1/{serve.method}", serve)
+            yield self._route("POST", f"/v1/{serve.method}", serve, Told.of_methods)
         yield self._route("GET", "/v1/cache/stats", caching.stats)
         yield self._route("POST", "/v1/cache/wrong", caching.report_wrong)
         yield self._route("DELETE", "/v1/cache", caching.remove)

@@ -190,6 +190,12 @@ class Told:
         """The same for a caller of Responses, whose conversation is its `input`."""
         return replace(self, param="input").openai() if self.too_long and self.param == "messages" else self.openai()
 
+    def of_methods(self) -> dict[str, Any]:
+        """OpenAI's shape, and beside it the message under the names that Cohere's and Voyage's clients read."""
+        body = self.openai()
+        message = body["error"]["message"]
+        return {**body, "message": message, "detail": body["error"].get("detail", message)}
+
     def headers(self) -> Headers:
         """Headers of a refusal beside its status."""
         told = []

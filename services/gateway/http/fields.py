@@ -195,8 +195,9 @@ class Fields:
         raise self.wrong(name, _NAMES[kind])
 
 
-def parse(body: bytes, limits: Limits = USUAL) -> Fields:
-    """The object that a body is. Raises `InvalidInput`, for too many values before any is made."""
+def parse(body: bytes, limits: Limits = USUAL, model: str = "") -> Fields:
+    """The object that a body is; a `model` stands for the one that it names. Raises `InvalidInput`, for too many values
+    before any is made."""
     structure.check(body, limits)
     try:
         nested = body.count(b"[") + body.count(b"{") > _FLAT
@@ -206,7 +207,7 @@ def parse(body: bytes, limits: Limits = USUAL) -> Fields:
         raise InvalidInput("body", problem, f"{len(body)} bytes") from None
     if not isinstance(given, dict):
         raise InvalidInput("body", "an object", _kind(given))
-    return Fields(given)
+    return Fields({**given, "model": model} if model else given)
 
 
 def _with_less_stack(frames: int, text: str) -> Any:

@@ -15,6 +15,9 @@ from services.runtime.errors import ServiceError, TooLate, shorten
 
 _MAX_OWN_CHARACTERS, _MAX_MESSAGE_CHARACTERS = 3_000, 400  # gRPC's trailers have 8 KiB, and this in base64
 _READ_BY_CLIENTS = ("type", "code", "param")
+# Where a body without an error object says why: Cohere and Mistral; Voyage and Jina (FastAPI: a list); Text Embeddings
+# Inference and Ollama.
+_MESSAGES = ("message", "detail", "error")
 _OVERLOADED = 529  # Anthropic's
 _NO_QUOTA = "insufficient_quota"  # OpenAI's 429 that is not retryable
 # By the types of Anthropic's errors, some of which are OpenAI's as well; the last is a code of its Responses.
@@ -83,11 +86,8 @@ def _without(api_key: str, body: str) -> str:
 def _own(body: str) -> str:
     """The provider's error object as JSON; empty where there is none. A text too long for a trailer is left out, but
     for what all clients read."""
-    try:
-        error = json.loads(body)["error"]
-    except (ValueError, LookupError, TypeError):
-        return ""
-    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+    error = _error(body, lists=False)
+    if not isinstance(error.get("message"), str):
         return ""
     if len(own := _compact(error)) <= _MAX_OWN_CHARACTERS:
         return own
@@ -97,18 +97,24 @@ def _own(body: str) -> str:
     return own if len(own) <= _MAX_OWN_CHARACTERS else ""
 
 
-def _compact(error: Mapping[str, Any]) -> str:
+def _compact(error: object) -> str:
     return json.dumps(error, separators=(",", ":"))
 
 
-def _error(body: str) -> Mapping[str, Any]:
-    """OpenAI's error object, or Anthropic's; empty for anything else."""
+def _error(body: str, *, lists: bool = True) -> Mapping[str, Any]:
+    """OpenAI's error object, or Anthropic's; the body itself of a provider that has no object in it, with a `message`;
+    empty for anything else."""
     try:
         told = json.loads(body)
-        error = (told[0] if isinstance(told, list) else told)["error"]  # Gemini's are in a list
-    except (ValueError, LookupError, TypeError):
+    except ValueError:
         return {}
-    return error if isinstance(error, dict) else {}
+    if lists and isinstance(told, list) and told:
+        told = told[0]  # Gemini's
+    error = told.get("error") if isinstance(told, dict) else None
+    if isinstance(error, dict) or not isinstance(told, dict):
+        return error or {}
+    said = next((told[name] for name in _MESSAGES if told.get(name)), None)
+    return {**told, "message": said if isinstance(said, str) else _compact(said)} if said else {}
 
 
 def _explanation(error: Mapping[str, Any]) -> tuple[str, str]:

@@ -1,14 +1,15 @@
 """Methods of an OpenAI-compatible server that have no conversation: embeddings, rerank and moderations. One JSON object
-is posted in the caller's own words, and one comes back, which its caller gets as it is.
+is posted in the caller's own words, and one answer comes back, which its caller gets as it is.
 
 Sources: https://platform.openai.com/docs/api-reference/embeddings and /moderations; for rerank
 https://docs.cohere.com/reference/rerank, https://api.jina.ai/redoc and
-https://docs.vllm.ai/en/latest/serving/openai_compatible_server/.
+https://docs.vllm.ai/en/latest/serving/openai_compatible_server/. Text Embeddings Inference has a rerank of its own,
+which answers with an array and counts tokens in a header: https://huggingface.github.io/text-embeddings-inference/.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +21,8 @@ from services.llm.errors import EngineDown
 
 MOST_ANSWER_BYTES = 32 * 1024 * 1024  # 2,048 vectors of 768 numbers as JSON; the gateway holds all of it
 _LARGEST = 2**31 - 1
+_MOST_DIGITS = 18
+_ENDS = (("{", "}"), ("[", "]"))
 
 
 class _Said(msgspec.Struct):
@@ -35,19 +38,20 @@ def posted(own: Original, model: str) -> dict[str, Any]:
     return {**fields(own.body), "model": model}
 
 
-def chunks(answered: str) -> Iterator[Chunk]:
-    """An answer in pieces, and its usage; no usage for an object that is not strict JSON. Raises `EngineDown` for what
-    is no object."""
+def chunks(answered: str, headers: Mapping[str, str] | None = None) -> Iterator[Chunk]:
+    """An answer in pieces, and its usage, for an array that of its `headers`; no usage for an object that is not strict
+    JSON. Raises `EngineDown` for what is neither."""
     try:
         said = msgspec.json.decode(answered, type=_Said)
     except (msgspec.DecodeError, RecursionError):
         written = answered.strip()
-        if not (written.startswith("{") and written.endswith("}")):
-            raise EngineDown("the provider answered with something else than a JSON object") from None
+        if (written[:1], written[-1:]) not in _ENDS:
+            raise EngineDown("the provider answered with something else than a JSON object or array") from None
         said = _Said()
     for begin in range(0, len(answered), MOST_CHARACTERS):
         yield Chunk("", 0, relayed=(answered[begin : begin + MOST_CHARACTERS],))
-    yield Chunk("", 0, Finish(FinishReason.STOP, Usage(prompt_tokens=_prompt_tokens(said))))
+    tokens = _prompt_tokens(said) or _told_in(headers or {})
+    yield Chunk("", 0, Finish(FinishReason.STOP, Usage(prompt_tokens=tokens)))
 
 
 def _prompt_tokens(said: _Said) -> int:
@@ -57,6 +61,12 @@ def _prompt_tokens(said: _Said) -> int:
     counts += [_at(_at(said.meta, group), "input_tokens") for group in ("billed_units", "tokens")]
     numbers = (count for count in counts if type(count) in (int, float) and 0 < count <= _LARGEST)
     return int(next(numbers, 0))
+
+
+def _told_in(headers: Mapping[str, str]) -> int:
+    """Text Embeddings Inference's count; 0 without one."""
+    told = headers.get("x-compute-tokens", "")
+    return min(int(told), _LARGEST) if told.isascii() and told.isdecimal() and len(told) <= _MOST_DIGITS else 0
 
 
 def _at(given: Any, name: str) -> Any:

@@ -70,7 +70,7 @@ class OpenAIEngine(ProviderEngine):
             with self._outages.noted():
                 raise to_error(status, headers, text, self._key)
         self._outages.ended()
-        for chunk in methods.chunks(text):
+        for chunk in methods.chunks(text, headers):
             yield chunk
 
     def _headers(self) -> Mapping[str, str]:

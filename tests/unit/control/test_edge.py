@@ -237,16 +237,17 @@ def test_beyond_loopback_a_call_without_a_credential_ends_at_the_edge(edge: dict
     assert (refused, wanted) == (([], []) if anonymous else ([GENERATE, "/grpc.reflection."], ["authorization"] * 2))
 
 
+@pytest.mark.parametrize("prefix", ["/v1/", "/v2/rerank", "/rerank", "/openai/"])
 @pytest.mark.parametrize("anonymous", [True, False])
-def test_http_goes_to_the_gateways_door_and_its_refusal_is_one_that_clients_read(anonymous: bool) -> None:
+def test_http_goes_to_the_gateways_door_and_its_refusal_is_one_that_clients_read(anonymous: bool, prefix: str) -> None:
     gateway = {"endpoints": [{"address": "10.0.0.1:50050", "http_port": 8080}]}
     every = routes(gateway, allow_anonymous=anonymous).virtual_hosts[0].routes
-    found = [each for each in every if each.match.prefix == "/v1/"]
+    found = [each for each in every if each.match.prefix == prefix]
     taken = [each for each in found if each.route.cluster]
     assert {each.route.cluster for each in taken} == {"gateway_http"}
     assert all(each.route.timeout.ToNanoseconds() == 0 for each in taken)
     keys = [header.name for each in taken for header in each.match.headers]
-    assert keys == ([] if anonymous else ["authorization", "x-api-key"])
+    assert keys == ([] if anonymous else ["authorization", "x-api-key", "api-key"])
     refused = [json.loads(each.direct_response.body.inline_string) for each in found if each.direct_response.status]
     assert [each["error"]["code"] for each in refused] == ([] if anonymous else ["invalid_api_key"])
 

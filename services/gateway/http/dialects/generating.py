@@ -20,7 +20,7 @@ from services.gateway.http.account import short
 from services.gateway.http.dialects import several
 from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take
 from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told, by_callers_names
-from services.gateway.http.fields import Fields, parse
+from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
 from services.gateway.http.server.endpoint import Shape
 from services.gateway.http.server.exchange import FOR_PROVIDERS, Exchange
@@ -163,7 +163,7 @@ class Generating:
 
     async def _asked(self, exchange: Exchange) -> ReadRequest:
         data = await exchange.json()
-        body = parse(data, exchange.bounds.json)
+        body = exchange.parsed(data)
 
         def read(body: Fields) -> RequestOptions:
             return self.dialect.read(body, exchange.headers, self.settings.chat_models, self.settings.max_messages)

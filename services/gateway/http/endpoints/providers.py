@@ -20,7 +20,7 @@ from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
 from services.gateway.http.endpoints import guarded_body, method_options
 from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
-from services.gateway.http.fields import Fields, parse
+from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.policies.ticket import Ticket, score
 from services.gateway.upstream import spending
@@ -33,6 +33,7 @@ from services.runtime.policy.waiting_bytes import Held, WaitingBytes
 
 ANY = ("auto", "default")  # names that stand for no model
 ANSWERS_BYTES = 128 * 1024 * 1024  # of answers that are held, all together: a quarter of the gateway's container
+_OF_TEI = "texts"  # the documents of a rerank, in Text Embeddings Inference's requests, which name no model
 _APIS: Mapping[Method, chat_pb2.Api] = {
     "embeddings": chat_pb2.API_EMBEDDINGS,
     "rerank": chat_pb2.API_RERANK,
@@ -63,8 +64,8 @@ class Providers:
 
 @dataclass(frozen=True, slots=True)
 class ByName:
-    """Serves one method: by the model of a provider that the request names, else by the mesh's own service. Without
-    one (`own` None), the first model stands for `auto`."""
+    """Serves one method: by the model of a provider that the request names, else by the mesh's own service. Where that
+    is missing (`has_own` false) or cannot read the request, the first model stands for `auto`."""
 
     method: Method
     providers: Providers
@@ -77,9 +78,9 @@ class ByName:
             await self.own(exchange)
             return
         written = await exchange.json()
-        body = parse(written, exchange.bounds.json)
+        body = exchange.parsed(written)
         name = body.text("model") or ANY[0]
-        if name in ANY and not self.has_own:
+        if name in ANY and (not self.has_own or _OF_TEI in body):
             name = names[0]
         if name in names:
             held = Held(self.providers.answers, exchange.credential.tenant.name)

@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.quota import CONVERSATION, NOTHING
+from services.gateway.http.aliases import MODEL
 from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.server.connection import PEER
@@ -106,7 +107,8 @@ class Exchange:
     @cached_property
     def metadata(self) -> Metadata:
         """The caller's metadata, as by gRPC."""
-        authorization, key = self.headers.get("authorization", ""), self.headers.get("x-api-key")
+        authorization = self.headers.get("authorization", "")
+        key = self.headers.get("x-api-key") or self.headers.get("api-key")  # Anthropic's clients, Azure's
         if key and not authorization.lower().startswith("bearer "):
             authorization = f"Bearer {key}"
         told = [("authorization", authorization)] if authorization else []
@@ -160,12 +162,17 @@ class Exchange:
 
     async def fields(self) -> Fields:
         """The object that a JSON body is."""
-        return parse(await self.json(), self.bounds.json)
+        return self.parsed(await self.json())
+
+    def parsed(self, body: bytes) -> Fields:
+        """The object that a JSON body is, with the model that the path names."""
+        return parse(body, self.bounds.json, self.scope.get(MODEL, ""))
 
     async def json(self) -> bytes:
-        """A body that says it is JSON."""
+        """A body that says it is JSON, or has no type and comes with a key: a page can send other bodies, without a
+        key, to wherever its reader can connect, unasked."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":  # a page can send others to wherever its reader can connect, unasked
+        if kind != "application/json" and (kind or self.credential.tenant.anonymous):
             raise NotJson("content-type", "application/json", kind or "none")
         return await self.body()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from google.rpc import code_pb2
 
@@ -94,3 +96,12 @@ def test_a_refusal_of_the_contract_has_the_name_that_a_caller_knows(field: str, 
     told = tell(by_callers_names(refused))
     assert (told.param, told.message) == (name, f"{name}: none, got 1")
     assert refused.metadata["field"] == field, "the error itself may be told to others"
+
+
+def test_methods_without_a_conversation_say_it_as_coheres_and_voyages_clients_read_it() -> None:
+    told = tell(InvalidInput("query", "text", "none"))
+    said = "query: text, got none"
+    assert told.of_methods() == {**told.openai(), "message": said, "detail": said}
+    listed = [{"loc": ["body", "documents"], "msg": "Field required"}]
+    own = {"detail": listed, "message": "Field required"}
+    assert replace(told, own=own, api="rerank").of_methods() == {"error": own, **own}

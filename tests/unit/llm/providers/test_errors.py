@@ -36,7 +36,24 @@ def test_other_callers_are_not() -> None:
     assert not any(name.startswith("provider_") for name in refused({"error": PROBLEM}).metadata)
 
 
-@pytest.mark.parametrize("body", ["<html>", "[]", '["unexpected"]', '{"error": "no"}', '{"error": {}}', "null", "7"])
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        pytest.param({"id": "7", "message": "too many documents"}, "too many documents", id="Cohere"),
+        pytest.param({"detail": "Model x is not supported."}, "Model x is not supported.", id="Voyage"),
+        pytest.param({"detail": [{"loc": ["body"], "msg": "no"}]}, '[{"loc":["body"],"msg":"no"}]', id="FastAPI"),
+        pytest.param({"error": "batch > 32", "error_type": "Validation"}, "batch > 32", id="TEI"),
+        pytest.param({"message": "empty", "code": 413, "type": "Validation"}, "empty", id="TEI, as OpenAI"),
+    ],
+)
+def test_a_body_without_an_error_object_is_the_error(body: dict[str, Any], said: str) -> None:
+    error = refused(body, 422)
+    error.tell("rerank")
+    assert json.loads(error.metadata["provider_error"]) == {**body, "message": said}
+    assert error.message == f"request: what the provider takes ({said}), got HTTP 422"
+
+
+@pytest.mark.parametrize("body", ["<html>", "[]", '["unexpected"]', '{"error": ""}', '{"error": {}}', "null", "7"])
 def test_what_is_no_error_of_an_api_stays_here(body: str) -> None:
     error = refused(body)
     error.tell("chat_completions")

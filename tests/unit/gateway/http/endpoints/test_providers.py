@@ -168,6 +168,13 @@ async def test_without_an_embedder_of_its_own_the_first_model_stands_for_auto() 
     assert len(gateway.embed.requests) == 1
 
 
+async def test_a_rerank_of_text_embeddings_inference_names_no_model_and_goes_to_the_first() -> None:
+    ranked = b'[{"index": 0, "score": 0.9}]'
+    gateway = Gateway(embed=ScriptedLlm(*says(ranked)))
+    assert await gateway.post("rerank", query="q", texts=["a"]) == (200, json.loads(ranked))
+    assert body_of(gateway.embed) == {"query": "q", "texts": ["a"]}
+
+
 @pytest.mark.parametrize(
     ("method", "named", "own", "known"),
     [

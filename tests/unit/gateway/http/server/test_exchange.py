@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from services.gateway.errors import KeyUnknown
@@ -17,7 +20,12 @@ LIMITS = HttpSettings(max_body_bytes=1_024)
 
 
 def head(length: int, *headers: str) -> bytes:
-    lines = ("POST / HTTP/1.1", "host: g", "content-type: application/json", f"content-length: {length}", *headers)
+    return typed("application/json", length, *headers)
+
+
+def typed(kind: str, length: int, *headers: str) -> bytes:
+    content_type = (f"content-type: {kind}",) if kind else ()
+    lines = ("POST / HTTP/1.1", "host: g", *content_type, f"content-length: {length}", *headers)
     return "\r\n".join((*lines, "", "")).encode()
 
 
@@ -60,3 +68,42 @@ async def test_a_header_for_providers_that_comes_in_several_lines_is_one_list() 
     await told(noted, head(2, *beta, *version, "x-hedgerow-tier: fast", "x-hedgerow-tier: auto"), b"{}")
     assert (seen["anthropic-beta"], seen["anthropic-version"]) == ("a, b,c", "2023-06-01")
     assert seen["x-hedgerow-tier"] == "auto"
+
+
+@pytest.mark.parametrize(
+    ("kind", "anonymous", "status"),
+    [("application/json; charset=utf-8", True, 200), ("", False, 200), ("", True, 415), ("text/plain", False, 415)],
+)
+async def test_a_body_without_a_type_is_read_where_no_page_can_have_sent_it(
+    kind: str, anonymous: bool, status: int
+) -> None:
+    async def known(exchange: Exchange) -> None:
+        credential: Any = SimpleNamespace(tenant=SimpleNamespace(anonymous=anonymous, name="t"))
+        exchange.credential = credential
+        await read(exchange)
+
+    wire = Wire(Endpoint("/", known, Told.openai, None, LIMITS, False, False, True))
+    await wire.send(typed(kind, 2), b"{}")
+    assert wire.statuses == [status]
+    await wire.end()
+
+
+@pytest.mark.parametrize(
+    ("headers", "credential"),
+    [
+        (["authorization: Bearer a", "x-api-key: b", "api-key: c"], "Bearer a"),
+        (["x-api-key: b", "api-key: c"], "Bearer b"),
+        (["api-key: c"], "Bearer c"),
+        (["authorization: Basic a", "api-key: c"], "Bearer c"),
+        ([], None),
+    ],
+)
+async def test_a_key_comes_in_one_of_three_headers(headers: list[str], credential: str | None) -> None:
+    seen: list[str | None] = []
+
+    async def noted(exchange: Exchange) -> None:
+        seen.append(dict(exchange.metadata).get("authorization"))
+        await read(exchange)
+
+    await told(noted, head(2, *headers), b"{}")
+    assert seen == [credential]
