@@ -123,3 +123,35 @@ async def test_each_name_is_known_where_its_model_serves(
     provider.says = None
     said = await client.chat.completions.create(model="auto", messages=[message])
     assert (said.model, said.choices[0].message.content) == ("gpt-x-2026-01-01", "Tokyo.")
+
+
+@pytest.mark.parametrize("deployment", [None, "gpt"])
+async def test_azures_client_names_the_model_in_the_path(
+    provider: RecordingProvider, served: tuple[RecordingProvider, str], deployment: str | None
+) -> None:
+    provider.says = None
+    azures = {"azure_endpoint": served[1].removesuffix("/v1"), "api_version": "2024-10-21", "api_key": "unused"}
+    named: Any = {**azures, "azure_deployment": deployment} if deployment else azures
+    message: Any = {"role": "user", "content": "Hello."}
+    async with openai.AsyncAzureOpenAI(**named, max_retries=0) as client:
+        model = "any" if deployment else "gpt"
+        said = await client.chat.completions.create(model=model, messages=[message])
+        assert said.choices[0].message.content == "Tokyo."
+        stream = await client.chat.completions.create(model=model, messages=[message], stream=True)
+        told = [chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]
+        assert "".join(told) == "Tokyo."
+        assert {asked.body["model"] for asked in provider.asked} == {"gpt-x"}
+    async with openai.AsyncAzureOpenAI(**azures, max_retries=0) as client:
+        provider.says = says
+        assert (await client.embeddings.create(model="bge", input="Hello.")).data[0].embedding == list(VECTOR)
+        assert "bge" in {model.id async for model in client.models.list()}
+        with pytest.raises(openai.NotFoundError, match=r"one of gpt, auto, .*, got absent"):
+            await client.chat.completions.create(model="absent", messages=[message])
+
+
+async def test_azures_newer_api_has_the_paths_of_openais(
+    provider: RecordingProvider, served: tuple[RecordingProvider, str]
+) -> None:
+    url = f"{served[1].removesuffix('/v1')}/openai/v1"
+    async with openai.AsyncOpenAI(base_url=url, default_query={"api-version": "preview"}, api_key="unused") as client:
+        assert (await client.embeddings.create(model="bge", input="Hello.")).model == "bge-2026"
