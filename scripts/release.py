@@ -1,7 +1,5 @@
 """Makes the files of a release in `dist/`, up to the point where it would be published: `make release`.
 
-    python -m scripts.release [--no-dry-run]
-
 The tree must be committed, the changelog must have the version, and all files must name it (`scripts/version.py`). Then
 `dist/` gets the wheel and the source archive of each distribution, the Helm chart, the names of the images, the SBOM,
 and the SHA-256 of each file. A dry run, the default, makes no tag; `--no-dry-run` makes the tag `vX.Y.Z` of the commit.
@@ -17,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from argparse import ArgumentParser, BooleanOptionalAction, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -106,9 +105,11 @@ def _run(*command: str, folder: Path = ROOT, environment: Mapping[str, str] | No
 
 
 def main(arguments: list[str]) -> None:
-    if arguments not in ([], ["--dry-run"], ["--no-dry-run"]):
-        sys.exit("usage: python -m scripts.release [--dry-run | --no-dry-run]")
-    dry_run, number = arguments != ["--no-dry-run"], version.current()
+    parser = ArgumentParser(
+        "python -m scripts.release", description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dry-run", action=BooleanOptionalAction, default=True, help="make no tag (the default)")
+    dry_run, number = parser.parse_args(arguments).dry_run, version.current()
     try:
         check(number, dry_run=dry_run)
         for name, kind in make(number):
