@@ -140,8 +140,8 @@ class Mesh:
         if running is None or not spec.members:
             return False
         if not insist:
-            own = {each.address for each in running.spec.services}
-            for each in (each for each in spec.members if each.address not in own):
+            own = {each.port for each in running.spec.services}
+            for each in (each for each in spec.members if each.port not in own):
                 _refuse_busy_port(each)
         try:
             changed = await running.change(spec)
@@ -228,4 +228,4 @@ def _is_ours(folder: int) -> bool:
 
 def _refuse_busy_port(spec: ServiceSpec) -> None:
     if busy := spec.busy:
-        raise PortInUse(f"port {busy.address.rpartition(':')[2]}, which {busy.name} needs, is in use")
+        raise PortInUse(f"port {busy.port}, which {busy.name} needs, is in use")

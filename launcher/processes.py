@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal, Self
 
@@ -22,14 +22,15 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hedgerow import Tls
 from hedgerow.channel import open_channel
+from hedgerow.orders import Orders
 from hedgerow.private import UMASK, open_private, private_folder
-from launcher.orders import Orders
 from launcher.parent_death_signal import killed_with_parent
 
 Protocol = Literal["grpc", "redis"]
 LOG_BYTES = 64 * 2**20  # of a log; what it said before is kept beside it once
-# Settings of a process and not of a service: a change of one of them starts the process again.
+# Settings of a process and not of a service: one of services follows them, and none of its services starts again.
 _OF_THE_PROCESS = ("OTLP_ENDPOINT", "TRACE_RATIO", "TRUST_TRACEPARENT", "LOG_LEVEL")
+_WORKERS = "HEDGEROW_GATEWAY_WORKERS"
 _WARNING_LINES = 1_000  # of a log, in which warnings of the start are looked for
 _TAIL_BYTES = 64 * 2**10  # of a log, whose last lines are in them
 
@@ -52,12 +53,22 @@ class ServiceSpec:
     @classmethod
     def together(cls, name: str, members: Sequence[ServiceSpec]) -> Self:
         """One process for `members`, the front last; each has the environment that it would have alone."""
-        return cls(name, "services", members[-1].address, members=tuple(members))
+        return cls(name, "services.runtime.process", members[-1].address, members=tuple(members))
 
     @property
     def services(self) -> tuple[ServiceSpec, ...]:
         """The services that it serves, each at an address of its own."""
         return self.members or (self,)
+
+    @property
+    def of_the_service(self) -> ServiceSpec:
+        """Without what are settings of its process."""
+        own = {name: value for name, value in self.environment.items() if not name.endswith(_OF_THE_PROCESS)}
+        return replace(self, environment=own)
+
+    @property
+    def port(self) -> str:
+        return self.address.rpartition(":")[2]
 
     @property
     def busy(self) -> ServiceSpec | None:
@@ -150,7 +161,7 @@ class ServiceProcess:
         """Whether it can serve `spec` without being started again."""
         if not (self._orders and spec.members and self.exit_code is None):
             return False
-        return _of_the_process(spec) == _of_the_process(self.spec)
+        return _workers(spec) == _workers(self.spec)
 
     async def change(self, spec: ServiceSpec, timeout_s: float) -> None:
         """Return once it serves `spec`, which it `can_change` to; raise `ServiceFailed` when it does not."""
@@ -216,9 +227,8 @@ def _member(spec: ServiceSpec) -> dict[str, object]:
     }
 
 
-def _of_the_process(spec: ServiceSpec) -> list[tuple[str, str]]:
-    front = spec.members[-1].environment.items()
-    return sorted((name, value) for name, value in front if name.endswith(_OF_THE_PROCESS))
+def _workers(spec: ServiceSpec) -> str:
+    return spec.members[-1].environment.get(_WORKERS, "1")
 
 
 async def check(protocol: Protocol, address: str, timeout_s: float, tls: Tls | None = None) -> str:

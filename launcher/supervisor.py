@@ -78,7 +78,7 @@ class Supervisor:
             await asyncio.sleep(pause_s)
             try:
                 if busy := self.spec.busy:  # health would be that of the process that has it
-                    raise ServiceFailed(f"port {busy.address.rpartition(':')[2]} is in use")
+                    raise ServiceFailed(f"port {busy.port} is in use")
                 return await self.start()
             except (ServiceFailed, OSError) as error:
                 await self._end()

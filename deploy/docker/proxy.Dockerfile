@@ -16,7 +16,7 @@ COPY README.md LICENSE ./
 COPY hedgerow hedgerow
 COPY hedgerow_cli hedgerow_cli
 COPY launcher launcher
-COPY services/__init__.py services/__main__.py services/
+COPY services/__init__.py services/
 COPY services/runtime services/runtime
 COPY services/cache services/cache
 COPY services/gateway services/gateway

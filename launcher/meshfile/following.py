@@ -99,7 +99,8 @@ async def bring(mesh: Mesh, wanted: Sequence[ServiceSpec], *, insist: bool = Fal
 
 
 def _services(specs: Iterable[ServiceSpec]) -> dict[str, ServiceSpec]:
-    return {service.name: service for spec in specs for service in spec.services}
+    """By name. A process of services follows its own settings as it runs, so they are no part of its services."""
+    return {each.name: each.of_the_service if spec.members else each for spec in specs for each in spec.services}
 
 
 def _changed(before: Sequence[ServiceSpec], after: Sequence[ServiceSpec]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,7 +20,6 @@ from launcher.processes import ServiceSpec
 TENANTS_FILE = "tenants.yaml"  # of the state folder
 EVERYTHING, PROVIDERS = "hedgerow", "providers"  # processes that services share
 _LIGHT = ("cache", "router", "gateway")
-_OF_WORKERS = {"HEDGEROW_GATEWAY_WORKERS", "HEDGEROW_GATEWAY_CONFIG"}  # may say beside the file that there are several
 
 
 @dataclass
@@ -72,32 +70,36 @@ class Sharing(Enum):
 def most_shared(made: Iterable[Process]) -> Sharing:
     """One process for all where every model is a provider's, nothing sees or hears here, and the gateway has one
     worker."""
-    enough = all(process.part.service in _LIGHT or _is_provider(process.part) for process in made)
+    enough = all(_can_share(process.part) for process in made)
     return Sharing.ALL if enough and _has_one_worker(made) else Sharing.PROVIDERS
 
 
-def specs_of(
-    made: Sequence[Process], sharing: Sharing, environment: Mapping[str, str] = os.environ
-) -> list[ServiceSpec]:
+def specs_of(made: Sequence[Process], sharing: Sharing) -> list[ServiceSpec]:
     """The processes to start, the gateway last. vLLM, vision, audio and engines of other packages have processes of
-    their own. Raises ValueError where a service has to share a process and cannot."""
+    their own. All others are processes of services, which change as they run, also where one service is alone in it.
+    Raises ValueError where a service has to share a process and cannot."""
     if sharing is Sharing.ALL and not _has_one_worker(made):
         raise ValueError("gateway.workers: 1 where services share a process; stop the mesh and start it again")
     inside = [each.spec for each in made if _shares(each.part, sharing)]
-    alone = [each.spec for each in made if not _shares(each.part, sharing)]
+    alone = [_alone(each) for each in made if not _shares(each.part, sharing)]
     if sharing is Sharing.ALL:
         return [*alone, ServiceSpec.together(EVERYTHING, inside)]
     *others, gateway = alone
     providers = [ServiceSpec.together(PROVIDERS, inside)] if inside else []
-    if _has_one_worker(made) and _OF_WORKERS.isdisjoint(map(str.upper, environment)):
-        gateway = ServiceSpec.together(gateway.name, [gateway])  # one member: it is exchanged as it runs, without a gap
     return [*others, *providers, gateway]
 
 
+def _alone(process: Process) -> ServiceSpec:
+    spec = process.spec
+    return ServiceSpec.together(spec.name, [spec]) if _can_share(process.part) else spec
+
+
 def _shares(part: Part, sharing: Sharing) -> bool:
-    if sharing is Sharing.NONE:
-        return False
-    return _is_provider(part) or (sharing is Sharing.ALL and part.service in _LIGHT)
+    return _can_share(part) and (sharing is Sharing.ALL or (sharing is Sharing.PROVIDERS and _is_provider(part)))
+
+
+def _can_share(part: Part) -> bool:
+    return part.service in _LIGHT or _is_provider(part)
 
 
 def _is_provider(part: Part) -> bool:

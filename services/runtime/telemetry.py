@@ -10,15 +10,16 @@ import contextvars
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from opentelemetry import context, trace
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, ParentBased, Sampler, SamplingResult
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import Attributes
 
@@ -29,10 +30,10 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 _IDS = RandomIdGenerator()
 # The name of the service whose task runs, where several share a process: of its lines in the log, and of its spans.
 SERVICE: contextvars.ContextVar[str] = contextvars.ContextVar("service", default="")
-_tracers: dict[str, trace.Tracer] = {}  # by that name
+_named: dict[str, str] = {}  # the service.name of spans, by that name
+_tracers: dict[str, trace.Tracer] = {}  # likewise, from the first endpoint on
 _tracer = trace.get_tracer("hedgerow")
 _provider: TracerProvider | None = None
-_processor: BatchSpanProcessor | None = None  # one for all of the process
 
 
 class _Drawn(Sampler):
@@ -66,29 +67,73 @@ def sampler(ratio: float, *, trusting: bool) -> Sampler:
     return ParentBased(drawn) if trusting else ParentBased(drawn, remote_parent_sampled=drawn)
 
 
-def setup(service: str, endpoint: str, sampler: Sampler) -> None:
-    """Export this process's spans to an OTLP/gRPC endpoint; without one, make ids only. Call `shutdown` at the end."""
-    global _provider, _processor
-    if not endpoint:
-        return
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # 0.1 s that few processes need
+class _Sampling(Sampler):
+    """Samples as `target` does, which may change."""
 
-    _provider = TracerProvider(resource=Resource.create({"service.name": service}), sampler=sampler)
-    exporter = OTLPSpanExporter(endpoint=endpoint, insecure=not endpoint.startswith("https"), timeout=2)
-    _processor = BatchSpanProcessor(exporter, schedule_delay_millis=500)
-    _provider.add_span_processor(_processor)
-    trace.set_tracer_provider(_provider)
+    target: Sampler = ALWAYS_OFF
+
+    def should_sample(self, *given: Any, **named: Any) -> SamplingResult:
+        return self.target.should_sample(*given, **named)
+
+    def get_description(self) -> str:
+        return self.target.get_description()
+
+
+class _Exporting(SpanExporter):
+    """Exports to `target`, which may change."""
+
+    target: SpanExporter | None = None
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return self.target.export(spans) if self.target else SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        if self.target:
+            self.target.shutdown()
+
+
+# Of all spans of the process. A provider keeps both for life, and the process keeps its providers.
+_sampling, _exporting = _Sampling(), _Exporting()
+_processor: BatchSpanProcessor | None = None
+
+
+def setup(service: str, endpoint: str, sampler: Sampler) -> None:
+    """Export this process's spans to an OTLP/gRPC endpoint; without one, make ids only. Another endpoint takes the
+    place of the one before, and gets the spans that are under way. May block. Call `shutdown` at the end."""
+    global _provider, _processor
+    before = _exporting.target
+    if endpoint:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # 0.1 s, needed by few
+
+        _exporting.target = OTLPSpanExporter(endpoint=endpoint, insecure=not endpoint.startswith("https"), timeout=2)
+    _sampling.target = sampler if endpoint else ALWAYS_OFF
+    if before and endpoint:
+        before.shutdown()
+    if endpoint and _provider is None:
+        _processor = BatchSpanProcessor(_exporting, schedule_delay_millis=500)
+        _provider = _make_provider(service, shutdown_on_exit=True)
+        trace.set_tracer_provider(_provider)
+        for name in _named:
+            _make_tracer(name)
 
 
 def name_spans(name: str, service: str) -> None:
-    """Give the spans of tasks whose `SERVICE` is `name` the service.name `service`. Call it after `setup`."""
-    if _provider is None or _processor is None or name in _tracers:
-        return
-    named = TracerProvider(
-        resource=Resource.create({"service.name": service}), sampler=_provider.sampler, shutdown_on_exit=False
-    )
-    named.add_span_processor(_processor)
-    _tracers[name] = named.get_tracer("hedgerow")
+    """Give the spans of tasks whose `SERVICE` is `name` the service.name `service`."""
+    _named[name] = service
+    if _provider is not None and name not in _tracers:
+        _make_tracer(name)
+
+
+def _make_tracer(name: str) -> None:
+    _tracers[name] = _make_provider(_named[name], shutdown_on_exit=False).get_tracer("hedgerow")
+
+
+def _make_provider(service: str, *, shutdown_on_exit: bool) -> TracerProvider:
+    resource = Resource.create({"service.name": service})
+    made = TracerProvider(resource=resource, sampler=_sampling, shutdown_on_exit=shutdown_on_exit)
+    if _processor:
+        made.add_span_processor(_processor)
+    return made
 
 
 def shutdown() -> None:

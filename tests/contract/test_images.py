@@ -169,8 +169,7 @@ def test_the_image_of_the_proxy_has_every_service_that_it_starts_and_says_how_it
         word for line in instructions(proxy, "COPY") for word in line.split()[:-1] if word.startswith("services/")
     }
     served = {f"services/{service}" for service in ("cache", "gateway", "llm", "router")}
-    # `hedgerow up` runs `python -m services`: one process for all of them.
-    assert copied == {"services/__init__.py", "services/__main__.py", "services/runtime", *served}
+    assert copied == {"services/__init__.py", "services/runtime", *served}
     assert instructions(proxy, "EXPOSE") == ["50050 50080"]
     assert '"services.runtime.probe", "127.0.0.1:50050"]' in instructions(proxy, "HEALTHCHECK")[0]
     assert "HEDGEROW_UP_HOST=0.0.0.0" in " ".join(instructions(proxy, "ENV"))

@@ -71,10 +71,10 @@ async def test_where_it_ends_in_place_of_an_answer_the_end_of_its_log_says_why(t
         assert not process.can_change(members())
 
 
-async def test_a_setting_of_the_process_is_no_change_of_a_running_one(tmp_path: Path) -> None:
+async def test_the_number_of_workers_is_no_change_of_a_running_process_and_tracing_is_one(tmp_path: Path) -> None:
     async with scripted(tmp_path, [in_force(1)], []) as process:
         await process.wait_serving(20)
-        assert process.can_change(members("more"))
         (llm,) = members().members
-        traced = replace(llm, environment={**llm.environment, "HEDGEROW_LLM_OTLP_ENDPOINT": "http://127.0.0.1:4317"})
-        assert not process.can_change(ServiceSpec.together("hedgerow", [traced]))
+        for setting, can in (("HEDGEROW_LLM_OTLP_ENDPOINT", True), ("HEDGEROW_GATEWAY_WORKERS", False)):
+            changed = replace(llm, environment={**llm.environment, setting: "3"})
+            assert process.can_change(ServiceSpec.together("hedgerow", [changed])) is can

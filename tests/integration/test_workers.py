@@ -19,7 +19,7 @@ import pytest
 
 import hedgerow
 from launcher.processes import ServiceSpec, free_port
-from services.runtime.process.workers import PortTaken, claim
+from services.runtime.process.ports import PortTaken, claim
 from tests.conftest import Start
 from tests.forked import ServiceProcess
 from tests.waiting import until
@@ -155,7 +155,7 @@ async def test_workers_do_not_outlive_a_parent_that_was_killed(gateway: Launch) 
 async def test_a_worker_that_does_not_listen_does_not_outlive_its_parent_either() -> None:
     deaf = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
-        "from services.runtime.process.workers import Worker; Worker(1, (1,)).end_with_parent(0); time.sleep(600)"
+        "from services.runtime.process.workers import end_with_parent; end_with_parent(0); time.sleep(600)"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", deaf, stdin=asyncio.subprocess.PIPE)
     assert process.stdin is not None

@@ -130,6 +130,10 @@ class ServiceSettings(BaseSettings):
             raise ValueError(f"a `tls_dir`, or true, to serve beyond loopback, at {shown(address)}")
         return allowed
 
+    def of_the_service(self) -> dict[str, Any]:
+        """Without what is a setting of its process."""
+        return self.model_dump(exclude={"otlp_endpoint", "trace_ratio", "trust_traceparent", "log_level"})
+
     @property
     def processes(self) -> int:
         """How many processes of the service share its port."""

@@ -39,8 +39,7 @@ async def lifetime(name: str, settings: ServiceSettings, served: Callable[[], bo
 
     for number in STOPS:
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
-    sampler = telemetry.sampler(settings.trace_ratio, trusting=settings.trust_traceparent)
-    telemetry.setup(name, settings.otlp_endpoint.get_secret_value(), sampler)
+    export_traces(name, settings)
     try:
         yield stop
     except asyncio.CancelledError:
@@ -49,6 +48,12 @@ async def lifetime(name: str, settings: ServiceSettings, served: Callable[[], bo
     finally:
         await asyncio.to_thread(telemetry.shutdown)
         _log.info("stopped")
+
+
+def export_traces(name: str, settings: ServiceSettings) -> None:
+    """Export traces as `settings` say from now on. May block."""
+    sampler = telemetry.sampler(settings.trace_ratio, trusting=settings.trust_traceparent)
+    telemetry.setup(name, settings.otlp_endpoint.get_secret_value(), sampler)
 
 
 def to_the_end(serving: Coroutine[None, None, bool]) -> None:

@@ -1,9 +1,10 @@
-"""The orders that a process of several services gets from the process that started it.
+"""The orders that a process of services gets from the process that started it.
 
 An order is a line of JSON on the standard input: its `number`, and in `members` each service's `name`, its `service`,
-and in `environment` the variables that its own process would have. Where the standard input is a socket, later orders
-replace the first one, and each is answered there by a line with its number once it is in force, or with an `error`,
-which changed nothing. Credentials of providers come this way, so no other process of this user sees them.
+in `environment` the variables that its own process would have, and in `arguments` its command line. An order to a
+worker has its `worker`, a number and the ports that its parent has claimed. Where the standard input is a socket, later
+orders replace the first one, and each is answered there by a line with its number once it is in force, or with an
+`error`, which changed nothing. Credentials of providers come this way, so no other process of this user sees them.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from services.runtime.process.config import RefusedSettings, read
+from services.runtime.process.ports import PortTaken
 from services.runtime.process.serve import Service
 from services.runtime.process.together import Bring, HostedService
-from services.runtime.process.workers import PortTaken
+from services.runtime.process.workers import Worker
 from services.runtime.refusals import with_environment
 
 _MOST_BYTES = 64 * 2**20
@@ -61,14 +64,25 @@ def _answer(writer: asyncio.StreamWriter, number: int, error: str = "") -> None:
 
 
 def _members(order: dict[str, Any]) -> Sequence[HostedService]:
-    return [_member(**given) for given in order["members"]]
+    members = [_member(given) for given in order["members"]]
+    if given := order.get("worker"):
+        return [_own(Worker(*given), member) for member in members]
+    if len(members) > 1 and (several := next((each for each in members if each.settings.processes > 1), None)):
+        # A variable or a file of settings says so, which the launcher has not read.
+        raise RefusedSettings(f"{several.name}: workers: 1 where services share a process (`hedgerow up --processes`)")
+    return members
 
 
-def _member(name: str, service: str, environment: dict[str, str]) -> HostedService:
+def _member(given: dict[str, Any]) -> HostedService:
+    name, service = given["name"], given["service"]
     module: Any = import_module(f"services.{service}.__main__")
     found: Service = module.SERVICE
-    with with_environment(environment):
-        settings = read(found.settings, [], prog=name)
-    if settings.processes > 1:  # a variable or a file of settings says so, which the launcher has not read
-        raise RefusedSettings(f"{name}: workers: 1 where services share a process (`hedgerow up --processes`)")
-    return HostedService(name, found, settings)
+    with with_environment(given["environment"]):
+        settings = read(found.settings, given.get("arguments", []), prog=name)
+    return HostedService(name, found, settings, given)
+
+
+def _own(worker: Worker, member: HostedService) -> HostedService:
+    """The service as a worker serves it."""
+    name = f"{member.name}/{worker.number}"
+    return replace(member, name=name, settings=worker.own(member.settings), ports_are_claimed=True)

@@ -37,7 +37,6 @@ from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.loop_watch.watch import watching
 from services.runtime.process.probe_pages import ProbePages
 from services.runtime.process.server import listen, make_server, set_health
-from services.runtime.process.workers import Worker
 from services.runtime.rpc import boundary
 from services.runtime.security import tls
 
@@ -63,14 +62,11 @@ def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDes
     keep_to_oneself()
     allow_many_connections()
     settings = load(cls, sys.argv[1:], prog=f"python -m services.{name}")
-    worker = Worker.current()
-    setup_logging(f"{name}/{worker.number}" if worker else name, settings.log_level)
+    setup_logging(name, settings.log_level)
     log_what_ends_us()
-    if worker:
-        settings = worker.own(settings)
-        worker.end_with_parent(settings.grace_ms / 1000)
-    elif settings.processes > 1:
-        sys.exit(workers.main(name, settings, sys.argv[1:]))
+    if settings.processes > 1:
+        given = {"name": name, "service": name, "environment": {}, "arguments": sys.argv[1:]}
+        sys.exit(workers.main(given, settings))
     to_the_end(run(name, settings, descriptors, assemble))
 
 

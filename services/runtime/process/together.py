@@ -4,25 +4,25 @@ Each has its own settings, its own port and its own health, as if it were alone.
 process directly (`in_process.py`); gRPC serves all other callers. When the process stops, the gateway is stopped first,
 so that its calls in flight still find the others. A service that fails ends the process, as it would end its own.
 
-The gateway's port may have several sockets (SO_REUSEPORT), so that the gateway can be exchanged without a gap. The
-process claims the port first, so that no second process has it.
+The gateway's ports may have several sockets (SO_REUSEPORT), so that the gateway can be exchanged without a gap. The
+process claims the ports first, so that no second process has them; those of a worker are its parent's (`workers.py`).
 
 The exporter of traces, the log level and the watch of the event loop are the process's, by the settings of the gateway,
-or of the last service without one; spans and lines of the log name their service. The metrics of all are in one
-registry, so each `metrics_address` shows them all; `hedgerow_rpc_seconds` has the service as a label.
+or of the last service without one; they change without a service that starts again. Spans and lines of the log name
+their service. The metrics of all are in one registry, so each `metrics_address` shows them all; `hedgerow_rpc_seconds`
+has the service as a label.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -30,15 +30,17 @@ from services.runtime import telemetry
 from services.runtime.process import metrics
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.health import Health
-from services.runtime.process.lifetime import lifetime
+from services.runtime.process.lifetime import export_traces, lifetime
+from services.runtime.process.logs import setup_logging
+from services.runtime.process.ports import Claims, PortTaken, claim, places
 from services.runtime.process.probe_pages import ProbePages
 from services.runtime.process.serve import Service, serve_until
-from services.runtime.process.workers import PortTaken, claim
 from services.runtime.rpc.boundary import Servicer
 from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
 from services.runtime.security import tls
 
 FRONT = "gateway"
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _log = logging.getLogger(__name__)
 
 
@@ -49,10 +51,17 @@ class HostedService:
     name: str
     service: Service
     settings: ServiceSettings
+    given: Mapping[str, Any] = field(default_factory=dict)  # as the order has it
+    ports_are_claimed: bool = False  # by the parent of this worker
 
     @property
     def is_front(self) -> bool:
         return self.service.name == FRONT
+
+    def same_as(self, other: HostedService) -> bool:
+        """Whether only settings of the process differ."""
+        ours, theirs = self.settings.of_the_service(), other.settings.of_the_service()
+        return (self.name, self.service, ours) == (other.name, other.service, theirs)
 
 
 Bring = Callable[[Sequence[HostedService]], Awaitable[None]]
@@ -75,8 +84,7 @@ class Together:
         self._group = group
         self._running: dict[str, _Running] = {}
         self._addresses: dict[str, Address] = {}
-        self._claims: dict[str, socket.socket] = {}  # the ports of fronts, by address
-        weakref.finalize(self, _release, self._claims)
+        self._claims = Claims()  # of fronts
         self._pages: ProbePages | None = None  # those of the front, at its `metrics_address`
         self._pages_at, self._close_pages = "", _nothing
 
@@ -85,28 +93,27 @@ class Together:
         Returns when all of them serve. Raises `PortTaken`, before anything is changed, where another process has the
         port of the front, of its HTTP API or of metrics."""
         for member in wanted:
-            self._refuse_taken(member)
-        fronts = {each.settings.address for each in wanted if each.is_front}
-        for address in filter(_is_claimed, fronts - self._claims.keys()):
-            self._claims[address] = claim(address, f"{FRONT} address")
+            self._refuse_taken_metrics(member)
+        fronts = [each for each in wanted if each.is_front and not each.ports_are_claimed]
+        for front in fronts:
+            self._claims.add(FRONT, front.settings)
         new = [each for each in wanted if each.name not in self._running]
-        changed = [each for each in wanted if each not in new and each != self._running[each.name].member]
+        changed = [each for each in wanted if each not in new and not each.same_as(self._running[each.name].member)]
         gone = self._running.keys() - {each.name for each in wanted}
         await asyncio.gather(*map(self._start, new))
         for member in changed:
             await self._exchange(member)
         for name in gone:
             await self._stop(name)
-        _release(self._claims, kept=fronts)
+        self._claims.keep([place for front in fronts for place in places(front.settings)])
 
-    def _refuse_taken(self, member: HostedService) -> None:
-        """Raise `PortTaken` where `member` gets a port for HTTP or metrics that cannot be had. A port that the same
-        setting has already is free once the setting's server moves to another host."""
-        running = self._running.get(member.name)
-        own = {setting: _port(address) for setting, address in _extra(running.member)} if running else {}
-        for setting, address in _extra(member):
-            if own.get(setting) != _port(address) and _is_claimed(address):
-                claim(address, f"{member.name} {setting}").close()
+    def _refuse_taken_metrics(self, member: HostedService) -> None:
+        """Raise `PortTaken` where `member` gets a port for metrics that cannot be had. One that it has already is free
+        once it moves to another host."""
+        running, address = self._running.get(member.name), member.settings.metrics_address
+        before = running.member.settings.metrics_address if running else ""
+        if address and _port(address) not in ("0", _port(before)):
+            claim(address, f"{member.name} metrics_address").close()
 
     async def stop(self) -> None:
         """End them all, the front first."""
@@ -115,7 +122,7 @@ class Together:
             await self._stop(name)
         await asyncio.gather(*map(self._stop, tuple(self._running)))
         await asyncio.to_thread(self._close_pages)
-        _release(self._claims)
+        self._claims.keep([])
 
     async def _start(self, member: HostedService) -> None:
         """Return when its health says SERVING, or when it has failed, which ends the group."""
@@ -195,25 +202,8 @@ class Together:
 def _nothing() -> None: ...
 
 
-def _extra(member: HostedService) -> Iterator[tuple[str, str]]:
-    """The settings with the addresses of servers besides gRPC's, and those addresses."""
-    for setting in (*member.settings.shared_addresses, "metrics_address"):
-        if setting != "address" and (address := getattr(member.settings, setting)):
-            yield setting, address
-
-
 def _port(address: str) -> str:
     return address.rpartition(":")[2]
-
-
-def _is_claimed(address: str) -> bool:
-    """Whether a second process could have it: neither a path nor a port that the kernel chooses."""
-    return not (address.startswith("unix:") or address.endswith(":0"))
-
-
-def _release(claims: dict[str, socket.socket], kept: Collection[str] = ()) -> None:
-    for address in claims.keys() - set(kept):
-        claims.pop(address).close()
 
 
 async def _end(running: _Running) -> None:
@@ -226,8 +216,7 @@ async def run(process: str, first: Sequence[HostedService], follow: Follow) -> b
     """Serve `first`, and what `follow` brings later, until the process must stop. Returns whether all of `first`
     came to serve. Ends the process with 1 where another one has the front's port."""
     served = False
-    own = next((each for each in first if each.is_front), first[-1]).settings
-    async with lifetime(process, own, lambda: served) as stop, asyncio.TaskGroup() as group:
+    async with lifetime(process, _own(first), lambda: served) as stop, asyncio.TaskGroup() as group:
         together = Together(group)
         try:
             await together.bring(first)
@@ -235,9 +224,25 @@ async def run(process: str, first: Sequence[HostedService], follow: Follow) -> b
             _log.error("%s", error)
             raise SystemExit(1) from None
         served = True
-        following = group.create_task(follow(together.bring))
+
+        async def bring(wanted: Sequence[HostedService]) -> None:
+            await together.bring(wanted)
+            log(process, wanted)
+            await asyncio.to_thread(export_traces, process, _own(wanted))
+
+        following = group.create_task(follow(bring))
         await stop.wait()
         following.cancel()
         await asyncio.wait({following})
         await together.stop()
     return served
+
+
+def log(process: str, members: Sequence[HostedService]) -> None:
+    """Log as the most talkative of the members."""
+    setup_logging(process, min((each.settings.log_level for each in members), key=_LEVELS.index))
+
+
+def _own(members: Sequence[HostedService]) -> ServiceSettings:
+    """Settings of the process."""
+    return next((each for each in members if each.is_front), members[-1]).settings

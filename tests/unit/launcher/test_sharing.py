@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,12 @@ from launcher.processes import ServiceSpec
 TWO = "models: {a: 'http://127.0.0.1:8000/v1', b: {url: ['http://h:1/v1', 'http://h:2/v1']}}\n"
 
 
-def shaped(
-    text: str, folder: Path, sharing: Sharing | None = None, environment: Mapping[str, str] | None = None
-) -> list[ServiceSpec]:
+def shaped(text: str, folder: Path, sharing: Sharing | None = None) -> list[ServiceSpec]:
     """The processes of a mesh file; without `sharing`, those of `hedgerow up`."""
     (folder / "model").mkdir(exist_ok=True)
     file = parse(text, "mesh.yaml", Surroundings(folder, os.environ)).whole()
     made = processes(file, ports_of(file), folder / "state", {})
-    return specs_of(made, sharing or most_shared(made), environment or {})
+    return specs_of(made, sharing or most_shared(made))
 
 
 def members(spec: ServiceSpec) -> list[str]:
@@ -47,7 +44,7 @@ def test_a_model_of_this_machine_has_its_own_process_and_so_have_all_but_the_pro
 def test_a_service_that_hears_or_a_second_worker_keeps_the_gateway_apart(more: str, tmp_path: Path) -> None:
     specs = shaped(TWO + more, tmp_path)
     assert specs[-1].name == "gateway"
-    assert members(specs[-1]) == ([] if "workers" in more else ["gateway"])
+    assert members(specs[-1]) == ["gateway"]
     assert members(specs[-2]) == ["llm-a", "llm-b-1", "llm-b-2"]
 
 
@@ -63,14 +60,16 @@ def test_a_mesh_that_runs_keeps_its_shape_when_its_file_changes(tmp_path: Path) 
         shaped(TWO + "gateway: {workers: 2}\n", tmp_path, Sharing.ALL)
 
 
-def test_a_gateway_with_a_process_of_its_own_is_a_process_of_one_member_unless_it_may_have_workers(
-    tmp_path: Path,
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_service_that_could_share_a_process_and_is_alone_in_it_is_a_process_of_one_member(
+    workers: int, tmp_path: Path
 ) -> None:
-    *others, gateway = shaped(TWO, tmp_path, Sharing.NONE)
-    assert members(gateway) == ["gateway"]
-    assert [members(spec) for spec in others] == [[]] * 5
-    for variable in ("HEDGEROW_GATEWAY_WORKERS", "hedgerow_gateway_config"):
-        assert members(shaped(TWO, tmp_path, Sharing.NONE, {variable: "2"})[-1]) == []
+    text = f"{TWO}gateway: {{workers: {workers}}}\naudio: openai/whisper-base\n"
+    specs = shaped(text, tmp_path, Sharing.NONE)
+    assert [members(spec) for spec in specs if spec.name != "audio"] == [
+        ["cache"], ["router"], ["llm-a"], ["llm-b-1"], ["llm-b-2"], ["gateway"]
+    ]  # fmt: skip
+    assert [members(spec) for spec in specs if spec.name == "audio"] == [[]]
 
 
 def test_no_embedding_model_is_loaded_where_nothing_is_compared_by_meaning(
@@ -79,7 +78,7 @@ def test_no_embedding_model_is_loaded_where_nothing_is_compared_by_meaning(
     monkeypatch.setattr("launcher.meshfile.processes.has_embedder", lambda: True)
 
     def told(cache: str) -> str | None:
-        cache_spec = shaped(f"{TWO}cache: {cache}\n", tmp_path, Sharing.NONE)[0]
+        (cache_spec,) = shaped(f"{TWO}cache: {cache}\n", tmp_path, Sharing.NONE)[0].members
         return cache_spec.environment.get("HEDGEROW_CACHE_EMBEDDER")
 
     assert told("{semantic: false}") == told("{exact: true, semantic: false}") == "none"

@@ -18,9 +18,9 @@ from launcher.processes import check_health, free_ports
 from services.gateway.upstream.llm import Llm
 from services.runtime.errors import Unavailable
 from services.runtime.process.config import ServiceSettings
+from services.runtime.process.ports import PortTaken
 from services.runtime.process.serve import Service
 from services.runtime.process.together import HostedService, Together
-from services.runtime.process.workers import PortTaken
 from services.runtime.rpc.boundary import Call
 from services.runtime.security import tls
 from tests.waiting import until

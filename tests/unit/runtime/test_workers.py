@@ -1,19 +1,19 @@
 from __future__ import annotations
 
-import os
+import asyncio
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from hedgerow.restarts import FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S, Pauses
+from services.gateway.__main__ import SERVICE
 from services.gateway.config import GatewaySettings
 from services.router.config import RouterSettings
+from services.runtime.process.config import RefusedSettings
+from services.runtime.process.ports import PortTaken, claim
 from services.runtime.process.server import server_options
-from services.runtime.process.workers import (
-    PortTaken,
-    Worker,
-    _Parent,
-    claim,
-)
+from services.runtime.process.together import HostedService
+from services.runtime.process.workers import Worker, _Parent
 from tests.clock import on_paused_loop
 
 
@@ -22,33 +22,24 @@ def gateway(**settings: object) -> GatewaySettings:
     return GatewaySettings.model_validate(given)
 
 
-def test_a_process_that_nobody_marked_is_no_worker() -> None:
-    assert Worker.current({"HEDGEROW_GATEWAY_WORKERS": "4"}) is None
-
-
-def test_a_worker_knows_itself_by_its_mark() -> None:
-    worker = Worker(3, (50050,))
-    assert Worker.current(worker.mark) == worker
-
-
 @pytest.mark.parametrize(
     ("address", "shared"),
     [("127.0.0.1:0", "127.0.0.1:4242"), ("[::1]:50050", "[::1]:4242"), ("0.0.0.0:0", "0.0.0.0:4242")],
 )
 def test_workers_share_the_port_that_their_parent_has(address: str, shared: str) -> None:
-    assert Worker(2, (4242,)).own(gateway(address=address, plaintext=True)).address == shared
+    assert Worker(2, [4242]).own(gateway(address=address, plaintext=True)).address == shared
 
 
 def test_workers_have_metrics_on_ports_of_their_own() -> None:
     settings = gateway(metrics_address="127.0.0.1:9464")
-    assert [Worker(number, (1,)).own(settings).metrics_address for number in (1, 2)] == [
+    assert [Worker(number, [1]).own(settings).metrics_address for number in (1, 2)] == [
         "127.0.0.1:9465",
         "127.0.0.1:9466",
     ]
 
 
 def test_workers_have_no_metrics_where_none_are_served() -> None:
-    assert Worker(2, (1,)).own(gateway()).metrics_address == ""
+    assert Worker(2, [1]).own(gateway()).metrics_address == ""
 
 
 @pytest.mark.parametrize(("workers", "shared"), [(1, 0), (2, 1)])
@@ -83,18 +74,82 @@ def test_what_is_no_host_and_port_cannot_be_shared(address: str) -> None:
 
 
 def test_a_worker_that_cannot_be_started_for_a_while_is_tried_again_and_ends_no_other() -> None:
-    starts = list[Worker]()
+    starts = list[int]()
 
     class Parent(_Parent):
-        async def _run_once(self, worker: Worker) -> int:
-            starts.append(worker)
+        async def _run_once(self, number: int) -> int:
+            starts.append(number)
             if len(starts) < 3:
                 raise BlockingIOError(11, "Resource temporarily unavailable")  # no process more for this user
             self._stop.set()
             return 0
 
-    parent = Parent(["true"], 1)
-    assert on_paused_loop(parent._keep(Worker(1, ()))) == 0
+    parent = Parent({"name": "gateway"}, gateway(address="127.0.0.1:0", workers=2))
+    assert on_paused_loop(parent._keep(1)) == 0
     assert len(starts) == 3
-    for end in (parent._pipe_in, parent._pipe_out):
-        os.close(end)
+
+
+class _Answers:
+    """The orders of a worker that answers each with the next of `answers`; an exception is its end."""
+
+    def __init__(self, *answers: str | OSError):
+        self.answers, self.given = list(answers), list[object]()
+
+    async def give(self, members: Sequence[Mapping[str, object]], **more: object) -> str:
+        self.given.append((members[0]["environment"], more["worker"][0]))  # type: ignore[index]
+        answer = self.answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+
+class _Workers(_Parent):
+    """Two that serve, and answer their orders by a script."""
+
+    def __init__(self, first: _Answers, second: _Answers):
+        super().__init__({"name": "gateway", "environment": "old"}, gateway(address="127.0.0.1:0", workers=2))
+        self._orders = {1: first, 2: second}  # type: ignore[dict-item]
+        for serving in self._serving.values():
+            serving.set()
+
+
+def wanted(workers: int = 2, **settings: object) -> list[HostedService]:
+    given = {"name": "gateway", "environment": "new"}
+    return [HostedService("gateway", SERVICE, gateway(address="127.0.0.1:0", workers=workers, **settings), given)]
+
+
+async def test_an_order_is_tried_by_one_worker_and_then_given_to_the_others() -> None:
+    first, second = _Answers(""), _Answers("")
+    await _Workers(first, second)._bring(wanted())
+    assert (first.given, second.given) == ([("new", 1)], [("new", 2)])
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"), [("port in use", "port in use"), (ConnectionResetError(), "it has ended")], ids=str
+)
+async def test_an_order_that_one_worker_does_not_come_to_serve_leaves_the_others_alone(
+    answer: str | OSError, error: str
+) -> None:
+    first, second = _Answers(answer, ""), _Answers("")
+    parent = _Workers(first, second)
+    with pytest.raises(ValueError, match=f"worker 1: {error}"):
+        await parent._bring(wanted())
+    assert second.given == []
+    await parent._serve(1)
+    assert first.given == [("new", 1), ("old", 1)], "a worker that starts again serves as before"
+
+
+async def test_a_worker_that_starts_during_an_order_gets_both() -> None:
+    second = _Answers("", "")
+    parent = _Workers(_Answers(""), second)
+    parent._serving[2].clear()
+    bringing = asyncio.create_task(parent._bring(wanted()))
+    starting = asyncio.create_task(parent._serve(2))  # begins with the old settings or the new ones
+    await asyncio.wait_for(asyncio.gather(bringing, starting), 5)
+    assert second.given[-1] == ("new", 2)
+    assert parent._serving[2].is_set()
+
+
+async def test_the_number_of_workers_stays() -> None:
+    with pytest.raises(RefusedSettings, match="gateway: workers: 2 in this process, got 3"):
+        await _Workers(_Answers(), _Answers())._bring(wanted(3))

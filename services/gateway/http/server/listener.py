@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from email.utils import formatdate
 from functools import partial
 from weakref import WeakValueDictionary
@@ -23,8 +24,9 @@ from services.runtime.security import tls
 _BACKLOG = 2_048
 _DATE_S = 1.0  # how exact the `date` header is
 _LAST_WORDS_S = 0.5  # for answers that are cut off to say so
-# By address, of a server of this process: the next one takes connections from the same queue, so none is reset.
-_taken_over: WeakValueDictionary[str, socket.socket] = WeakValueDictionary()
+# Of the servers of this process that take over from each other, the latest one last. At the same address, the next one
+# takes connections from the same queue, so none is reset.
+_sockets: WeakValueDictionary[str, socket.socket] = WeakValueDictionary()
 _log = logging.getLogger(__name__)
 
 
@@ -33,10 +35,10 @@ def bind(settings: GatewaySettings) -> socket.socket | None:
     it cannot be had."""
     if not settings.http_address:
         return None
-    before = _taken_over.get(settings.http_address) if settings.overlaps else None
+    before = _sockets.pop(settings.http_address, None) if settings.overlaps else None
     bound = before.dup() if before and before.fileno() >= 0 else _bind(settings)
     if settings.overlaps:
-        _taken_over[settings.http_address] = bound
+        _sockets[settings.http_address] = bound
     return bound
 
 
@@ -48,7 +50,7 @@ def _bind(settings: GatewaySettings) -> socket.socket:
         )[0]
         bound = socket.socket(family, kind)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if settings.processes > 1:
+        if settings.processes > 1 or settings.overlaps:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(place)
     except (OSError, ValueError):
@@ -64,7 +66,8 @@ class HttpServer:
         self._limits, self._state = limits, ConnectionsState(limits)
         self._bound: socket.socket | None = None
         self._server: asyncio.Server | None = None
-        self._overlaps = False
+        self._make: Callable[[], Connection]  # one for each connection
+        self._context: ssl.SSLContext | None = None
 
     @asynccontextmanager
     async def serving(self, app: ASGIApp, bound: socket.socket, settings: GatewaySettings) -> AsyncIterator[None]:
@@ -82,15 +85,14 @@ class HttpServer:
         )
         config.timeout_keep_alive = self._limits.keep_alive_ms / 1000  # type: ignore[assignment]  # a timer takes both
         config.load()
-        make = partial(Connection, self._limits, config, self._state)
         folder = tls.Folder(settings.tls_dir) if settings.tls_dir else None
-        self._bound, self._overlaps = bound, settings.overlaps
-        await self._listen(make, folder)
+        self._bound, self._make = bound, partial(Connection, self._limits, config, self._state)
+        await self._listen(folder)
         host, _, _ = settings.http_address.rpartition(":")
         _log.info("http on %s:%d", host, bound.getsockname()[1])
         work = [asyncio.create_task(self._date())]
         if folder:
-            work.append(asyncio.create_task(self._renew(make, folder)))
+            work.append(asyncio.create_task(self._renew(folder)))
         try:
             yield
         finally:
@@ -105,19 +107,44 @@ class HttpServer:
 
     def leave(self) -> None:
         """From now on health says 503, and each answer ends its connection, so that clients connect elsewhere. Where
-        another server has this one's address, new connections are that one's at once."""
+        another server of this process takes over, new connections are that one's at once."""
         self._state.leaving = True
-        if self._overlaps and self._server:
+        if self._is_followed:
+            self._take_waiting()
+            self._close()
+
+    @property
+    def _is_followed(self) -> bool:
+        latest = next(reversed(list(_sockets.values())), self._bound)
+        return self._bound is not None and latest is not self._bound
+
+    def _take_waiting(self) -> None:
+        """Take the connections that wait in the queue: the kernel resets them where no other server has it."""
+        if not (self._bound and self._server):
+            return
+        self._bound.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                connection, _ = self._bound.accept()
+                taking = asyncio.create_task(self._take(connection))
+                self._state.tasks.add(taking)
+                taking.add_done_callback(self._state.tasks.discard)
+
+    async def _take(self, connection: socket.socket) -> None:
+        with suppress(OSError):  # also of TLS
+            await asyncio.get_running_loop().connect_accepted_socket(self._make, connection, ssl=self._context)
+
+    def _close(self) -> None:
+        if self._server and self._bound:
             self._server.close()
+            self._bound.close()
 
     async def stop(self, grace_s: float) -> None:
         """Take no more requests. Those in flight have `grace_s`; then they end with an error.
         Where another server takes over, a request that a client has just sent on its open connection is answered."""
-        if self._overlaps and self._state.connections:
+        if self._is_followed and (self._state.connections or self._state.tasks):
             await asyncio.sleep(min(MOVES_S, grace_s))
-        if self._server and self._bound:
-            self._server.close()
-            self._bound.close()
+        self._close()
         for connection in list(self._state.connections):
             connection.shutdown()
         await self._ended(grace_s)
@@ -127,21 +154,21 @@ class HttpServer:
         for connection in list(self._state.connections):
             connection.transport.abort()
 
-    async def _listen(self, make: Callable[[], Connection], folder: tls.Folder | None) -> None:
+    async def _listen(self, folder: tls.Folder | None) -> None:
         """Take connections in place of the listener before; with a `folder` by mutual TLS, with its current files."""
         if self._bound is None:
             return
-        context = tls.server_context(folder) if folder else None
-        before, loop = self._server, asyncio.get_running_loop()
-        self._server = await loop.create_server(make, sock=self._bound.dup(), ssl=context, backlog=_BACKLOG)
+        self._context = tls.server_context(folder) if folder else None
+        before, loop, own = self._server, asyncio.get_running_loop(), self._bound.dup()
+        self._server = await loop.create_server(self._make, sock=own, ssl=self._context, backlog=_BACKLOG)
         if before:
             before.close()
 
-    async def _renew(self, make: Callable[[], Connection], folder: tls.Folder) -> None:
+    async def _renew(self, folder: tls.Folder) -> None:
         """New connections meet the certificate that is current."""
         async for _ in folder.changes():
             try:
-                await self._listen(make, folder)
+                await self._listen(folder)
             except OSError as error:  # ssl's are among them: the files have changed once more
                 _log.error("http keeps its old certificate: %r", error)
 

@@ -1,0 +1,67 @@
+"""Two HTTP servers of one process, of which the second takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from launcher.processes import free_port
+from services.gateway.config import GatewaySettings
+from services.gateway.http.server.listener import HttpServer, bind
+from services.gateway.settings.http import HttpSettings
+
+_REQUEST = b"GET / HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n"
+
+
+async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def at(address: str) -> GatewaySettings:
+    open_to_all = {"plaintext": True, "allow_anonymous": True}
+    return GatewaySettings(http_address=address, llm_addresses={"m": ["127.0.0.1:1"]}, overlaps=True, **open_to_all)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+async def test_connections_that_wait_are_answered_when_a_server_takes_over_also_at_another_host(host: str) -> None:
+    port = free_port()
+    before, after = at(f"127.0.0.1:{port}"), at(f"{host}:{port}")
+    first, second = HttpServer(HttpSettings()), HttpServer(HttpSettings())
+    bound = bind(before)
+    assert bound
+    async with first.serving(answer, bound, before):
+        following = bind(after)
+        assert following
+        async with second.serving(answer, following, after):
+            clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+            first.leave()  # before the event loop has seen them
+            stopping = asyncio.create_task(first.stop(5))
+            clients += [await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port)) for _ in range(5)]
+            for client in clients:
+                client.sendall(_REQUEST)
+            heads = [await asyncio.to_thread(client.recv, 100) for client in clients]
+            assert {head[:15] for head in heads} == {b"HTTP/1.1 200 OK"}
+            await stopping
+            for client in clients:
+                client.close()
+    following.close()
+
+
+async def test_a_server_that_no_other_follows_takes_connections_until_it_stops() -> None:
+    settings = at(f"127.0.0.1:{free_port()}")
+    server, bound = HttpServer(HttpSettings()), bind(settings)
+    assert bound
+    async with server.serving(answer, bound, settings):
+        server.leave()
+        reader, writer = await asyncio.open_connection(*settings.http_address.rsplit(":", 1))
+        writer.write(_REQUEST)
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+        writer.close()
+        await writer.wait_closed()
+        await server.stop(5)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*settings.http_address.rsplit(":", 1))
