@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-# By whose word: vLLM and SGLang; OpenRouter and Together; Mistral; Groq.
-_CONTEXTS = ("max_model_len", "context_length", "max_context_length", "context_window")
+# By whose word: vLLM and SGLang; OpenRouter and Together; Mistral; Groq; llama.cpp, in an object `meta`.
+_CONTEXTS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
 
 
 def context_tokens(listed: str, model: str) -> int:
@@ -17,7 +17,8 @@ def context_tokens(listed: str, model: str) -> int:
         return 0
     rows = told.get("data") if isinstance(told, dict) else told  # Together has no object around them
     named = (row for row in rows if isinstance(row, dict) and row.get("id") == model) if isinstance(rows, list) else ()
-    return next((row[name] for row in named for name in _CONTEXTS if _is_count(row.get(name))), 0)
+    told_of = ({**meta, **row} if isinstance(meta := row.get("meta"), dict) else row for row in named)
+    return next((row[name] for row in told_of for name in _CONTEXTS if _is_count(row.get(name))), 0)
 
 
 def _is_count(given: Any) -> bool:
