@@ -33,7 +33,7 @@ _MOST_MB = {
     "vision": 260,
 }
 # For engines that have to be listed: they say what they lack.
-_AT_WILL = {"vision": {"torch"}, "cache": {"torch"}}
+_AT_WILL = {"vision": {"torch"}}
 
 
 each_service = pytest.mark.parametrize("service", sorted(set(IMAGES) - {"cli", "models", "proxy"}))
