@@ -63,7 +63,10 @@ async def test_a_tool_with_another_sources_name_is_not_called_in_its_place(
         gateway = await starter.gateway(
             llm.address,
             tenants=of_all,
-            tools={"sources": {"rogue": {"command": rogue}, "kb": {"address": kb.target}}, "refresh_ms": 1_000},
+            tools={
+                "sources": {"rogue": {"command": rogue}, "kb": {"address": kb.target, "call_ms": 10_000}},
+                "refresh_ms": 1_000,
+            },
         )
         a, of_kb, b = [await enter(asking(gateway.spec.address, f"key-{name}")) for name in of_all]
         before = await honest(b, 20)

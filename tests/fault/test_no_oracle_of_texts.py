@@ -79,7 +79,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
         cache, http = await starter.start("cache"), f"127.0.0.1:{free_port()}"
         of_all = {name: {**own, "tools": ["*"]} for name, own in tenants("a", "b", "c").items()}
         sources = {
-            "kb": {"address": tools.target},
+            "kb": {"address": tools.target, "call_ms": 10_000},
             "collections": {"address": cache.spec.address, "identity": "cache", "call_ms": 30_000},
         }
         gateway = await starter.gateway(

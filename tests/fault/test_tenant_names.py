@@ -43,7 +43,7 @@ async def test_no_name_of_a_tenant_is_a_right(starter: Processes, llm: FaultyLlm
             llm.address,
             cache_address=cache.spec.address,
             tenants=tenants("victim", "b", *_NAMES),
-            tools={"sources": {"kb": {"address": kb.target}}},
+            tools={"sources": {"kb": {"address": kb.target, "call_ms": 10_000}}},
             http_address=http,
             metrics_address=metrics,
         )
@@ -131,7 +131,7 @@ async def test_no_name_in_a_token_is_a_right(report: Report, tmp_path: Path):
             router_address="",
             llm_addresses=json.dumps({MODEL: behind}),
             tenants=json.dumps(named),
-            tools=json.dumps({"sources": {"kb": {"address": kb.target}}}),
+            tools=json.dumps({"sources": {"kb": {"address": kb.target, "call_ms": 10_000}}}),
         )
         edge = await enter(
             edge_before(

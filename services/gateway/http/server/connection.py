@@ -1,21 +1,19 @@
-"""One connection: uvicorn's, with limits on time and size, and a place among all connections.
-
-A connection without a request under way is idle. When all places are taken, a new connection gets the place of the
-one that has been idle longest; connections on which a tenant has authenticated are the last to go. So connections that
-send nothing keep no client out.
-"""
+"""One connection: uvicorn's, with limits on time and size, and a place among all connections. One without a request
+under way is idle."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
-from typing import Any, Protocol, cast
+import select
+from collections import deque
+from typing import Any, cast
 
 import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from services.gateway.http.server.room import Room
 from services.gateway.http.sse import compact
 from services.gateway.settings.http import HttpSettings
 from services.runtime.security.tls import caller_in
@@ -24,64 +22,6 @@ _RAW = 2  # bytes on the wire for each one that counts of a head, whose blanks a
 PEER = "peer_identity"  # in a request's scope: the identity that its caller's certificate proves
 PROVEN = "proven"  # in a request's scope: is called where a tenant's credential has been accepted
 MOVES_S = 1.0  # for clients with open connections to come to the server that takes over
-
-
-class Tracked(Protocol):
-    """One of the connections. `address`: of its client; `proven`: whether a request on it had a tenant's credential."""
-
-    address: str
-    proven: bool
-
-    def abort(self) -> None:
-        """Close it at once."""
-
-
-class Room:
-    """`most` places, and at most `most_of_one` for each address."""
-
-    def __init__(self, most: int, most_of_one: int):
-        self._most, self._most_of_one = most, most_of_one
-        self._inside: set[Tracked] = set()
-        self._taken: Counter[str] = Counter()  # places by address
-        self._idle: dict[bool, OrderedDict[Tracked, None]] = {False: OrderedDict(), True: OrderedDict()}
-
-    def enter(self, new: Tracked) -> bool:
-        """Take a place, or say that there is none."""
-        if self._taken[new.address] >= self._most_of_one:
-            return False
-        if len(self._inside) >= self._most and not self._make_room():
-            return False
-        self._inside.add(new)
-        self._taken[new.address] += 1
-        return True
-
-    def leave(self, gone: Tracked) -> None:
-        """Give its place back, if it has one."""
-        if gone not in self._inside:
-            return
-        self._inside.discard(gone)
-        self.busy(gone)
-        self._taken[gone.address] -= 1
-        if not self._taken[gone.address]:
-            del self._taken[gone.address]
-
-    def idle(self, connection: Tracked) -> None:
-        """It has no request under way."""
-        if connection in self._inside:
-            self._idle[connection.proven][connection] = None
-
-    def busy(self, connection: Tracked) -> None:
-        """It has one."""
-        for idle in self._idle.values():
-            idle.pop(connection, None)
-
-    def _make_room(self) -> bool:
-        longest = next((next(iter(idle)) for idle in self._idle.values() if idle), None)
-        if longest is None:
-            return False
-        self.leave(longest)
-        longest.abort()
-        return True
 
 
 class ConnectionsState(ServerState):
@@ -206,25 +146,38 @@ class Connection(HttpToolsProtocol):
             return
         self._shared.room.idle(self)
         if self._closes_soon:
-            self._closing = self.loop.create_task(self._close_soon())
-            self._shared.tasks.add(self._closing)
-            self._closing.add_done_callback(self._shared.tasks.discard)
+            self._begin_closing()
         if self._last_words:
             self._say_last_words()
         elif self._in_head:
             self._arm("head", self._limits.header_ms)
 
     def shutdown(self) -> None:
-        """Close the connection: at once, or after the answer under way. Where the head of that answer has said that the
-        connection stays open, the client may send its next request at any moment, so that one is still answered."""
+        """Close the connection: at once, or after the answer under way. A request behind an answer that has said that
+        the connection stays open is still answered, as is one that came while the event loop was busy."""
         cycle = self.cycle
-        if cycle and cycle.response_started and not cycle.response_complete and cycle.keep_alive:
-            self._closes_soon = True
-        else:
+        answering = cycle and not cycle.response_complete
+        self._closes_soon = (cycle.response_started and cycle.keep_alive) if answering else self._has_unread()
+        if not self._closes_soon:
             super().shutdown()
+        elif not answering:
+            self._begin_closing()
+
+    def _has_unread(self) -> bool:
+        """Whether bytes, or the client's end, have come that the event loop has not read."""
+        if self.transport.is_closing():
+            return False
+        unread = select.poll()
+        unread.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(unread.poll(0))
+
+    def _begin_closing(self) -> None:
+        """Close it soon, unless the next request comes first."""
+        self._closing = self.loop.create_task(self._close_soon())
+        self._shared.tasks.add(self._closing)
+        self._closing.add_done_callback(self._shared.tasks.discard)
 
     async def _close_soon(self) -> None:
-        """Close it unless the next request comes first."""
         await asyncio.sleep(MOVES_S)
         self.transport.close()
 

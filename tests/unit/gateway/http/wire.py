@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from typing import Any, NamedTuple, cast
 
@@ -53,10 +54,14 @@ class _Transport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written, self.closing, self.paused = bytearray(), False, False
+        self.received: socket.socket | None = None  # has what has come and is not read
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self.closing:
             self.written += data
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self.received if name == "socket" else super().get_extra_info(name, default)
 
     def is_closing(self) -> bool:
         return self.closing

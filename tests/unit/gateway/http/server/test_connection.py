@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -147,6 +148,45 @@ async def test_without_a_further_request_a_server_that_stops_closes_the_connecti
     wire.connection.shutdown()
     await wire.send(b"b")
     assert len(wire.state.tasks) == 1
+    await asyncio.sleep(1.1)
+    assert wire.transport.closing
+    assert not wire.state.tasks
+    await wire.end()
+
+
+def _shut_down(wire: Wire, unread: bytes) -> None:
+    """As a server that stops does, when these bytes have come."""
+    client, wire.transport.received = socket.socketpair()
+    with client, wire.transport.received:
+        client.send(unread)
+        wire.connection.shutdown()
+
+
+async def test_a_request_that_has_come_and_is_not_read_yet_is_answered_by_a_server_that_stops() -> None:
+    wire = Wire(Application())
+    await wire.send(_post(b"a"))
+    _shut_down(wire, request := _post(b"b", path=b"/two"))
+    assert not wire.transport.closing
+    await wire.send(request)
+    assert wire.statuses == [200, 200]
+    assert wire.transport.written.count(b"connection: close") == 1
+    assert wire.transport.closing
+    await wire.end()
+
+
+async def test_an_idle_connection_is_closed_by_a_server_that_stops() -> None:
+    wire = Wire(Application())
+    await wire.send(_post(b"a"))
+    _shut_down(wire, b"")
+    assert wire.transport.closing
+    assert not wire.state.tasks
+    await wire.end()
+
+
+async def test_bytes_that_become_no_request_do_not_keep_a_server_that_stops() -> None:
+    wire = Wire(Application())
+    _shut_down(wire, b"POST /one")
+    await wire.send(b"POST /one")
     await asyncio.sleep(1.1)
     assert wire.transport.closing
     assert not wire.state.tasks

@@ -1,0 +1,68 @@
+"""Places for connections, among which those that are idle give way.
+
+When all places are taken, a new connection gets the place of the one that has been idle longest; connections on which a
+tenant has authenticated are the last to go. So connections that send nothing keep no client out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from typing import Protocol
+
+
+class Tracked(Protocol):
+    """One of the connections. `address`: of its client; `proven`: whether a request on it had a tenant's credential."""
+
+    address: str
+    proven: bool
+
+    def abort(self) -> None:
+        """Close it at once."""
+
+
+class Room:
+    """`most` places, and at most `most_of_one` for each address."""
+
+    def __init__(self, most: int, most_of_one: int):
+        self._most, self._most_of_one = most, most_of_one
+        self._inside: set[Tracked] = set()
+        self._taken: Counter[str] = Counter()  # places by address
+        self._idle: dict[bool, OrderedDict[Tracked, None]] = {False: OrderedDict(), True: OrderedDict()}
+
+    def enter(self, new: Tracked) -> bool:
+        """Take a place, or say that there is none."""
+        if self._taken[new.address] >= self._most_of_one:
+            return False
+        if len(self._inside) >= self._most and not self._make_room():
+            return False
+        self._inside.add(new)
+        self._taken[new.address] += 1
+        return True
+
+    def leave(self, gone: Tracked) -> None:
+        """Give its place back, if it has one."""
+        if gone not in self._inside:
+            return
+        self._inside.discard(gone)
+        self.busy(gone)
+        self._taken[gone.address] -= 1
+        if not self._taken[gone.address]:
+            del self._taken[gone.address]
+
+    def idle(self, connection: Tracked) -> None:
+        """It has no request under way."""
+        if connection in self._inside:
+            self._idle[connection.proven][connection] = None
+
+    def busy(self, connection: Tracked) -> None:
+        """It has one."""
+        for idle in self._idle.values():
+            idle.pop(connection, None)
+
+    def _make_room(self) -> bool:
+        longest = next((next(iter(idle)) for idle in self._idle.values() if idle), None)
+        if longest is None:
+            return False
+        self.leave(longest)
+        longest.abort()
+        return True
