@@ -173,7 +173,7 @@ class EdgeLimits(_TopologyPart):
     idle_s: int = Field(3_600, ge=1)
     request_headers_s: int = Field(10, ge=1)
     request_headers_kb: int = Field(16, ge=1, le=8_192)
-    stream_idle_s: int = Field(300, ge=1)  # without a byte either way; longer than the gateway's largest budget
+    stream_idle_s: int = Field(660, ge=1)  # without a byte either way; longer than the gateway's largest budget
     health_checks: int = Field(64, ge=1)  # at once, of all callers together; they need no credential
 
 

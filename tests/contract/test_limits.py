@@ -35,6 +35,12 @@ SPOKEN_BYTES = 100_000  # an hour of quick speech
 LONGEST_TENANT = "t" * 256
 
 
+def test_a_provider_may_be_silent_for_as_long_as_an_answer_may_take() -> None:
+    """Its model may think for all of the time, and only then say something."""
+    for group in (LlmSettings(engine="openai").openai, LlmSettings(engine="openai").anthropic):
+        assert group.read_timeout_ms >= TRANSPARENT.max_budget_ms
+
+
 def messages(count: int, size: int) -> list[chat_pb2.Message]:
     """`count` of them, of `size` bytes together; the user's come first and last."""
     each, rest = divmod(size, count)

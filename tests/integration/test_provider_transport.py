@@ -194,6 +194,16 @@ async def test_a_provider_that_moved_is_found_by_the_request_that_meets_nobody_a
         await client.close()
 
 
+def test_a_connection_whose_host_is_gone_ends_though_silence_is_permitted() -> None:
+    with http1.watched((socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1))) as made:
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, every, count = (
+            made.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+    assert idle + every * count <= 60
+
+
 @each_protocol
 async def test_a_redirect_is_not_followed(protocol: Protocol, folder: Path) -> None:
     async with provider_over(protocol, folder) as (provider, wire):

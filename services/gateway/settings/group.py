@@ -27,6 +27,7 @@ PROFILES: Mapping[Profile, Mapping[str, Any]] = {
         "limit": {"initial": 100, "max": 1_000, "queue_ms": 2_000},
         # An answer in one piece, or behind hidden thoughts, begins when it is complete.
         "breaker": {"slow_ms": 120_000},
+        "http": {"silence_ms": 120_000},
         "max_messages": limits.LONG_MESSAGES,
         "max_content_bytes": limits.LONG_CONTENT_BYTES,
     },

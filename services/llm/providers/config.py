@@ -35,7 +35,7 @@ class ProviderSettings(BaseModel):
     extra_body: dict[str, Any] = Field({}, description="Fields of every request, as JSON; they override others.")
     connect_timeout_ms: Fixed[int] = Field(2_000, ge=1, description="Time to open a connection.")
     read_timeout_ms: Fixed[int] = Field(
-        60_000, ge=1, description="Longest silence in a stream, where the call has no deadline."
+        600_000, ge=1, description="Longest silence of a provider, where the call has as much time."
     )
     max_connections: int = Field(1_024, ge=1, description="Answers in flight, and connections kept; further ones wait.")
     idle_timeout_ms: Fixed[int] = Field(90_000, ge=1, description="An unused connection is closed after that long.")

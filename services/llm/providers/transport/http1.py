@@ -6,6 +6,7 @@ aiohttp, because it brings the first token sooner and costs less than anything e
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +16,14 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from aiohttp import AddrInfoType
 
 from services.llm.providers.transport.http1_connection import Http1Connection
 from services.llm.providers.transport.names import FreshNames
 from services.llm.providers.transport.tls import client_context
 from services.llm.providers.transport.wire import Broken, Lost, NoReply, Options, failure
+
+_PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # seconds, and a count
 
 
 @dataclass(slots=True)
@@ -42,6 +46,7 @@ class Http1:
             ssl=client_context(options.ca_file),
             limit=0,  # callers have a limit
             keepalive_timeout=options.idle_s,
+            socket_factory=watched,
         )
         connector._factory = partial(Http1Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]  # a subclass
         self._read_s = options.read_s
@@ -100,6 +105,18 @@ class _Reply:
 
     async def drop(self) -> None:
         self._response.close()
+
+
+def watched(address: AddrInfoType) -> socket.socket:
+    """A socket whose connection ends within a minute of its host's last sign of life. A host that is silent because its
+    model thinks does acknowledge, and may take as long as the caller has."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _PROBES.items():
+        if option := getattr(socket, name, None):  # not every system has each of them
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
 
 
 def _cause(error: aiohttp.ClientConnectorError) -> OSError:
