@@ -42,12 +42,13 @@ class Cluster:
         self._control = ""
 
     async def start(self, name: str, module: str, address: str = "", **settings: Any) -> ServiceProcess:
-        """Start a service and return when it serves. `settings` are the service's own; `{"a": {"b": 1}}` is sent as
-        JSON."""
+        """Start a service and return when it serves. `settings` are the service's own, fixed ones too;
+        `{"a": {"b": 1}}` is sent as JSON."""
         prefix = f"HEDGEROW_{module.rpartition('.')[2].upper()}_"
         address = address or an_address()
         told = {f"{prefix}{key.upper()}": _text(value) for key, value in {"address": address, **settings}.items()}
-        return await self.run(ServiceSpec(name, module, address, {**self._bootstrap(name), **told}))
+        command = (sys.executable, "-m", "bench.fixed_given", module)
+        return await self.run(ServiceSpec(name, module, address, {**self._bootstrap(name), **told}, command))
 
     async def llm(self, name: str = "llm", **settings: Any) -> ServiceProcess:
         """Start a simulated llm service."""

@@ -24,8 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple, cast
 
-from pydantic import BaseModel
-
+from bench.fixed_given import take
 from hedgerow.identities import SERVICES
 from hedgerow.private import UMASK
 from launcher import processes
@@ -172,7 +171,7 @@ def _become(start: Start) -> None:
         os.close(file)
     sys.stdin = os.fdopen(0)  # multiprocessing has put another there
     if start.module in (*_SERVICES, *_PLAIN):
-        fixed.refuse = _take  # tests pass what only code may pass
+        fixed.refuse = take  # tests pass what only code may pass
     sys.argv = [start.module, *start.arguments]
     found = start.module if start.module in _PLAIN else f"{start.module}.__main__"
     sys.modules.pop(found, None)  # it is to run, and not to be found
@@ -180,7 +179,3 @@ def _become(start: Start) -> None:
         runpy.run_module(start.module, run_name="__main__", alter_sys=True)
     finally:
         atexit._run_exitfuncs()  # which multiprocessing leaves out
-
-
-def _take(cls: type[BaseModel], given: Mapping[str, object], at: str = "") -> None:
-    """Refuse nothing: in place of `fixed.refuse`."""

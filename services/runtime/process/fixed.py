@@ -3,7 +3,8 @@
 A value that only its author could choose, such as a window or the size of a queue, is `Fixed[int]`: it has its reason
 beside it, and code may pass another one (`GatewaySettings(hedge={"window_s": 5})`), as unit tests do. It is no setting:
 `docs/settings.md` has no row for it and the command line no help, and the environment, a file or an option that gives
-it is refused by name.
+it is refused by name. `Fixed[int | None]` with the default None is derived from other settings, as its description
+says.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ def is_fixed(field: FieldInfo) -> bool:
 
 def refuse(cls: type[BaseModel], given: Mapping[str, Any], at: str = "") -> None:
     """Raise ValueError where an operator gives fixed fields: a line for each, with its path and value."""
-    if found := [
-        f"{path}: no longer a setting, always {_text(value)}{_MORE}" for path, value in _fixed(cls, given, at)
-    ]:
+    if found := [f"{path}: no longer a setting, {_instead(value)}{_MORE}" for path, value in _fixed(cls, given, at)]:
         raise ValueError("\n".join(found))
 
 
@@ -66,8 +65,10 @@ def _fixed(
             yield path, always
 
 
-def _text(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int | float) else str(value)
+def _instead(value: object) -> str:
+    if value is None:
+        return "derived from other settings"
+    return f"always {value:,}" if isinstance(value, int | float) else f"always {value}"
 
 
 def _groups(annotation: Any, value: Any, at: str) -> Iterator[tuple[type[BaseModel], Mapping[str, Any], str]]:

@@ -33,12 +33,14 @@ class Settings(ServiceSettings):
     listed: tuple[Source, ...] = ()
     maybe: Window | None = None
     poll_ms: Fixed[int] = Field(1_000, ge=1)
+    wait_ms: Fixed[int | None] = Field(None, ge=1)
     key: SecretStr = SecretStr("")
 
 
 PREFIX = "HEDGEROW_SHOP_"
 GIVEN = (
     ({"POLL_MS": "5"}, "poll_ms: no longer a setting, always 1,000"),
+    ({"WAIT_MS": "5"}, "wait_ms: no longer a setting, derived from other settings"),
     ({"WINDOW__SPAN_S": "5"}, "window.span_s: no longer a setting, always 60"),
     ({"WINDOW": {"span_s": 5, "share": 1}}, "window.span_s: no longer a setting, always 60"),
     ({"TUNING__SHARE": "1"}, "tuning.share: no longer a setting, always 0.25"),
