@@ -37,7 +37,7 @@ async def assemble(settings: AudioSettings) -> AsyncIterator[Mapping[ServiceDesc
     scheduler = Scheduler(settings.workers)
     decoder = RecordingDecoder(RecordingLimits(settings.max_duration_s, settings.max_pcm_bytes))
     admission = Admission(
-        scheduler, needs, settings.max_streams, settings.max_recordings, settings.max_load, settings.workers
+        scheduler, needs, settings.max_streams, settings.recordings, settings.max_load, settings.workers
     )
     try:
         yield {_SERVICE: AudioServicer(recognizer, recognizer.languages, scheduler, admission, decoder, settings)}

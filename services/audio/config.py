@@ -38,12 +38,12 @@ class AudioSettings(ServiceSettings):
         "`preprocessor_config.json` says, or 10 s.",
     )
     workers: int = Field(1, ge=1, le=64, description="Runs of the model at once.")
-    batch_windows: int = Field(
-        4,
+    batch_windows: Fixed[int | None] = Field(
+        None,
         ge=1,
         le=64,
         description="Windows of 30 s of a recording that are decoded together while no stream is open. More is "
-        "faster, and delays new streams.",
+        "faster, and delays new streams. None: 8 on a GPU, 4 on a CPU.",
     )
     language: str = Field(
         "",
@@ -51,7 +51,7 @@ class AudioSettings(ServiceSettings):
         description="ISO 639-1 code for requests that name no language. Empty: the model detects it.",
     )
 
-    policy: Literal["windows", "local_agreement"] = Field(
+    policy: Fixed[Literal["windows", "local_agreement"]] = Field(
         "local_agreement", description="When a word of a stream is final, for requests that do not say."
     )
     pause_ms: Fixed[int] = Field(
@@ -66,7 +66,12 @@ class AudioSettings(ServiceSettings):
     )
 
     max_streams: int = Field(8, ge=1, le=4_096, description="Streams open at once; further ones are refused.")
-    max_recordings: int = Field(4, ge=1, le=4_096, description="Recordings in work at once; further ones are refused.")
+    max_recordings: Fixed[int | None] = Field(
+        None,
+        ge=1,
+        le=4_096,
+        description="Recordings in work at once; further ones are refused. None: four for each of `workers`.",
+    )
     max_load: Fixed[float] = Field(
         0.85,
         gt=0,
@@ -75,7 +80,12 @@ class AudioSettings(ServiceSettings):
     )
 
     max_file_bytes: int = Field(32 * _MIB, ge=1_024, description="Largest file of a recording.")
-    max_duration_s: float = Field(3_600.0, gt=0, le=86_400, description="Longest recording.")
+    max_duration_s: float = Field(
+        3_600.0,
+        gt=0,
+        le=86_400,
+        description="Longest recording, and longest stream, both of its audio and since its start.",
+    )
     recording_base_ms: Fixed[int] = Field(
         30_000,
         ge=100,
@@ -94,8 +104,8 @@ class AudioSettings(ServiceSettings):
         description="Most that a recording may decode to: 32-bit floats of all its channels at its own rate. They are "
         "counted and never held; held is mono at 16 kHz, 230 MB for an hour.",
     )
-    max_stream_s: float = Field(
-        3_600.0, gt=0, le=86_400, description="Longest stream, both of its audio and since its start."
+    max_stream_s: Fixed[float | None] = Field(
+        None, gt=0, le=86_400, description="Longest stream. None: `max_duration_s`."
     )
     max_ahead_ms: Fixed[int] = Field(
         5_000,
@@ -110,3 +120,13 @@ class AudioSettings(ServiceSettings):
     idle_timeout_ms: Fixed[int] = Field(
         30_000, ge=100, description="Longest time without a byte of audio from a client."
     )
+
+    @property
+    def recordings(self) -> int:
+        """How many recordings may be in work at once."""
+        return self.max_recordings or 4 * self.workers
+
+    @property
+    def stream_s(self) -> float:
+        """The longest stream, in seconds."""
+        return self.max_stream_s or self.max_duration_s

@@ -124,7 +124,7 @@ class AudioServicer:
         with (
             self._inbox(call) as inbox,
             self._admission.stream(wanted.policy, _tenant(call), inbox.end) as stream,
-            _at_most(self._settings.max_stream_s + _LEAVE_S),
+            _at_most(self._settings.stream_s + _LEAVE_S),
         ):
             language = StreamLanguage(wanted.language)
             listener = self._listening(self._transcribe(stream, language), self._listener_settings(wanted))
@@ -205,7 +205,7 @@ class AudioServicer:
                 timer.cancel()
 
     def _reader(self, wanted: StreamWanted, inbox: Inbox) -> AudioReader:
-        return AudioReader(open_frames(wanted.form), inbox, self._settings.max_stream_s, self._idle_timeout_s)
+        return AudioReader(open_frames(wanted.form), inbox, self._settings.stream_s, self._idle_timeout_s)
 
     def _listener_settings(self, wanted: StreamWanted) -> ListenerSettings:
         return ListenerSettings(
@@ -219,7 +219,9 @@ class AudioServicer:
 
     def _batch(self) -> int:
         """How many windows of a recording are decoded in one piece: one while streams wait for their turn after it."""
-        return 1 if self._admission.streams else self._settings.batch_windows
+        if self._admission.streams:
+            return 1
+        return self._settings.batch_windows or (8 if self._recognizer.device == "cuda" else 4)
 
     def _transcribe(self, stream: Stream, language: StreamLanguage) -> TranscribeUtterance:
         """The model, for one stream, in its turn."""
