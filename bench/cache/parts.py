@@ -77,7 +77,7 @@ class TimedMemory(Memory):
     """Remembers how long the last search took, in milliseconds."""
 
     def __init__(self, settings: CacheSettings):
-        entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
+        entries = Entries(settings.entries, settings.max_bytes, settings.stale_ms)
         thresholds = Thresholds(settings.similarity_threshold, settings.max_wrong)
         super().__init__(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue), thresholds)
         self.took_ms: float | None = None

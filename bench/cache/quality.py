@@ -51,7 +51,7 @@ async def measure(
     `BadPairs`. Takes two minutes for 20,000 pairs."""
     given = _some(pairs.read(path), lookups)
     share = 1.0 if verdicts else 0.0
-    settings = CacheSettings(database="", max_entries=max(len(given), CacheSettings().max_entries), verify_share=share)
+    settings = CacheSettings(database="", max_entries=max(len(given), CacheSettings().entries), verify_share=share)
     engine = await asyncio.to_thread(parts.load, settings)
     judged, measured = divided(given, seed) if verdicts else ([], given)
     result: dict[str, object] = {"file": str(path), "lookups": len(measured), "embedder": engine.name}

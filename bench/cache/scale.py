@@ -110,7 +110,7 @@ class _Scale:
 
     def _memory(self) -> tuple[VectorIndex, Memory]:
         index, settings = VectorIndex(DIMENSION), self._settings
-        entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
+        entries = Entries(settings.entries, settings.max_bytes, settings.stale_ms)
         thresholds = Thresholds(settings.similarity_threshold, settings.max_wrong)
         return index, Memory(entries, index, Watchers(settings.watch_queue), thresholds)
 

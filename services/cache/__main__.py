@@ -37,7 +37,7 @@ _log = logging.getLogger("services.cache")
 async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDescriptor, Servicer]]:
     """A cache that is loaded from its store and warm."""
     own = await _parts(settings)
-    entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
+    entries = Entries(settings.entries, settings.max_bytes, settings.stale_ms)
     default = settings.similarity_threshold
     made = made_by(default, own.engine.name) if settings.verify_share else ""
     thresholds = Thresholds(default, settings.max_wrong, made)

@@ -20,6 +20,7 @@ from services.runtime.shared_state import RedisUrl
 
 _REQUEST_BYTES = 1024  # of a store, beside its question and its answer
 _DOCUMENT_LINES = 4  # source, title, description, and what is around them: at most 1024 bytes each
+_ENTRY_BYTES = 5 * 1024  # of an entry of usual size: question, answer, vector
 _DAY_MS = 24 * 60 * 60 * 1000
 _LONGEST_MS = 100 * 365 * _DAY_MS  # so that when an answer ends is a number that SQLite and Redis take
 
@@ -63,12 +64,15 @@ class CacheSettings(ServiceSettings):
         le=_LONGEST_MS,
         description="Time after its lifetime in which an answer may replace a missing one. 0: none.",
     )
-    max_entries: int = Field(
-        50_000,
+    max_bytes: int = Field(
+        256 * 1024 * 1024,
         ge=1,
-        description="Most entries. Of the tenant that holds the most, the least valuable entry is evicted.",
+        description="Memory for entries; a small one takes 3.7 KB. When it is full, the least valuable entry of the "
+        "tenant that holds the most is evicted.",
     )
-    max_bytes: int = Field(256 * 1024 * 1024, ge=1, description="Memory for entries; a small one takes 3.7 KB.")
+    max_entries: Fixed[int | None] = Field(
+        None, ge=1, description="Most entries. None: one for each 5 KiB of `max_bytes`."
+    )
     max_question_bytes: Fixed[int] = Field(
         limits.QUESTION_BYTES,
         ge=1,
@@ -107,16 +111,16 @@ class CacheSettings(ServiceSettings):
     )
     model: Path | None = Field(
         None,
-        description="Folder of that model for CTranslate2. Empty: it is converted at the first start, with "
-        "`hedgerow[embedder]`.",
+        description="Folder of that model for CTranslate2. Empty: it is converted into `~/.cache/hedgerow` at the "
+        "first start, with `hedgerow[embedder]`.",
     )
-    model_cache: Path = Field(
+    model_cache: Fixed[Path] = Field(
         Path("~/.cache/hedgerow"), description="Without a `model`: folder that keeps the converted model."
     )
-    index_device: Literal["cpu", "cuda"] = Field(
-        "cpu",
-        description="Device that clusters the vectors of a large partition: the CPU, or the first NVIDIA GPU with "
-        "`hedgerow[cache-cuda]`.",
+    index_device: Fixed[Literal["cpu", "cuda"] | None] = Field(
+        None,
+        description="Device that clusters the vectors of a large partition. None: the first NVIDIA GPU with "
+        "`hedgerow[cache-cuda]`, else the CPU.",
     )
     max_embedded_tokens: Fixed[int] = Field(
         128,
@@ -125,7 +129,9 @@ class CacheSettings(ServiceSettings):
         description="Longer texts get no semantic hit, nor do those of more than 16 characters for each token. The "
         "model was trained on 128 word pieces.",
     )
-    embedding_cache_bytes: int = Field(16 * 1024 * 1024, ge=1, description="Memory for embeddings; one takes 2.3 KB.")
+    embedding_cache_bytes: Fixed[int] = Field(
+        16 * 1024 * 1024, ge=1, description="Memory for embeddings; one takes 2.3 KB."
+    )
     embedding_cache_ttl_ms: Fixed[int] = Field(
         3_600_000, ge=1, description="An embedding is forgotten after so long without a request for it."
     )
@@ -147,6 +153,11 @@ class CacheSettings(ServiceSettings):
     @classmethod
     def _none_is_named(cls, given: object) -> object:
         return given or None
+
+    @property
+    def entries(self) -> int:
+        """The most entries."""
+        return self.max_entries or max(1, self.max_bytes // _ENTRY_BYTES)
 
     @property
     def store_used(self) -> str:

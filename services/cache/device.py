@@ -61,6 +61,13 @@ class Cuda:
 CPU = Cpu()
 
 
-def load(name: Literal["cpu", "cuda"]) -> Device:
-    """The device of that name. Raises `NoDevice`."""
-    return Cuda() if name == "cuda" else CPU
+def load(name: Literal["cpu", "cuda"] | None = None) -> Device:
+    """The device of that name; without one, a GPU if FAISS finds it. Raises `NoDevice`."""
+    if name == "cpu":
+        return CPU
+    try:
+        return Cuda()
+    except NoDevice:
+        if name == "cuda":
+            raise
+        return CPU

@@ -29,15 +29,25 @@ class CollectionSettings(BaseModel):
     max_snippets: Fixed[int] = Field(100_000, ge=1, description="Most snippets in one collection.")
     max_bytes: Fixed[int] = Field(128 * 1024 * 1024, ge=1, description="Size of the texts in one collection, in bytes.")
     max_collections: Fixed[int] = Field(100, ge=1, description="Most collections of one tenant.")
-    max_tenant_bytes: int = Field(
-        512 * 1024 * 1024, ge=1, description="Size of the texts in all collections of one tenant."
-    )
     max_snippets_held: int = Field(
-        500_000, ge=1, description="Most snippets of all tenants; each takes 1.5 KB of memory."
+        500_000,
+        ge=1,
+        description="Most snippets of all tenants; each takes 1.5 KB of memory. One tenant's texts may take 1 KiB for "
+        "each of them.",
     )
-    reusable_ms: int = Field(
+    max_tenant_bytes: Fixed[int | None] = Field(
+        None,
+        ge=1,
+        description="Size of the texts in all collections of one tenant. None: 1 KiB for each of `max_snippets_held`.",
+    )
+    reusable_ms: Fixed[int] = Field(
         60_000,
         ge=0,
         le=86_400_000,
         description="Time for which gateways may reuse the result of a search for the same question and tenant.",
     )
+
+    @property
+    def tenant_bytes(self) -> int:
+        """The size of the texts in all collections of one tenant."""
+        return self.max_tenant_bytes or self.max_snippets_held * 1024

@@ -231,7 +231,7 @@ class CollectionWriter:
             (here, limits.max_snippets, "snippets", snippets),
             (here, limits.max_bytes, "bytes", size),
             ("the tenant's collections", limits.max_collections, "collections", collections),
-            ("the tenant's collections", limits.max_tenant_bytes, "bytes", tenants_size),
+            ("the tenant's collections", limits.tenant_bytes, "bytes", tenants_size),
             ("all collections here", limits.max_snippets_held, "snippets", held),
         ):
             if value > limit:

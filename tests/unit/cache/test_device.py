@@ -61,6 +61,13 @@ def test_a_machine_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         device.load("cuda")
 
 
+@pytest.mark.usefixtures("noted")
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_a_gpu_is_used_where_there_is_one(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: gpus)
+    assert device.load().gpu == bool(gpus)
+
+
 def test_centroids_are_found_and_compared_with_on_the_first_gpu(noted: list[Any]) -> None:
     resources, vectors = noted.pop(), rows(2_000)
     cuda = device.load("cuda")
