@@ -26,8 +26,8 @@ class ControlSettings(ServiceSettings):
         description="How often to read the topology again without having heard of a change, in milliseconds: not every "
         "file system tells.",
     )
-    resolve_interval_ms: int = Field(
-        5_000, ge=100, le=3_600_000, description="Interval between look-ups of endpoints' names."
+    resolve_interval_ms: Fixed[int] = Field(
+        1_000, ge=100, le=3_600_000, description="Interval between look-ups of endpoints' names."
     )
     resolve_timeout_ms: Fixed[int] = Field(
         2_000,

@@ -31,14 +31,16 @@ class VisionSettings(ServiceSettings):
         description="SHA-256 of files below `models_dir`, as JSON: {path: digest}. If it names any, no other file is "
         "loaded.",
     )
-    reload: bool = Field(True, description="Load models again when their folders change.")
+    reload: Fixed[bool] = Field(True, description="Load models again when their folders change.")
     rescan_ms: Fixed[int] = Field(
         5_000, ge=50, description="How often to look for changes that a file system does not report, with `reload`."
     )
     threads: int = Field(0, ge=0, le=256, description="CPU threads of one model. 0: one for each core.")
     decode_threads: Fixed[int] = Field(2, ge=1, le=64, description="Pictures decoded at once, over all requests.")
     max_images: Fixed[int] = Field(64, ge=1, le=1024, description="Images, or tensors along the batch, of one request.")
-    max_image_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest encoded picture.")
+    max_image_bytes: Fixed[int] = Field(
+        limits.PICTURES_BYTES, ge=1, description="Largest encoded picture: what a message of a client holds."
+    )
     max_pixels: int = Field(
         limits.PICTURE_PIXELS,
         ge=1,
