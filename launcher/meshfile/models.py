@@ -159,7 +159,7 @@ class Model(WithSettings):
         description="Settings of the engine by the names in settings.md below `vllm`, `openai` or `anthropic`; for "
         "vLLM every field of `AsyncEngineArgs`.",
     )
-    settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `warm_up`.")
+    settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `grace_ms`.")
     memory_gib: Annotated[float, Field(gt=0, le=4_096)] | None = Field(
         None, description="In containers: most memory in GiB. Default: 4 for vLLM, 0.5 for a provider."
     )

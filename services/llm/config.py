@@ -17,23 +17,18 @@ from services.runtime.process.fixed import Fixed
 class VllmSettings(BaseModel):
     """vLLM. Every field of vLLM's `AsyncEngineArgs` may be set, under its own name and with its own meaning.
 
-    Those below are the common ones; None leaves vLLM's default. A name or a type unknown to vLLM stops the start.
-    `dtype`, `quantization` and the others that only vLLM reads have no field here.
+    Those below are read here, too; None leaves vLLM's default. A name or a type unknown to vLLM stops the start.
+    `max_model_len`, `dtype` and the others that only vLLM reads have no field here.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 
     model: str = Field("", description="Folder of the model, or its name on the hub.")
-    max_model_len: int | None = Field(None, ge=1, description="Most tokens of prompt and answer together.")
-    max_num_seqs: int | None = Field(None, ge=1, description="Requests that run at once; further ones wait.")
-    gpu_memory_utilization: float = Field(0.92, gt=0, le=1, description="Share of the device's memory to use.")
-    tensor_parallel_size: int = Field(1, ge=1, description="Devices that share one model.")
     enforce_eager: bool | None = Field(
         None,
         description="Whether the model runs without compilation. None: on a CPU. Compiled is faster and starts later "
         "(docs/engines.md).",
     )
-    enable_prefix_caching: bool = Field(True, description="Reuse the key-value cache of common prefixes.")
     speculative_config: dict[str, Any] | None = Field(
         None, description='JSON, for example {"method": "draft_model", "model": "…", "num_speculative_tokens": 4}.'
     )
@@ -107,7 +102,7 @@ class LlmSettings(ServiceSettings):
         "API 4,096, or half of the context.",
     )
     max_tokens_cap: int | None = Field(None, ge=1, description="Most tokens of any answer. Empty: the model's limit.")
-    warm_up: bool = Field(True, description="Generate a few answers before health says SERVING.")
+    warm_up: Fixed[bool] = Field(True, description="Generate a few answers before health says SERVING.")
     vllm: VllmSettings = Field(VllmSettings(), description="The vLLM engine's settings.")
     constraints: Fixed[ConstraintSettings] = Field(ConstraintSettings(), description="Bounds of constrained decoding.")
     openai: OpenAISettings = Field(OpenAISettings(), description="The OpenAI-compatible engine's settings.")

@@ -214,6 +214,7 @@ class Feature(Enum):
     GRAMMAR = "grammar"
     TOP_K = "top_k"
     VLLM_SAMPLING = "vllm_sampling"  # the other fields of sampling that only vLLM and its kin have
+    PREFIX = "prefix"  # it continues an answer's beginning, as vLLM's servers do with `continue_final_message`
 
 
 @dataclass(frozen=True, slots=True)

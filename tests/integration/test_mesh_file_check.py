@@ -27,7 +27,7 @@ models:
   local:
     hub: a/b
     options: {max_num_seqs: 0}
-    settings: {warm: true}
+    settings: {grace: 1}
 cache: {settings: {similarity_threshold: 2}}
 gateway: {settings: {hedge: {mode: "often", max_shares: 1}}}
 """
@@ -42,12 +42,12 @@ async def test_what_a_service_would_refuse_is_told_at_its_place(tmp_path: Path) 
     assert told == {
         "models.remote.options.http_version": (5, 21, "it must be '1.1' or '2', got 3"),
         "models.remote.options.colour": (6, 15, "no such setting"),
-        "models.local.settings.warm": (10, 22, told["models.local.settings.warm"][2]),
+        "models.local.settings.grace": (10, 23, told["models.local.settings.grace"][2]),
         "cache.settings.similarity_threshold": (11, 42, "it must be less than or equal to 1, got '2'"),
         "gateway.settings.hedge.max_shares": (12, 57, "no such setting; did you mean max_share?"),
         "gateway.settings.hedge.mode": (12, 36, told["gateway.settings.hedge.mode"][2]),
     }
-    assert "did you mean warm_up?" in told["models.local.settings.warm"][2]
+    assert "did you mean grace_ms?" in told["models.local.settings.grace"][2]
     assert told["gateway.settings.hedge.mode"][2].endswith("got 'often'")
 
 
@@ -117,7 +117,7 @@ async def test_what_the_file_and_what_a_service_refuses_is_told_at_once(tmp_path
         "models.remote.tier",
         "models.remote.options.http_version",
         "models.remote.options.colour",
-        "models.local.settings.warm",
+        "models.local.settings.grace",
         "cache.settings.similarity_threshold",
         "gateway.settings.hedge.mode",
         "gateway.settings.hedge.max_shares",

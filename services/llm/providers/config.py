@@ -51,8 +51,11 @@ class ProviderSettings(BaseModel):
         "provider offers it.",
     )
     ca_file: str = Field("", description="PEM file of trusted CAs. Empty: the machine's own.")
-    max_event_bytes: int = Field(
-        1_048_576, ge=1024, description="Largest event of a stream; a larger one ends the answer."
+    max_event_bytes: Fixed[int] = Field(
+        3_145_728,
+        ge=1024,
+        description="Largest event of a stream, such as a generated picture; a larger one ends the answer. With what "
+        "is around it, it fits a message to the gateway.",
     )
     max_answer_bytes: Fixed[int] = Field(
         67_108_864, ge=1024, description="Most bytes of an answer, with all that is around the text; it ends there."
@@ -114,26 +117,17 @@ class OpenAISettings(ProviderSettings):
         description="The provider's field for the most tokens. Empty: `max_completion_tokens` for OpenAI and for "
         "reasoning deployments of `azure`, else `max_tokens`.",
     )
-    continues: bool = Field(
-        False,
-        description="Whether the server continues an answer's beginning, as vLLM's do with `continue_final_message`.",
-    )
 
     @field_validator("apis")
     @classmethod
-    def _each_once(cls, apis: tuple[OpenAIApi, ...]) -> tuple[OpenAIApi, ...]:
+    def _each_once(cls, apis: tuple[OpenAIApi, ...], info: ValidationInfo) -> tuple[OpenAIApi, ...]:
         if len(set(apis)) < len(apis):
             raise ValueError("each API once")
         if 0 < len(METHODS.intersection(apis)) < len(apis):
             raise ValueError("chat_completions and responses, or others: a model that chats has a service of its own")
+        if apis[:1] == ("responses",) and Feature.PREFIX in info.data.get("features", ()):
+            raise ValueError("not `responses` first with the feature `prefix`: it continues no beginning")
         return apis
-
-    @field_validator("continues")
-    @classmethod
-    def _can(cls, continues: bool, info: ValidationInfo) -> bool:
-        if continues and info.data.get("apis", ())[:1] == ("responses",):
-            raise ValueError("false where `responses` is the first of `apis`, which goes on from no beginning")
-        return continues
 
 
 class AnthropicSettings(ProviderSettings):

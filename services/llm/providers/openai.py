@@ -16,7 +16,7 @@ from services.llm.dialects.forwarding import conversation, encode, forwarded, fo
 from services.llm.dialects.openai_answer import OpenAIAnswer
 from services.llm.dialects.openai_request import DIALECTS, GO_ON, to_body, to_messages, to_tools
 from services.llm.dialects.responses_answer import ResponsesAnswer
-from services.llm.engine import Chunk, Message, Original, Progress, Request, Tool
+from services.llm.engine import Chunk, Feature, Message, Original, Progress, Request, Tool
 from services.llm.providers import methods
 from services.llm.providers.config import OpenAIApi
 from services.llm.providers.engine import LIMITS, ProviderEngine, with_extra
@@ -41,7 +41,9 @@ class OpenAIEngine(ProviderEngine):
         self._apis = own.apis or _usual_apis(self._url)
         lacks = (*responses_request.HAS_NOT, *responses_request.HAS_NO) if self._apis[0] == "responses" else ()
         apis = frozenset(self._apis)
-        self._model = replace(self._model, continues=own.continues, apis=apis, lacks=frozenset(lacks), takes=EFFORTS)
+        self._model = replace(
+            self._model, continues=Feature.PREFIX in own.features, apis=apis, lacks=frozenset(lacks), takes=EFFORTS
+        )
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         """vLLM's servers count at `/tokenize`; the API itself has no such method."""

@@ -47,7 +47,7 @@ models:
     folder: ./model
     replicas: 2
     options: {enforce_eager: true}
-    settings: {warm_up: false}
+    settings: {grace_ms: 9}
 tenants:
   acme: {key_env: [CALLER_KEY], requests_per_s: 5}
 gateway: {address: "127.0.0.1:6000", workers: 2, settings: {hedge: {mode: fixed}, default_budget_ms: 9000}}
@@ -158,7 +158,7 @@ def test_a_folder_is_told_to_vllm_with_its_options(folder: Path) -> None:
     told = specs_of(FULL, folder)["llm-local-2"].environment
     assert (told["HEDGEROW_LLM_ENGINE"], told["HEDGEROW_LLM_VLLM__MODEL"]) == ("vllm", str(folder / "model"))
     assert json.loads(told["HEDGEROW_LLM_VLLM"]) == {"enforce_eager": True}
-    assert told["HEDGEROW_LLM_WARM_UP"] == "false"
+    assert told["HEDGEROW_LLM_GRACE_MS"] == "9"
 
 
 def test_an_engine_of_ones_own_is_given_the_settings_of_the_one_it_stands_for(folder: Path) -> None:
@@ -344,9 +344,9 @@ def test_a_gateway_is_told_who_shares_stored_answers_and_who_gets_them(folder: P
 
 
 def test_the_gateways_own_hits_stand_beside_what_the_cache_says_of_them(folder: Path) -> None:
-    both = "cache: {scope: user, exact: true}\ngateway: {settings: {hits: {chars_per_s: 40, others: any}}}"
-    assert _hits(both, folder) == {"scope": "user", "others": "any", "chars_per_s": 40}
-    assert _hits("gateway: {settings: {hits: {chars_per_s: 40}}}", folder) == {"chars_per_s": 40}
+    both = "cache: {scope: user, exact: true}\ngateway: {settings: {hits: {revalidate_ms: 40, others: any}}}"
+    assert _hits(both, folder) == {"scope": "user", "others": "any", "revalidate_ms": 40}
+    assert _hits("gateway: {settings: {hits: {revalidate_ms: 40}}}", folder) == {"revalidate_ms": 40}
 
 
 def test_a_tenants_own_parts_of_a_profile_reach_the_gateways_file(folder: Path) -> None:

@@ -14,6 +14,7 @@ from services.llm.config import LlmSettings
 from services.llm.engine import (
     Chunk,
     Constraint,
+    Feature,
     Finish,
     FinishReason,
     Message,
@@ -285,8 +286,8 @@ async def test_a_provider_has_responses_where_it_is_known_to(url: str, dialect: 
 def test_settings_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValidationError, match="each API once"):
         OpenAISettings(apis=("responses", "responses"))
-    with pytest.raises(ValidationError, match="goes on from no beginning"):
-        OpenAISettings(apis=("responses", "chat_completions"), continues=True)
+    with pytest.raises(ValidationError, match="continues no beginning"):
+        OpenAISettings(apis=("responses", "chat_completions"), features=(Feature.PREFIX,))
 
 
 CONVERSATION = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.llm.config import LlmSettings
-from services.llm.engine import Chunk, Finish
+from services.llm.engine import Chunk, Feature, Finish
 from services.llm.providers.config import OpenAISettings
 from services.llm.providers.openai import OpenAIEngine
 from services.llm.providers.transport.wire import Broken
@@ -73,7 +73,9 @@ class SimulatedProvider:
 
     def engine(self, *, continues: bool = False, own: Mapping[str, Any] | None = None, **settings: Any) -> OpenAIEngine:
         """An engine connected to it; `own` are further settings of its kind."""
-        usual = {"base_url": "http://provider.test/v1", "model": "big", "api_key": KEY, "continues": continues}
+        usual: dict[str, Any] = {"base_url": "http://provider.test/v1", "model": "big", "api_key": KEY}
+        if continues:
+            usual["features"] = (*OpenAISettings().features, Feature.PREFIX)
         openai = OpenAISettings(**{**usual, **(own or {})})
         return OpenAIEngine(LlmSettings(engine="openai", openai=openai, **settings), self)
 

@@ -128,12 +128,7 @@ def test_names_are_left_to_vllm_where_it_declares_them_in_another_way(other: str
 
 
 def test_what_is_not_set_is_left_to_vllm() -> None:
-    assert VllmSettings(model="m").engine_fields().keys() == {
-        "model",
-        "gpu_memory_utilization",
-        "tensor_parallel_size",
-        "enable_prefix_caching",
-    }
+    assert VllmSettings(model="m").engine_fields().keys() == {"model"}
 
 
 def test_no_hub_is_asked_for_a_model_that_is_a_folder(tmp_path: Path) -> None:
