@@ -94,14 +94,13 @@ class Arrangement:
 async def arranged(folder: Path, progress: Progress = lambda line: None) -> AsyncIterator[Arrangement]:
     """The processes, serving."""
     tenants = {each.tenant for each in CLASSES}
-    keys = {hashlib.sha256(_key(tenant).encode()).hexdigest(): tenant for tenant in tenants}
+    keys = {tenant: [hashlib.sha256(_key(tenant).encode()).hexdigest()] for tenant in tenants}
     async with AsyncExitStack() as stack:
         cluster = Cluster(stack, folder, progress)
         llm = await cluster.llm(profile=PROFILE.to_json(), tokens=TOKENS, slots=SLOTS, seed=SEED)
         front = await cluster.gateway(
             llm_addresses={MODEL: [llm.spec.address]},
-            api_keys=keys,
-            tenants={tenant: {"premium": tenant == "premium"} for tenant in tenants},
+            tenants={tenant: {"keys": keys[tenant], "premium": tenant == "premium"} for tenant in tenants},
         )
         fronts = [await cluster.channel(front) for _ in range(_CONNECTIONS)]
         backends = [await cluster.channel(llm) for _ in range(_CONNECTIONS)]

@@ -197,13 +197,12 @@ def _bootstrap(settings: GatewaySettings) -> Bootstrap | None:
 def _intake(settings: GatewaySettings, admission: AdmissionControl) -> Intake:
     http = settings.http
     limits = Limits(http.max_json_values, http.max_json_items, settings.max_messages)
-    return Intake(WaitingBytes(http.max_waiting_bytes, BodiesWaiting), admission, limits)
+    return Intake(WaitingBytes(settings.waiting_bytes, BodiesWaiting), admission, limits)
 
 
 def _identity(settings: GatewaySettings) -> Identity:
     with _refusing(BadTenants):
         return Identity(
-            settings.api_keys,
             settings.tenants,
             settings.tenants_file,
             anonymous=settings.anonymous,

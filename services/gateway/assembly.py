@@ -117,7 +117,7 @@ def response_store(settings: GatewaySettings, shared: OnRedis | None) -> Respons
         return None
     if shared and shared.responses:
         return RedisResponses(shared.responses, stored.ttl_ms, stored.tenant_bytes)
-    memory = MemoryResponses(stored.ttl_ms / 1000, stored.tenant_bytes, stored.bytes)
+    memory = MemoryResponses(stored.ttl_ms / 1000, stored.tenant_bytes, stored.memory_bytes)
     BYTES.set_function(lambda: memory.total_bytes)
     return memory
 
@@ -152,4 +152,4 @@ def _judging(
 
 def _breaker(settings: GatewaySettings, stage: Literal["cache", "vision", "audio"]) -> SharedBreaker:
     expected_ms: float = getattr(settings.expected, f"{stage}_ms")
-    return make_breaker(settings.breaker, stage, LatencyBaseline(expected_ms / 1000))
+    return make_breaker(settings.breakers, stage, LatencyBaseline(expected_ms / 1000))

@@ -33,7 +33,7 @@ from services.runtime.process.fixed import Fixed
 from services.runtime.security.secrets import Url, shown
 from services.runtime.shared_state import RedisUrl
 
-KEY_WANTED = "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`)"
+KEY_WANTED = "a key of a tenant (in `tenants` or `tenants_file`)"
 Method = Literal["embeddings", "rerank", "moderations"]
 TEMPLATE = "I could not finish this answer in time. Please ask again."
 
@@ -78,7 +78,7 @@ class GatewaySettings(Timed):
         description="Models of `llm_addresses` that do not chat, as JSON: {name: [embeddings, rerank, moderations]}. "
         "Requests of these APIs name them.",
     )
-    balance: Literal["prefix", "least_request", "round_robin"] = Field(
+    balance: Fixed[Literal["prefix", "least_request", "round_robin"]] = Field(
         "prefix",
         description="Choice of the replica: the one that has read the prompt's prefix and is not busier than 1.25 "
         "times the mean, the least busy one, or each in turn.",
@@ -124,11 +124,8 @@ class GatewaySettings(Timed):
     )
     warm: WarmSettings = Field(WarmSettings(), description="System prompts that models read in advance.")
     response_format: ConstraintSettings = Field(ConstraintSettings(), description="What answers may be constrained to.")
-    max_images: int = Field(8, ge=1, le=64, description="Most pictures of a request.")
+    max_images: Fixed[int] = Field(64, ge=1, le=64, description="Most pictures: what the vision service takes.")
     max_images_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest size of all pictures together.")
-    vision_model: str = Field(
-        "", description="The model that classifies pictures. Empty: the vision service's default."
-    )
     labels_per_image: int = Field(
         3, ge=1, le=100, description="Most labels of a picture in the prompt of a model without vision."
     )
@@ -163,13 +160,10 @@ class GatewaySettings(Timed):
         4_194_304, ge=1_024, description="The same for all conversations of one tenant together."
     )
     max_batch: Fixed[int] = Field(64, ge=1, description="The most requests a batch may have.")
-    api_keys: dict[str, str] = Field(
-        {},
-        description="SHA-256 of each API key, in hexadecimal, and its tenant. Without any key, on loopback only, "
-        "every caller is the tenant `local`.",
-    )
     tenants: dict[str, TenantSettings] = Field(
-        {}, description="Keys, quotas and settings of each tenant by name, as JSON."
+        {},
+        description="Keys, quotas and settings of each tenant by name, as JSON. Without any key, on loopback only, "
+        "every caller is the tenant `local`.",
     )
     tenants_file: Path | None = Field(None, description="YAML file in addition to `tenants`; changes are followed.")
     edge_tokens: bool = Field(
@@ -206,7 +200,7 @@ class GatewaySettings(Timed):
     expected: Fixed[ExpectedSettings] = Field(ExpectedSettings(), description="How long backends usually need.")
     limit: LimitSettings = Field(LimitSettings(), description="How many calls a model gets at once.")
     shed: Fixed[ShedSettings] = Field(ShedSettings(), description="Which requests are refused first under load.")
-    single_flight: bool = Field(True, description="Whether equal requests at the same time share one generation.")
+    single_flight: Fixed[bool] = Field(True, description="Equal requests at the same time share one generation.")
     fallbacks: tuple[Literal["stale", "smaller", "template"], ...] = Field(
         ("stale", "smaller", "template"),
         description="Replacements of a late or broken model, in order: a stale answer, the fastest other model, the "
@@ -270,13 +264,24 @@ class GatewaySettings(Timed):
         given = info.data
         if allowed and given.get("edge_tokens"):
             raise ValueError("false with `edge_tokens`, which admits no caller without a token")
-        keys = given.get("api_keys") or any(tenant.keys for tenant in given.get("tenants", {}).values())
+        keys = any(tenant.keys for tenant in given.get("tenants", {}).values())
         known = keys or given.get("tenants_file") or given.get("edge_tokens")
         addresses = [given.get("address", ""), *filter(None, [given.get("http_address")])]
         beyond = next((address for address in addresses if not is_loopback(address)), "")
         if beyond and not (allowed or known):
             raise ValueError(f"{KEY_WANTED}, or true, to serve beyond loopback, at {shown(beyond)}")
         return allowed
+
+    @cached_property
+    def breakers(self) -> BreakerSettings:
+        """`breaker` with what is derived from other settings."""
+        slow_ms = self.breaker.slow_ms or self.default_budget_ms / 3
+        return self.breaker.model_copy(update={"slow_ms": slow_ms})
+
+    @property
+    def keeps(self) -> KeptSettings:
+        """`kept` with what is derived from other settings."""
+        return self.kept.model_copy(update={"ms": self.kept.ms or self.default_budget_ms})
 
     @cached_property
     def chat_models(self) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ class Act(Enum):
         "The cache does not store questions like this one; the detail has the reason.",
         "",
     )
-    BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "No replica of the model is called for now.", "`breaker.slow_ms`")
+    BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "No replica of the model is called for now.", "")
     BREAKER_SKIPPED = Said(Policy.BREAKER, "skipped", "An optional stage's backend is not called for now.", "")
     LIMIT_WAITED = Said(
         Policy.LIMIT, "waited", "The request waited for a slot at the model, or a batch item for its turn.", "`limit`"
@@ -167,7 +167,7 @@ class Act(Enum):
         "`redis_url`",
     )
     SINGLE_FLIGHT_JOINED = Said(
-        Policy.SINGLE_FLIGHT, "joined", "The request shares the generation of an equal one.", "`single_flight`"
+        Policy.SINGLE_FLIGHT, "joined", "The request shares the generation of an equal one.", ""
     )
     BUDGET_SKIPPED = Said(
         Policy.BUDGET, "skipped", "An optional stage exceeded its slice or had no time.", "`stage_caps_ms`"
@@ -290,7 +290,7 @@ class Act(Enum):
     DRILL_DROPPED = Said(Policy.DRILL, "dropped", "A drill refused the call.", "the topology's `drill`")
     DRILL_DELAYED = Said(Policy.DRILL, "delayed", "A drill delayed the call.", "the topology's `drill`")
     DRILL_ABORTED = Said(Policy.DRILL, "aborted", "A drill aborted the call.", "the topology's `drill`")
-    START_WAITED = Said(Policy.START, "waited", "The call waited for the model to start.", "`ready.unreached_ms`")
+    START_WAITED = Said(Policy.START, "waited", "The call waited for the model to start.", "")
     TARGET_MISSED_P50 = Said(Policy.TARGET, "missed_p50", "A stage took longer than its target at p50.", "`targets`")
     TARGET_MISSED_P95 = Said(Policy.TARGET, "missed_p95", "The same at p95.", "`targets`")
     TARGET_MISSED_P99 = Said(Policy.TARGET, "missed_p99", "The same at p99.", "`targets`")

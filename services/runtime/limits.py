@@ -20,7 +20,6 @@ LONG_CONTENT_BYTES, LONG_MESSAGES = 16 * 1024 * 1024, 100_000
 MODEL_MESSAGE_BYTES = 128 * 1024 * 1024
 HTTP_BODY_BYTES = 27_262_976  # a recording of 25 MiB with what is around it
 HTTP_TEXT_BODY_BYTES = 8 * 1024 * 1024  # 2 MiB of text that JSON escapes
-HTTP_WAITING_BYTES = 128 * 1024 * 1024  # a quarter of what the gateway's container has
 # Of a JSON body: all its values (100,000 messages in parts have 600,000), and the elements of one array or the members
 # of one object, the conversation's own array apart.
 JSON_VALUES, JSON_ITEMS = 1_000_000, 10_000

@@ -46,7 +46,7 @@ async def test_a_gateway_without_keys_does_not_start_beyond_loopback(
         for process in launched:
             said = await refused_start(process)
             row.tally(failed=1)
-            assert "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`)" in said
+            assert "a key of a tenant (in `tenants` or `tenants_file`)" in said
             assert "allow_anonymous" in said
 
 

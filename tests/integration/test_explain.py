@@ -57,7 +57,7 @@ def test_people_get_a_line_for_each_setting_and_then_the_plan() -> None:
     result = run("gateway", "--budget-ms", "300")
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert ["ready.unreached_ms", "60000", "ms", "default"] in lines
+    assert ["stall_ms", "10000.0", "ms", "default"] in lines
     assert ["A", "budget", "of", "300", "ms,", "its", "first", "text", "within", "300", "ms:"] in lines
     assert ["llm", "60", "240"] in lines
 

@@ -27,12 +27,12 @@ class _Key(NamedTuple):
 
 
 class ApiKeys:
-    """By their SHA-256, in hexadecimal. `api_keys` gives the tenant of each, `tenants` the keys of each, which may
-    expire. Raises `BadTenants` for a key of two tenants. Of a key that is there twice the first expiry counts."""
+    """By their SHA-256, in hexadecimal, with the tenant of each and its expiry. Raises `BadTenants` for a key of two
+    tenants. Of a key that is there twice the first expiry counts."""
 
-    def __init__(self, api_keys: Mapping[str, str], tenants: Mapping[str, TenantSettings]):
+    def __init__(self, tenants: Mapping[str, TenantSettings]):
         self._keys: dict[str, _Key] = {}
-        for digest, key in _claims(api_keys, tenants):
+        for digest, key in _claims(tenants):
             other = self._keys.setdefault(digest, key)
             if other.tenant != key.tenant:
                 raise BadTenants(f"tenants: {key.tenant}.keys: {digest[:8]}… is a key of {other.tenant} already")
@@ -68,10 +68,8 @@ class ApiKeys:
         return min((key.expires for key in self._keys.values() if key.expires > now), default=math.inf)
 
 
-def _claims(api_keys: Mapping[str, str], tenants: Mapping[str, TenantSettings]) -> Iterator[tuple[str, _Key]]:
+def _claims(tenants: Mapping[str, TenantSettings]) -> Iterator[tuple[str, _Key]]:
     """Each digest, with the tenant that claims it."""
-    for digest, name in api_keys.items():
-        yield digest.lower(), _Key(name, math.inf)
     for name, own in tenants.items():
         for key in own.keys:
             yield key.sha256.lower(), _Key(name, key.expires.timestamp() if key.expires else math.inf)

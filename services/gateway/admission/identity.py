@@ -85,8 +85,8 @@ class Tenant:
 class Identity:
     """Tenants by the SHA-256 of their keys, in hexadecimal.
 
-    `api_keys` gives the tenant of each, `tenants` and the YAML `file` what each tenant may have and more keys; `guard`
-    and `hits` are what holds where a tenant does not say.
+    `tenants` and the YAML `file` give the keys of each tenant and what it may have; `guard` and `hits` are what holds
+    where a tenant does not say.
     Without any key it is open to all, as the tenant `local`, where it may be (`anonymous`); or to those alone whose
     `tokens` the edge has checked. Once there has been a key it stays closed: to revoke the last one opens nothing.
     Raises `BadTenants` when the file or a key is not usable, or when there is neither a key nor one of the two.
@@ -94,7 +94,6 @@ class Identity:
 
     def __init__(
         self,
-        api_keys: Mapping[str, str],
         tenants: Mapping[str, TenantSettings],
         file: Path | None,
         *,
@@ -105,7 +104,7 @@ class Identity:
         clock: Clock = time.time,
     ):
         self._guard, self._hits, self._clock = guard, hits, clock
-        self._api_keys, self._settings, self._file, self._tokens = api_keys, tenants, file, tokens
+        self._settings, self._file, self._tokens = tenants, file, tokens
         self._stamps = Stamps(*filter(None, [file]))
         self._next_expiry = math.inf
         self._looked = -math.inf  # when the keys were last compared with the clock
@@ -189,13 +188,12 @@ class Identity:
 
     def _use(self, settings: Mapping[str, TenantSettings]) -> None:
         """Take these tenants and their keys. Raises `BadTenants` for a key of two, and for a name that is none."""
-        names = {*settings, *self._api_keys.values()}
-        for name in names:
+        for name in settings:
             if not _is_name(name):
                 raise BadTenants(f"tenants: a name of {_NAME}, got {shorten(ascii(name))}")
-        keys, now = ApiKeys(self._api_keys, settings), self._clock()
+        keys, now = ApiKeys(settings), self._clock()
         self._keys, self._known, self._next_expiry, self._looked = keys, settings, keys.next_expiry(now), now
-        self._tenants = {name: self._make(name, settings) for name in names}
+        self._tenants = {name: self._make(name, settings) for name in settings}
 
     def _anonymous(self, settings: Mapping[str, TenantSettings]) -> Tenant:
         return self._make(LOCAL, settings, anonymous=True)

@@ -110,7 +110,7 @@ class IdempotencyStore:
             kept.clients -= 1
             if not kept.clients and self._kept.get(kept.key) is kept:
                 later = asyncio.get_running_loop().call_later
-                kept.timer = later(self.settings.ms / 1000, self._give_up, kept)
+                kept.timer = later(self.settings.lasts_s, self._give_up, kept)
 
     def drain(self) -> None:
         """Give up the answers without a client: no client will come back to a process that ends."""

@@ -61,7 +61,7 @@ class GatewayServicer:
         self._identity, self._admission = identity, intake.admission
         self._preparation = Preparation(settings, backends, media, intake.admission, stages)
         self._conversations: set[Conversation] = set()
-        self._kept = IdempotencyStore(settings.kept)
+        self._kept = IdempotencyStore(settings.keeps)
         self.keeps = self._kept.has
         self.arriving = Arrivals(settings, intake, self._kept).of
         self._revalidating = Revalidation(self._answer_anew)

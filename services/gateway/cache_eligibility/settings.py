@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from services.gateway.cache_eligibility.wording import check_phrase
 from services.gateway.labels import Label
 from services.runtime import yaml_file
+from services.runtime.process.fixed import Fixed
 
 Hits = Literal["off", "exact", "any"]
 Scope = Literal["tenant", "user"]
@@ -99,7 +100,7 @@ class HitSettings(BaseModel):
         False,
         description="Whether exact hits ignore case in the user's single lines of prose; `us` is then `US`.",
     )
-    chars_per_s: float = Field(
+    chars_per_s: Fixed[float] = Field(
         0,
         ge=0,
         le=1_000_000,

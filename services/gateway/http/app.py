@@ -122,7 +122,7 @@ class _App:
         models = Models(parts.settings, parts.routes, int(time.time()))
         for path, dialect in DIALECTS.items():
             store = parts.responses if path == RESPONSES else None
-            go_on = None if store is None else StoredTurns(store, Retries(parts.settings.kept, parts.servicer.keeps))
+            go_on = None if store is None else StoredTurns(store, Retries(parts.settings.keeps, parts.servicer.keeps))
             generating = Generating(dialect, parts.servicer, parts.settings, go_on)
             yield self._route("POST", path, generating, dialect.shape)
         aside = Aside(parts.settings, parts.intake.admission)
@@ -175,5 +175,5 @@ class _App:
 
     async def _metrics(self, exchange: Exchange) -> None:
         if not self._parts.settings.http.metrics and not exchange.credential.tenant.anonymous:
-            raise NotOffered("metrics: not served here; HEDGEROW_GATEWAY_HTTP__METRICS=true serves them")
+            raise NotOffered("metrics: not served here with keys: HEDGEROW_GATEWAY_METRICS_ADDRESS serves them")
         await exchange.reply.whole(200, generate_latest(), kind=_METRICS)

@@ -54,11 +54,11 @@ class Timed(Serving):
 
     default_budget_ms: int = Field(30_000, ge=1, description="Budget of a request that names none.")
     max_budget_ms: int = Field(120_000, ge=1, description="Largest budget; a larger one is reduced to it.")
-    transcription_budget_ms: int = Field(
-        3_600_000,
+    transcription_budget_ms: Fixed[int] = Field(
+        86_400_000,
         ge=1,
-        description="Largest budget of a transcription over HTTP, and its default. The audio service has its own "
-        "limit (`recording_time_factor`).",
+        description="Largest budget of a transcription over HTTP, and its default: a day, because the audio service "
+        "has its own limit (`recording_time_factor`).",
     )
     finish_reserve_ms: Fixed[float] = Field(
         10, ge=0, le=1_000, description="Kept back of each budget to send the last event; at most a tenth of it."
@@ -93,7 +93,8 @@ class Timed(Serving):
     stall_ms: float = Field(
         10_000,
         ge=0,
-        description="Longest silence within an answer before its model counts as broken. 0: no limit.",
+        description="Longest silence within an answer before its model counts as broken; after three times as long an "
+        "HTTP answer ends with an error. 0: no limit.",
     )
     targets: dict[str, TargetSettings] = Field(
         {},
@@ -105,3 +106,8 @@ class Timed(Serving):
     def stage_budgets(self) -> StageBudgets:
         """The budgets of the stages, with the caps that an operator has set."""
         return self.stages.capped(self.stage_caps_ms)
+
+    @property
+    def silence_ms(self) -> float:
+        """The longest silence after the first text of an answer by HTTP; 0: no limit."""
+        return 3 * self.stall_ms if self.http.silence_ms is None else self.http.silence_ms

@@ -26,7 +26,9 @@ class HedgeSettings(Group):
         description="For `adaptive`: where there are fewer in the window, those of the last ten minutes count, or what "
         "is expected.",
     )
-    window_s: float = Field(60, gt=0, le=3_600, description="For `adaptive`: age of the first-token times that count.")
+    window_s: Fixed[float] = Field(
+        60, gt=0, le=3_600, description="For `adaptive`: age of the first-token times that count."
+    )
     max_share: float = Field(
         0.05, ge=0, le=1, description="Most second calls as a share of all requests, and 10 more in a short run."
     )
@@ -65,14 +67,20 @@ class BreakerSettings(Group):
     in_a_row: Fixed[int] = Field(5, ge=1, description="Failures in a row that open it at once.")
     failure_rate: Fixed[float] = Field(0.5, gt=0, le=1, description="Share of failed calls that opens it.")
     slow_rate: Fixed[float] = Field(0.9, gt=0, le=1, description="Share of slow calls that opens it.")
-    slow_ms: float = Field(
-        10_000,
+    slow_ms: Fixed[float | None] = Field(
+        None,
         gt=0,
-        description="Time to the first text from which a call is slow; nine slow calls of ten open the breaker.",
+        description="Time to the first text from which a call is slow; nine slow calls of ten open the breaker. None: "
+        "a third of `default_budget_ms`.",
     )
     open_ms: Fixed[float] = Field(
         1_000, gt=0, le=600_000, description="How long it stays open before one call may probe."
     )
+
+    @property
+    def slow_s(self) -> float:
+        """The time to the first text from which a call is slow, in seconds."""
+        return (self.slow_ms or 10_000) / 1000
 
 
 class LimitSettings(Group):
@@ -109,7 +117,7 @@ class LimitSettings(Group):
 class CascadeSettings(Group):
     """When a fast model's answer will do, where a request asks for a cascade."""
 
-    min_mean_logprob: float = Field(
+    min_mean_logprob: Fixed[float] = Field(
         -0.3,
         ge=-100,
         le=0,

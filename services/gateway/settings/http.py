@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from services.gateway.settings.group import Group
 from services.runtime import limits
@@ -22,11 +20,11 @@ class HttpSettings(Group):
         ge=1_024,
         description="Of other bodies: embeddings, rerank, moderations, reports of wrong answers.",
     )
-    max_waiting_bytes: int = Field(
-        limits.HTTP_WAITING_BYTES,
+    max_waiting_bytes: Fixed[int | None] = Field(
+        None,
         ge=2_048,
-        description="Memory for bodies and gRPC messages that are being read, in each worker. A tenant may hold as "
-        "much as stays free. At least twice `max_message_bytes` and `max_body_bytes`.",
+        description="Memory for bodies and gRPC messages that are being read, in each worker; a tenant may hold as "
+        "much as stays free. None: five times `max_body_bytes`, or twice `max_message_bytes` if that is more.",
     )
     max_json_values: Fixed[int] = Field(
         limits.JSON_VALUES,
@@ -48,8 +46,11 @@ class HttpSettings(Group):
         ge=1,
         description="Connections at once, in each worker. A further one replaces the longest idle one, or is closed.",
     )
-    max_connections_of_one: int = Field(
-        2_048, ge=1, description="Connections of one address, in each worker; further ones are closed."
+    max_connections_of_one: Fixed[int | None] = Field(
+        None,
+        ge=1,
+        description="Connections of one address, in each worker; further ones are closed. None: half of "
+        "`max_connections`.",
     )
     header_ms: Fixed[int] = Field(
         10_000, ge=1, le=600_000, description="The longest a request's headers may take, from its first byte on."
@@ -60,31 +61,36 @@ class HttpSettings(Group):
     write_ms: Fixed[int] = Field(
         20_000, ge=1, le=600_000, description="The longest a client may read nothing while there is something to read."
     )
-    keep_alive_ms: int = Field(75_000, ge=0, le=3_600_000, description="Time for which an idle connection is kept.")
+    keep_alive_ms: Fixed[int] = Field(
+        620_000,
+        ge=0,
+        le=3_600_000,
+        description="Time for which an idle connection is kept: longer than load balancers keep one (Google's 600 s, "
+        "Azure's 240 s, Amazon's 60 s), so that none sends a request while it is closed.",
+    )
     heartbeat_ms: Fixed[int] = Field(
         10_000,
         ge=100,
         le=600_000,
         description="After so long without a byte, a stream has a comment. The first one sends the headers, with 200.",
     )
-    silence_ms: int = Field(
-        30_000,
+    silence_ms: Fixed[int | None] = Field(
+        None,
         ge=0,
         le=600_000,
         description="Longest silence after an answer's first text, for requests that name none; then it ends with an "
-        "error. 0: no limit.",
+        "error. 0: no limit. None: three times `stall_ms`, so that another replica can go on before.",
     )
     cors_origins: tuple[str, ...] = Field(
         (), description='Origins whose pages may call, as JSON; `["*"]`: all. Empty: none.'
     )
-    metrics: bool = Field(
+    metrics: Fixed[bool] = Field(
         False,
         description="Serve `/metrics` and `/v1/cache/stats`, which name all tenants, to every caller with a key. "
-        "Without keys they are always served.",
+        "Without keys they are always served, and the port of `metrics_address` has the same figures.",
     )
 
-    @model_validator(mode="after")
-    def _room_for_a_body(self) -> Self:
-        if self.max_waiting_bytes < (least := 2 * self.max_body_bytes):
-            raise ValueError(f"max_waiting_bytes: at least twice max_body_bytes, {least}, got {self.max_waiting_bytes}")
-        return self
+    @property
+    def connections_of_one(self) -> int:
+        """How many connections one address may have."""
+        return self.max_connections_of_one or -(-self.max_connections // 2)

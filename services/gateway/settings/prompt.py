@@ -74,9 +74,10 @@ class WarmSettings(Group):
         min_length=1,
         description="Tiers whose models read them, on each replica. Without a router: all models.",
     )
-    every_ms: int = Field(
-        60_000,
+    every_ms: Fixed[int] = Field(
+        240_000,
         ge=0,
         le=86_400_000,
-        description="Interval between readings. 0: once for each replica, and again when it returns.",
+        description="Interval between readings, below the five minutes that providers keep a prefix. 0: once for each "
+        "replica, and again when it returns.",
     )

@@ -12,7 +12,7 @@ from services.runtime.process.fixed import Fixed
 class ConstraintSettings(Group):
     """Limits of a `response_format`. Larger ones occupy an engine and delay all its callers."""
 
-    max_bytes: int = Field(
+    max_bytes: Fixed[int] = Field(
         limits.CONSTRAINT_BYTES, ge=1, description="Largest JSON Schema, or texts of a choice together."
     )
     max_depth: Fixed[int] = Field(

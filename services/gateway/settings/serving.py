@@ -37,12 +37,12 @@ class ShedSettings(Group):
 class KeptSettings(Group):
     """Answers with an `idempotency_key`, which outlast the connection of their client."""
 
-    ms: int = Field(
-        30_000,
+    ms: Fixed[int | None] = Field(
+        None,
         ge=1,
         le=3_600_000,
         description="Time for which an answer with an `idempotency_key` runs without a client, and is kept when "
-        "complete.",
+        "complete. None: `default_budget_ms`.",
     )
     bytes: Fixed[int] = Field(
         67_108_864,
@@ -51,6 +51,11 @@ class KeptSettings(Group):
         "its oldest one: whole ones without a client first, then those under way without a client, which end, then "
         "those that a client reads, which go on and are not kept.",
     )
+
+    @property
+    def lasts_s(self) -> float:
+        """`ms` in seconds; 30 s, the default budget, where it is not derived."""
+        return (self.ms or 30_000) / 1000
 
 
 class ReadySettings(Group):
@@ -66,7 +71,7 @@ class ReadySettings(Group):
     services: tuple[Literal["vision", "audio"], ...] = Field(
         (), description='Other services that must have served once: `["vision", "audio"]`.'
     )
-    unreached_ms: int = Field(
+    unreached_ms: Fixed[int] = Field(
         60_000,
         ge=0,
         le=3_600_000,
@@ -110,14 +115,6 @@ class Serving(ServiceSettings):
             raise ValueError(f"on loopback, or with a `tls_dir`, or `plaintext` true, got {shown(address)}")
         return address
 
-    @field_validator("http")
-    @classmethod
-    def _room_for_a_message(cls, http: HttpSettings, info: ValidationInfo) -> HttpSettings:
-        if http.max_waiting_bytes < (least := 2 * info.data.get("max_message_bytes", 0)):
-            got = http.max_waiting_bytes
-            raise ValueError(f"max_waiting_bytes: at least twice max_message_bytes, {least}, got {got}")
-        return http
-
     @model_validator(mode="after")
     def _requires_what_it_has(self) -> Self:
         for service in self.ready.services:
@@ -126,6 +123,11 @@ class Serving(ServiceSettings):
         if self.responses.ttl_ms and self.workers > 1 and not getattr(self, "redis_url", ""):
             raise ValueError(f"responses.ttl_ms: 0, or a redis_url, got {self.workers} workers without a common store")
         return self
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Memory for bodies and gRPC messages that are being read."""
+        return self.http.max_waiting_bytes or max(5 * self.http.max_body_bytes, 2 * self.max_message_bytes)
 
     @property
     def processes(self) -> int:

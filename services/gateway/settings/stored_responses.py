@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from services.gateway.settings.group import Group
+from services.runtime.process.fixed import Fixed
 
 
 class StoredResponseSettings(Group):
@@ -20,11 +21,14 @@ class StoredResponseSettings(Group):
     tenant_bytes: int = Field(
         67_108_864,
         ge=1_048_576,
-        description="Bytes of one tenant's stored responses. When they are full, it loses the least recently used one.",
+        description="Bytes of one tenant's stored responses; without a `redis_url` all tenants have four times as much "
+        "memory. When either is full, the tenant, or that with the most, loses its least recently used response.",
     )
-    bytes: int = Field(
-        268_435_456,
-        ge=1_048_576,
-        description="Memory for stored responses without a `redis_url`. When it is full, the tenant with the most "
-        "loses its least recently used one.",
+    bytes: Fixed[int | None] = Field(
+        None, ge=1_048_576, description="Memory for all tenants' responses. None: four times `tenant_bytes`."
     )
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory for all tenants' responses."""
+        return self.bytes or 4 * self.tenant_bytes

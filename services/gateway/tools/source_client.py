@@ -265,5 +265,5 @@ class SourceClient:
                 self._breakers.pop(next(iter(self._breakers))).forget()
             usual = LatencyBaseline(self._settings.expected.tool_ms / 1000, self._clock)
             name = f"tool {self.name}/{tool.remote}"
-            self._breakers[tool.remote] = make_breaker(self._settings.breaker, name, usual, self._clock, tool.name)
+            self._breakers[tool.remote] = make_breaker(self._settings.breakers, name, usual, self._clock, tool.name)
         return self._breakers[tool.remote]

@@ -216,7 +216,7 @@ def make_fleet(
         settings.stall_ms / 1000 or float("inf"),
         hedge.across_models,
         settings.kept_share,
-        settings.breaker.slow_ms / 1000,
+        settings.breakers.slow_s,
         settings.expected.first_text_ms / 1000,
         notice,
     )
@@ -234,7 +234,7 @@ def make_replica(
 ) -> Replica:
     """A new replica of `model`. `usual` is the model's baseline."""
     name = f"{model}#{number}"
-    breaker = make_breaker(settings.breaker, f"{model}@{address}", usual, clock, name)
+    breaker = make_breaker(settings.breakers, f"{model}@{address}", usual, clock, name)
     return Replica(address, llm, breaker, Start(notice, breaker), name=name)
 
 
@@ -251,7 +251,7 @@ def make_breaker(
         in_a_row=settings.in_a_row,
         failure_rate=settings.failure_rate,
         slow_rate=settings.slow_rate,
-        slow_s=settings.slow_ms / 1000,
+        slow_s=settings.slow_s,
         open_s=settings.open_ms / 1000,
         clock=clock,
     )

@@ -78,12 +78,11 @@ async def _pieces(
 
 @dataclass(frozen=True, slots=True)
 class Seeing:
-    """The vision service: `top_k` labels of each picture, by `model`; empty is the service's default. `note`: the
-    template of the text with the labels for a language model; empty: an English sentence."""
+    """The vision service: `top_k` labels of each picture, by its default model. `note`: the template of the text with
+    the labels for a language model; empty: an English sentence."""
 
     client: VisionCalls
     breaker: SharedBreaker
-    model: str = ""
     top_k: int = 1
     note: str = ""
 
@@ -116,7 +115,7 @@ def make_media(
     if settings.vision_address:
         client = VisionCalls(channels[settings.vision_address])
         top_k, note = settings.labels_per_image, settings.image_note
-        seeing = Seeing(client, breaker("vision"), settings.vision_model, top_k, note)
+        seeing = Seeing(client, breaker("vision"), top_k, note)
     if settings.audio_address:
         hearing = Hearing(AudioCalls(channels[settings.audio_address]), breaker("audio"))
     return Media(seeing, hearing)

@@ -34,7 +34,7 @@ def test_without_a_key_it_does_not_start_beyond_loopback_and_says_what_allows_it
     assert ended.value.code == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith("gateway: allow_anonymous: ")
-    assert "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`), or true," in said
+    assert "a key of a tenant (in `tenants` or `tenants_file`), or true," in said
     assert "0.0.0.0:50050" in said
 
 
@@ -43,7 +43,6 @@ def test_without_a_key_it_does_not_start_beyond_loopback_and_says_what_allows_it
     [
         ((), True),
         ((*BEYOND, "--tenants", KEYED), False),
-        ((*BEYOND, "--api-keys", json.dumps({DIGEST: "acme"})), False),
         ((*BEYOND, "--tenants-file", "tenants.yaml"), False),  # what is in it is known when it is read
         ((*BEYOND, "--allow-anonymous", "true"), True),
         (("--address", "0.0.0.0:50050", "--tls-dir", "/tls", "--edge-tokens", "true"), False),
@@ -86,7 +85,7 @@ def test_http_beyond_loopback_wants_a_key() -> None:
     given = {"llm_addresses": {"m": "a:1"}, "http_address": "0.0.0.0:8000", "plaintext": True}
     with pytest.raises(ValueError, match="a key of a tenant"):
         GatewaySettings(**given)
-    assert not GatewaySettings(**given, api_keys={"0" * 64: "acme"}).anonymous
+    assert not GatewaySettings(**given, tenants={"acme": {"keys": ["0" * 64]}}).anonymous
 
 
 def test_an_operator_caps_single_stages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_a_tenant_knows_which_settings_are_its_own() -> None:
     own = TenantSettings.model_validate(
         {"keys": [digest("k")], "hits": {"others": "any"}, "guard": {"secrets": "mask"}}
     )
-    tenant = Identity({}, {"acme": own}, None).tenant("Bearer k")
+    tenant = Identity({"acme": own}, None).tenant("Bearer k")
     assert tenant.said == {"hits.others", "guard.secrets"}
 
 

@@ -40,9 +40,7 @@ class Scene:
         }
         self.fleet: Fleet = fleet(loop_clock, told, **llms)
         self.settings = GatewaySettings(llm_addresses={"small": "unused"}, **told)
-        self.identity = Identity(
-            {}, {n: TenantSettings(**own) for n, own in (tenants or {}).items()}, None, anonymous=True
-        )
+        self.identity = Identity({n: TenantSettings(**own) for n, own in (tenants or {}).items()}, None, anonymous=True)
         self.routes = ScriptedRoutes(names=tuple(llms))
         self.warming = PrefixWarmup(self.settings, self.fleet, self.routes, self.identity, loop_clock)
 

@@ -46,17 +46,17 @@ def test_a_default_is_shown_with_its_unit() -> None:
     rows = explained("gateway")
     assert rows["grace_ms"] == SettingRow("grace_ms", 5_000, "ms", "default")
     assert rows["hedge.max_share"] == SettingRow("hedge.max_share", 0.05, "of 1", "default")
-    assert rows["single_flight"] == SettingRow("single_flight", True, "", "default")
-    assert rows["hedge.window_s"].unit == "s"
+    assert rows["hedge.across_models"] == SettingRow("hedge.across_models", False, "", "default")
+    assert rows["hedge.delay_ms"].unit == "ms"
 
 
 def test_a_variable_is_named_be_it_the_settings_own_or_the_group_s(environment: pytest.MonkeyPatch) -> None:
-    environment.setenv(f"{GATEWAY}HEDGE__WINDOW_S", "90")
+    environment.setenv(f"{GATEWAY}HEDGE__DELAY_MS", "90")
     environment.setenv(f"{GATEWAY}LIMIT", '{"initial": 5, "max": 9}')
     environment.setenv(f"{GATEWAY}LIMIT__MAX", "7")
     rows = explained("gateway")
     variables = {
-        "hedge.window_s": (90, "HEDGE__WINDOW_S"),
+        "hedge.delay_ms": (90, "HEDGE__DELAY_MS"),
         "limit.initial": (5, "LIMIT"),
         "limit.max": (7, "LIMIT__MAX"),
         "llm_addresses.small": (["127.0.0.1:1"], "LLM_ADDRESSES"),
@@ -64,7 +64,7 @@ def test_a_variable_is_named_be_it_the_settings_own_or_the_group_s(environment: 
     for setting, (value, variable) in variables.items():
         assert (rows[setting].value, rows[setting].source) == (value, "environment")
         assert rows[setting].origin == GATEWAY + variable
-    assert rows["limit.min"].source == rows["hedge.delay_ms"].source == "default"
+    assert rows["limit.min"].source == rows["hedge.mode"].source == "default"
 
 
 def test_what_operators_do_not_set_is_not_shown() -> None:

@@ -204,7 +204,7 @@ class VisionStage(_MediaStage):
 
     def _wanted(self, seeing: Seeing) -> vision_pb2.ClassifyRequest:
         images = [vision_pb2.Image(data=image.data) for image in self.draft.question.request.images]
-        return vision_pb2.ClassifyRequest(model=seeing.model, images=images, top_k=seeing.top_k)
+        return vision_pb2.ClassifyRequest(images=images, top_k=seeing.top_k)
 
     def _take(self, seen: vision_pb2.ClassifyResponse) -> None:
         self.draft.ledger.sights = sights = pb.Sights(pictures=seen.results)

@@ -261,7 +261,7 @@ class Generating:
             await reply.begin()
             await reply.write(PING)
 
-        silence_ms = limits.silence_ms if order.silence_ms is None else order.silence_ms
+        silence_ms = self.settings.silence_ms if order.silence_ms is None else order.silence_ms
         return ConnectionWatch(
             exchange.receive, silence_ms / 1000, limits.heartbeat_ms / 1000, beat if order.stream else None
         )

@@ -25,9 +25,7 @@ class Caching:
     async def stats(self, exchange: Exchange) -> None:
         cache = present(self._cache, "cache/stats")
         if not (self._aside.settings.http.metrics or _alone(exchange)):
-            raise NotOffered(
-                "cache/stats: not served here: they name all tenants; HEDGEROW_GATEWAY_HTTP__METRICS=true serves them"
-            )
+            raise NotOffered("cache/stats: not served here with keys: HEDGEROW_CACHE_METRICS_ADDRESS serves them")
         async with self._aside.admitted(exchange) as admitted:
             counts = await cache.stats(admitted.tenant, admitted.timeout_s, admitted.metadata)
             told = MessageToDict(counts, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)

@@ -31,7 +31,7 @@ class ConnectionsState(ServerState):
 
     def __init__(self, limits: HttpSettings) -> None:
         super().__init__()
-        self.room = Room(limits.max_connections, limits.max_connections_of_one)
+        self.room = Room(limits.max_connections, limits.connections_of_one)
 
 
 class Connection(HttpToolsProtocol):

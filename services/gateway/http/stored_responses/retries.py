@@ -22,7 +22,7 @@ class Retries:
 
     def __init__(self, settings: KeptSettings, keeps: Callable[[str, str], bool]):
         self._keeps = keeps
-        self._first = MemoryResponses(settings.ms / 1000 + _ANSWER_S, settings.bytes, settings.bytes)
+        self._first = MemoryResponses(settings.lasts_s + _ANSWER_S, settings.bytes, settings.bytes)
 
     async def find(self, owner: Owner, key: str, own: bytes) -> tuple[StoredResponse, int] | None:
         """The conversation of the first request with `key` and this body of its `own`, with the id of its answer; and

@@ -27,4 +27,4 @@ async def followed(identity: Identity) -> None:
 def tenant(**own: Any) -> Tenant:
     """As the tenants' settings make it."""
     settings = TenantSettings.model_validate({"keys": [digest("k")], **own})
-    return Identity({}, {"acme": settings}, None).tenant("Bearer k")
+    return Identity({"acme": settings}, None).tenant("Bearer k")

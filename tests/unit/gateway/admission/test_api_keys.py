@@ -28,7 +28,7 @@ def expiring(at: str, key: str = "sesame") -> TenantSettings:
 
 def test_a_key_is_refused_from_its_expiry_on_with_the_time() -> None:
     clock = PausedClock()  # 1,000 s after 1970 began
-    identity = Identity({}, {"acme": expiring("1970-01-01T00:16:41Z")}, None, clock=clock)
+    identity = Identity({"acme": expiring("1970-01-01T00:16:41Z")}, None, clock=clock)
     assert identity.tenant("Bearer sesame").name == "acme"
     clock.advance(1)
     with pytest.raises(KeyExpired, match="authorization: this API key expired at 1970-01-01T00:16:41Z") as expired:
@@ -39,7 +39,7 @@ def test_a_key_is_refused_from_its_expiry_on_with_the_time() -> None:
 
 
 def test_a_gateway_whose_keys_have_all_expired_is_not_open(caplog: pytest.LogCaptureFixture) -> None:
-    identity = Identity({}, {"acme": expiring("2020-01-31")}, None, anonymous=True)
+    identity = Identity({"acme": expiring("2020-01-31")}, None, anonymous=True)
     with pytest.raises(KeyUnknown):
         identity.tenant(None)
     assert "without a key, no caller can be acme" in caplog.text
@@ -56,7 +56,7 @@ def test_a_gateway_whose_keys_have_all_expired_is_not_open(caplog: pytest.LogCap
 )
 def test_the_file_may_have_the_time_as_text_or_as_yaml_reads_it(file: Path, written: str, read: str) -> None:
     file.write_text(f"acme: {{keys: [{{sha256: {digest('sesame')}, expires: {written}}}]}}")
-    (key,) = Identity({}, {}, file)._known["acme"].keys
+    (key,) = Identity({}, file)._known["acme"].keys
     assert key.expires
     assert key.expires.isoformat() == read
 
@@ -65,14 +65,14 @@ def test_the_file_may_have_the_time_as_text_or_as_yaml_reads_it(file: Path, writ
 def test_a_number_is_no_time(file: Path, written: str) -> None:
     file.write_text(f"acme: {{keys: [{{sha256: {digest('sesame')}, expires: {written}}}]}}")
     with pytest.raises(BadTenants, match=r"acme\.keys\.0\.expires: .*a time such as 2027-01-31"):
-        Identity({}, {}, file)
+        Identity({}, file)
 
 
 @pytest.mark.parametrize("written", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
 def test_a_time_beyond_the_years_of_utc_is_refused_when_the_file_is_read(file: Path, written: str) -> None:
     file.write_text(f"acme: {{keys: [{{sha256: {digest('sesame')}, expires: '{written}'}}]}}")
     with pytest.raises(BadTenants, match=r"acme\.keys\.0\.expires: .*the years 1 to 9999 in UTC is needed"):
-        Identity({}, {}, file)
+        Identity({}, file)
 
 
 def test_a_key_that_is_there_twice_is_good_until_the_first_time() -> None:
@@ -80,7 +80,7 @@ def test_a_key_that_is_there_twice_is_good_until_the_first_time() -> None:
     twice = TenantSettings.model_validate(
         {"keys": [digest("sesame"), {"sha256": digest("sesame").upper(), "expires": "1970-01-01T00:16:41Z"}]}
     )
-    identity = Identity({}, {"acme": twice}, None, clock=clock)
+    identity = Identity({"acme": twice}, None, clock=clock)
     clock.advance(1)
     with pytest.raises(KeyExpired):
         identity.tenant("Bearer sesame")
@@ -92,7 +92,7 @@ async def test_it_follows_the_clock_where_a_key_has_an_expiry(
 ) -> None:
     monkeypatch.setattr("services.gateway.admission.identity._POLL_S", 0.001)
     clock = PausedClock()
-    identity = Identity({}, {"acme": TenantSettings.model_validate({"keys": keys})}, None, clock=clock)
+    identity = Identity({"acme": TenantSettings.model_validate({"keys": keys})}, None, clock=clock)
     running = asyncio.create_task(identity.run())
     if not follows:
         await running

@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 
 async def test_a_credential_is_good_until_its_key_is_revoked(file: Path):
-    identity = Identity({}, {}, file)
+    identity = Identity({}, file)
     credential = Credential(identity, key("first"), "")
     assert credential.tenant.name == "a"
     credential.check()
@@ -44,7 +44,7 @@ async def test_a_credential_is_good_until_its_key_is_revoked(file: Path):
 
 
 async def test_a_key_that_becomes_another_tenants_is_not_the_callers_any_more(file: Path):
-    identity = Identity({}, {}, file)
+    identity = Identity({}, file)
     credential = Credential(identity, key("first"), "")
     write_keys(file, c="first")
     await followed(identity)
@@ -53,7 +53,7 @@ async def test_a_key_that_becomes_another_tenants_is_not_the_callers_any_more(fi
 
 
 async def test_a_tenant_has_what_it_may_have_now(file: Path):
-    identity = Identity({}, {}, file)
+    identity = Identity({}, file)
     credential = Credential(identity, key("first"), "")
     write_keys(file, concurrency=3, a="first")
     await followed(identity)
@@ -62,7 +62,7 @@ async def test_a_tenant_has_what_it_may_have_now(file: Path):
 
 
 async def test_who_watches_hears_of_the_end(file: Path):
-    identity = Identity({}, {}, file)
+    identity = Identity({}, file)
     watching = asyncio.create_task(Credential(identity, key("first"), "").watch())
     write_keys(file, b="second")
     await followed(identity)
@@ -71,7 +71,7 @@ async def test_who_watches_hears_of_the_end(file: Path):
 
 
 async def test_silent_work_is_cancelled_when_its_key_is_revoked(file: Path):
-    identity, gone = Identity({}, {}, file), asyncio.Event()
+    identity, gone = Identity({}, file), asyncio.Event()
 
     async def silent() -> None:
         try:
@@ -90,7 +90,7 @@ async def test_silent_work_is_cancelled_when_its_key_is_revoked(file: Path):
 
 
 async def test_work_has_its_own_errors_and_can_be_cancelled(file: Path):
-    credential = Credential(Identity({}, {}, file), key("first"), "")
+    credential = Credential(Identity({}, file), key("first"), "")
 
     async def late() -> None:
         raise TimeoutError("its own")
@@ -107,7 +107,7 @@ async def test_work_has_its_own_errors_and_can_be_cancelled(file: Path):
 async def test_a_call_ends_when_its_key_expires():
     clock = PausedClock()  # 1,000 s after 1970 began
     keys = [digest("first"), {"sha256": digest("second"), "expires": "1970-01-01T00:16:41Z"}]
-    identity = Identity({}, {"a": TenantSettings.model_validate({"keys": keys})}, None, clock=clock)
+    identity = Identity({"a": TenantSettings.model_validate({"keys": keys})}, None, clock=clock)
     first, second = Credential(identity, key("first"), ""), Credential(identity, key("second"), "")
     second.check()
     clock.advance(1)
@@ -120,7 +120,7 @@ async def test_a_call_ends_when_its_key_expires():
 async def test_a_call_under_a_clock_that_was_set_back_ends_at_the_second_expiry():
     clock = PausedClock()
     keys = [{"sha256": digest("first"), "expires": "1970-01-01T00:16:41Z"}]
-    identity = Identity({}, {"a": TenantSettings.model_validate({"keys": keys})}, None, clock=clock)
+    identity = Identity({"a": TenantSettings.model_validate({"keys": keys})}, None, clock=clock)
     clock.advance(2)
     await identity.look()
     clock.advance(-2)
@@ -136,7 +136,7 @@ async def test_a_call_under_a_clock_that_was_set_back_ends_at_the_second_expiry(
 def test_a_token_is_good_for_as_long_as_the_edge_takes_it():
     now = 1_000.0
     headers = (("x-hedgerow-tenant", "a"), ("x-hedgerow-expires", "990"))
-    credential = Credential(Identity({}, {"a": TenantSettings()}, None, anonymous=True), headers, EDGE, lambda: now)
+    credential = Credential(Identity({"a": TenantSettings()}, None, anonymous=True), headers, EDGE, lambda: now)
     now = 1_049.0  # 60 s of skew
     credential.check()
     now = 1_050.0
@@ -147,4 +147,4 @@ def test_a_token_is_good_for_as_long_as_the_edge_takes_it():
 
 @pytest.mark.parametrize(("caller", "value"), [("", "1"), ("operator", "1"), (EDGE, "soon"), (EDGE, "")])
 def test_only_the_edge_says_when_a_token_ends(caller: str, value: str):
-    Credential(Identity({}, {}, None, anonymous=True), (("x-hedgerow-expires", value),), caller).check()
+    Credential(Identity({}, None, anonymous=True), (("x-hedgerow-expires", value),), caller).check()

@@ -15,30 +15,29 @@ from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.permissions import PERMISSIONS
 from services.gateway.settings.tenants import TenantSettings
-from tests.keys import digest
+from tests.keys import digest, keyed
 
-KEYED = Identity({digest("sesame"): "acme"}, {}, None)
+KEYED = Identity({"acme": keyed("sesame")}, None)
 
 
 def test_without_keys_there_is_one_tenant() -> None:
-    assert Identity({}, {}, None, anonymous=True).tenant(None) == Tenant(
+    assert Identity({}, None, anonymous=True).tenant(None) == Tenant(
         LOCAL, False, 1, Allowance(), 0, "", ("*",), PERMISSIONS, warm=True, anonymous=True
     )
 
 
 @pytest.mark.parametrize("name", [LOCAL, "edge", "default", "*", "../x", "anonymous", "None"])
 def test_no_name_gives_a_tenant_a_right(name: str) -> None:
-    by_key = Identity({digest("key"): name}, {}, None).tenant("Bearer key")
-    by_settings = Identity({}, {name: TenantSettings(keys=[digest("key")])}, None).tenant("Bearer key")
-    proven = Identity({}, {}, None, tokens=True).tenant(None, [name])
-    for tenant in (by_key, by_settings, proven):
+    by_key = Identity({name: keyed("key")}, None).tenant("Bearer key")
+    proven = Identity({}, None, tokens=True).tenant(None, [name])
+    for tenant in (by_key, proven):
         assert (tenant.name, tenant.anonymous, tenant.warm) == (name, False, False)
         assert (tenant.tools, tenant.provider) == ((), ())
-        assert tenant.prefix_salt not in ("", Identity({}, {}, None, tokens=True).tenant(None, ["other"]).prefix_salt)
+        assert tenant.prefix_salt not in ("", Identity({}, None, tokens=True).tenant(None, ["other"]).prefix_salt)
 
 
 def test_a_token_does_not_make_its_holder_pass_for_callers_without_one() -> None:
-    identity = Identity({}, {}, None, anonymous=True, tokens=True)
+    identity = Identity({}, None, anonymous=True, tokens=True)
     assert identity.tenant(None).anonymous
     with pytest.raises(KeyUnknown, match="local is what callers without a credential are called"):
         identity.tenant(None, [LOCAL])
@@ -47,18 +46,16 @@ def test_a_token_does_not_make_its_holder_pass_for_callers_without_one() -> None
 @pytest.mark.parametrize("name", ["", " acme", "acme\n", "ac\u200bme", "e\u0301clair", "\uff41cme", "a" * 257])
 def test_a_name_that_can_be_taken_for_another_is_refused(name: str) -> None:
     with pytest.raises(BadTenants, match="printable characters"):
-        Identity({digest("key"): name}, {}, None)
+        Identity({name: keyed("key")}, None)
     with pytest.raises(BadTenants, match="printable characters"):
-        Identity({digest("key"): "acme"}, {name: TenantSettings()}, None)
+        Identity({"acme": keyed("key"), name: TenantSettings()}, None)
     with pytest.raises(KeyUnknown, match="printable characters"):
-        Identity({}, {}, None, tokens=True).tenant(None, [name])
+        Identity({}, None, tokens=True).tenant(None, [name])
 
 
 def test_the_one_tenant_may_have_settings() -> None:
     assert (
-        Identity({}, {LOCAL: TenantSettings(concurrency=3)}, None, anonymous=True)
-        .tenant("Bearer x")
-        .allowance.concurrency
+        Identity({LOCAL: TenantSettings(concurrency=3)}, None, anonymous=True).tenant("Bearer x").allowance.concurrency
         == 3
     )
 
@@ -68,8 +65,8 @@ def test_without_keys_it_does_not_start_unless_it_may_be_open(tenants: dict[str,
     with pytest.raises(
         BadTenants, match=r"tenants: a key of a tenant .* got none; `allow_anonymous` .* admits every caller"
     ):
-        Identity({}, tenants, None)
-    assert Identity({}, tenants, None, anonymous=True).tenant(None).name == LOCAL
+        Identity(tenants, None)
+    assert Identity(tenants, None, anonymous=True).tenant(None).name == LOCAL
 
 
 @pytest.mark.parametrize(
@@ -78,11 +75,11 @@ def test_without_keys_it_does_not_start_unless_it_may_be_open(tenants: dict[str,
 )
 def test_a_missing_key_and_an_unknown_one_are_refused_in_words_of_their_own(header: str | None, told: str) -> None:
     with pytest.raises(KeyUnknown, match=told):
-        Identity({digest("key"): "acme"}, {}, None).tenant(header)
+        Identity({"acme": keyed("key")}, None).tenant(header)
 
 
 def test_where_tenants_come_with_tokens_nobody_comes_without() -> None:
-    identity = Identity({}, {}, None, tokens=True)
+    identity = Identity({}, None, tokens=True)
     assert identity.tenant(None, ["acme"]).name == "acme"
     for header in (None, "Bearer sesame"):
         with pytest.raises(KeyUnknown):
@@ -90,10 +87,10 @@ def test_where_tenants_come_with_tokens_nobody_comes_without() -> None:
 
 
 def test_a_tenant_that_nobody_can_be_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    Identity({digest("sesame"): "acme"}, {"beta": TenantSettings()}, None)
+    Identity({"acme": keyed("sesame"), "beta": TenantSettings()}, None)
     assert "without a key, no caller can be beta" in caplog.text
     caplog.clear()
-    Identity({digest("sesame"): "acme"}, {"beta": TenantSettings()}, None, tokens=True)
+    Identity({"acme": keyed("sesame"), "beta": TenantSettings()}, None, tokens=True)
     assert not caplog.records
 
 
@@ -108,9 +105,9 @@ def test_anything_else_is_refused(header: str | None) -> None:
         KEYED.tenant(header)
 
 
-def test_a_tenant_has_what_its_settings_say_however_its_keys_were_given() -> None:
+def test_a_tenant_has_what_its_settings_say_by_each_of_its_keys() -> None:
     settings = TenantSettings(
-        keys=(digest("second").upper(),),
+        keys=(digest("first"), digest("second").upper()),
         premium=True,
         weight=2,
         requests_per_s=3,
@@ -119,7 +116,7 @@ def test_a_tenant_has_what_its_settings_say_however_its_keys_were_given() -> Non
         concurrency=6,
         max_budget_ms=7,
     )
-    identity = Identity({digest("first"): "acme"}, {"acme": settings}, None)
+    identity = Identity({"acme": settings}, None)
     expected = Tenant("acme", True, 2, Allowance(3, 4, 5, 6), 7)
     assert identity.tenant("Bearer first") == identity.tenant("Bearer second")
     assert replace(identity.tenant("Bearer first"), prefix_salt="") == expected
@@ -127,18 +124,18 @@ def test_a_tenant_has_what_its_settings_say_however_its_keys_were_given() -> Non
 
 def test_a_key_of_two_tenants_is_an_error() -> None:
     with pytest.raises(BadTenants, match=r"globex.keys: [0-9a-f]{8}… is a key of acme already"):
-        Identity({digest("k"): "acme"}, {"globex": TenantSettings(keys=(digest("k").upper(),))}, None)
+        Identity({"acme": keyed("k"), "globex": TenantSettings(keys=(digest("k").upper(),))}, None)
 
 
 def test_a_name_that_the_edge_proved_is_the_tenant_with_its_settings() -> None:
-    known = Identity({digest("sesame"): "acme"}, {"beta": TenantSettings(premium=True, concurrency=3)}, None)
+    known = Identity({"acme": keyed("sesame"), "beta": TenantSettings(premium=True, concurrency=3)}, None)
     beta = known.tenant(None, ["beta"])
     assert (beta.name, beta.premium, beta.allowance.concurrency) == ("beta", True, 3)
     assert replace(known.tenant(None, ["gamma"]), prefix_salt="") == Tenant("gamma", False, 1, Allowance(), 0)
 
 
 def test_a_proven_name_counts_in_an_open_gateway_too() -> None:
-    assert Identity({}, {}, None, anonymous=True).tenant(None, ["beta"]).name == "beta"
+    assert Identity({}, None, anonymous=True).tenant(None, ["beta"]).name == "beta"
 
 
 def test_a_token_beside_a_proven_name_is_the_one_that_the_edge_checked() -> None:
@@ -159,35 +156,29 @@ def test_what_is_not_one_name_proves_nothing(proven: list[str | bytes]) -> None:
 
 
 def test_tenants_share_what_models_have_read_only_where_the_operator_says_so():
-    settings = {
-        "b": TenantSettings(prefix_group="docs"),
-        "c": TenantSettings(prefix_group="docs"),
-        "docs": TenantSettings(),
-    }
-    keys = {digest(name): name for name in ("a", "b", "c", "docs")}
-    a, b, c, docs = (
-        Identity(keys, settings, None).tenant(f"Bearer {name}").prefix_salt for name in ("a", "b", "c", "docs")
-    )
+    groups = {"a": "", "b": "docs", "c": "docs", "docs": ""}
+    settings = {name: TenantSettings(keys=(digest(name),), prefix_group=group) for name, group in groups.items()}
+    a, b, c, docs = (Identity(settings, None).tenant(f"Bearer {name}").prefix_salt for name in groups)
     assert b == c
     assert len({a, b, docs}) == 3  # also where one's name is the others' group
     assert all(a)
-    assert Identity(keys, settings, None).tenant("Bearer a").prefix_salt == a  # in every gateway, and after a restart
+    assert Identity(settings, None).tenant("Bearer a").prefix_salt == a  # in every gateway, and after a restart
 
 
 def test_the_one_tenant_of_a_gateway_without_keys_shares_with_whoever_has_no_salt():
-    assert Identity({}, {}, None, anonymous=True).tenant(None).prefix_salt == ""
+    assert Identity({}, None, anonymous=True).tenant(None).prefix_salt == ""
 
 
 def test_a_tenant_has_the_gateways_guard_but_for_what_its_own_says(tmp_path: Path) -> None:
     ours = GuardSettings(personal="mask", late="open")
     own = TenantSettings(keys=(digest("own"),), guard=GuardSettings(personal="off", secrets="refuse"))
-    identity = Identity({digest("k"): "acme"}, {"own": own}, None, guard=ours)
+    identity = Identity({"acme": keyed("k"), "own": own}, None, guard=ours)
     assert identity.tenant("Bearer k").guard == ours
     assert identity.tenant("Bearer own").guard == GuardSettings(personal="off", secrets="refuse", late="open")
 
 
 def test_a_tenant_has_the_gateways_hits_but_for_what_its_own_say() -> None:
     own = TenantSettings(keys=(digest("own"),), hits=HitSettings(personal="any"))
-    identity = Identity({digest("k"): "acme"}, {"own": own}, None, hits=HitSettings(sampled="exact", personal="exact"))
+    identity = Identity({"acme": keyed("k"), "own": own}, None, hits=HitSettings(sampled="exact", personal="exact"))
     assert identity.tenant("Bearer k").hits == HitSettings(sampled="exact", personal="exact")
     assert identity.tenant("Bearer own").hits == HitSettings(sampled="exact", personal="any")

@@ -12,7 +12,7 @@ from services.gateway.admission.api_keys import BadTenants
 from services.gateway.admission.identity import Identity
 from services.gateway.errors import KeyUnknown
 from services.gateway.settings.tenants import TenantSettings
-from tests.keys import digest
+from tests.keys import digest, keyed
 from tests.unit.gateway.admission.tenants_file import followed, write
 from tests.waiting import until
 
@@ -36,14 +36,14 @@ def spoil(file: Path, text: str | None) -> None:
 def test_a_file_without_keys_is_told_by_its_name(file: Path) -> None:
     write(file, acme={"premium": True})
     with pytest.raises(BadTenants, match=r"tenants\.yaml: a key of a tenant"):
-        Identity({}, {}, file)
+        Identity({}, file)
 
 
 def test_a_key_or_a_tenant_that_settings_and_file_both_have_is_an_error(file: Path) -> None:
     with pytest.raises(BadTenants, match="is a key of globex already"):
-        Identity({digest("sesame"): "globex"}, {}, file)
+        Identity({"globex": keyed("sesame")}, file)
     with pytest.raises(BadTenants, match="tenants_file: acme: is in the setting `tenants` already"):
-        Identity({}, {"acme": TenantSettings()}, file)
+        Identity({"acme": TenantSettings()}, file)
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,16 @@ def test_a_key_or_a_tenant_that_settings_and_file_both_have_is_an_error(file: Pa
 def test_a_bad_file_stops_the_start_and_is_told_by_field_and_problem(file: Path, text: str, said: str) -> None:
     file.write_text(text)
     with pytest.raises(BadTenants, match=said):
-        Identity({}, {}, file)
+        Identity({}, file)
 
 
 def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(BadTenants, match="No such file"):
-        Identity({}, {}, tmp_path / "none.yaml")
+        Identity({}, tmp_path / "none.yaml")
 
 
 async def test_the_file_is_read_again_when_it_has_changed(file: Path) -> None:
-    identity = Identity({digest("other"): "globex"}, {}, file)
+    identity = Identity({"globex": keyed("other")}, file)
     assert identity.tenant("Bearer sesame").premium
     write(file, acme={"keys": [digest("new")], "weight": 3})
     await followed(identity)
@@ -94,7 +94,7 @@ async def test_the_file_is_read_again_when_it_has_changed(file: Path) -> None:
 
 
 async def test_a_file_that_is_still_being_written_is_not_read(file: Path) -> None:
-    identity = Identity({}, {}, file)
+    identity = Identity({}, file)
     write(file)
     await identity.look()
     write(file, acme={"keys": [digest("new")]})
@@ -108,7 +108,7 @@ async def test_a_file_that_is_still_being_written_is_not_read(file: Path) -> Non
 async def test_a_bad_file_is_told_once_and_changes_nothing(
     file: Path, text: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    identity = Identity({}, {}, file)
+    identity = Identity({}, file)
     spoil(file, text)
     for _ in range(3):
         await followed(identity)
@@ -122,7 +122,7 @@ async def test_a_bad_file_is_told_once_and_changes_nothing(
 
 
 async def test_taking_the_last_key_away_opens_nothing(file: Path) -> None:
-    identity = Identity({}, {}, file)
+    identity = Identity({}, file)
     write(file, acme={"premium": True})
     await followed(identity)
     for header in (None, "Bearer sesame"):
@@ -132,7 +132,7 @@ async def test_taking_the_last_key_away_opens_nothing(file: Path) -> None:
 
 async def test_the_first_key_closes_an_open_gateway(file: Path) -> None:
     write(file, local={"concurrency": 2})
-    identity = Identity({}, {}, file, anonymous=True)
+    identity = Identity({}, file, anonymous=True)
     assert identity.tenant(None).allowance.concurrency == 2
     write(file, local={"concurrency": 3})
     await followed(identity)
@@ -145,7 +145,7 @@ async def test_the_first_key_closes_an_open_gateway(file: Path) -> None:
 
 async def test_the_file_is_followed_while_it_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.gateway.admission.identity._POLL_S", 0.001)
-    identity = Identity({}, {}, file)
+    identity = Identity({}, file)
     running = asyncio.create_task(identity.run())
     write(file, acme={"keys": [digest("new")]})
     await until(lambda: knows(identity, "new"))
@@ -154,7 +154,7 @@ async def test_the_file_is_followed_while_it_runs(file: Path, monkeypatch: pytes
 
 
 async def test_without_a_file_there_is_nothing_to_follow() -> None:
-    identity = Identity({digest("sesame"): "acme"}, {}, None)
+    identity = Identity({"acme": keyed("sesame")}, None)
     await identity.run()
     assert knows(identity, "sesame")
 
@@ -168,7 +168,7 @@ def knows(identity: Identity, key: str) -> bool:
 
 
 async def test_a_proven_tenant_has_what_the_file_says_now(file: Path) -> None:
-    identity = Identity({}, {}, file)
+    identity = Identity({}, file)
     write(file, beta={"keys": [digest("b")], "premium": True})
     await followed(identity)
     assert identity.tenant(None, ["beta"]).premium
@@ -178,7 +178,7 @@ async def test_a_proven_tenant_has_what_the_file_says_now(file: Path) -> None:
 def test_a_guard_of_the_file_that_is_none_is_refused_by_its_field(tmp_path: Path) -> None:
     (file := tmp_path / "tenants.yaml").write_text(f"a: {{keys: [{digest('k')}], guard: {{denied_patterns: ['a*']}}}}")
     with pytest.raises(BadTenants, match=r"a\.guard\.denied_patterns: .*a match of 1 to 200 characters"):
-        Identity({}, {}, file)
+        Identity({}, file)
 
 
 def test_a_tool_or_a_permission_alone_needs_no_list() -> None:

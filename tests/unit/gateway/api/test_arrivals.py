@@ -218,8 +218,3 @@ def test_who_leaves_while_its_message_is_read_holds_nothing() -> None:
         assert not any(account.in_flight for account in scene.admission._quotas._accounts.values())
 
     assert cancelled_at_every_await(scenes) == 2
-
-
-def test_there_is_room_for_at_least_two_messages_of_the_largest_size() -> None:
-    with pytest.raises(ValueError, match="at least twice max_message_bytes, 268435456, got 134217728"):
-        GatewaySettings(llm_addresses={"m": "127.0.0.1:1"}, max_message_bytes=128 * 1024 * 1024)

@@ -51,7 +51,7 @@ def gateway(model: ScriptedLlm) -> Iterator[GatewayServicer]:
     tenants = {
         "a": TenantSettings.model_validate({"keys": [{"sha256": digest("short"), "expires": expires}], "warm": True})
     }
-    identity, scene = Identity({}, tenants, None, clock=loop_clock), Scene(m=model)
+    identity, scene = Identity(tenants, None, clock=loop_clock), Scene(m=model)
     intake = Intake(WaitingBytes(1_000_000, BodiesWaiting), AdmissionControl(ShedSettings(), lambda: 0.0))
     warming = PrefixWarmup(SETTINGS, scene.fleet, ScriptedRoutes(names=("m",)), identity, loop_clock)
     noting = asyncio.create_task(identity.run())

@@ -19,7 +19,7 @@ from services.gateway.guard.screen import Screen
 from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.tenants import TenantSettings
 from services.runtime.security import growing
-from tests.keys import digest
+from tests.keys import digest, keyed
 from tests.unit.gateway.admission.tenants_file import followed, write
 
 GUARD = {
@@ -73,11 +73,11 @@ def check(identity: Identity, compiles: list[str], requests: Sequence[pb.Generat
 
 def test_the_first_request_that_is_guarded_compiles_nothing(compiles: list[str]) -> None:
     tenants = {"acme": TenantSettings(keys=[digest("sesame")], guard=GuardSettings.model_validate(GUARD))}
-    check(Identity({}, tenants, None), compiles, [pb.GenerateRequest()])
+    check(Identity(tenants, None), compiles, [pb.GenerateRequest()])
 
 
 def test_nor_does_the_first_request_that_asks_for_a_guard_by_itself(compiles: list[str]) -> None:
-    check(Identity({digest("sesame"): "acme"}, {}, None), compiles, [ASKED])
+    check(Identity({"acme": keyed("sesame")}, None), compiles, [ASKED])
 
 
 async def test_nor_does_the_first_request_after_the_tenants_file_has_changed(
@@ -85,7 +85,7 @@ async def test_nor_does_the_first_request_after_the_tenants_file_has_changed(
 ) -> None:
     file = tmp_path / "tenants.yaml"
     write(file, acme={"keys": [digest("sesame")]})
-    identity = Identity({}, {}, file)
+    identity = Identity({}, file)
     write(file, acme={"keys": [digest("sesame")], "guard": GUARD | {"denied_phrases": ["another of test_prepare"]}})
     await followed(identity)
     check(identity, compiles, [pb.GenerateRequest()])

@@ -13,6 +13,7 @@ from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.intake import Intake
 from services.gateway.admission.quota import Allowance
+from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
 from services.gateway.http.errors import Told
 from services.gateway.http.server.endpoint import Endpoint, Serve
@@ -24,7 +25,7 @@ from tests.unit.gateway.http.wire import Wire
 
 pytestmark = pytest.mark.paused
 
-LIMITS = HttpSettings(max_body_bytes=1_024, max_text_body_bytes=1_024, max_waiting_bytes=2_048, body_ms=5_000)
+LIMITS = HttpSettings(max_body_bytes=1_024, max_text_body_bytes=1_024, body_ms=5_000)
 SKIMMED_S = 1.1  # a client that is refused has so long to send the rest
 
 
@@ -39,7 +40,7 @@ class Scene:
     def __init__(self, serve: Serve | None = None, **allowance: float):
         self.allowance, self.wires = Allowance(**allowance), list[Wire]()  # type: ignore[arg-type]
         self.admission = AdmissionControl(ShedSettings(), lambda: 0.0)
-        self.intake = Intake(WaitingBytes(LIMITS.max_waiting_bytes, BodiesWaiting), self.admission)
+        self.intake = Intake(WaitingBytes(2_048, BodiesWaiting), self.admission)
         servicer: Any = SimpleNamespace(authorize=self._authorize)
         ways = (Told.openai, servicer, LIMITS, False, False, False, self.intake)
         self.endpoint = Endpoint("/", serve or self._read, *ways)
@@ -135,6 +136,7 @@ async def test_a_tenant_over_its_rate_is_refused_by_the_headers() -> None:
     await scene.end()
 
 
-def test_there_is_room_for_at_least_one_body_of_the_largest_size() -> None:
-    with pytest.raises(ValueError, match="at least twice max_body_bytes, 4000000, got 2048"):
-        HttpSettings(max_body_bytes=2_000_000, max_waiting_bytes=2_048)
+def test_there_is_room_for_at_least_two_bodies_or_messages_of_the_largest_size() -> None:
+    for http, message_bytes in (({}, 4_194_304), ({"max_body_bytes": 2_000_000}, 40_000_000)):
+        settings = GatewaySettings(llm_addresses={"m": "127.0.0.1:1"}, http=http, max_message_bytes=message_bytes)
+        assert settings.waiting_bytes >= 2 * max(settings.http.max_body_bytes, message_bytes)
