@@ -31,8 +31,9 @@ HEAD = """# Settings
 Look up a setting of a service. `make docs` writes this page from the services' settings; do not edit it.
 
 The first of these places that names a setting counts: the command line (`--grace-ms 1000`), the environment, the YAML
-file that `HEDGEROW_<SERVICE>_CONFIG` names, the default. An unknown name ends the start. Settings of other fields of
-vLLM's `AsyncEngineArgs` are `HEDGEROW_LLM_VLLM__<FIELD>`.
+file that `HEDGEROW_<SERVICE>_CONFIG` names, the default. An unknown name ends the start. Every field of vLLM's
+`AsyncEngineArgs` is a setting too, `HEDGEROW_LLM_VLLM__<FIELD>`: `MAX_MODEL_LEN`, `MAX_NUM_SEQS`,
+`GPU_MEMORY_UTILIZATION`, `TENSOR_PARALLEL_SIZE` and so on.
 """
 # The settings to look at first: (variable, when to change it).
 FIRST = (
@@ -62,6 +63,7 @@ ENTRIES = {
 _OF_MESH_FILES = {f"tenants{{}}.{name}" for name in Tenant.model_fields}
 # Groups of the llm service with the same settings: those are listed once.
 PROVIDERS = ("openai", "anthropic")
+SHARED = ("redis_url",)  # settings that several services have, listed once
 
 
 @dataclass(frozen=True)
@@ -147,16 +149,33 @@ def render() -> str:
 def tables() -> Iterator[tuple[str, list[Setting]]]:
     """(title, settings) of each table. A setting of every service is in the first one alone, and one that several
     providers have in their groups."""
-    every = list(settings(ServiceSettings))
+    every = [*settings(ServiceSettings), *map(_shared, SHARED)]
     yield "## Every service", [replace(row, variable=f"HEDGEROW_<SERVICE>_{row.variable}") for row in every]
     common = {row.path for row in every}
     for cls in settings_classes():
         rows = [row for row in settings(cls) if row.path not in common]
         keys = {row.path: row for row in rows if "[]" in row.path or "{}" in row.path}
-        yield f"## {cls.__module__.split('.')[1]}", list(_once(row for row in rows if row.path not in keys))
+        yield f"## {_service(cls)}", list(_once(row for row in rows if row.path not in keys))
         for entry, title in ENTRIES.items():
             if found := [row for path, row in keys.items() if path.rpartition(".")[0] == entry]:
                 yield f"### {title}\n\nKeys of each in `{found[0].variable}`.", found
+
+
+def _shared(path: str) -> Setting:
+    """The row of a setting that several services have."""
+    found = {
+        name: row
+        for name in map(_service, settings_classes())
+        for row in settings(settings_class(name))
+        if row.path == path
+    }
+    row = next(iter(found.values()))
+    description = f"{row.schema['description']} Of {', '.join(found)}."
+    return replace(row, variable=path.upper(), schema={**row.schema, "description": description})
+
+
+def _service(cls: type[ServiceSettings]) -> str:
+    return cls.__module__.split(".")[1]
 
 
 def _tables() -> Iterator[str]:
@@ -174,11 +193,10 @@ def _tables() -> Iterator[str]:
 def _once(rows: Iterable[Setting]) -> Iterator[Setting]:
     """With one row for a setting that all providers have, as `HEDGEROW_LLM_<PROVIDER>__MODEL`."""
     listed = list(rows)
-    schemas = {row.path: row.schema for row in listed}
+    paths = {row.path for row in listed}
     for row in listed:
         group, _, name = row.path.partition(".")
-        others = [schemas.get(f"{other}.{name}") for other in PROVIDERS]
-        if group not in PROVIDERS or others != [row.schema] * len(PROVIDERS):
+        if group not in PROVIDERS or not paths.issuperset(f"{other}.{name}" for other in PROVIDERS):
             yield row
         elif group == PROVIDERS[0]:
             yield replace(row, variable=row.variable.replace(group.upper(), "<PROVIDER>"))
@@ -227,12 +245,13 @@ def kind_of(schema: Mapping[str, Any]) -> str:
 
 
 def _default(row: Setting) -> str:
-    """Its default; of a setting of every service also those of services that have another one."""
+    """Its default; of a setting of several services or providers also those of the ones that have another."""
     if row.required:
         return "required"
-    defaults = {"": _shown(row), **(_others(row) if "<SERVICE>" in row.variable else {})}
-    shown = {service: f"`{_text(value)}`" for service, value in defaults.items() if value not in (None, "")}
-    return ", ".join(f"{service}: {text}" if service else text for service, text in shown.items())
+    others = _others(row) if "<SERVICE>" in row.variable else _of_providers(row) if "<PROVIDER>" in row.variable else {}
+    defaults = {"": _shown(row), **others}
+    shown = {name: f"`{_text(value)}`" for name, value in defaults.items() if value not in (None, "")}
+    return ", ".join(f"{name}: {text}" if name else text for name, text in shown.items())
 
 
 def _text(value: object) -> str:
@@ -248,10 +267,19 @@ def _others(row: Setting) -> dict[str, Any]:
     """The defaults of the services where it is not the usual one."""
     found = {}
     for cls in settings_classes():
-        value = next(own.schema.get("default") for own in settings(cls) if own.path == row.path)
-        if value != row.schema.get("default"):
-            found[cls.__module__.split(".")[1]] = value
+        usual = row.schema.get("default")
+        value = next((own.schema.get("default") for own in settings(cls) if own.path == row.path), usual)
+        if value != usual:
+            found[_service(cls)] = value
     return found
+
+
+def _of_providers(row: Setting) -> dict[str, Any]:
+    """The defaults of the other providers where it is not that of the first."""
+    name = row.path.partition(".")[2]
+    defaults = {own.path: own.schema.get("default") for own in settings(settings_class("llm"))}
+    values = {provider: defaults[f"{provider}.{name}"] for provider in PROVIDERS[1:]}
+    return {provider: value for provider, value in values.items() if value != row.schema.get("default")}
 
 
 def limits_of(schema: Mapping[str, Any]) -> str:
