@@ -142,8 +142,9 @@ def test_every_key_of_an_entry_has_a_row_or_is_in_the_description_of_the_whole()
             assert (f"{page.PROVIDERS[0]}.{key}" if whole in page.PROVIDERS else key) in shown, path
 
 
-def test_an_operator_has_at_most_150_settings() -> None:
-    assert sum(len(rows) for title, rows in page.tables() if title.startswith("## ")) <= 150  # keys of entries aside
+def test_an_operator_has_at_most_155_settings() -> None:
+    """150, and room for a service to come; keys of entries aside."""
+    assert sum(len(rows) for title, rows in page.tables() if title.startswith("## ")) <= 155
 
 
 @each_class
