@@ -142,8 +142,8 @@ class _Parent:
             await serving.wait()
 
     async def _bring(self, wanted: Sequence[Ordered]) -> None:
-        """Have all workers serve what is wanted. One tries it first: where that one does not come to serve, it goes
-        back, and the others have not changed. Raises `RefusedSettings`, `PortTaken` and `ValueError`."""
+        """Have all workers serve what is wanted. One tries it first, then the others do: where one refuses, all serve
+        what they did before. Raises `RefusedSettings`, `PortTaken` and `ValueError`."""
         (member,) = wanted
         if (count := member.settings.processes) != len(self._serving):
             raise RefusedSettings(f"{member.name}: workers: {len(self._serving)} in this process, got {count}")
@@ -151,25 +151,31 @@ class _Parent:
         before = self._given, self._settings
         self._given, self._settings = member.given, member.settings
         first, *others = [number for number, serving in self._serving.items() if serving.is_set()] or [1]
-        if error := await self._order(first):
+        errors = [await self._order(first)]
+        if not errors[0]:  # one of the others that has ended is started again
+            errors += await asyncio.gather(*(self._order(number, ended="") for number in others))
+        if error := next(filter(None, errors), ""):
             self._given, self._settings = before
+            changed = [number for number, refused in zip((first, *others), errors, strict=False) if not refused]
+            for left in filter(None, await asyncio.gather(*(self._order(number, ended="") for number in changed))):
+                _log.error("%s", left)
+            self._claims.keep(list(places(self._settings)))
             raise ValueError(error)
-        await asyncio.gather(*map(self._order, others))
-        await self._all_serve()  # one that has ended meanwhile is started again
+        await self._all_serve()
         self._claims.keep(list(places(member.settings)))
 
-    async def _order(self, number: int) -> str:
-        """The error with which a worker answers the order; empty once it serves."""
+    async def _order(self, number: int, ended: str = "it has ended") -> str:
+        """The error with which a worker answers the order, or that it has `ended`; empty once it serves."""
         ports = self._claims.ports(self._settings)
         try:
             error = await self._orders[number].give([self._given], worker=(number, ports))
         except OSError:
-            error = "it has ended"
+            error = ended
         return error and f"worker {number}: {error}"
 
     async def _keep(self, number: int) -> int:
         """Run a worker, again and again, until all are to stop. 0 when the last one ended well."""
-        pauses = Pauses()
+        pauses, first = Pauses(), True
         while not self._stop.is_set():
             began = time.monotonic()
             try:
@@ -179,12 +185,13 @@ class _Parent:
                 code = 1
             if self._stop.is_set():
                 return 0 if code in _TOLD_TO_END else 1
-            if code == _BAD_SETTINGS and not self._serving[number].is_set():
+            if code == _BAD_SETTINGS and first and not self._serving[number].is_set():
                 self._stop.set()  # the others have the same settings, and a new start would fail again
                 return code
             pause_s = pauses.after(time.monotonic() - began)
             _log.warning("worker %d ended with exit code %d, again in %g s", number, code, pause_s)
             self._serving[number].clear()
+            first = False
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause_s)
         return 0

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from hedgerow.restarts import FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S, Pauses
+from launcher.processes import free_port
 from services.gateway.__main__ import SERVICE
 from services.gateway.config import GatewaySettings
 from services.router.config import RouterSettings
@@ -89,6 +90,25 @@ def test_a_worker_that_cannot_be_started_for_a_while_is_tried_again_and_ends_no_
     assert len(starts) == 3
 
 
+def test_a_worker_that_has_served_and_cannot_start_again_ends_no_other() -> None:
+    starts = list[int]()
+
+    class Parent(_Parent):
+        async def _run_once(self, number: int) -> int:
+            starts.append(number)
+            if len(starts) == 1:
+                self._serving[number].set()
+                return -9
+            if len(starts) < 4:
+                return 2  # a file that its settings name is gone, for now
+            self._stop.set()
+            return 0
+
+    parent = Parent({"name": "gateway"}, gateway(address="127.0.0.1:0", workers=2))
+    assert on_paused_loop(parent._keep(1)) == 0
+    assert len(starts) == 4
+
+
 class _Answers:
     """The orders of a worker that answers each with the next of `answers`; an exception is its end."""
 
@@ -137,6 +157,28 @@ async def test_an_order_that_one_worker_does_not_come_to_serve_leaves_the_others
     assert second.given == []
     await parent._serve(1)
     assert first.given == [("new", 1), ("old", 1)], "a worker that starts again serves as before"
+
+
+async def test_an_order_that_a_later_worker_refuses_is_taken_back_from_the_first() -> None:
+    first, second = _Answers("", ""), _Answers("gateway metrics_address: cannot be had")
+    parent = _Workers(first, second)
+    with pytest.raises(ValueError, match="worker 2: gateway metrics_address: cannot be had"):
+        await parent._bring(wanted())
+    assert first.given == [("new", 1), ("old", 1)]
+    assert second.given == [("new", 2)], "it has not changed"
+
+
+async def test_a_later_worker_that_ends_during_an_order_does_not_refuse_it() -> None:
+    first, second = _Answers(""), _Answers(ConnectionResetError())
+    await _Workers(first, second)._bring(wanted())
+    assert first.given == [("new", 1)]
+
+
+async def test_the_ports_of_an_order_that_fails_are_free_again() -> None:
+    port = free_port()
+    with pytest.raises(ValueError, match="worker 1: it has ended"):
+        await _Workers(_Answers(ConnectionResetError()), _Answers())._bring(wanted(http_address=f"127.0.0.1:{port}"))
+    claim(f"127.0.0.1:{port}").close()
 
 
 async def test_a_worker_that_starts_during_an_order_gets_both() -> None:
