@@ -66,7 +66,7 @@ def _after(job: Job, waited_s: float) -> Job:
 
 class LoadBalancing:
     """Chooses the best available replica, by balancing policy, breakers and the prefix of the prompt. Raises
-    `BreakerOpen` where there is none."""
+    `BreakerOpen`, or `Throttled`, where there is none."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Sent]):
         self._fleet, self._inner = fleet, inner

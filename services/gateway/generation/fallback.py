@@ -13,7 +13,7 @@ from services.gateway.errors import ModelUnavailable, refuses_choices
 from services.gateway.generation.call import Call
 from services.gateway.generation.job import Attempt, Generate, Job
 from services.gateway.labels import Act
-from services.gateway.policies.breaker import BreakerOpen
+from services.gateway.policies.breaker import BreakerOpen, Throttled
 from services.gateway.policies.ticket import Shed
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 from services.runtime.deadline import Deadline, set_within
@@ -22,7 +22,7 @@ from services.runtime.errors import Exhausted, InvalidInput, NotSupported, Servi
 _POLL_S = 0.05  # between two calls, where health and the service differ about whether it serves
 _MOST_WAITING = 1_000  # calls that wait; one more is refused at once
 _KEPT_S, _KEPT_SHARE = 0.05, 0.05  # of the time left, to report that the model is still starting
-_NOT_SENT = (BreakerOpen, Starting)  # no model has seen the request
+_NOT_SENT = (BreakerOpen, Throttled, Starting)  # no model has seen the request
 _MODELS = 3  # before the first text: a provider may be reachable only through another one
 RETRIES = 2  # of one model: one replica, and a second one that died with it
 

@@ -26,7 +26,7 @@ from prometheus_client import Counter, Gauge
 
 from services.gateway.policies.window import CallCounts, CountWindow
 from services.runtime.deadline import Clock
-from services.runtime.errors import Unavailable
+from services.runtime.errors import Exhausted, Unavailable
 
 _PROBE_JITTER = 0.2  # of `open_s`, up and down: not all gateways probe at once
 _THROTTLE_JITTER = 0.1  # upwards only: the backend said when
@@ -47,6 +47,12 @@ class BreakerOpen(Unavailable):
     """The backend is not called, because of how its last calls ended."""
 
     reason: ClassVar[str] = "BREAKER_OPEN"
+
+
+class Throttled(Exhausted):
+    """The backend asked to be left alone, and is not called before that time."""
+
+    reason: ClassVar[str] = "THROTTLED"
 
 
 class _Verdict(Enum):
@@ -140,6 +146,11 @@ class Breaker:
         """Why it is not closed, for people; empty when it is closed."""
         return self._why
 
+    @property
+    def throttled(self) -> bool:
+        """Whether it is not closed because the backend asked for that."""
+        return self._throttled and self._state is not State.CLOSED
+
     def enter(self) -> Permit | None:
         """A permit for a call now, or None. While half open, one call at a time gets it: the probe."""
         now = self.clock()
@@ -177,7 +188,7 @@ class Breaker:
     def started(self) -> None:
         """The backend has started, as its health says. It is called as if it had never failed, and no call need probe:
         calls that have waited for it come at once. Has no effect while the backend wants to be left alone."""
-        if self._throttled and self._state is not State.CLOSED:
+        if self.throttled:
             return
         self._epoch += 1
         self._window.clear()
@@ -195,10 +206,6 @@ class Breaker:
         ]:
             with suppress(KeyError):
                 metric.remove(*labels)
-
-    def refusal(self) -> BreakerOpen:
-        """The error for a caller that gets no permit."""
-        return BreakerOpen(f"{self.name}: {self._why}", retry_delay_s=self.retry_after_s(), backend=self.name)
 
     def _judge(self, epoch: int, probe: bool, verdict: _Verdict) -> None:
         if epoch != self._epoch:

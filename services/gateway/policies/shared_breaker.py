@@ -4,7 +4,8 @@ If calls of all tenants fail, the backend is at fault. If the calls of one tenan
 tenant is: its prompts may break the engine. So each failure is charged to one of two breakers:
 
 - the common one, when another tenant has failed too since the last success, or when no other tenant was answered
-  lately: the failures of a single tenant are then the only evidence;
+  lately: the failures of a single tenant are then the only evidence. A backend that throttles one tenant is no evidence
+  for others, because a provider refuses a request that is too large for its limit as if it were one too many;
 - else the tenant's own one, which keeps only this tenant away.
 
 Successes count for both. A call needs a permit of both.
@@ -19,7 +20,7 @@ from enum import Enum
 from prometheus_client import Counter
 
 from services.gateway.policies.baseline import LatencyBaseline
-from services.gateway.policies.breaker import Breaker, BreakerOpen, Permit, State
+from services.gateway.policies.breaker import Breaker, BreakerOpen, Permit, State, Throttled
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Starting, TooLate
 
 _MOST_OWN = 1_000  # breakers of single tenants; beyond it those that are closed are forgotten, then the oldest
@@ -81,7 +82,7 @@ class SharedPermit:
 
     def throttled(self, retry_after_s: float) -> Blame:
         """The backend is to be left alone for `retry_after_s` seconds; 0: it did not say for how long."""
-        return self._charge(lambda permit: permit.throttled(retry_after_s))
+        return self._charge(lambda permit: permit.throttled(retry_after_s), throttled=True)
 
     def retry_after_s(self) -> float:
         """Seconds until its tenant may get leave again."""
@@ -106,11 +107,11 @@ class SharedPermit:
             for permit in filter(None, (self._common, self._own)):
                 permit.withdrawn()
 
-    def _charge(self, report: Callable[[Permit], None]) -> Blame:
+    def _charge(self, report: Callable[[Permit], None], *, throttled: bool = False) -> Blame:
         """Report to the breaker whose failure it is; to the other it says nothing."""
         if not self._once():
             return Blame.NOBODY
-        if not self._breaker.is_its_own(self._tenant):
+        if not self._breaker.is_its_own(self._tenant, throttled=throttled):
             report(self._common)
             if self._own:
                 self._own.withdrawn()
@@ -168,10 +169,12 @@ class SharedBreaker:
         own = self._own.get(tenant)
         return max(self._common.retry_after_s(), own.retry_after_s() if own else 0.0)
 
-    def refusal(self, tenant: str = "") -> BreakerOpen:
+    def refusal(self, tenant: str = "") -> BreakerOpen | Throttled:
         """The error for a caller that gets no permit."""
-        told = f"{self._shown}: {self.why(tenant)}"
-        return BreakerOpen(told, retry_delay_s=self.retry_after_s(tenant), backend=self._shown)
+        told, own = f"{self._shown}: {self.why(tenant)}", self._own.get(tenant)
+        refusing = own if own and self._common.would_admit() else self._common
+        kind = Throttled if refusing.throttled else BreakerOpen
+        return kind(told, retry_delay_s=self.retry_after_s(tenant), backend=self._shown)
 
     def disconnected(self) -> None:
         """The connection is lost: calls would fail, so none need to find that out."""
@@ -208,12 +211,13 @@ class SharedBreaker:
             self._other = self._answered
         self._answered = tenant, self.clock()
 
-    def is_its_own(self, tenant: str) -> bool:
+    def is_its_own(self, tenant: str, *, throttled: bool = False) -> bool:
         """Note a failed call of `tenant`: whether that is the tenant's own failure, and not the backend's."""
         if len(self._failing) < 2:  # more tenants change nothing
             self._failing.add(tenant)
         other = self._other if self._answered[0] == tenant else self._answered
-        return self._failing == {tenant} and self.clock() - other[1] <= self._window_s
+        alone = self._failing == {tenant}
+        return alone and ((throttled and tenant != "") or self.clock() - other[1] <= self._window_s)
 
     def own(self, tenant: str) -> Breaker:
         """The breaker for failures of one tenant alone."""

@@ -12,7 +12,7 @@ from hedgerow.chat.v1 import chat_pb2
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.baseline import MIN_ANSWERS, LatencyBaseline, ThroughputDrop
 from services.gateway.policies.batch_admission import Portion
-from services.gateway.policies.breaker import Breaker, BreakerOpen
+from services.gateway.policies.breaker import Breaker, BreakerOpen, Throttled
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
 from services.gateway.policies.limit import Aimd, Fixed, Gradient2, Limit
 from services.gateway.policies.limiter import Limiter
@@ -142,7 +142,7 @@ class Pool:
             raise self.refusal(tenant)
         return await replica.llm.count_tokens(messages, timeout_s, metadata, tools)
 
-    def refusal(self, tenant: str = "") -> Unavailable:
+    def refusal(self, tenant: str = "") -> Unavailable | Throttled:
         """The error while no replica may be called: that of the first that may be again."""
         if self.starting:
             return Starting(f"{self.model}: the model is starting", retry_delay_s=_LOOK_AGAIN_S)

@@ -14,7 +14,7 @@ from services.gateway.policies.race import Race
 from services.gateway.policies.single_flight import FlightReader
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import Fleet, make_breaker
-from services.runtime.errors import Unavailable
+from services.runtime.errors import Exhausted
 from tests.cancelling import settled
 from tests.clock import loop_clock
 from tests.unit.gateway.generation.scene import GONE, HEDGE, Scene, calls, says
@@ -79,7 +79,7 @@ async def test_a_place_that_was_waited_for_while_the_backend_was_closed_does_not
     await asyncio.sleep(0.5)
     pool.replicas[0].breaker.enter("acme").throttled(30)
     held.release()
-    assert isinstance((await waits).error, Unavailable)
+    assert isinstance((await waits).error, Exhausted)
     assert pool.limiter.room == pytest.approx(1 / 0.5)
 
 

@@ -226,13 +226,6 @@ def test_its_changes_are_told_and_counted(clock):
     assert REGISTRY.get_sample_value("hedgerow_breaker_changes_total", {**labels, "state": "half_open"}) == 1
 
 
-def test_a_refusal_says_why_and_when_to_come_back(clock):
-    refusal = opened(clock).refusal()
-    assert refusal.message == "b: 5 of 5 calls failed in 10 s"
-    assert (refusal.reason, refusal.metadata) == ("BREAKER_OPEN", {"backend": "b"})
-    assert refusal.retry_delay_s > 0
-
-
 def test_a_lost_connection_opens_it_and_a_new_one_lets_a_probe_through_at_once(clock):
     breaker = make(clock)
     breaker.disconnected()

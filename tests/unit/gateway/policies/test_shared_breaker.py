@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY
 
 from services.gateway.policies import shared_breaker
 from services.gateway.policies.baseline import LatencyBaseline
-from services.gateway.policies.breaker import Breaker, State
+from services.gateway.policies.breaker import Breaker, BreakerOpen, State, Throttled
 from services.gateway.policies.shared_breaker import Blame, SharedBreaker, SharedPermit
 from services.runtime.errors import Exhausted, InvalidInput, Starting, TooLate, Unavailable
 from tests.clock import PausedClock
@@ -106,6 +106,30 @@ def test_what_is_slow_or_throttled_for_one_alone_is_its_own_too(breaker):
     assert breaker.enter("a") is None
     assert admitted(breaker, "c").throttled(30) is Blame.BACKEND  # a second one: `a` has failed too
     assert breaker.enter("b") is None
+
+
+def test_a_provider_that_throttles_one_tenant_is_closed_to_that_tenant_until_it_throttles_another(breaker):
+    assert admitted(breaker, "a").throttled(30) is Blame.TENANT  # though no other tenant was answered before
+    assert breaker.enter("a") is None
+    assert admitted(breaker, "b").throttled(30) is Blame.BACKEND
+    assert breaker.enter("c") is None
+
+
+def test_without_tenants_a_provider_that_throttles_is_closed(breaker):
+    assert admitted(breaker, "").throttled(30) is Blame.BACKEND
+    assert breaker.state is State.OPEN
+
+
+def test_a_refusal_says_why_and_when_to_come_back(breaker, clock):
+    admitted(breaker, "a").throttled(30)
+    own = breaker.refusal("a")
+    assert own.message == "shared: throttled for 30.0 s, of this tenant alone"
+    assert (type(own), own.metadata) == (Throttled, {"backend": "shared"})
+    assert 30 <= own.retry_delay_s < 40
+    fail(breaker, "c", 5)
+    common = breaker.refusal("d")
+    assert (type(common), common.reason) == (BreakerOpen, "BREAKER_OPEN")
+    assert common.retry_delay_s > 0
 
 
 SLOW_S = SETTINGS["slow_s"] + 1
