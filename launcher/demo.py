@@ -133,7 +133,7 @@ def demo_mesh(
 
 def demo_settings(models: DemoModels) -> dict[str, dict[str, str]]:
     """The settings of each of `SERVICES` that are the same in every mesh, the gateway last."""
-    vision = {"MODELS_DIR": str(models.vision.parent), "DEFAULT_MODEL": models.vision.name, "RELOAD": "false"}
+    vision = {"MODELS_DIR": str(models.vision.parent), "DEFAULT_MODEL": models.vision.name}
     return {
         "cache": {},
         "router": {"MODELS": json.dumps([model.row() for model in models.language])},
