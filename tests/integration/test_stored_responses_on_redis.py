@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -51,6 +52,13 @@ async def test_a_response_is_found_by_its_owner_alone(state: SharedState) -> Non
     assert await other.delete(ACME, "resp_1")
     assert await store.get(ACME, "resp_1") is None
     assert not await store.delete(ACME, "resp_1")
+
+
+async def test_more_calls_at_once_than_redis_has_connections_for_do_not_take_it_for_lost(state: SharedState) -> None:
+    store, losses = RedisResponses(state, 60_000, 100 * KB), list[None]()
+    state.on_loss(lambda: losses.append(None))
+    found = await asyncio.gather(*(store.size(ACME, f"resp_{number}") for number in range(300)))
+    assert (set(found), losses) == ({None}, [])
 
 
 async def test_redis_has_neither_ids_nor_texts_nor_anything_for_ever(redis: RedisProcess, state: SharedState) -> None:

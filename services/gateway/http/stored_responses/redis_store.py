@@ -6,6 +6,7 @@ sizes and times, and no operator has a key to keep.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 from functools import partial
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 _NONCE_BYTES = 12
+_CALLS = 32  # at once; each has a connection of its own, and a client without one more takes Redis for lost
 _TRANSFER_S = 1.0  # for responses of megabytes, beside the time that Redis has for any answer
 
 
@@ -29,6 +31,7 @@ class RedisResponses:
 
     def __init__(self, state: SharedState, ttl_ms: int, tenant_bytes: int):
         self._state, self._ttl_ms, self._tenant_bytes = state, ttl_ms, tenant_bytes
+        self._places = asyncio.Semaphore(_CALLS)
 
     async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
         name = owner.name(response_id)
@@ -58,7 +61,8 @@ class RedisResponses:
             return await client.eval(script, 4, f"{own}used", f"{own}ends", f"{own}bytes", own, *given)
 
         try:
-            return await self._state.follow(call, _TRANSFER_S)
+            async with self._places:
+                return await self._state.follow(call, _TRANSFER_S)
         except SharedStateLost as lost:
             raise StoreUnavailable(f"stored responses: {lost}", retry_delay_s=1.0) from None
 

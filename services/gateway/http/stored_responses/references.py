@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from services.gateway.http.fields import Fields
 from services.gateway.http.stored_responses.errors import ItemNotFound
 from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse
 from services.runtime.errors import InvalidInput
 
+T = TypeVar("T")
 _REFERENCE = "item_reference"
+_AT_ONCE = 8  # calls of one request to the store
 
 
 def names(body: Fields) -> list[str]:
@@ -34,15 +37,13 @@ async def find(
     if whose is None:
         raise ItemNotFound(named[0])
     owner, ids = replace(whose, kind="item"), [*dict.fromkeys(named)]
-    sizes = dict(zip(ids, await asyncio.gather(*(store.size(owner, each) for each in ids)), strict=True))
-    size = sum(sizes[each] or 0 for each in named)
+    sizes = await _there(partial(store.size, owner), ids)
+    size = sum(sizes[each] for each in named)
     if size > most_bytes:
         raise InvalidInput("input", f"items of at most {most_bytes} bytes", f"{size} bytes")
     expand(size)
-    found = dict(zip(ids, await asyncio.gather(*(store.get(owner, each) for each in ids)), strict=True))
-    if missing := next((each for each, data in found.items() if data is None), None):
-        raise ItemNotFound(missing)
-    return {each: json.loads(data or b"null") for each, data in found.items()}
+    found = await _there(partial(store.get, owner), ids)
+    return {each: json.loads(data) for each, data in found.items()}
 
 
 def put_in(items: list[dict[str, Any]], found: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -53,11 +54,30 @@ def put_in(items: list[dict[str, Any]], found: Mapping[str, Any]) -> list[dict[s
 
 async def keep(store: ResponseStore, whose: Owner, stored: StoredResponse) -> bool:
     """Store the items of a response's output. Returns whether all are stored."""
-    owner = replace(whose, kind="item")
-    return all(await asyncio.gather(*(store.put(owner, name, data) for name, data in stored.items.items())))
+    owner, items = replace(whose, kind="item"), stored.items
+    return all(await _few_at_once(lambda name: store.put(owner, name, items[name]), [*items]))
 
 
 async def forget(store: ResponseStore, whose: Owner, stored: StoredResponse) -> None:
     """Remove the items of a response's output."""
-    owner = replace(whose, kind="item")
-    await asyncio.gather(*(store.delete(owner, name) for name in stored.items))
+    await _few_at_once(partial(store.delete, replace(whose, kind="item")), [*stored.items])
+
+
+async def _there(get: Callable[[str], Awaitable[T | None]], names: Sequence[str]) -> dict[str, T]:
+    """The values of `get` by name. Raises `ItemNotFound` for the first name without one, and asks for few more."""
+    found = dict[str, T]()
+    for start in range(0, len(names), _AT_ONCE):
+        some = names[start : start + _AT_ONCE]
+        for name, one in zip(some, await _few_at_once(get, some), strict=True):
+            if one is None:
+                raise ItemNotFound(name)
+            found[name] = one
+    return found
+
+
+async def _few_at_once(call: Callable[[str], Awaitable[T]], names: Sequence[str]) -> list[T]:
+    """The results of all calls. An input may have thousands of references, and the store is for all tenants."""
+    results = list[T]()
+    for start in range(0, len(names), _AT_ONCE):
+        results += await asyncio.gather(*map(call, names[start : start + _AT_ONCE]))
+    return results

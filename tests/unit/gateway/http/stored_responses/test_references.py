@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -82,3 +83,34 @@ async def test_forgotten_items_are_gone() -> None:
     await references.forget(store, ACME, StoredResponse({"id": "resp_1", "output": [SAID]}, []))
     with pytest.raises(ItemNotFound):
         await find(store, [SAID["id"]])  # type: ignore[list-item]
+
+
+class _Counting(MemoryResponses):
+    """Counts calls, and how many of them run at once."""
+
+    def __init__(self) -> None:
+        super().__init__(60, MOST, MOST)
+        self.calls = self.running = self.most = 0
+
+    async def size(self, owner: Owner, response_id: str) -> int | None:
+        self.calls, self.running = self.calls + 1, self.running + 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0)
+        self.running -= 1
+        return await super().size(owner, response_id)
+
+
+async def test_a_request_with_many_references_asks_the_store_for_few_at_once() -> None:
+    store, ids = _Counting(), [f"msg_{number:016}" for number in range(100)]
+    output = [{**SHORT, "id": each} for each in ids]
+    assert await references.keep(store, ACME, StoredResponse({"id": "resp_1", "output": output}, []))
+    assert [*await find(store, ids)] == ids
+    assert store.calls == 100
+    assert 1 < store.most <= 8
+
+
+async def test_references_to_nothing_end_with_the_first_of_them() -> None:
+    store = _Counting()
+    with pytest.raises(ItemNotFound, match="'msg_0000000000000000' not found"):
+        await find(store, [f"msg_{number:016}" for number in range(10_000)])
+    assert store.calls <= 8
