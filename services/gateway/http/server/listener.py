@@ -123,7 +123,7 @@ class HttpServer:
         if not (self._bound and self._server):
             return
         self._bound.setblocking(False)
-        with suppress(BlockingIOError):
+        with suppress(OSError):  # none waits, or this process has no descriptor more
             while True:
                 connection, _ = self._bound.accept()
                 taking = asyncio.create_task(self._take(connection))

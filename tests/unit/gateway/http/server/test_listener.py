@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 
 import pytest
@@ -48,6 +49,23 @@ async def test_connections_that_wait_are_answered_when_a_server_takes_over_also_
             await stopping
             for client in clients:
                 client.close()
+    following.close()
+
+
+async def test_a_server_is_followed_also_where_the_process_has_no_descriptor_for_those_that_wait() -> None:
+    class Full(socket.socket):
+        def accept(self) -> tuple[socket.socket, object]:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    settings = at(f"127.0.0.1:{free_port()}")
+    server, bound = HttpServer(HttpSettings()), bind(settings)
+    assert bound
+    async with server.serving(answer, bound, settings):
+        following = bind(settings)
+        server._bound = full = Full(fileno=bound.detach())
+        server.leave()
+        assert full.fileno() == -1, "it has left"
+    assert following
     following.close()
 
 
