@@ -80,9 +80,10 @@ class _Sampling(Sampler):
 
 
 class _Exporting(SpanExporter):
-    """Exports to `target`, which may change."""
+    """Exports to `target` at `endpoint`, which may change."""
 
     target: SpanExporter | None = None
+    endpoint = ""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         return self.target.export(spans) if self.target else SpanExportResult.FAILURE
@@ -101,13 +102,14 @@ def setup(service: str, endpoint: str, sampler: Sampler) -> None:
     """Export this process's spans to an OTLP/gRPC endpoint; without one, make ids only. Another endpoint takes the
     place of the one before, and gets the spans that are under way. May block. Call `shutdown` at the end."""
     global _provider, _processor
-    before = _exporting.target
-    if endpoint:
+    before, moves = _exporting.target, endpoint not in ("", _exporting.endpoint)
+    if moves:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # 0.1 s, needed by few
 
         _exporting.target = OTLPSpanExporter(endpoint=endpoint, insecure=not endpoint.startswith("https"), timeout=2)
+        _exporting.endpoint = endpoint
     _sampling.target = sampler if endpoint else ALWAYS_OFF
-    if before and endpoint:
+    if before and moves:
         before.shutdown()
     if endpoint and _provider is None:
         _processor = BatchSpanProcessor(_exporting, schedule_delay_millis=500)

@@ -58,3 +58,17 @@ def test_a_caller_that_chooses_its_trace_ids_is_recorded_no_more_often():
     caller = telemetry.extract([("traceparent", f"00-{'0' * 31}1-b7ad6b7169203331-01")])
     spans = [tracer.start_span("a/b", caller) for _ in range(2_000)]
     assert 150 <= sum(span.is_recording() for span in spans) <= 250  # 200 expected, 13.4 the standard deviation
+
+
+def test_an_endpoint_that_stays_keeps_its_exporter_and_the_spans_under_way(monkeypatch: pytest.MonkeyPatch):
+    exporting = telemetry._Exporting()
+    monkeypatch.setattr(telemetry, "_exporting", exporting)
+    monkeypatch.setattr(telemetry, "_sampling", telemetry._Sampling())
+    monkeypatch.setattr(telemetry, "_provider", TracerProvider(shutdown_on_exit=False))
+    telemetry.setup("gateway", "http://127.0.0.1:4317", telemetry.sampler(1.0, trusting=False))
+    first = exporting.target
+    telemetry.setup("gateway", "http://127.0.0.1:4317", telemetry.sampler(0.5, trusting=False))
+    assert exporting.target is first, "another ratio closes no connection"
+    telemetry.setup("gateway", "http://127.0.0.1:4318", telemetry.sampler(0.5, trusting=False))
+    assert exporting.target is not first
+    exporting.shutdown()
