@@ -159,6 +159,8 @@ class StoredTurns:
             data = await aside(size, written)
             stored = await references.keep(self.store, whose, answered)
             stored = stored and await self.store.put(whose, response["id"], data)
+            if not stored:
+                await references.forget(self.store, whose, answered)
         except (InvalidInput, StoreUnavailable):
             stored = False
         if not stored:

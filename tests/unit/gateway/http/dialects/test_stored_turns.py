@@ -88,3 +88,34 @@ async def test_the_last_text_does_not_wait_for_the_store() -> None:
     await Generating(cast(Any, None), cast(Any, None), cast(Any, None))._write(steps, asked, watch, message)
     assert steps.taken == ["text", "put", "put", "end"], "its item, and the response"
     assert steps.written.count(b'"type":"response.completed"') == 1
+
+
+class _Small(Steps):
+    """A store whose tenant has no room for a whole response, and has some for its items."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored = set[str]()
+
+    async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
+        self.taken.append(owner.kind)
+        if owner.kind == "item":
+            self.stored.add(response_id)
+        return owner.kind == "item"
+
+    async def delete(self, owner: Owner, response_id: str) -> bool:
+        self.stored.remove(response_id)
+        return True
+
+
+async def test_a_response_that_is_not_stored_leaves_no_items() -> None:
+    small: Any = _Small()
+    asked = await _turns(small)(small, Fields({"model": "m", "input": "?"}), _order)
+    assert asked
+    assert asked.before_end
+    asked.writer.chunk(pb.Event(delta=pb.TextDelta(text="Tokyo.")))
+    final = pb.Final()
+    final.CopyFrom(FINAL)
+    await asked.before_end(final)
+    assert "response:unstored" in final.degraded
+    assert (small.taken, small.stored) == (["item", "response"], set())
