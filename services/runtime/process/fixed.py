@@ -68,6 +68,8 @@ def _fixed(
 def _instead(value: object) -> str:
     if value is None:
         return "derived from other settings"
+    if isinstance(value, bool):
+        return f"always {str(value).lower()}"
     return f"always {value:,}" if isinstance(value, int | float) else f"always {value}"
 
 
