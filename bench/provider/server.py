@@ -12,7 +12,6 @@ from typing import Literal, Self
 from bench.provider import events
 from bench.provider.faults import Died, reset
 from bench.provider.http1 import serve_http1
-from bench.provider.http2 import serve_http2
 
 _CLOSING_S = 1.0
 
@@ -128,7 +127,12 @@ class SimulatedProvider:
         tls = writer.get_extra_info("ssl_object")
         self.counts.resumed += bool(tls and tls.session_reused)
         try:
-            await (serve_http2 if self.protocol == "http2" else serve_http1)(self.answer, reader, writer)
+            if self.protocol == "http2":
+                from bench.provider.http2 import serve_http2  # h2 is a package of the tests, not of the extra `proxy`
+
+                await serve_http2(self.answer, reader, writer)
+            else:
+                await serve_http1(self.answer, reader, writer)
         except Died:
             reset(writer)
         except (OSError, asyncio.IncompleteReadError):

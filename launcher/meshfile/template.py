@@ -122,6 +122,7 @@ tenants:
     key_env: {CALLERS_KEY}
     # requests_per_s: 10
     # tokens_per_minute: 100000
+    # Another key, which expires: hedgerow keys create me --expires 30d
 """
 _NO_TENANTS = f"""\
 # Callers: every process of this machine. To give keys:
@@ -146,7 +147,7 @@ models:
     # max_tokens: 1024       # the most of an answer, also where a request does not say; without it, the model's own
     # context_tokens: 32768  # the most of prompt and answer together
     # prices: {{input: 0.15, output: 0.60}}   # US dollars for a million tokens
-    # replicas: 2
+    # replicas: 2            # processes; of a server by URL, more servers: url: [http://one/v1, http://two/v1]
     {options}  # more of its engine: docs/settings.md
   # Another model stands in where this one is late or broken:
   # local: ./models/mine

@@ -88,6 +88,14 @@ def test_a_mesh_file_that_needs_more_names_the_extra(tmp_path: Path, section: st
     assert f"pip install 'hedgerow[{extra}]'" in done.stderr
 
 
+def test_the_simulated_provider_of_the_hedging_page_needs_the_extra_proxy_alone() -> None:
+    probe = "import runpy, sys; sys.modules['h2'] = None; runpy.run_module('bench.provider', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", probe, "http1"], input="", capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith("http://127.0.0.1:")
+
+
 def test_the_version_is_told_without_the_command_lines_own_packages() -> None:
     probe = "import sys; sys.modules['typer'] = None; from hedgerow.__main__ import main; main()"
     command = [sys.executable, "-c", probe, "--version"]

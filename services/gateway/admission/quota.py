@@ -265,4 +265,5 @@ def refusal(
             owed = f" and {math.ceil(-left)} owed" if left <= -1 else ""
             text = f"{max(left, 0):.0f} of {limit} tokens a minute left{owed}, {tokens} needed"
             told |= {"limit": limit, "value": f"{tokens}", "left": f"{math.floor(left)}"}
-    return QuotaExceeded(f"tenant {tenant}: {text}", retry_delay_s=retry_delay_s, **told)
+    again = "" if quota == "concurrency" else f"; retry in {retry_delay_s:.1f} s"  # no clock knows when a request ends
+    return QuotaExceeded(f"tenant {tenant}: {text}{again}", retry_delay_s=retry_delay_s, **told)

@@ -255,7 +255,7 @@ class Breaker:
         told_s = retry_after_s or self._open_s
         seconds = told_s * (1 + _THROTTLE_JITTER * self._rng.random())
         if epoch == self._epoch:
-            self._open(seconds, f"throttled for {told_s:.1f} s")
+            self._open(seconds, f"rate limited: it asked for a pause of {told_s:.1f} s")
             self._throttled = True
         elif self._state is State.OPEN:  # it began before, and may know of a longer time
             self._until = max(self._until, self.clock() + seconds)

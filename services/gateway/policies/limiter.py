@@ -137,7 +137,7 @@ class Limiter:
             slot = await self._backlog.enter(ticket)
         except TimeoutError:
             _shed(self.name, "batch", "expired").inc()
-            why = f"{self.name}: {self._in_flight} of {self._limit.value} places taken, none to spare for a batch"
+            why = f"{self.name}: {self._in_flight} of {self._limit.value} slots taken, none to spare for a batch"
             raise Shed(why, retry_delay_s=self._retry_after_s, why="expired") from None
         placed()
         slot.waited_s = self._clock() - asked
@@ -160,12 +160,12 @@ class Limiter:
     def _shed_the_cheap(self, score: int, line: Line[Slot], now: float) -> None:
         if not line.within_share:
             if self.load(line.patience.share) >= self._shed_load:
-                raise self._refusal(line, "load", f"score {score} below {self._shed_score}")
+                raise self._refusal(line, "load", f"nearly full, and priority {score} is below {self._shed_score}")
             if any(better.patience.overloaded(now) for better in self._lines[: line.place] if better.dear):
-                raise self._refusal(line, "load", f"score {score}, and better ones are refused")
+                raise self._refusal(line, "load", f"requests of higher priority than {score} are refused too")
         pressure = self._pressure()
         if pressure >= self._shed_load:
-            why = f"score {score} below {self._shed_score} at a pressure of {pressure:.2f}"
+            why = f"priority {score} is below {self._shed_score}, at a pressure of {pressure:.2f}"
             raise self._refusal(line, "pressure", why)
 
     def _free(self) -> bool:
@@ -211,7 +211,7 @@ class Limiter:
         if line is not None and self._gives_way(worst := line.queue.worst(), newcomer):
             self._shed(worst, "displaced", "gave way to another")
         else:
-            raise self._refusal(newcomer.line, "full", "nobody gives way")
+            raise self._refusal(newcomer.line, "full", "the queue is full")
 
     @staticmethod
     def _gives_way(worst: WaitingRequest[Slot], newcomer: WaitingRequest[Slot]) -> bool:
@@ -258,7 +258,7 @@ class Limiter:
             slot.release(unused=True)
 
     def _expire(self, waiter: WaitingRequest[Slot]) -> None:
-        self._shed(waiter, "expired", "waited too long")
+        self._shed(waiter, "expired", "no slot became free in time")
 
     def _shed(self, waiter: WaitingRequest[Slot], why: str, what: str) -> None:
         self._remove(waiter)
@@ -283,7 +283,7 @@ class Limiter:
         come back together."""
         line.patience.lost += why != "pressure"  # which is not the backend's
         _shed(self.name, line.kind, why).inc()
-        places = f"{self._in_flight} of {self._limit.value} places taken"
+        places = f"{self._in_flight} of {self._limit.value} slots taken"
         delay_s = self._retry_after_s * (1 + self.load()) * (1 + self._rng.random() / 2)
         return Shed(
             f"{self.name}: {places}, {self._waiting} of {self._queue} waiting: {what}", retry_delay_s=delay_s, why=why

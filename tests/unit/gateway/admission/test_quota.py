@@ -33,7 +33,7 @@ def test_requests_a_second_are_limited_after_the_burst(quotas, clock):
         quotas.reserve("acme", allowance, 1)
     refused = refusal(quotas, allowance)
     assert refused.retry_delay_s == pytest.approx(0.5)
-    assert "tenant acme: 2 requests a second" in refused.message
+    assert refused.message == "tenant acme: 2 requests a second; retry in 0.5 s"
     clock.advance(0.5)
     quotas.reserve("acme", allowance, 1)
     refusal(quotas, allowance)
@@ -121,7 +121,7 @@ def test_a_refusal_names_the_limit_what_was_asked_and_the_debt(quotas):
     tokens, requests = Allowance(tokens_per_minute=60), Allowance(requests_per_s=2, requests_burst=1)
     quotas.reserve("acme", tokens, 10).settle(140)
     refused = refusal(quotas, tokens, tokens=26)
-    assert refused.message == "tenant acme: 0 of 60 tokens a minute left and 80 owed, 26 needed"
+    assert refused.message == "tenant acme: 0 of 60 tokens a minute left and 80 owed, 26 needed; retry in 106.0 s"
     assert refused.metadata == {"quota": "tokens", "limit": "60", "value": "26", "left": "-80"}
     quotas.reserve("other", requests, 1)
     assert refusal(quotas, requests, tenant="other").metadata == {"quota": "requests", "limit": "2", "burst": "1"}

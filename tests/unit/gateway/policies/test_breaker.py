@@ -100,7 +100,7 @@ def test_an_abandoned_call_counts_only_when_it_was_slow_by_then(clock):
 def test_throttling_opens_it_at_once_and_for_as_long_as_it_was_told(clock):
     breaker = make(clock)
     admitted(breaker).throttled(30)
-    assert (breaker.state, breaker.why) == (State.OPEN, "throttled for 30.0 s")
+    assert (breaker.state, breaker.why) == (State.OPEN, "rate limited: it asked for a pause of 30.0 s")
     assert 30 <= breaker.retry_after_s() <= 33
     clock.advance(29.9)
     assert breaker.enter() is None
@@ -158,7 +158,7 @@ def test_a_probe_that_succeeds_closes_it_with_an_empty_window(clock):
     [
         (lambda probe: probe.failed(), "the probe failed", 0.8 * OPEN_S),
         (lambda probe: probe.succeeded(2.5), "the probe was slow", 0.8 * OPEN_S),
-        (lambda probe: probe.throttled(30), "throttled for 30.0 s", 30),
+        (lambda probe: probe.throttled(30), "rate limited: it asked for a pause of 30.0 s", 30),
     ],
     ids=["failed", "slow", "throttled"],
 )

@@ -23,7 +23,7 @@ async def test_from_the_shed_load_on_low_scores_are_refused_at_once():
     await limiter.enter(ticket(NORMAL))
     refused = await refusal(limiter.enter(ticket(NORMAL)))
     assert refused.metadata["why"] == "load"
-    assert "llm demo: 2 of 2 places taken, 0 of 2 waiting" in refused.message
+    assert "llm demo: 2 of 2 slots taken, 0 of 2 waiting" in refused.message
     (task,) = await waiting(limiter, ticket(50))
     slot.release()
     assert isinstance(await task, Slot)

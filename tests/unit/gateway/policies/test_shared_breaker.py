@@ -123,7 +123,7 @@ def test_without_tenants_a_provider_that_throttles_is_closed(breaker):
 def test_a_refusal_says_why_and_when_to_come_back(breaker, clock):
     admitted(breaker, "a").throttled(30)
     own = breaker.refusal("a")
-    assert own.message == "shared: throttled for 30.0 s, of this tenant alone"
+    assert own.message == "shared: rate limited: it asked for a pause of 30.0 s, of this tenant alone"
     assert (type(own), own.metadata) == (Throttled, {"backend": "shared"})
     assert 30 <= own.retry_delay_s < 40
     fail(breaker, "c", 5)
