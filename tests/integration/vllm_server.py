@@ -79,7 +79,8 @@ async def _answers(client: httpx.AsyncClient) -> bool:
 
 
 def openai_service(server: VllmServer, folder: Path) -> AbstractAsyncContextManager[Service]:
-    return _remote_service("openai", server, folder, API_KEY=KEY, CONTINUES="true")
+    able = json.dumps(["tools", "logprobs", "logit_bias", "prefix"])
+    return _remote_service("openai", server, folder, API_KEY=KEY, FEATURES=able)
 
 
 def anthropic_service(server: VllmServer, folder: Path) -> AbstractAsyncContextManager[Service]:
