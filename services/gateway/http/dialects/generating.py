@@ -38,9 +38,10 @@ _OF_GATEWAY = "hedgerow"  # the field that is for the gateway alone
 
 
 def original(api: chat_pb2.Api, data: bytes, body: Fields, headers: Mapping[str, str]) -> chat_pb2.Original:
-    """The words of a request whose `body` has been read from `data`. Raises `InvalidInput` for headers beyond their
-    limits."""
+    """The words of a request whose `body` has been read from `data`. Raises `InvalidInput` beyond their limits."""
     unread = {place: given for place, given in body.unread().items() if place.partition(".")[0] != _OF_GATEWAY}
+    if len(unread) > words_of.MOST_OBJECTS:
+        raise InvalidInput("body", f"at most {words_of.MOST_OBJECTS} items that only a provider reads", len(unread))
     untranslated = {place: compact(given).decode() for place, given in unread.items()}
     return chat_pb2.Original(api=api, body=data, headers=_for_provider(headers), untranslated=untranslated)
 

@@ -19,7 +19,9 @@ from services.gateway.guard.checks import checks_for
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.generating import original
 from services.gateway.http.dialects.messages_request import read_messages
+from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import Fields
+from services.gateway.settings import permissions
 from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.permissions import PERMISSIONS, choices, needed
 from services.runtime.errors import InvalidInput
@@ -269,3 +271,35 @@ def test_the_result_of_a_custom_call_has_a_call_before_it() -> None:
     request = chat(messages=turns, tools=[{"type": "custom", "custom": {"name": "sql"}}])
     assert request.messages[1].tool_calls[0].name == "sql"
     assert set(request.original.untranslated) == {"messages[1].tool_calls[0]", "tools[0]"}
+
+
+def test_the_json_of_a_field_is_read_once_for_all_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[str]()
+    monkeypatch.setattr(permissions.json, "loads", lambda given: read.append(given) or json.JSONDecoder().decode(given))
+    assert needed("input[7]", '{"type":"function_call_output","call_id":"c","output":"x"}') is None
+    assert len(read) == 1
+
+
+def test_elements_of_an_array_share_the_rules_of_their_place() -> None:
+    permissions._known_rules.cache_clear()
+    assert all(needed(f"input[{index}]", '{"type":"x"}') is None for index in range(1_000))
+    assert permissions._known_rules.cache_info().misses == 1
+
+
+def test_a_long_place_is_not_remembered() -> None:
+    permissions._known_rules.cache_clear()
+    assert needed(f"{'x' * 100}[0]", '{"file_id":"f"}') is not None
+    assert permissions._known_rules.cache_info().currsize == 0
+
+
+@pytest.mark.parametrize("item", [{"type": "x"}, {"type": "reasoning", "summary": []}], ids=["unknown", "thoughts"])
+def test_more_items_that_only_a_provider_reads_than_can_be_checked_are_refused(item: dict[str, Any]) -> None:
+    def left(items: int) -> chat_pb2.Original:
+        data = {"model": "m", "input": [*[item] * items, HELLO]}
+        fields = Fields(data)
+        read_response(fields, {}, {"m"})
+        return original(chat_pb2.API_RESPONSES, json.dumps(data).encode(), fields, {})
+
+    assert len(left(provider.MOST_OBJECTS).untranslated) == provider.MOST_OBJECTS
+    with pytest.raises(InvalidInput, match="at most 10000 items that only a provider reads"):
+        left(provider.MOST_OBJECTS + 1)
