@@ -7,17 +7,23 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
+_MOST_WAITING = 1_024  # items that wait for the reader; meanwhile their source is not read on
+_OF_EACH = 64  # characters that a text costs beside its own
 
 
 async def together(items: AsyncIterator[T]) -> AsyncGenerator[list[T], None]:
-    """Batches of whatever has arrived since the last one. Raises what `items` raises, once the rest is handed on."""
+    """Batches of the items that have arrived since the last one, `_MOST_WAITING` at most. Raises what `items` raises,
+    once the rest is handed on."""
     waiting: list[T] = []
-    arrived = asyncio.Event()
+    arrived, taken = asyncio.Event(), asyncio.Event()
 
     async def read() -> None:
         async for item in items:
             waiting.append(item)
             arrived.set()
+            if len(waiting) >= _MOST_WAITING:
+                taken.clear()
+                await taken.wait()
 
     reading = asyncio.create_task(read())
     reading.add_done_callback(lambda _: arrived.set())
@@ -26,6 +32,7 @@ async def together(items: AsyncIterator[T]) -> AsyncGenerator[list[T], None]:
             await arrived.wait()
             if waiting:
                 batch, waiting[:] = list(waiting), []
+                taken.set()
                 yield batch
             if not waiting and not reading.done():
                 arrived.clear()
@@ -36,11 +43,11 @@ async def together(items: AsyncIterator[T]) -> AsyncGenerator[list[T], None]:
 
 
 def portions(texts: Sequence[str], most: int) -> Iterator[list[str]]:
-    """The same in batches of about `most` characters: the last text of each may be beyond."""
+    """The same in batches of about `most` characters: the last text of each may be beyond. An empty text costs some."""
     portion, characters = list[str](), 0
     for text in texts:
         portion.append(text)
-        characters += len(text)
+        characters += len(text) + _OF_EACH
         if characters > most:
             yield portion
             portion, characters = [], 0

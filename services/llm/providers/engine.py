@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from services.llm.answer import MOST_CHARACTERS, Answer
+from services.llm.answer import Answer
 from services.llm.config import LlmSettings
 from services.llm.dialects.forwarding import encode
 from services.llm.engine import Chunk, Load, Message, Model, Original, Progress, Request, Tool
@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 _MAX_ERROR_BYTES, _MAX_LISTED_BYTES = 16 * 1024, 8 * 1024 * 1024
 _WARM_UP_S, _TRY_AGAIN_S, _NEVER_S = 10.0, 5.0, 1e6
 _JSON = "application/json"
+_AT_ONCE = 16 * 1024  # characters of events that are read before the event loop turns to other work: about 1 ms
 LIMITS = ("max_tokens", "max_completion_tokens")  # fields of requests
 
 
@@ -54,6 +55,7 @@ class ProviderEngine(ABC):
         self._provider_model = own.model
         self._context_is_set = own.context_tokens > 0
         self._outages = Outages(settings.public_name or own.model, self._url)
+        self._turn = asyncio.Lock()  # to read more events than come at once from a provider that is not faster
         self._running, self._warm_every_s = 0, own.warm_every_ms / 1000 or _NEVER_S
         features, most = frozenset(own.features), settings.max_tokens_cap or 0
         self._model = Model(settings.public_name, group, own.context_tokens, most, "", False, features=features)
@@ -113,7 +115,7 @@ class ProviderEngine(ABC):
                 events = self._events(
                     self._place(request), body, answer, deadline, self._beside(own.headers) if own else {}
                 )
-                async with aclosing(_chunks(events, answer)) as chunks:
+                async with aclosing(_chunks(events, answer, self._turn)) as chunks:
                     async for chunk in chunks:
                         yield chunk
             except (Broken, TimeoutError) as error:
@@ -250,11 +252,15 @@ class ProviderEngine(ABC):
                         return
 
 
-async def _chunks(events: AsyncIterator[str], answer: Answer) -> AsyncGenerator[Chunk, None]:
-    """The content of the events, until one of them cannot be trusted."""
+async def _chunks(events: AsyncIterator[str], answer: Answer, turn: asyncio.Lock) -> AsyncGenerator[Chunk, None]:
+    """The content of the events, until one of them cannot be trusted. Of a flood, one answer at a time
+    reads one portion in a turn of the event loop: however many there are, other callers wait for one portion."""
     async with aclosing(together(events)) as batches:
         async for batch in batches:
-            for portion in portions(batch, MOST_CHARACTERS):
+            for index, portion in enumerate(portions(batch, _AT_ONCE)):
+                if index:
+                    async with turn:
+                        await asyncio.sleep(0)
                 if chunk := answer.add(portion):
                     yield chunk
             if answer.broken:

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from services.llm.providers.coalescing import together
+from services.llm.answer import Answer, More
+from services.llm.providers.coalescing import portions, together
+from services.llm.providers.engine import _chunks
 
 pytestmark = pytest.mark.paused
 
@@ -56,3 +58,57 @@ async def test_closing_it_closes_the_source() -> None:
     await anext(batches)
     await batches.aclose()
     assert closed.is_set()
+
+
+async def test_a_source_is_not_read_on_while_many_items_wait() -> None:
+    read = list[int]()
+
+    async def flood() -> AsyncIterator[int]:
+        for number in range(5_000):
+            read.append(number)
+            yield number
+
+    batches = together(flood())
+    assert await anext(batches) == [*range(1_024)]
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(read) <= 2 * 1_024
+    assert [number async for batch in batches for number in batch] == [*range(1_024, 5_000)]
+
+
+def test_empty_texts_make_portions_too() -> None:
+    assert max(map(len, portions([""] * 1_000, 640))) == 11
+
+
+async def test_floods_of_events_are_read_in_one_portion_for_each_turn_of_the_event_loop() -> None:
+    """However many answers arrive faster than they are read, other work has its turn after about one portion."""
+    turn, lengths = asyncio.Lock(), list[int]()  # events read since other work had its turn
+
+    class Counting(Answer):
+        def is_last(self, event: str) -> bool:
+            return False
+
+        def read(self, event: str, more: More) -> None:
+            lengths[-1] += 1
+            more.text.append(event)
+
+    async def flood() -> AsyncIterator[str]:
+        for _ in range(3_000):
+            yield "x" * 1_000
+
+    async def answer() -> int:
+        return sum([chunk.tokens async for chunk in _chunks(flood(), Counting(), turn)])
+
+    async def other_work() -> None:
+        while True:
+            lengths.append(0)
+            await asyncio.sleep(0)
+
+    working = asyncio.create_task(other_work())
+    await asyncio.sleep(0)
+    assert await asyncio.gather(*(answer() for _ in range(20))) == [3_000] * 20
+    working.cancel()
+    portion = 16
+    begun = 20 * portion  # each answer's first portion is read as soon as it comes
+    assert sum(length > 4 * portion for length in lengths) <= 3 * 20
+    assert max(lengths) <= begun
