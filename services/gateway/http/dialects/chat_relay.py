@@ -95,7 +95,7 @@ class RelayedChat:
 
     def _waits(self, said: Mapping[str, Any]) -> bool:
         """Whether a chunk ends a choice, or comes after that; the other choices go on."""
-        choices = {choice.get("index", 0) for choice in said.get("choices") or ()}
+        choices = {_place(choice) for choice in said.get("choices") or ()}
         self._begun |= choices
         waits = _ends(said) or bool(choices & self._waiting or (self._last and not choices))
         self._waiting |= choices if waits else set()
@@ -132,6 +132,12 @@ def merged(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         made = [_finished(choices[index]) for index in sorted(choices)]
         whole |= {"object": "chat.completion", "choices": made}
     return whole
+
+
+def _place(choice: Mapping[str, Any]) -> int:
+    """The index of a choice. A provider may leave it out, or send one that is no number."""
+    index = choice.get("index")
+    return index if isinstance(index, int) else 0
 
 
 def _finished(choice: dict[str, Any]) -> dict[str, Any]:

@@ -226,3 +226,11 @@ def test_choices_go_on_where_one_has_ended_and_are_ended_where_the_answer_is_cut
     relayed.chunks(sent({"id": "c", "choices": [{"index": 1, "delta": {}, "finish_reason": "length"}]}))
     assert relayed.ended
     assert relayed.end({}).count(b"finish_reason") == 2
+
+
+@pytest.mark.parametrize("index", [[], {}, "x", None, 1.5], ids=repr)
+def test_a_choice_whose_index_is_no_number_is_the_first_one(index: object) -> None:
+    relayed = RelayedChat(usage=True)
+    said = {"id": "c", "choices": [{"index": index, "delta": {"content": "a"}}]}
+    assert relayed.chunks(sent(said)) == b"data: " + sent(said)[0] + b"\n\n"
+    assert relayed.unfinished() == [0]
