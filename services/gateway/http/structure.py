@@ -24,6 +24,7 @@ _TOKEN = re.compile(rb",+|[^,]")
 _OPENS_LIST = re.compile(rb"\s*:\s*\[")
 _LONG_LISTS = (b'"messages"', b'"input"')  # a conversation's arrays, which `max_messages` bounds
 _MOST_LONG_LISTS = 16  # of one name, the first ones
+_DEEPEST = 1_000  # levels; the parser refuses fewer
 
 
 def check(body: bytes, limits: Limits) -> None:
@@ -85,11 +86,14 @@ def _check_items(structure: bytes, limits: Limits) -> None:
     """Raise `InvalidInput` for an array or an object with too many values. Most hold few and no other: those are taken
     out first, and then those that held them."""
     left = [limits.items]  # commas, in each array and object that is open
-    for token in _TOKEN.findall(_INNERMOST.sub(b"", _INNERMOST.sub(b"", structure))):
+    for found in _TOKEN.finditer(_INNERMOST.sub(b"", _INNERMOST.sub(b"", structure))):
+        token = found[0]
         if token[0] == ord(","):
             left[-1] -= len(token)
         elif token in b"[{(":
             left.append(limits.long if token == b"(" else limits.items)
+            if len(left) > _DEEPEST:
+                raise InvalidInput("body", f"JSON (nested too deeply: at most {_DEEPEST} levels)", "more")
         elif len(left) > 1:
             left.pop()
         if left[-1] <= 0:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -93,3 +95,20 @@ def test_a_body_of_too_many_values_is_refused_before_any_is_made(body: bytes, mo
 def test_brackets_that_do_not_match_are_for_the_parser_to_refuse() -> None:
     for text in (b"[" * 15, b"]" * 15 + b"[", b"[}" * 15, b',"' + b"," * 5, b"," * 10):
         structure.check(text, FEW)
+
+
+def test_a_deep_text_of_many_values_is_refused_at_the_first_level_too_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = list[int]()
+
+    class Tokens:
+        def finditer(self, text: bytes) -> Iterator[re.Match[bytes]]:
+            for found in re.finditer(rb",+|[^,]", text):
+                opened.append(1)
+                yield found
+
+    monkeypatch.setattr(structure, "_TOKEN", Tokens())
+    monkeypatch.setattr("services.runtime.strict_json.loads", None)
+    deep = b'{"a":[1,2,' * 5_000 + b"0" + b"]}" * 5_000
+    with pytest.raises(InvalidInput, match="nested too deeply"):
+        parse(b"[" + b",".join([deep] * 20) + b"]")
+    assert len(opened) < 10_000
