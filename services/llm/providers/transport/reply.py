@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 from services.llm.providers.transport.sse import EventParser, TooLarge
 from services.llm.providers.transport.wire import Broken, TooLong, WireReply
+
+_AT_ONCE = 16 * 1024  # bytes that are read before the event loop turns to other work: all may be line ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,10 @@ class ProviderReply:
                 left -= len(piece)
                 if left < 0:
                     raise TooLarge(f"an answer of more than {self._limits.answer_bytes} bytes")
-                for event in parser.feed(piece):
-                    yield event
+                for start in range(0, len(piece), _AT_ONCE):
+                    if start:
+                        await asyncio.sleep(0)
+                    for event in parser.feed(piece[start : start + _AT_ONCE]):
+                        yield event
         except TooLarge as error:
             raise Broken(str(error)) from None

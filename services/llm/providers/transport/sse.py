@@ -38,15 +38,15 @@ class EventParser:
             return []
         lines = bytes(self._rest + piece[: end + 1]).removeprefix(self._mark).splitlines()
         self._rest[:], self._mark = piece[end + 1 :], b""
-        return [event for line in lines if (event := self._line(line)) is not None]
+        said = (line for line in lines if line.startswith(_PREFIX) or (self._data and not line))
+        return [event for line in said if (event := self._line(line)) is not None]
 
     def _line(self, line: bytes) -> str | None:
+        """Take a line of data. A blank one ends the event."""
         if line.startswith(_PREFIX):
             self._check(len(line))
             self._data.append(line[len(_PREFIX) :].removeprefix(b" "))
             self._size += len(line)
-            return None
-        if line or not self._data:
             return None
         event = b"\n".join(self._data).decode(errors="replace")
         self._data.clear()

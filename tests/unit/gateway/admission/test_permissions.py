@@ -275,7 +275,12 @@ def test_the_result_of_a_custom_call_has_a_call_before_it() -> None:
 
 def test_the_json_of_a_field_is_read_once_for_all_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     read = list[str]()
-    monkeypatch.setattr(permissions.json, "loads", lambda given: read.append(given) or json.JSONDecoder().decode(given))
+
+    def loads(given: str) -> Any:
+        read.append(given)
+        return json.JSONDecoder().decode(given)
+
+    monkeypatch.setattr("services.gateway.settings.permissions.json.loads", loads)
     assert needed("input[7]", '{"type":"function_call_output","call_id":"c","output":"x"}') is None
     assert len(read) == 1
 
