@@ -24,7 +24,7 @@ PROFILES: Mapping[Profile, Mapping[str, Any]] = {
         "prompt": {"diet": "off", "whole": True},
         "response_format": {"check": False},
         # How many calls a provider takes is its own decision: it refuses those beyond, and the limit learns that.
-        "limit": {"initial": 100, "max": 1_000, "queue_ms": 2_000},
+        "limit": {"initial": 200, "max": 1_000, "queue_ms": 8_000},
         # An answer in one piece, or behind hidden thoughts, begins when it is complete.
         "breaker": {"slow_ms": 120_000},
         "http": {"silence_ms": 120_000},
