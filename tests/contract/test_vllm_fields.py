@@ -14,7 +14,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.http.dialects.chat_request import read_chat
-from services.gateway.http.dialects.generating import original
+from services.gateway.http.dialects.original import original
 from services.gateway.http.fields import parse
 from services.llm import features, untranslated
 from services.llm.engine import Feature, Model, Request

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.gateway.http.dialects.generating import FOR_PROVIDERS
+from services.gateway.http.server.exchange import FOR_PROVIDERS
 from tests.answering_provider import TEXT, answered
 from tests.integration.foreign_clients import SCRIPTS, Installed, output
 from tests.integration.unchanged.transparent import OPERATORS, Transparent, own_fields

@@ -17,13 +17,15 @@ from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import refuses_choices
 from services.gateway.http.account import short
+from services.gateway.http.aside import aside
 from services.gateway.http.dialects import several
+from services.gateway.http.dialects.original import original
 from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take
 from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told, by_callers_names
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
 from services.gateway.http.server.endpoint import Shape
-from services.gateway.http.server.exchange import FOR_PROVIDERS, Exchange
+from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.server.watch import ConnectionWatch
 from services.gateway.http.sse import PING, compact
 from services.gateway.labels import Degraded
@@ -31,32 +33,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
-_MOST_HEADERS, _MOST_CHARACTERS = 16, 1_024
-_WHOSE = frozenset({"openai-organization", "openai-project"})  # the gateway's own account pays
 _TEXTS = frozenset({"delta", "tool_call", "reasoning", "relayed"})
-_OF_GATEWAY = "hedgerow"  # the field that is for the gateway alone
-
-
-def original(api: chat_pb2.Api, data: bytes, body: Fields, headers: Mapping[str, str]) -> chat_pb2.Original:
-    """The words of a request whose `body` has been read from `data`. Raises `InvalidInput` beyond their limits."""
-    unread = {place: given for place, given in body.unread().items() if place.partition(".")[0] != _OF_GATEWAY}
-    if len(unread) > words_of.MOST_OBJECTS:
-        raise InvalidInput("body", f"at most {words_of.MOST_OBJECTS} items that only a provider reads", len(unread))
-    untranslated = {place: compact(given).decode() for place, given in unread.items()}
-    return chat_pb2.Original(api=api, body=data, headers=_for_provider(headers), untranslated=untranslated)
-
-
-def _for_provider(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers for a provider. None identifies the caller: neither keys nor accounts pass."""
-    found = {name: text for name, text in headers.items() if name.startswith(FOR_PROVIDERS) and name not in _WHOSE}
-    if len(found) > _MOST_HEADERS:
-        raise InvalidInput("headers", f"at most {_MOST_HEADERS} for the provider", len(found))
-    for name, text in found.items():
-        if len(text) > _MOST_CHARACTERS:
-            raise InvalidInput(name, f"at most {_MOST_CHARACTERS} characters", len(text))
-        if not (text.isascii() and text.isprintable()):
-            raise InvalidInput(name, "printable characters of ASCII", ascii(text))
-    return found
 
 
 class ReadBody(Protocol):
@@ -125,7 +102,7 @@ class Continue(Protocol):
     """Puts earlier turns before the input of a request; None where it is answered as it is. `read` reads a body."""
 
     def __call__(
-        self, exchange: Exchange, body: Fields, read: Callable[[Fields], RequestOptions], /
+        self, exchange: Exchange, body: Fields, read: Callable[[Fields], Awaitable[RequestOptions]], /
     ) -> Awaitable[ReadRequest | None]: ...
 
 
@@ -143,7 +120,8 @@ class Generating:
         asked = await self._asked(exchange)
         body, order, writer = asked.body, asked.order, asked.writer
         if api := self.dialect.api:
-            order.request.original.CopyFrom(original(api, asked.data, body, exchange.headers))
+            own = await aside(len(asked.data), partial(original, api, asked.data, body, exchange.headers))
+            order.request.original.CopyFrom(own)
         for place in () if api else body.left():
             raise InvalidInput(place, "text, a picture in a data: URL, a recording or a function", "another type")
         tenant, checks = exchange.credential.tenant, self.settings.response_format.check
@@ -164,14 +142,15 @@ class Generating:
 
     async def _asked(self, exchange: Exchange) -> ReadRequest:
         data = await exchange.json()
-        body = exchange.parsed(data)
+        body = await aside(len(data), partial(exchange.parsed, data))
 
-        def read(body: Fields) -> RequestOptions:
-            return self.dialect.read(body, exchange.headers, self.settings.chat_models, self.settings.max_messages)
+        async def read(body: Fields) -> RequestOptions:
+            known, most = self.settings.chat_models, self.settings.max_messages
+            return await aside(len(data), partial(self.dialect.read, body, exchange.headers, known, most))
 
         if self.go_on and (asked := await self.go_on(exchange, body, read)):
             return asked
-        order = read(body)
+        order = await read(body)
         return ReadRequest(data, body, order, self.dialect.write(order, exchange.answer_id))
 
     async def _answer_several(

@@ -8,7 +8,7 @@ stored before its last event is sent, so that the client's next request finds it
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.answer.metrics import degrade
 from services.gateway.http import structure
 from services.gateway.http.account import account
+from services.gateway.http.aside import aside
 from services.gateway.http.dialects.generating import ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.fields import Fields
@@ -27,14 +28,14 @@ from services.gateway.http.sse import compact
 from services.gateway.http.stored_responses import references
 from services.gateway.http.stored_responses.errors import PreviousResponseNotFound, StoreUnavailable
 from services.gateway.http.stored_responses.retries import Retries
-from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse, aside
+from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse
 from services.gateway.labels import Degraded
 from services.runtime.errors import InvalidInput
 
 _PREVIOUS = "previous_response_id"
 _PROVIDERS = ("conversation", "background")  # what a provider goes on with and stores, not the gateway
 _ID_BYTES = 24  # no caller guesses one
-Read = Callable[[Fields], RequestOptions]
+Read = Callable[[Fields], Awaitable[RequestOptions]]
 
 
 def owner(tenant: Tenant, order: RequestOptions) -> Owner | None:
@@ -74,7 +75,7 @@ class StoredTurns:
             return None
         given = {name: body.seen(name) for name in body if name != _PREVIOUS} | {"store": False}
         body = Fields(given)
-        order = read(body)  # its own input alone, so that errors have the caller's places
+        order = await read(body)  # its own input alone, so that errors have the caller's places
         whose = owner(exchange.credential.tenant, order)
         wanted = wanted and whose is not None
         items, data = _items(given["input"]), compact(given)
@@ -84,7 +85,7 @@ class StoredTurns:
             items, size, answer_id = await self._conversation(asked, order.request.idempotency_key, answer_id)
             given["input"] = items
             data, body = await _within(exchange, given, size, _PREVIOUS if previous else "input"), Fields(given)
-            order = read(body)
+            order = await read(body)
         order.stored = {"store": wanted, _PREVIOUS: previous, **({"id": f"resp_{answer_id}"} if wanted else {})}
         order.echo = {**order.echo, **order.stored}
         writer = ResponseWriter(order, answer_id)

@@ -8,6 +8,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.datastructures import QueryParams
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.aside import aside
 from services.gateway.http.dialects.stored_turns import owner
 from services.gateway.http.endpoints.auxiliary_admission import Aside
 from services.gateway.http.endpoints.input_items import page
@@ -18,7 +19,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.http.stored_responses import references
 from services.gateway.http.stored_responses.errors import ResponseNotFound
-from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse, aside
+from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse
 from services.runtime.errors import InvalidInput
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import io
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Any, Literal, Protocol, Self
 
-T = TypeVar("T")
-_LARGE_BYTES = 1_048_576
 _LEAST_ID = 16  # characters
 _ID_OPTIONAL = ("message", "function_call")  # in an input, unlike calls of a provider's own tools
 
@@ -66,11 +62,6 @@ def _line(given: dict[str, Any]) -> bytes:
     """JSON without escapes, which are two to three times as long as letters of most alphabets. A provider may have sent
     half a surrogate pair."""
     return json.dumps(given, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
-
-
-async def aside(size: int, work: Callable[[], T]) -> T:
-    """The result of `work` on about `size` bytes, from a thread where the event loop would notice it."""
-    return await asyncio.to_thread(work) if size > _LARGE_BYTES else work()
 
 
 def _sent_back(output: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]]:

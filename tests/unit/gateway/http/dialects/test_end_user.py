@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from services.gateway.http.dialects.chat_request import read_chat
-from services.gateway.http.dialects.generating import original
 from services.gateway.http.dialects.messages_request import read_messages
+from services.gateway.http.dialects.original import original
 from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import Fields
 from tests.unit.gateway.http.chats import ASKED, read

@@ -10,7 +10,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission import provider
 from services.gateway.errors import FieldDenied
-from services.gateway.http.dialects.generating import original
+from services.gateway.http.dialects.original import original
 from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions

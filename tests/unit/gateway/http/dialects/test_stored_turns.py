@@ -62,7 +62,7 @@ def _turns(store: Steps) -> StoredTurns:
     return StoredTurns(store, Retries(KeptSettings(), lambda tenant, key: False))
 
 
-def _order(body: Fields) -> RequestOptions:
+async def _order(body: Fields) -> RequestOptions:
     return RequestOptions(pb.GenerateRequest(), stream=True)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 
-from services.gateway.http.stored_responses.store import StoredResponse, aside
+from services.gateway.http.stored_responses.store import StoredResponse
 
 THOUGHT: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
 OPENED = {**THOUGHT, "encrypted_content": "gAAA"}
@@ -41,9 +40,3 @@ def test_a_response_is_read_as_it_was_stored(text: str) -> None:
     assert StoredResponse.parse(data) == stored
     assert len(data) < len(text.encode(errors="surrogatepass")) * 1_300, "no escapes"
     assert len(data.splitlines()) == 2, "one line each, between which a thread lets the event loop run"
-
-
-async def test_work_on_megabytes_leaves_the_event_loop() -> None:
-    here = threading.get_ident()
-    assert await aside(1_000, threading.get_ident) == here
-    assert await aside(10_000_000, threading.get_ident) != here

@@ -1,0 +1,38 @@
+"""A request as its caller wrote it, for a provider of the same API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.admission.provider import MOST_OBJECTS
+from services.gateway.http.fields import Fields
+from services.gateway.http.server.exchange import FOR_PROVIDERS
+from services.gateway.http.sse import compact
+from services.runtime.errors import InvalidInput
+
+_MOST_HEADERS, _MOST_CHARACTERS = 16, 1_024
+_WHOSE = frozenset({"openai-organization", "openai-project"})  # the gateway's own account pays
+_OF_GATEWAY = "hedgerow"  # the field that is for the gateway alone
+
+
+def original(api: chat_pb2.Api, data: bytes, body: Fields, headers: Mapping[str, str]) -> chat_pb2.Original:
+    """The words of a request whose `body` has been read from `data`. Raises `InvalidInput` beyond their limits."""
+    unread = {place: given for place, given in body.unread().items() if place.partition(".")[0] != _OF_GATEWAY}
+    if len(unread) > MOST_OBJECTS:
+        raise InvalidInput("body", f"at most {MOST_OBJECTS} items that only a provider reads", len(unread))
+    untranslated = {place: compact(given).decode() for place, given in unread.items()}
+    return chat_pb2.Original(api=api, body=data, headers=_for_provider(headers), untranslated=untranslated)
+
+
+def _for_provider(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers for a provider. None identifies the caller: neither keys nor accounts pass."""
+    found = {name: text for name, text in headers.items() if name.startswith(FOR_PROVIDERS) and name not in _WHOSE}
+    if len(found) > _MOST_HEADERS:
+        raise InvalidInput("headers", f"at most {_MOST_HEADERS} for the provider", len(found))
+    for name, text in found.items():
+        if len(text) > _MOST_CHARACTERS:
+            raise InvalidInput(name, f"at most {_MOST_CHARACTERS} characters", len(text))
+        if not (text.isascii() and text.isprintable()):
+            raise InvalidInput(name, "printable characters of ASCII", ascii(text))
+    return found

@@ -1,0 +1,66 @@
+"""Large requests are read beside the event loop, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Collection, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.aside import LARGE_BYTES, aside
+from services.gateway.http.dialects.generating import Dialect, Generating
+from services.gateway.http.fields import Fields
+from services.gateway.http.request_options import RequestOptions
+
+
+async def test_work_on_a_large_request_leaves_the_event_loop() -> None:
+    here = threading.get_ident()
+    assert await aside(LARGE_BYTES, threading.get_ident) == here
+    assert await aside(LARGE_BYTES + 1, threading.get_ident) != here
+
+
+async def test_two_large_requests_are_not_worked_on_at_once() -> None:
+    first, at_once = threading.Event(), list[bool]()
+
+    def work() -> None:
+        at_once.append(first.is_set())
+        first.set()
+        threading.Event().wait(0.01)
+        first.clear()
+
+    await asyncio.gather(*(aside(LARGE_BYTES + 1, work) for _ in range(5)))
+    assert at_once == [False] * 5
+
+
+async def test_an_error_of_the_work_is_the_callers() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await aside(LARGE_BYTES + 1, lambda: 1 // 0)
+
+
+@pytest.mark.parametrize("size", [10, 200_000])
+async def test_the_body_of_a_chat_is_parsed_and_read_beside_the_event_loop_where_it_is_large(size: int) -> None:
+    threads = list[int]()
+
+    def parsed(data: bytes) -> Fields:
+        threads.append(threading.get_ident())
+        return Fields(json.loads(data))
+
+    def read(body: Fields, headers: Mapping[str, str], known: Collection[str], most: int = 1) -> RequestOptions:
+        threads.append(threading.get_ident())
+        return RequestOptions(pb.GenerateRequest(model=body.needed("model")))
+
+    async def body() -> bytes:
+        return json.dumps({"model": "m" * size}).encode()
+
+    exchange = SimpleNamespace(json=body, parsed=parsed, headers={}, answer_id="id1")
+    settings = SimpleNamespace(chat_models=["m"], max_messages=1)
+    dialect = Dialect(read, cast(Any, lambda order, answer_id: None), cast(Any, None))
+    asked = await Generating(dialect, cast(Any, None), cast(Any, settings))._asked(cast(Any, exchange))
+    assert asked.order.request.model == "m" * size
+    assert len(threads) == 2
+    assert (threading.get_ident() in threads) is (size < LARGE_BYTES)
