@@ -14,10 +14,10 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import provider as words_of
 from services.gateway.api.choices import Choices
 from services.gateway.api.servicer import GatewayServicer
+from services.gateway.aside import aside
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import refuses_choices
 from services.gateway.http.account import short
-from services.gateway.http.aside import aside
 from services.gateway.http.dialects import several
 from services.gateway.http.dialects.original import original
 from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take

@@ -16,9 +16,9 @@ from typing import Any
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.answer.metrics import degrade
+from services.gateway.aside import aside
 from services.gateway.http import structure
 from services.gateway.http.account import account
-from services.gateway.http.aside import aside
 from services.gateway.http.dialects.generating import ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.fields import Fields

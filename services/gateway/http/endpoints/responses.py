@@ -8,7 +8,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.datastructures import QueryParams
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.aside import aside
+from services.gateway.aside import aside
 from services.gateway.http.dialects.stored_turns import owner
 from services.gateway.http.endpoints.auxiliary_admission import Aside
 from services.gateway.http.endpoints.input_items import page

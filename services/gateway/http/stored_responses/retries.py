@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable
 from functools import partial
 
-from services.gateway.http.aside import aside
+from services.gateway.aside import aside
 from services.gateway.http.stored_responses.memory import MemoryResponses
 from services.gateway.http.stored_responses.store import Owner, StoredResponse
 from services.gateway.settings.serving import KeptSettings

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.aside import LARGE_BYTES, aside
+from services.gateway.aside import LARGE_BYTES, aside
 from services.gateway.http.dialects.generating import Dialect, Generating
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions
