@@ -48,7 +48,6 @@ async def gateway(start: Start, tmp_path: Path) -> AsyncIterator[Launch]:
                 llm_addresses=json.dumps({"m": at}),
                 cache_address="",
                 router_address="",
-                single_flight="false",
                 l1_cache_bytes="0",
                 **settings,
             )

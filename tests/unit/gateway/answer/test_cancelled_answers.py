@@ -113,7 +113,7 @@ def breakers(scene: Scene) -> list[SharedBreaker]:
 async def on_probation(scene: Scene) -> None:
     """The next call of each backend is a probe."""
     for breaker in breakers(scene):
-        permit = breaker.enter("acme")
+        permit = breaker.enter()
         assert permit
         permit.throttled(0.001)
     await asyncio.sleep(0.01)

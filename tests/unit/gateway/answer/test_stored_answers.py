@@ -141,7 +141,7 @@ async def test_a_lookup_that_cannot_even_begin_is_no_probe_that_never_ends():
             raise RuntimeError("the channel is closed")
 
     scene = Scene(Shut(MISS))
-    permit = scene.breaker.enter("acme")
+    permit = scene.breaker.enter()
     assert permit
     permit.throttled(0.001)
     await asyncio.sleep(0.01)
