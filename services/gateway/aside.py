@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
-LARGE_BYTES = 131_072  # of a JSON body with many values: some 20 ms
+LARGE_BYTES = 65_536  # of a JSON body with many values: some 20 ms
 _thread = ThreadPoolExecutor(1, "large requests")
 
 
