@@ -12,8 +12,8 @@ from docs.labels import replaced
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.http.dialects.chat_request import read_chat
-from services.gateway.http.dialects.original import original
 from services.gateway.http.dialects.messages_request import read_messages
+from services.gateway.http.dialects.original import original
 from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import parse
 from services.gateway.http.request_options import RequestOptions

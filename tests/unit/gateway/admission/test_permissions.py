@@ -17,8 +17,8 @@ from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.errors import FieldDenied
 from services.gateway.guard.checks import checks_for
 from services.gateway.http.dialects.chat_request import read_chat
-from services.gateway.http.dialects.generating import original
 from services.gateway.http.dialects.messages_request import read_messages
+from services.gateway.http.dialects.original import original
 from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import Fields
 from services.gateway.settings import permissions

@@ -10,8 +10,8 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.http.dialects.chat_request import read_chat
-from services.gateway.http.dialects.generating import original
 from services.gateway.http.dialects.messages_request import read_messages
+from services.gateway.http.dialects.original import original
 from services.gateway.http.fields import parse
 from services.llm import untranslated
 from services.llm.dialects import anthropic_request, openai_request, responses_request
