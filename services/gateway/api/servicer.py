@@ -31,7 +31,7 @@ from services.gateway.api.idempotency import Begin, IdempotencyStore, SendChoice
 from services.gateway.api.preparation import CheckedRequest, Preparation
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.api.speech_queue import ConversationBytes, Spoken
-from services.gateway.aside import aside
+from services.gateway.aside import aside, size_of
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.batch_admission import ItemTurn
 from services.gateway.prefix_warmup import PrefixWarmup
@@ -230,7 +230,8 @@ class GatewayServicer:
         self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
     ) -> Answer:
         preparation = self._preparation
-        checked = await aside(request.ByteSize(), partial(preparation.check, request, tenant, deadline))
+        size = size_of(len(request.messages) + len(request.original.untranslated))
+        checked = await aside(size, partial(preparation.check, request, tenant, deadline))
         admitted = await preparation.admit(checked, span, claim)
         return await preparation.answer(admitted, span, revalidate=self._revalidating.submit)
 

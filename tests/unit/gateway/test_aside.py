@@ -42,8 +42,10 @@ async def test_an_error_of_the_work_is_the_callers() -> None:
         await aside(LARGE_BYTES + 1, lambda: 1 // 0)
 
 
-@pytest.mark.parametrize("size", [10, 200_000])
-async def test_the_body_of_a_chat_is_parsed_and_read_beside_the_event_loop_where_it_is_large(size: int) -> None:
+@pytest.mark.parametrize(("text", "items", "large"), [("m", 10, False), ("m" * 200_000, 1, False), ("m", 2_000, True)])
+async def test_the_body_of_a_chat_is_parsed_and_read_beside_the_event_loop_where_it_has_many_objects(
+    text: str, items: int, large: bool
+) -> None:
     threads = list[int]()
 
     def parsed(data: bytes) -> Fields:
@@ -55,12 +57,12 @@ async def test_the_body_of_a_chat_is_parsed_and_read_beside_the_event_loop_where
         return RequestOptions(pb.GenerateRequest(model=body.needed("model")))
 
     async def body() -> bytes:
-        return json.dumps({"model": "m" * size}).encode()
+        return json.dumps({"model": text, "messages": [{}] * items}).encode()
 
     exchange = SimpleNamespace(json=body, parsed=parsed, headers={}, answer_id="id1")
     settings = SimpleNamespace(chat_models=["m"], max_messages=1)
     dialect = Dialect(read, cast(Any, lambda order, answer_id: None), cast(Any, None))
     asked = await Generating(dialect, cast(Any, None), cast(Any, settings))._asked(cast(Any, exchange))
-    assert asked.order.request.model == "m" * size
+    assert asked.order.request.model == text
     assert len(threads) == 2
-    assert (threading.get_ident() in threads) is (size < LARGE_BYTES)
+    assert (threading.get_ident() not in threads) is large
