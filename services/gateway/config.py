@@ -274,13 +274,13 @@ class GatewaySettings(Timed):
 
     @cached_property
     def breakers(self) -> BreakerSettings:
-        """`breaker` with what is derived from other settings."""
+        """The settings of `breaker`; those that were not given follow from other settings."""
         slow_ms = self.breaker.slow_ms or self.default_budget_ms / 3
         return self.breaker.model_copy(update={"slow_ms": slow_ms})
 
     @property
     def keeps(self) -> KeptSettings:
-        """`kept` with what is derived from other settings."""
+        """The settings of `kept`; those that were not given follow from other settings."""
         return self.kept.model_copy(update={"ms": self.kept.ms or self.default_budget_ms})
 
     @cached_property

@@ -30,14 +30,14 @@ _AGAIN_S = 0.2  # to the next time, where a backend that is followed goes away
 class Pending:
     """A unary call under way."""
 
-    def __init__(self, call: grpc.aio.UnaryUnaryCall[Any, Any], who: str):
-        self._call, self._who = call, who
+    def __init__(self, call: grpc.aio.UnaryUnaryCall[Any, Any], backend: str):
+        self._call, self._backend = call, backend
 
     async def reply(self) -> Any:
         try:
             return await answer(self._call)
         except grpc.aio.AioRpcError as error:
-            raise translate(error, self._who) from None
+            raise translate(error, self._backend) from None
 
     def cancel(self) -> None:
         """Has no effect once it has ended."""
@@ -71,20 +71,22 @@ def _method(module: Any, service: str, method: str) -> Iterable[Any]:
     return path, request.SerializeToString, reply.FromString
 
 
-async def _follow(call: Any, who: str) -> AsyncGenerator[Any, None]:
+async def _follow(call: Any, backend: str) -> AsyncGenerator[Any, None]:
     try:
         async for message in call:
             yield message
     except grpc.aio.AioRpcError as error:
-        raise translate(error, who) from None
+        raise translate(error, backend) from None
     finally:
         call.cancel()
 
 
-async def follow_reachable(channel: grpc.aio.Channel, begin: Callable[[], Any], who: str) -> AsyncGenerator[Any, None]:
+async def follow_reachable(
+    channel: grpc.aio.Channel, begin: Callable[[], Any], backend: str
+) -> AsyncGenerator[Any, None]:
     """`_follow` a call that begins once the backend is reachable."""
     await reachable(channel)
-    async with aclosing(_follow(begin(), who)) as messages:
+    async with aclosing(_follow(begin(), backend)) as messages:
         async for message in messages:
             yield message
 
@@ -99,7 +101,7 @@ async def reachable(channel: grpc.aio.Channel) -> None:
         await channel.wait_for_state_change(state)
 
 
-async def both_ways(call: Any, requests: AsyncGenerator[Message, None], who: str) -> AsyncGenerator[Any, None]:
+async def both_ways(call: Any, requests: AsyncGenerator[Message, None], backend: str) -> AsyncGenerator[Any, None]:
     """`_follow`, while `requests` are sent."""
 
     async def send_all() -> None:
@@ -111,7 +113,7 @@ async def both_ways(call: Any, requests: AsyncGenerator[Message, None], who: str
 
     sending = asyncio.create_task(send_all())
     try:
-        async with aclosing(_follow(call, who)) as replies:
+        async with aclosing(_follow(call, backend)) as replies:
             async for reply in replies:
                 yield reply
     finally:

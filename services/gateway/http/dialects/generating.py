@@ -14,7 +14,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import provider as words_of
 from services.gateway.api.choices import Choices
 from services.gateway.api.servicer import GatewayServicer
-from services.gateway.aside import aside, size_of
+from services.gateway.aside import aside, size_in
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import refuses_choices
 from services.gateway.http.account import short
@@ -120,9 +120,7 @@ class Generating:
         asked = await self._asked(exchange)
         body, order, writer = asked.body, asked.order, asked.writer
         if api := self.dialect.api:
-            own = await aside(
-                size_of(asked.data.count(b"{")), partial(original, api, asked.data, body, exchange.headers)
-            )
+            own = await aside(size_in(asked.data), partial(original, api, asked.data, body, exchange.headers))
             order.request.original.CopyFrom(own)
         for place in () if api else body.left():
             raise InvalidInput(place, "text, a picture in a data: URL, a recording or a function", "another type")
@@ -144,7 +142,7 @@ class Generating:
 
     async def _asked(self, exchange: Exchange) -> ReadRequest:
         data = await exchange.json()
-        size = size_of(data.count(b"{"))
+        size = size_in(data)
         body = await aside(size, partial(exchange.parsed, data))
 
         async def read(body: Fields) -> RequestOptions:
