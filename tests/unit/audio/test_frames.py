@@ -73,17 +73,13 @@ def test_a_live_resampler_holds_back_little():
     assert out / 16_000 > 1 - 0.04
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 1e30, 20_000.0])
-def test_floats_that_are_no_audio_are_refused(wrong: float):
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 1e30, 3e38, 20_000.0])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_floats_that_are_no_audio_are_refused(wrong: float, channels: int):
     samples = tone(0.02)
     samples[7] = wrong
     with pytest.raises(InvalidInput, match="audio: samples that are numbers of at most 8"):
-        open_frames(AudioForm(F32, 16_000, 1)).push(pcm(samples, F32))
-
-
-def test_floats_that_overflow_when_mixed_are_refused():
-    with pytest.raises(InvalidInput, match="audio: samples"):
-        open_frames(AudioForm(F32, 16_000, 2)).push(pcm(np.full(4, 3e38, np.float32), F32, 2))
+        open_frames(AudioForm(F32, 16_000, channels)).push(pcm(samples, F32, channels))
 
 
 def test_a_message_that_is_too_long_is_refused():

@@ -84,18 +84,17 @@ async def order(scheduler: Scheduler, *waiting: tuple[str, int, float]) -> list[
     return gate.ran
 
 
-async def test_streams_go_before_recordings(scheduler: Scheduler):
-    assert await order(scheduler, ("recording", 1, 1), ("stream", 1, 1)) == ["stream", "recording"]
-
-
-async def test_who_asks_for_more_gets_no_more(scheduler: Scheduler):
-    ran = await order(scheduler, ("greedy", 4, 1), ("modest", 2, 1))
-    assert ran == ["greedy", "modest", "greedy", "modest", "greedy", "greedy"]
-
-
-async def test_expensive_work_is_paid_for_with_later_turns(scheduler: Scheduler):
-    ran = await order(scheduler, ("expensive", 2, 3), ("cheap", 4, 1))
-    assert ran == ["expensive", "cheap", "cheap", "cheap", "expensive", "cheap"]
+@pytest.mark.parametrize(
+    ("waiting", "ran"),
+    [
+        ([("recording", 1, 1), ("stream", 1, 1)], "stream recording"),
+        ([("greedy", 4, 1), ("modest", 2, 1)], "greedy modest greedy modest greedy greedy"),
+        ([("expensive", 2, 3), ("cheap", 4, 1)], "expensive cheap cheap cheap expensive cheap"),
+    ],
+    ids=["streams go before recordings", "more work gets no more turns", "expensive work is paid for with later turns"],
+)
+async def test_turns_are_shared(scheduler: Scheduler, waiting: list[tuple[str, int, float]], ran: str):
+    assert await order(scheduler, *waiting) == ran.split()
 
 
 async def test_work_whose_caller_has_gone_never_runs(scheduler: Scheduler):
@@ -186,41 +185,32 @@ class AdmissionControl:
         return Counter(stream.tenant for stream in self.admission._streams)
 
 
-def test_one_stream_too_many_is_refused_by_number():
-    with AdmissionControl(need=0.01, max_streams=2) as door:
-        door.enter()
-        door.enter()
-        with pytest.raises(StreamsFull, match="streams: at most 2, got one more") as caught:
-            door.enter()
+@pytest.mark.parametrize(
+    ("need", "limits", "fit", "why"),
+    [
+        (0.01, {"max_streams": 2}, 2, "streams: at most 2, got one more"),
+        (0.3, {}, 2, "load: at most 0.85 of the model's time, got 0.90 with one more stream"),
+        (0.5, {"workers": 4}, 6, "load: at most 0.85"),
+        (3, {}, 1, "load: at most 0.85"),
+    ],
+    ids=["a number", "the time of the model", "more workers bear more", "the first one is let in whatever it needs"],
+)
+def test_one_stream_too_many_is_refused(need: float, limits: dict[str, int], fit: int, why: str):
+    with AdmissionControl(need, **limits) as door:
+        door.open(a=fit)
+        with pytest.raises(StreamsFull, match=why) as caught:
+            door.enter(tenant="a")
         assert caught.value.retry_delay_s
-        assert door.admission.streams == 2
+        assert door.admission.streams == fit
     assert door.admission.streams == 0
 
 
-def test_a_stream_that_the_model_has_no_time_for_is_refused():
+def test_a_stream_that_needs_less_finds_time_where_another_does_not():
     with AdmissionControl(need=0.3) as door:
-        door.enter()
-        door.enter()
-        with pytest.raises(StreamsFull, match=r"load: at most 0.85 of the model's time, got 0.90 with one more stream"):
-            door.enter()
-        door.enter("windows")  # needs half of it
+        door.open(a=2)
+        door.enter("windows", "a")  # needs half of it
         door.inside.close()
         door.enter()
-
-
-def test_the_first_stream_is_let_in_whatever_it_needs():
-    with AdmissionControl(need=3) as door:
-        door.enter()
-        with pytest.raises(StreamsFull):
-            door.enter()
-
-
-def test_more_workers_bear_more_streams():
-    with AdmissionControl(need=0.5, workers=4) as door:
-        for _ in range(6):
-            door.enter()
-        with pytest.raises(StreamsFull):
-            door.enter()
 
 
 def test_a_load_that_is_measured_counts_too():

@@ -76,13 +76,6 @@ async def test_a_recording_comes_back_as_what_it_is_its_segments_and_an_account(
     assert summary.busy_s > 0
 
 
-async def test_words_come_with_segments_when_asked_for(service: START):
-    _, segment, _ = await (await service()).transcribe(file(encoded(1), words=True))
-    (word,) = segment.segment.words
-    assert (word.text, word.end_s, word.stability) == ("w0.", 0.5, 1)
-    assert word.probability == pytest.approx(0.9)
-
-
 async def test_a_segment_is_sent_before_the_next_one_is_worked_on(service: START):
     running = await service()
     replies = running.servicer.Transcribe(sent(file(encoded(3))), call())
@@ -101,18 +94,14 @@ async def test_a_segment_is_sent_before_the_next_one_is_worked_on(service: START
         (file(encoded(1), language="xx"), "options.language: one that the model knows (de, en…), got xx"),
         ([*file(encoded(1)), *file(b"more")], "options: only in the first message, got in a later one"),
         (file(bytes(5_000)), "data: at most 4096 bytes, got 5000 bytes or more"),
+        (file(encoded(3)), "data: at most 2 s, got 3.0 s"),
     ],
 )
 async def test_a_recording_that_cannot_be_served_is_refused(
     service: START, requests: list[audio_pb2.TranscribeRequest], message: str
 ):
-    most = 4_096 if "4096" in message else 10**6
-    assert await refusal((await service(max_file_bytes=most)).transcribe(requests)) == message
-
-
-async def test_a_recording_that_is_too_long_is_refused(service: START):
-    running = await service(max_duration_s=2)
-    assert await refusal(running.transcribe(file(encoded(3)))) == "data: at most 2 s, got 3.0 s"
+    limits = {"max_file_bytes": 4_096 if "4096" in message else 10**6, "max_duration_s": 2}
+    assert await refusal((await service(**limits)).transcribe(requests)) == message
 
 
 async def test_one_recording_too_many_is_refused(service: START):
@@ -194,9 +183,14 @@ async def test_a_translation_is_english_and_says_what_was_spoken(service: START)
 
 
 @pytest.mark.parametrize(("asked", "heard"), [("", "de"), ("en", "en")])
-async def test_a_recording_says_in_which_language_it_was_heard(service: START, asked: str, heard: str):
-    _, segment, last = await (await service()).transcribe(file(encoded(1), language=asked))
+async def test_a_recording_says_its_language_and_its_words_where_they_are_asked_for(
+    service: START, asked: str, heard: str
+):
+    _, segment, last = await (await service()).transcribe(file(encoded(1), language=asked, words=True))
     assert (segment.segment.language, last.summary.language) == (heard, heard)
+    (word,) = segment.segment.words
+    assert (word.text, word.end_s, word.stability) == ("w0.", 0.5, 1)
+    assert word.probability == pytest.approx(0.9)
 
 
 async def test_recordings_are_decoded_in_batches_only_while_no_stream_is_open(service: START):

@@ -20,7 +20,7 @@ from hedgerow_cli.status import known_addresses
 from tests import listings
 
 COMMANDS = ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"]
-COMMANDS += ["keys create", "keys list", "keys revoke", "down", "logs", "models served"]
+COMMANDS += ["certs", "keys create", "keys list", "keys revoke", "down", "logs", "models served"]
 COMMANDS += ["warm", "cache stats", "cache clear", "cache warm"]
 COMMANDS += [f"collection {name}" for name in ("put", "list", "search", "remove", "drop")]
 
@@ -186,10 +186,6 @@ def test_a_tool_of_the_mesh_is_told_from_a_file_and_may_bring_its_arguments(tmp_
     ]
     with pytest.raises(typer.BadParameter, match="with --agent the model chooses the arguments"):
         mesh_tools(["news={}"], None, None, agent=True)
-
-
-def test_the_help_ends_with_a_command_that_every_installation_has() -> None:
-    assert "Start with `hedgerow up`" in CliRunner().invoke(app, ["--help"]).stdout
 
 
 def test_the_demo_says_that_it_needs_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

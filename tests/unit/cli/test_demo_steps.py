@@ -47,9 +47,6 @@ WON = (Decision("hedge", "won", "b:1", "", 0.0),)
 )
 def test_a_check_says_what_it_expected_and_what_it_got(check: Check, answer: dict[str, Any], shortfall: str) -> None:
     assert check(an_answer(**answer)) == shortfall
-
-
-def test_an_answer_that_is_no_json_is_no_city() -> None:
     assert a_city(an_answer(text="Lyon")).startswith("JSON, got 'Lyon'")
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from hedgerow.control.v1 import control_pb2 as pb
-from hedgerow_cli.mesh_view import as_data, as_tables, duration, kind, problems
+from hedgerow_cli.mesh_view import as_data, as_tables, duration, problems
 from tests.unit.cli.meshes import EDS, a_mesh
 
 
@@ -124,7 +124,3 @@ def test_programs_get_everything_with_numbers_as_numbers() -> None:
 )
 def test_times_are_short(ms: int, text: str) -> None:
     assert duration(ms) == text
-
-
-def test_a_type_that_xds_has_no_short_name_for_keeps_its_own() -> None:
-    assert kind(pb.Subscription(type_url="type.googleapis.com/envoy.extensions.Secret")) == "Secret"

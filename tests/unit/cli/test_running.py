@@ -79,10 +79,6 @@ def test_files_beside_each_other_that_differ_in_their_endings_have_a_state_each(
     assert len({running.state_of(file) for file in files}) == len(files)
 
 
-def test_without_a_mesh_the_defaults_hold() -> None:
-    assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
-
-
 def test_services_are_those_of_the_mesh_that_runs_here(runs: Runs) -> None:
     runs(Path(".hedgerow/meshes/prod"), 6000)
     assert asked().split() == ["127.0.0.1:6002", "127.0.0.1:6001", ".hedgerow/meshes/prod"]
@@ -100,12 +96,6 @@ def test_a_mesh_that_was_killed_does_not_run(runs: Runs) -> None:
     assert asked().split() == ["127.0.0.1:7002", "127.0.0.1:7001", ".hedgerow/meshes/prod"]
 
 
-def test_where_a_mesh_was_killed_the_defaults_hold() -> None:
-    killed(Path(".hedgerow"), 6000)
-    assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
-    assert known_addresses(Path(".hedgerow"))["gateway"] == "127.0.0.1:50050"
-
-
 def test_of_two_meshes_one_is_to_be_named(runs: Runs) -> None:
     runs(Path(".hedgerow/meshes/a"), 6000)
     runs(Path(".hedgerow/meshes/b"), 7000)
@@ -118,6 +108,7 @@ def test_of_two_meshes_one_is_to_be_named(runs: Runs) -> None:
 @pytest.mark.parametrize(
     "listing",
     [
+        None,
         "{",
         "[]",
         '{"services": "abc"}',
@@ -127,9 +118,15 @@ def test_of_two_meshes_one_is_to_be_named(runs: Runs) -> None:
         '{"services": [{"name": "gateway", "address": 6000}]}',
     ],
 )
-def test_a_listing_that_cannot_be_read_is_none(runs: Runs, here: Path, listing: str) -> None:
-    runs(here / ".hedgerow", 6000)
-    (here / ".hedgerow" / running.LISTING).write_text(listing)
+def test_the_defaults_hold_where_no_mesh_runs_or_its_listing_cannot_be_read(
+    runs: Runs, here: Path, listing: str | None
+) -> None:
+    assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
+    if listing is None:
+        killed(Path(".hedgerow"), 6000)
+    else:
+        runs(here / ".hedgerow", 6000)
+        (here / ".hedgerow" / running.LISTING).write_text(listing)
     assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
     assert known_addresses(Path(".hedgerow"))["gateway"] == "127.0.0.1:50050"
 

@@ -330,23 +330,24 @@ def test_what_leads_to_this_machines_loopback_is_told_for_containers(folder: Pat
     assert elsewhere(found) == ["llm-a: HEDGEROW_LLM_OPENAI leads to 127.0.0.1, which is the container itself there"]
 
 
-def _hits(text: str, folder: Path) -> Any:
-    told = specs_of(f"models: {{local: ./model}}\n{text}", folder)["gateway"].environment
-    return json.loads(told.get("HEDGEROW_GATEWAY_HITS", "{}"))
-
-
-def test_a_gateway_is_told_who_shares_stored_answers_and_who_gets_them(folder: Path) -> None:
-    assert _hits("", folder) == {}
-    assert _hits("cache: {scope: user}", folder) == {"scope": "user"}
-    assert _hits("cache: {scope: user, exact: true}", folder) == {"scope": "user", "others": "exact"}
-    assert _hits("cache: {semantic: true}", folder) == {"others": "any"}
-    assert _hits("cache: {exact: false}", folder) == {"others": "off"}
-
-
-def test_the_gateways_own_hits_stand_beside_what_the_cache_says_of_them(folder: Path) -> None:
-    both = "cache: {scope: user, exact: true}\ngateway: {settings: {hits: {revalidate_ms: 40, others: any}}}"
-    assert _hits(both, folder) == {"scope": "user", "others": "any", "revalidate_ms": 40}
-    assert _hits("gateway: {settings: {hits: {revalidate_ms: 40}}}", folder) == {"revalidate_ms": 40}
+@pytest.mark.parametrize(
+    ("said", "hits"),
+    [
+        ("", {}),
+        ("cache: {scope: user}", {"scope": "user"}),
+        ("cache: {scope: user, exact: true}", {"scope": "user", "others": "exact"}),
+        ("cache: {semantic: true}", {"others": "any"}),
+        ("cache: {exact: false}", {"others": "off"}),
+        (
+            "cache: {scope: user, exact: true}\ngateway: {settings: {hits: {revalidate_ms: 40, others: any}}}",
+            {"scope": "user", "others": "any", "revalidate_ms": 40},
+        ),
+        ("gateway: {settings: {hits: {revalidate_ms: 40}}}", {"revalidate_ms": 40}),
+    ],
+)
+def test_a_gateway_is_told_which_requests_get_stored_answers(said: str, hits: dict[str, Any], folder: Path) -> None:
+    told = specs_of(f"models: {{local: ./model}}\n{said}", folder)["gateway"].environment
+    assert json.loads(told.get("HEDGEROW_GATEWAY_HITS", "{}")) == hits
 
 
 def test_a_tenants_own_parts_of_a_profile_reach_the_gateways_file(folder: Path) -> None:

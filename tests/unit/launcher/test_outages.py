@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
+import pytest
+
 from launcher.outages import ModelState, Watch
 
-WELL = {"llm-m": ModelState("m")}
-AWAY = {"llm-m": ModelState("m", "http://provider.test/v1", "connection refused")}
+States = dict[str, ModelState | None]
+WELL: States = {"llm-m": ModelState("m")}
+AWAY: States = {"llm-m": ModelState("m", "http://provider.test/v1", "connection refused")}
 BEGAN = "WARNING model m at http://provider.test/v1: connection refused"
 ENDED = "model m at http://provider.test/v1 answers again"
 
 
-def test_an_outage_and_its_end_are_one_line_each() -> None:
-    lines: list[str] = []
-    watch = Watch(lines.append)
-    for states in (WELL, AWAY, AWAY, AWAY, *[WELL] * 10, AWAY):
+@pytest.mark.parametrize(
+    ("known", "seen", "lines"),
+    [
+        ({}, [WELL, AWAY, AWAY, AWAY, *[WELL] * 10, AWAY], [BEGAN, ENDED, BEGAN]),
+        ({}, [AWAY, WELL] * 100, [BEGAN]),
+        (AWAY, [AWAY, *[WELL] * 10], [ENDED]),
+        ({}, [AWAY, *[{"llm-m": None}] * 10, AWAY, {}, *[WELL] * 10], [BEGAN]),
+    ],
+    ids=["begins and ends", "now and then", "away at the start", "does not say, then leaves"],
+)
+def test_an_outage_and_its_end_are_one_line_each(known: States, seen: list[States], lines: list[str]) -> None:
+    told: list[str] = []
+    watch = Watch(told.append)
+    watch.known(known)
+    for states in seen:
         watch.look(states)
-    assert lines == [BEGAN, ENDED, BEGAN]
-
-
-def test_a_provider_that_fails_now_and_then_is_one_line() -> None:
-    lines: list[str] = []
-    watch = Watch(lines.append)
-    for _ in range(100):
-        for states in (AWAY, WELL):
-            watch.look(states)
-    assert lines == [BEGAN]
-
-
-def test_an_outage_of_the_start_is_not_told_again_and_its_end_is() -> None:
-    lines: list[str] = []
-    watch = Watch(lines.append)
-    watch.known(AWAY)
-    for states in (AWAY, *[WELL] * 10):
-        watch.look(states)
-    assert lines == [ENDED]
-
-
-def test_a_service_that_does_not_say_keeps_its_state_and_one_that_left_has_none() -> None:
-    lines: list[str] = []
-    watch = Watch(lines.append)
-    for states in (AWAY, *[{"llm-m": None}] * 10, AWAY, {}, *[WELL] * 10):
-        watch.look(states)
-    assert lines == [BEGAN]
+    assert told == lines

@@ -60,16 +60,19 @@ def started(lives: list[float | None], seconds: float, report: supervisor.Report
     return [round(at - ScriptedProcess.started_at[0], 1) for at in ScriptedProcess.started_at]
 
 
-def test_a_service_that_dies_again_and_again_is_started_less_and_less_often() -> None:
-    assert started([0.0], 20) == [0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3, 11.3, 16.3]
-
-
-def test_a_service_that_lived_for_long_is_started_again_at_once() -> None:
-    assert started([0.0, 0.0, 0.0, 100.0, 0.0], 110) == [0, 0.1, 0.3, 0.7, 100.8, 101.0, 101.4, 102.2, 103.8, 107.0]
-
-
-def test_a_service_that_cannot_be_started_for_a_while_is_tried_again() -> None:
-    assert started([0.0, None, None, 100.0], 20) == [0, 0.1, 0.3, 0.7]
+@pytest.mark.parametrize(
+    ("lives", "seconds", "starts"),
+    [
+        ([0.0], 20, [0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3, 11.3, 16.3]),
+        ([0.0, 0.0, 0.0, 100.0, 0.0], 110, [0, 0.1, 0.3, 0.7, 100.8, 101.0, 101.4, 102.2, 103.8, 107.0]),
+        ([0.0, None, None, 100.0], 20, [0, 0.1, 0.3, 0.7]),
+    ],
+    ids=["dies again and again", "lived for long", "cannot be started for a while"],
+)
+def test_a_service_is_started_again_after_a_pause_that_grows(
+    lives: list[float | None], seconds: float, starts: list[float]
+) -> None:
+    assert started(lives, seconds) == starts
 
 
 def test_a_service_without_a_first_process_is_started_after_a_pause() -> None:

@@ -5,38 +5,26 @@ import pytest
 from services.runtime.complexity import Complexity, classify
 
 
-@pytest.mark.parametrize("question", ["What is the capital of France?", "Hello.", "Count from 1 to 5."])
-def test_looking_something_up_is_simple(question: str):
-    assert classify(question) is Complexity.SIMPLE
-
-
 @pytest.mark.parametrize(
-    "question",
-    ["Why is the sky blue?", "Compare Go with Rust.", "Who is he? And she?", "word " * 61, "Fix this: ```x = 1```"],
-)
-def test_reasoning_long_text_and_several_demands_are_complex(question: str):
-    assert classify(question) is Complexity.COMPLEX
-
-
-@pytest.mark.parametrize(
-    "question",
+    ("complexity", "questions"),
     [
-        "Explain quantum computing",
-        "Erkläre mir, wie ein Wasserkraftwerk funktioniert.",
-        "Pourquoi la mer est-elle salée ?",
-        "请解释量子计算。",
-        "なぜ空は青いのですか？",
-        "Напиши рассказ о лисе.",
+        (Complexity.SIMPLE, ["What is the capital of France?", "Hello.", "Count from 1 to 5.", ""]),
+        (Complexity.SIMPLE, ["Wie heißt die Hauptstadt von Peru?", "¿Qué hora es?", "日本的首都是哪里？"]),
+        (Complexity.COMPLEX, ["Why is the sky blue?", "Compare Go with Rust.", "word " * 61, "Fix this: ```x = 1```"]),
+        (Complexity.COMPLEX, ["Who is he? And she?", "谁？谁？"]),
+        (Complexity.COMPLEX, ["Explain quantum computing", "Erkläre mir, wie ein Wasserkraftwerk funktioniert."]),
+        (Complexity.COMPLEX, ["Pourquoi la mer est-elle salée ?", "请解释量子计算。", "なぜ空は青いのですか？"]),
+        (Complexity.COMPLEX, ["Напиши рассказ о лисе."]),
+    ],
+    ids=[
+        "facts",
+        "facts in other languages",
+        "reasoning or long",
+        "several",
+        "explain",
+        "explain elsewhere",
+        "stories",
     ],
 )
-def test_what_is_to_be_explained_is_complex_in_any_language_it_was_trained_on(question: str):
-    assert classify(question) is Complexity.COMPLEX
-
-
-@pytest.mark.parametrize("question", ["Wie heißt die Hauptstadt von Peru?", "¿Qué hora es?", "日本的首都是哪里？", ""])
-def test_looking_something_up_is_simple_in_other_languages_too(question: str):
-    assert classify(question) is Complexity.SIMPLE
-
-
-def test_a_question_in_two_question_marks_of_full_width_is_several():
-    assert classify("谁？谁？") is Complexity.COMPLEX
+def test_a_fact_is_simple_and_reasoning_and_several_demands_are_complex(complexity: Complexity, questions: list[str]):
+    assert [classify(question) for question in questions] == [complexity] * len(questions)

@@ -54,22 +54,19 @@ def refuses(request: Any, timeout: float) -> HealthCheckResponse:
     raise FakeError
 
 
-def test_a_serving_service_is_healthy(answers: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    answers(says(HealthCheckResponse.SERVING))
-    assert probe.main(["127.0.0.1:50050"], {}) == 0
-    assert capsys.readouterr().out == "SERVING\n"
-
-
-def test_a_service_that_loads_or_drains_is_not_healthy(answers: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    answers(says(HealthCheckResponse.NOT_SERVING))
-    assert probe.main(["127.0.0.1:50050"], {}) == 1
-    assert capsys.readouterr().out == "NOT_SERVING\n"
-
-
-def test_a_service_that_is_not_there_is_not_healthy(answers: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    answers(refuses)
-    assert probe.main(["127.0.0.1:50050"], {}) == 1
-    assert capsys.readouterr().out == "UNAVAILABLE\n"
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        (says(HealthCheckResponse.SERVING), 0, "SERVING"),
+        (says(HealthCheckResponse.NOT_SERVING), 1, "NOT_SERVING"),
+        (refuses, 1, "UNAVAILABLE"),
+    ],
+)
+def test_only_a_serving_service_is_healthy(
+    answers: Any, capsys: pytest.CaptureFixture[str], answer: Answer, code: int, said: str
+) -> None:
+    answers(answer)
+    assert (probe.main(["127.0.0.1:50050"], {}), capsys.readouterr().out) == (code, f"{said}\n")
 
 
 def test_a_service_that_hangs_is_given_up_after_the_time(answers: Any) -> None:

@@ -214,20 +214,12 @@ async def test_a_servicer_knows_the_metadata_and_the_deadline(wired: Wired) -> N
     completion.cancel()
 
 
-async def test_at_its_deadline_a_stream_ends_as_too_late_and_its_servicer_stops(wired: Wired) -> None:
-    wired.service.work = forever
-    while not wired.service.calls:  # a busy machine may not send the first one in time
-        completion = wired.llm.generate(llm_pb2.GenerateRequest(), 0.05, ())
-        with pytest.raises(TooLate):
-            await completion.read()
-    await asyncio.wait_for(wired.service.stopped.wait(), 5)
-
-
-async def test_at_its_deadline_a_unary_call_ends_as_too_late_and_its_servicer_stops(wired: Wired) -> None:
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_at_its_deadline_a_call_ends_as_too_late_and_its_servicer_stops(wired: Wired, streamed: bool) -> None:
     wired.service.work = forever
     while not wired.service.calls:  # a busy machine may not send the first one in time
         with pytest.raises(TooLate):
-            await wired.llm.count_tokens((), 0.05, ())
+            await (read_all(wired, 0.05) if streamed else wired.llm.count_tokens((), 0.05, ()))
     await asyncio.wait_for(wired.service.stopped.wait(), 5)
 
 
@@ -251,20 +243,10 @@ async def test_who_reads_a_call_that_is_cancelled_for_a_reason_gets_the_reason(w
         await reading
 
 
-async def test_a_reader_that_is_cancelled_stops_the_servicer(wired: Wired) -> None:
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_caller_that_is_cancelled_stops_the_servicer(wired: Wired, streamed: bool) -> None:
     wired.service.work = forever
-    completion = wired.llm.generate(llm_pb2.GenerateRequest(), 5, ())
-    reading = asyncio.create_task(completion.read())
-    await until(lambda: bool(wired.service.calls), 5)
-    reading.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reading
-    await asyncio.wait_for(wired.service.stopped.wait(), 5)
-
-
-async def test_a_caller_of_a_unary_call_that_is_cancelled_stops_the_servicer(wired: Wired) -> None:
-    wired.service.work = forever
-    asking = asyncio.create_task(wired.llm.count_tokens((), 5, ()))
+    asking = asyncio.create_task(read_all(wired) if streamed else wired.llm.count_tokens((), 5, ()))  # type: ignore[arg-type]
     await until(lambda: bool(wired.service.calls), 5)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from hedgerow.restarts import FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S, Pauses
 from launcher.processes import free_port
 from services.gateway.__main__ import SERVICE
 from services.gateway.config import GatewaySettings
-from services.router.config import RouterSettings
 from services.runtime.process.config import RefusedSettings
 from services.runtime.process.ports import PortTaken, claim
 from services.runtime.process.server import server_options
@@ -37,35 +35,12 @@ def test_workers_have_metrics_on_ports_of_their_own() -> None:
         "127.0.0.1:9465",
         "127.0.0.1:9466",
     ]
-
-
-def test_workers_have_no_metrics_where_none_are_served() -> None:
     assert Worker(2, [1]).own(gateway()).metrics_address == ""
 
 
 @pytest.mark.parametrize(("workers", "shared"), [(1, 0), (2, 1)])
 def test_a_port_is_shared_only_on_purpose(workers: int, shared: int) -> None:
     assert dict(server_options(gateway(workers=workers)))["grpc.so_reuseport"] == shared
-
-
-def test_services_without_workers_are_one_process() -> None:
-    models = [{"name": "m", "tier": "fast", "context_tokens": 1}]
-    assert RouterSettings.model_validate({"models": models}).processes == 1
-
-
-def test_a_worker_that_keeps_dying_is_started_ever_more_seldom_up_to_a_bound() -> None:
-    pauses = Pauses()
-    waited = [pauses.after(lived_s=0.5) for _ in range(10)]
-    assert waited[:3] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
-    assert waited[-1] == LONGEST_PAUSE_S
-
-
-def test_a_worker_that_lived_long_is_started_again_soon() -> None:
-    pauses = Pauses()
-    for _ in range(10):
-        pauses.after(lived_s=0.5)
-    assert pauses.after(lived_s=STEADY_S) == FIRST_PAUSE_S
-    assert pauses.after(lived_s=0.5) == 2 * FIRST_PAUSE_S
 
 
 @pytest.mark.parametrize("address", ["unix:/tmp/gateway.sock", "127.0.0.1", "127.0.0.1:http-alt-x"])

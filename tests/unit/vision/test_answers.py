@@ -32,14 +32,16 @@ def test_classes_of_one_name_are_told_apart_by_their_index() -> None:
     assert [(each.index, each.name) for each in found] == [(0, "crane"), (2, "crane"), (1, "cat")]
 
 
-def test_a_softmax_shares_one_between_all_classes() -> None:
-    found = labels(model("a", "b", "c"), row(1_000, 1_000, -1_000), 3)
-    assert found == [Named(0, "a", 0.5), Named(1, "b", 0.5), Named(2, "c", 0.0)]
-
-
-def test_a_sigmoid_judges_each_class_by_itself() -> None:
-    found = labels(model("a", "b", "c", activation="sigmoid"), row(0, 1_000, -1_000), 3)
-    assert found == [Named(1, "b", 1.0), Named(0, "a", 0.5), Named(2, "c", 0.0)]
+@pytest.mark.parametrize(
+    ("changes", "scores", "expected"),
+    [
+        ({}, (1_000, 1_000, -1_000), [Named(0, "a", 0.5), Named(1, "b", 0.5), Named(2, "c", 0.0)]),
+        ({"activation": "sigmoid"}, (0, 1_000, -1_000), [Named(1, "b", 1.0), Named(0, "a", 0.5), Named(2, "c", 0.0)]),
+    ],
+    ids=["a softmax shares one between all classes", "a sigmoid judges each class by itself"],
+)
+def test_scores_become_probabilities(changes: dict[str, str], scores: tuple[int, ...], expected: list[Named]) -> None:
+    assert labels(model("a", "b", "c", **changes), row(*scores), 3) == expected
 
 
 @pytest.mark.parametrize("top_k", [1, 2, 5, IMAGENET_21K])

@@ -82,6 +82,8 @@ async def test_a_broken_model_keeps_no_other_from_serving(
     put(tmp_path, "good")
     put(tmp_path, "bad", precision="fp9")
     put(tmp_path, "worse", "broken")
+    put(tmp_path, "unreadable")
+    (tmp_path / "unreadable" / "model.yaml").write_text("made: 2026-02-30\n")
     await repository.scan()
     assert names(repository) == ["good"]
     assert "precision" in caplog.text
@@ -164,17 +166,6 @@ async def test_a_default_that_is_named_is_not_replaced_by_another(tmp_path: Path
     with pytest.raises(ModelMissing, match="one of a, got b"):
         repository.get("")
     await repository.close()
-
-
-async def test_a_model_that_cannot_even_be_read_leaves_the_others_as_they_were(
-    tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(tmp_path, "a")
-    await repository.scan()
-    put(tmp_path, "b")
-    (tmp_path / "b" / "model.yaml").write_text("made: 2026-02-30\n")
-    await repository.scan()
-    assert names(repository) == ["a"]
 
 
 async def test_a_folder_that_cannot_be_watched_is_looked_at_every_now_and_then(

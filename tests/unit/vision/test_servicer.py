@@ -17,7 +17,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 from services.vision.config import VisionSettings
-from services.vision.errors import EngineFailed, ModelMissing
+from services.vision.errors import EngineFailed
 from services.vision.pictures import Pictures
 from services.vision.repository import Repository
 from services.vision.servicer import VisionServicer
@@ -70,18 +70,12 @@ async def test_images_are_named_best_first_in_their_order(servicer: VisionServic
     assert reply.timing.compute_ms > 0
 
 
-async def test_one_label_is_given_unless_more_are_wanted(servicer: VisionServicer) -> None:
-    reply = await servicer.Classify(vision_pb2.ClassifyRequest(images=images(RED)), CALL)
-    assert len(reply.results[0].labels) == 1
-
-
-async def test_a_model_with_fewer_labels_than_wanted_gives_all_it_has(servicer: VisionServicer) -> None:
-    reply = await servicer.Classify(vision_pb2.ClassifyRequest(images=images(RED), top_k=9), CALL)
-    assert [(label.index, label.name) for label in reply.results[0].labels] == [
-        (1, "bright"),
-        (0, "dark"),
-        (2, "green"),
-    ]
+@pytest.mark.parametrize(("wanted", "given"), [({}, [1]), ({"top_k": 9}, [1, 0, 2])])
+async def test_one_label_is_given_unless_more_are_wanted_and_no_more_than_there_are(
+    servicer: VisionServicer, wanted: dict[str, int], given: list[int]
+) -> None:
+    reply = await servicer.Classify(vision_pb2.ClassifyRequest(images=images(RED), **wanted), CALL)
+    assert [label.index for label in reply.results[0].labels] == given
 
 
 async def test_embeddings_have_unit_length(servicer: VisionServicer) -> None:
@@ -119,11 +113,6 @@ async def test_a_request_that_cannot_be_served_is_refused_by_its_field(
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
         await servicer.Classify(request_, CALL)
-
-
-async def test_a_model_that_is_not_there_is_missing(servicer: VisionServicer) -> None:
-    with pytest.raises(ModelMissing, match="one of m, plain, got other"):
-        await servicer.Embed(vision_pb2.EmbedRequest(model="other", images=images(RED)), CALL)
 
 
 async def test_models_are_listed_as_they_are(servicer: VisionServicer) -> None:
@@ -281,8 +270,3 @@ async def test_a_drain_ends_streams_that_their_clients_keep_open(
     await asyncio.sleep(0)
     servicer.drain()
     assert await waiting is None
-
-
-async def test_a_stream_with_no_message_ends_with_none(servicer: VisionServicer, sender: Sender) -> None:
-    sender.close()
-    assert [reply async for reply in servicer.ClassifyFrames(sender.requests(), CALL)] == []
