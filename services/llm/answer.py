@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from services.llm.engine import Chunk, Finish, FinishReason, TokenLogprob, ToolCallDelta, Usage
 
+_NOT_AS_IT_SHOULD_BE = (ValueError, AttributeError, TypeError, KeyError, RecursionError)
 # Of events that are handed on at once, beside a last one: what they say goes with them, in a message of 4 MiB at most.
 MOST_CHARACTERS = 256 * 1024
 
@@ -70,7 +71,7 @@ class Answer(ABC):
             before = more.pieces
             try:
                 self.read(event, more)
-            except (BadEvent, ValueError, AttributeError, TypeError, KeyError, RecursionError):
+            except (BadEvent, *_NOT_AS_IT_SHOULD_BE):
                 self.broken = True
             else:
                 self._unsent += [event] if self.relays else []
@@ -82,6 +83,14 @@ class Answer(ABC):
             self._held = _joined(self._held, chunk)
             return self._with_events(Chunk("", 0)) if full else None
         return self._with_events(chunk) if more.pieces or more.logprobs or full else None
+
+    def events_of(self, body: str) -> list[str]:
+        """The events of a stream that say the same as `body`, an answer in one piece. Raises BadEvent for a body that
+        is none."""
+        try:
+            return [json.dumps(event, separators=(",", ":")) for event in self.split(json.loads(body))]
+        except _NOT_AS_IT_SHOULD_BE:
+            raise BadEvent from None
 
     def finish(self) -> Chunk:
         """The end: without a reason from the provider, the answer is incomplete."""
@@ -102,6 +111,11 @@ class Answer(ABC):
     @abstractmethod
     def is_last(self, event: str) -> bool:
         """Whether nothing that matters comes after it."""
+
+    @abstractmethod
+    def split(self, told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """The events that say the same as an answer in one piece, or as an error in its place. Raises BadEvent for
+        neither; any other error means that it is malformed."""
 
     @abstractmethod
     def read(self, event: str, more: More) -> None:

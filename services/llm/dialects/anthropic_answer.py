@@ -6,6 +6,7 @@ Source: https://platform.claude.com/docs/en/build-with-claude/streaming
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from services.llm.answer import Answer, BadEvent, More, type_of
@@ -35,6 +36,22 @@ class AnthropicAnswer(Answer):
 
     def is_last(self, event: str) -> bool:
         return '"message_stop"' in event and type_of(event) == "message_stop"
+
+    def split(self, told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        if told["type"] == "error":
+            yield told
+            return
+        if told["type"] != "message":
+            raise BadEvent
+        ends = {name: told.get(name) for name in ("stop_reason", "stop_sequence")}
+        yield {"type": "message_start", "message": {**told, **dict.fromkeys(ends), "content": []}}
+        for index, block in enumerate(told["content"]):
+            begun, deltas = _growing(block)
+            yield {"type": "content_block_start", "index": index, "content_block": begun}
+            yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
+            yield {"type": "content_block_stop", "index": index}
+        yield {"type": "message_delta", "delta": ends, "usage": told.get("usage") or {}}
+        yield {"type": "message_stop"}
 
     def read(self, event: str, more: More) -> None:
         message = parsed(event)
@@ -98,3 +115,20 @@ class AnthropicAnswer(Answer):
             thinking = details.get("thinking_tokens")
             prompt, completion = plain + cached + written, self._told["output_tokens"]
             self._usage = usage_of(prompt, completion, cached, thinking, written)
+
+
+def _growing(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    """A block as it begins, and what it grows by. A block that is none of these begins whole."""
+    match block["type"]:
+        case "text":
+            cited = [{"type": "citations_delta", "citation": each} for each in block.get("citations") or ()]
+            begun = {**block, "text": "", **({"citations": []} if cited else {})}
+            return begun, [{"type": "text_delta", "text": block["text"]}, *cited]
+        case "thinking":
+            deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}]
+            deltas += [{"type": "signature_delta", "signature": block["signature"]}] if block.get("signature") else []
+            return {**block, "thinking": "", "signature": ""}, [*deltas]
+        case "tool_use":
+            arguments = json.dumps(block.get("input") or {})
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": arguments}]
+    return block, []

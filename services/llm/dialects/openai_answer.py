@@ -5,6 +5,7 @@ Source: https://platform.openai.com/docs/api-reference/chat-streaming
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from services.llm.answer import Answer, BadEvent, More
@@ -41,6 +42,25 @@ class OpenAIAnswer(Answer):
         if last and self._opened <= self._ended.keys():  # a server may make fewer choices than were asked for
             self._reason = self._reason or self._ended.get(0)
         return last
+
+    def split(self, told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        if told.get("error"):
+            yield told
+            return
+        same = {name: given for name, given in told.items() if name not in ("choices", "usage")}
+        same["object"] = "chat.completion.chunk"
+        choices = [dict(choice) for choice in told["choices"]]
+        if not choices:
+            raise BadEvent
+        for place, choice in enumerate(choices):
+            reason, said = choice.pop("finish_reason", None) or "stop", dict(choice.pop("message"))
+            if said.get("tool_calls"):
+                said["tool_calls"] = [{"index": index, **call} for index, call in enumerate(said["tool_calls"])]
+            choice = {"index": place, **choice}
+            yield {**same, "choices": [{**choice, "delta": said, "finish_reason": None}]}
+            yield {**same, "choices": [{"index": choice["index"], "delta": {}, "finish_reason": reason}]}
+        if told.get("usage"):
+            yield {**same, "choices": [], "usage": told["usage"]}
 
     def read(self, event: str, more: More) -> None:
         message = parsed(event)

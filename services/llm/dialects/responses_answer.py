@@ -6,6 +6,7 @@ Source: https://platform.openai.com/docs/api-reference/responses-streaming
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from services.llm.answer import Answer, BadEvent, More, type_of
@@ -17,6 +18,21 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed", "error"
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _ARGUMENTS = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
+_WRITTEN = {  # by the kind of an item that is written piece by piece: its field, and the events of it
+    "function_call": ("arguments", "response.function_call_arguments"),
+    "custom_tool_call": ("input", "response.custom_tool_call_input"),
+}
+_PARTS = {  # by the kind of a part: its field, the events of it, the events of its kind, and the name of its place
+    "output_text": ("text", "response.output_text", "response.content_part", "content_index"),
+    "refusal": ("refusal", "response.refusal", "response.content_part", "content_index"),
+    "reasoning_text": ("text", "response.reasoning_text", "response.content_part", "content_index"),
+    "summary_text": (
+        "text",
+        "response.reasoning_summary_text",
+        "response.reasoning_summary_part",
+        "summary_index",
+    ),
+}
 _WITHOUT_CALL = ("message", "reasoning")
 _TYPES = {"rate_limit_exceeded": "rate_limit_error", "server_error": "api_error"}
 
@@ -34,6 +50,10 @@ class ResponsesAnswer(Answer):
 
     def is_last(self, event: str) -> bool:
         return any(end in event for end in _ENDS) and type_of(event) in _ENDS
+
+    def split(self, told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        for number, event in enumerate(_events(told)):
+            yield {**event, "sequence_number": number}
 
     def read(self, event: str, more: More) -> None:
         told = parsed(event)
@@ -93,6 +113,48 @@ class ResponsesAnswer(Answer):
         shown = {"type": kind, "message": said.get("message"), "param": said.get("param")}
         self.error = json.dumps({"error": shown})
         raise BadEvent
+
+
+def _events(told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Those of a response in one piece; raises BadEvent for one that has not ended."""
+    status = told.get("status")
+    if told.get("error") and status != "failed":
+        yield {**told["error"], "code": told["error"].get("code") or told["error"].get("type"), "type": "error"}
+        return
+    if status not in ("completed", "incomplete", "failed"):
+        raise BadEvent
+    begun = {**told, "status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": begun}
+    for index, item in enumerate(told["output"]):
+        yield from _item_events(item, index)
+    yield {"type": f"response.{status}", "response": told}
+
+
+def _item_events(item: Mapping[str, Any], index: int) -> Iterator[Mapping[str, Any]]:
+    at = {"item_id": item.get("id"), "output_index": index}
+    field, written = _WRITTEN.get(item["type"], ("", ""))
+    lists = [name for name in ("content", "summary") if item.get(name)]
+    begun = {**item, **{name: [] for name in lists}, **({field: ""} if field else {})}
+    yield {"type": "response.output_item.added", "output_index": index, "item": begun}
+    if field:
+        yield {"type": f"{written}.delta", **at, "delta": item[field]}
+        yield {"type": f"{written}.done", **at, field: item[field]}
+    for name in lists:
+        for place, part in enumerate(item[name]):
+            yield from _part_events(part, at, place)
+    yield {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def _part_events(part: Mapping[str, Any], at: Mapping[str, Any], place: int) -> Iterator[Mapping[str, Any]]:
+    if part["type"] not in _PARTS:
+        return
+    field, texts, parts, index = _PARTS[part["type"]]
+    at = {**at, index: place}
+    logprobs = {"logprobs": part.get("logprobs") or []} if part["type"] == "output_text" else {}
+    yield {"type": f"{parts}.added", **at, "part": {**part, field: ""}}
+    yield {"type": f"{texts}.delta", **at, "delta": part[field], **logprobs}
+    yield {"type": f"{texts}.done", **at, field: part[field], **logprobs}
+    yield {"type": f"{parts}.done", **at, "part": part}
 
 
 def _to_logprob(told: dict[str, Any]) -> TokenLogprob:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from typing import TypeVar
+
+from services.llm.answer import Answer
+from services.llm.engine import Chunk
 
 T = TypeVar("T")
 _MOST_WAITING = 1_024  # items that wait for the reader; meanwhile their source is not read on
+_AT_ONCE = 16 * 1024  # characters of events that are read before the event loop turns to other work: about 1 ms
 _OF_EACH = 64  # characters that a text costs beside its own
 
 
@@ -53,3 +58,18 @@ def portions(texts: Sequence[str], most: int) -> Iterator[list[str]]:
             portion, characters = [], 0
     if portion:
         yield portion
+
+
+async def chunks_of(events: AsyncIterator[str], answer: Answer, turn: asyncio.Lock) -> AsyncGenerator[Chunk, None]:
+    """The content of the events, until one of them cannot be trusted. Of a flood, one answer at a time
+    reads one portion in a turn of the event loop: however many there are, other callers wait for one portion."""
+    async with aclosing(together(events)) as batches:
+        async for batch in batches:
+            for index, portion in enumerate(portions(batch, _AT_ONCE)):
+                if index:
+                    async with turn:
+                        await asyncio.sleep(0)
+                if chunk := answer.add(portion):
+                    yield chunk
+            if answer.broken:
+                return

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from services.llm.answer import Answer
+from services.llm.answer import Answer, BadEvent
 from services.llm.config import LlmSettings
 from services.llm.dialects.forwarding import encode
 from services.llm.engine import Chunk, Load, Message, Model, Original, Progress, Request, Tool
 from services.llm.errors import AnswerTooLarge, BadEngineSettings, EngineDown
 from services.llm.providers import context, listing
-from services.llm.providers.coalescing import portions, together
+from services.llm.providers.coalescing import chunks_of
 from services.llm.providers.config import ProviderSettings
 from services.llm.providers.errors import in_stream_status, to_error, unreachable, word
 from services.llm.providers.methods import MOST_ANSWER_BYTES
@@ -35,7 +35,6 @@ _log = logging.getLogger(__name__)
 _MAX_ERROR_BYTES, _MAX_LISTED_BYTES = 16 * 1024, 8 * 1024 * 1024
 _WARM_UP_S, _TRY_AGAIN_S, _NEVER_S = 10.0, 5.0, 1e6
 _JSON = "application/json"
-_AT_ONCE = 16 * 1024  # characters of events that are read before the event loop turns to other work: about 1 ms
 LIMITS = ("max_tokens", "max_completion_tokens")  # fields of requests
 
 
@@ -53,7 +52,7 @@ class ProviderEngine(ABC):
         self._url, self._key, self._extra = url.rstrip("/"), _read_key(group, own), own.extra_body
         self._default_max_tokens, self._most_tokens = settings.default_max_tokens, settings.max_tokens_cap
         self._provider_model = own.model
-        self._context_is_set = own.context_tokens > 0
+        self._context_is_set, self._most_event_bytes = own.context_tokens > 0, own.max_event_bytes
         self._outages = Outages(settings.public_name or own.model, self._url)
         self._turn = asyncio.Lock()  # to read more events than come at once from a provider that is not faster
         self._running, self._warm_every_s = 0, own.warm_every_ms / 1000 or _NEVER_S
@@ -115,7 +114,7 @@ class ProviderEngine(ABC):
                 events = self._events(
                     self._place(request), body, answer, deadline, self._beside(own.headers) if own else {}
                 )
-                async with aclosing(_chunks(events, answer, self._turn)) as chunks:
+                async with aclosing(chunks_of(events, answer, self._turn)) as chunks:
                     async for chunk in chunks:
                         yield chunk
             except (Broken, TimeoutError) as error:
@@ -244,6 +243,10 @@ class ProviderEngine(ABC):
         async with self._client.request("POST", url, deadline, body, **headers) as reply:
             if reply.status != 200:
                 raise to_error(reply.status, reply.headers, await reply.text(_MAX_ERROR_BYTES), self._key)
+            if reply.headers.get("content-type", "").startswith(_JSON):
+                for event in _in_one_piece(answer, await reply.whole(self._most_event_bytes)):
+                    yield event
+                return
             async with aclosing(reply.events()) as events:
                 async for event in events:
                     reply.told = answer.is_last(event)
@@ -252,19 +255,12 @@ class ProviderEngine(ABC):
                         return
 
 
-async def _chunks(events: AsyncIterator[str], answer: Answer, turn: asyncio.Lock) -> AsyncGenerator[Chunk, None]:
-    """The content of the events, until one of them cannot be trusted. Of a flood, one answer at a time
-    reads one portion in a turn of the event loop: however many there are, other callers wait for one portion."""
-    async with aclosing(together(events)) as batches:
-        async for batch in batches:
-            for index, portion in enumerate(portions(batch, _AT_ONCE)):
-                if index:
-                    async with turn:
-                        await asyncio.sleep(0)
-                if chunk := answer.add(portion):
-                    yield chunk
-            if answer.broken:
-                return
+def _in_one_piece(answer: Answer, body: str) -> list[str]:
+    """The events of an answer by a provider that does not stream. Raises Broken for a body that is no answer."""
+    try:
+        return answer.events_of(body)
+    except BadEvent:
+        raise Broken("neither an event stream nor an answer in one piece") from None
 
 
 def _read_key(group: str, own: ProviderSettings) -> str:

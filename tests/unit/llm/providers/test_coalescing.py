@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from services.llm.answer import Answer, More
-from services.llm.providers.coalescing import portions, together
-from services.llm.providers.engine import _chunks
+from services.llm.providers.coalescing import chunks_of, portions, together
 
 pytestmark = pytest.mark.paused
 
@@ -88,6 +88,9 @@ async def test_floods_of_events_are_read_in_one_portion_for_each_turn_of_the_eve
         def is_last(self, event: str) -> bool:
             return False
 
+        def split(self, told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+            yield told
+
         def read(self, event: str, more: More) -> None:
             lengths[-1] += 1
             more.text.append(event)
@@ -97,7 +100,7 @@ async def test_floods_of_events_are_read_in_one_portion_for_each_turn_of_the_eve
             yield "x" * 1_000
 
     async def answer() -> int:
-        return sum([chunk.tokens async for chunk in _chunks(flood(), Counting(), turn)])
+        return sum([chunk.tokens async for chunk in chunks_of(flood(), Counting(), turn)])
 
     async def other_work() -> None:
         while True:
