@@ -52,7 +52,7 @@ test: setup  ## Run every test: those that measure come last and alone
 	$(BIN)/python -m pytest -m "not measures" -n 3 $(PARALLEL); passed=$$?; \
 	  $(BIN)/python -m pytest -m measures tests/fault && exit $$passed
 
-faults: setup  ## Run the fault tests at full size and write docs/faults.md
+faults: setup  ## Run the fault tests at full size, and write docs/faults.json and docs/faults.md
 	@$(BIN)/python -m pytest tests/fault --faults-report
 
 images: setup  ## Build the images, run the compose meshes in containers and ask them; needs a Docker engine

@@ -18,7 +18,6 @@ from tests.fault.mesh import Mesh, Processes, processes, shared_mesh
 from tests.fault.report import Report
 from tests.waiting import until
 
-_PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 _REPORT = pytest.StashKey[Report]()
 
 
@@ -38,7 +37,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         if report.missing():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         else:
-            report.write(_PAGE)
+            report.write()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

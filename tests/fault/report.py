@@ -1,7 +1,7 @@
-"""What the fault tests measured, as a table: `make faults` writes it into docs/faults.md.
+"""What the fault tests measured: `make faults` writes it into docs/faults.json and docs/faults.md.
 
-A test asserts the behaviour. A figure fails it only where it is more than `_SLACK` times its limit, and a time only
-where it is also more than `_STILL_S` above the limit; of the times of many calls the median counts. The reason: the
+A test asserts the behaviour. A figure fails it only where it is more than `SLACK` times its limit, and a time only
+where it is also more than five seconds above the limit; of the times of many calls the median counts. The reason: the
 machines that run tests are shared, and stand still for seconds. Whether the limit itself was met stands in the table.
 """
 
@@ -19,11 +19,9 @@ from statistics import median
 
 from tests.fault.asking import Outcome, p99_ms
 from tests.fault.bare_calls import BareCalls, Slowed
+from tests.fault.figure import SLACK, Figure
+from tests.fault.page import PAGE, Measured, dump, page
 
-_SLACK = 10  # separates calls that work from calls that hang
-_AS_BARE = 1.2  # times what a bare call is slowed
-_STILL_S = 5  # longer than a shared machine stands still
-_SECONDS = {" ms": 0.001, " s": 1.0}
 CASES = (*range(1, 39), *range(40, 54))
 SECTIONS = {
     "Processes that die, stop, freeze or load": (1, 2, 3, 4, 5, 14, 15, 39, 53),
@@ -34,62 +32,6 @@ SECTIONS = {
     "Memory": (29, 44),
     "Identity, tenants and secrets": (23, 24, 25, 28, 30, 32, 35, 40, 46, 47, 49, 51, 52),
 }
-_HEADER = """\
-# Faults
-
-Look up what callers get when a part of the mesh breaks. Each row is a test in `tests/fault/` with real processes on
-loopback; `make faults` runs them and writes this page.
-
-- **ok/degraded/failed** count calls. A degraded answer ended early or lacks a stage, and says so. A failed call ended
-  with an error, which some faults must cause.
-- **measured** has each figure with its limit; a **bold** one misses it. Machines that run tests are shared, so a test
-  fails only where the behaviour is wrong, or a figure is about ten times off its limit and a time also by five seconds.
-- *bare*: the same figure of a bare `grpc.aio` call at the same time; in floods, under the same flood. An *italic*
-  figure misses its limit and is at most 1.2 times that of the bare call: the machine was busy.
-- (mesh): through Envoy, with two replicas of each service. A and B are tenants.
-"""
-_TABLE = ("| fault | ok/degraded/failed | measured |", "|---|---|---|")
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """Something measured and its limit; `at_least` turns the limit round. `unit` follows the number."""
-
-    name: str
-    value: float
-    limit: float
-    unit: str = " ms"
-    at_least: bool = False
-    bare: float | None = None  # the same of a bare call
-
-    @property
-    def as_bare(self) -> bool:
-        """Whether it is no more than the machine makes of any call."""
-        return self.bare is not None and self.value <= _AS_BARE * self.bare
-
-    @property
-    def met(self) -> bool:
-        return self.value >= self.limit if self.at_least else self.value <= self.limit
-
-    def check(self, slack: float = _SLACK) -> None:
-        """Fail where it is no matter of a slow machine any more."""
-        if self.at_least:
-            off = self.value < self.limit / slack
-        else:
-            still = _STILL_S / _SECONDS[self.unit] if self.unit in _SECONDS else 0
-            off = self.value > max(self.limit * slack, self.limit + still)
-        assert not off, f"{self}: more than {slack} times off"
-
-    def __str__(self) -> str:
-        sign = "≥" if self.at_least else "≤"
-        unit = self.unit.lstrip() if self.unit.startswith((" ×", " %")) else self.unit
-        bare = "" if self.bare is None else f"; bare {_number(self.bare)}{unit}"
-        return f"{self.name} {_number(self.value)}{unit} ({sign}{_number(self.limit)}{bare})"
-
-    def marked(self) -> str:
-        """Bold where it misses its limit, in italics where a bare call does as well."""
-        mark = "" if self.met else "*" if self.as_bare else "**"
-        return f"{mark}{self}{mark}"
 
 
 @dataclass(slots=True)
@@ -140,7 +82,7 @@ class Row:
         limit: float,
         unit: str = " ms",
         at_least: bool = False,
-        slack: float = _SLACK,
+        slack: float = SLACK,
         bare: float | None = None,
     ) -> None:
         """Anything else that has a limit. `slack`: how many times off it may be; `bare`: the same of a bare call."""
@@ -152,7 +94,7 @@ class Row:
         what: str,
         before: Sequence[float],
         during: Sequence[float],
-        slack: float = _SLACK,
+        slack: float = SLACK,
         bare: Slowed | None = None,
     ) -> None:
         """How many times longer `what` took in the fault than before it. The table shows the 99th percentiles, limit 2,
@@ -169,19 +111,11 @@ class Row:
         self.figures.append(Figure(slowest, here.slowest_ms(), limit_ms, " ms", bare=slowest_ms))
         Figure(f"{what}, median", median(during) / median(before), 2, " ×").check(slack)
 
-    @property
-    def met(self) -> bool:
-        """Whether the behaviour was right and every limit was met."""
-        return self.passed and all(figure.met for figure in self._all())
-
-    def _all(self) -> list[Figure]:
-        return [figure for figure in (self.detection, self.recovery, *self.figures) if figure]
-
-    def cells(self) -> list[str]:
-        """Of the table's row."""
-        counts = f"{self.ok}/{self.degraded}/{self.failed}"
-        wrong = () if self.passed else ("**wrong behaviour**",)
-        return [self.fault, counts, "; ".join((*wrong, *(figure.marked() for figure in self._all())))]
+    def result(self) -> Measured:
+        """The row of `faults.json`."""
+        section = next(title for title, cases in SECTIONS.items() if self.case in cases)
+        figures = tuple(figure for figure in (self.detection, self.recovery, *self.figures) if figure)
+        return Measured(section, self.fault, self.ok, self.degraded, self.failed, self.passed, figures)
 
 
 @dataclass(slots=True)
@@ -203,26 +137,16 @@ class Report:
         """Cases without a row."""
         return sorted(set(CASES) - {row.case for row in self.rows})
 
-    def write(self, path: Path) -> None:
-        """The page, a table for each section, sorted by case."""
-        rows = sorted(self.rows, key=lambda row: row.case)
-        lines: list[str] = []
-        for title, cases in SECTIONS.items():
-            cells = [row.cells() for row in rows if row.case in cases]
-            lines += [f"## {title}", "", *_TABLE, *map(_line, cells), ""]
-        machine = f"Measured on {os.cpu_count()} shared cores with {_versions()}."
-        met = f"{sum(row.met for row in self.rows)} of {len(rows)} rows meet all their limits."
-        path.write_text("\n".join([_HEADER, machine, met, "", *lines]))
+    def write(self, page_file: Path = PAGE) -> None:
+        """The data, sorted by section and case, and the page."""
+        order = list(SECTIONS)
+        results = [row.result() for row in sorted(self.rows, key=lambda row: row.case)]
+        results.sort(key=lambda result: order.index(result.section))
+        data = dump(f"{os.cpu_count()} shared cores with {_versions()}", results)
+        page_file.with_suffix(".json").write_text(data)
+        page_file.write_text(page(data))
 
 
 def _versions() -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("grpcio", "protobuf", "uvloop"))
     return f"Python {platform.python_version()}, {packages}"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
