@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from urllib.parse import unquote
 
 from hedgerow.llm.v1 import llm_pb2
 from services.llm import features, untranslated, validation
-from services.llm.engine import Engine
+from services.llm.engine import Engine, Model, Request
 from services.llm.errors import RequestRefused
 from services.llm.genai import Recorder
 from services.llm.own_limits import OwnLimits
 from services.llm.translate import FEATURES, from_sampling, to_messages, to_request, to_response, to_tools
+from services.runtime.aside import aside, size_of
 from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
 
@@ -26,18 +28,9 @@ class LLMServicer:
     async def Generate(
         self, request: llm_pb2.GenerateRequest, call: Call
     ) -> AsyncGenerator[llm_pb2.GenerateResponse, None]:
-        wanted = to_request(request, unquote(call.header(TENANT_HEADER) or ""))
-        model = self._engine.describe()
-        forwarded = model.reads(wanted)
-        features.check_api(wanted, model)
-        if not wanted.method:
-            validation.check(wanted, forwarded=forwarded)
-        omitted: tuple[str, ...] = ()
-        if not forwarded:  # else the provider says what it cannot do
-            if wanted.omits:
-                wanted, omitted = untranslated.without(wanted, model)
-            features.check(wanted, model)
-            untranslated.check(wanted.original, model)
+        model, tenant = self._engine.describe(), unquote(call.header(TENANT_HEADER) or "")
+        size = size_of(len(request.messages) + len(request.original.untranslated))
+        wanted, omitted = await aside(size, partial(_read, request, tenant, model))
         recorder = Recorder(call.span, model, wanted)
         try:
             async with aclosing(self._engine.generate(wanted, call.deadline)) as chunks:
@@ -51,7 +44,7 @@ class LLMServicer:
                         response.finish.omitted.extend(omitted)
                     yield response
         except RequestRefused as refused:
-            if wanted.original and forwarded:
+            if wanted.original and model.reads(wanted):
                 refused.tell(wanted.original.api)
             raise
 
@@ -77,3 +70,18 @@ class LLMServicer:
             default_sampling=from_sampling(model.default_sampling),
             outage=llm_pb2.Outage(url=load.outage.url, reason=load.outage.reason) if load.outage else None,
         )
+
+
+def _read(request: llm_pb2.GenerateRequest, tenant: str, model: Model) -> tuple[Request, tuple[str, ...]]:
+    """The engine's request, and the fields that are left out of it. Raises `InvalidInput`."""
+    wanted, omitted = to_request(request, tenant), tuple[str, ...]()
+    forwarded = model.reads(wanted)
+    features.check_api(wanted, model)
+    if not wanted.method:
+        validation.check(wanted, forwarded=forwarded)
+    if not forwarded:  # else the provider says what it cannot do
+        if wanted.omits:
+            wanted, omitted = untranslated.without(wanted, model)
+        features.check(wanted, model)
+        untranslated.check(wanted.original, model)
+    return wanted, omitted

@@ -87,6 +87,7 @@ class Preparation:
         request, tokens = limited(request, tenant)
         question = validate(request, self._settings, self._media)
         check_for(request, tenant, self._settings)
+        _ = question.unshared  # which looks at every message: here it is beside the event loop, where they are many
         budget = budget_of(request, tenant, self._settings, deadline, tokens)
         return CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
 

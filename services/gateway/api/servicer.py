@@ -31,13 +31,13 @@ from services.gateway.api.idempotency import Begin, IdempotencyStore, SendChoice
 from services.gateway.api.preparation import CheckedRequest, Preparation
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.api.speech_queue import ConversationBytes, Spoken
-from services.gateway.aside import aside, size_of
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.batch_admission import ItemTurn
 from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.calls import whose
 from services.gateway.upstream.media import AudioCalls, Media
 from services.runtime import telemetry
+from services.runtime.aside import aside, size_of
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -220,6 +221,23 @@ async def test_cached_tokens_are_reported_only_where_they_cannot_be_other_tenant
     replies = [reply async for reply in servicer.Generate(asked, CALL)]
     assert (replies[-1].finish.usage.cached_prompt_tokens, replies[-1].finish.usage.prompt_tokens) == (told, 100)
     assert replies[-1].finish.billed_cached_tokens == 64, "accounts have what the provider bills"
+
+
+@pytest.mark.parametrize(("messages", "large"), [(10, False), (2_000, True)])
+async def test_a_conversation_of_many_messages_is_translated_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, messages: int, large: bool
+) -> None:
+    threads = list[int]()
+
+    def translated(request: llm_pb2.GenerateRequest, tenant: str) -> Request:
+        threads.append(threading.get_ident())
+        return to_request(request, tenant)
+
+    monkeypatch.setattr("services.llm.servicer.to_request", translated)
+    asked = llm_pb2.GenerateRequest(messages=[HI] * messages)
+    servicer = LLMServicer(_Caching(False))  # type: ignore[arg-type]
+    assert [reply.text async for reply in servicer.Generate(asked, CALL)] == ["Hi."]
+    assert (threads != [threading.get_ident()]) is large
 
 
 class _Caching:

@@ -14,7 +14,6 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import provider as words_of
 from services.gateway.api.choices import Choices
 from services.gateway.api.servicer import GatewayServicer
-from services.gateway.aside import aside, size_in
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import refuses_choices
 from services.gateway.http.account import short
@@ -29,6 +28,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.server.watch import ConnectionWatch
 from services.gateway.http.sse import PING, compact
 from services.gateway.labels import Degraded
+from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
@@ -98,12 +98,16 @@ class ReadRequest:
     before_end: Callable[[pb.Final], Awaitable[bytes]] | None = None
 
 
-class Continue(Protocol):
-    """Puts earlier turns before the input of a request; None where it is answered as it is. `read` reads a body."""
+class Read(Protocol):
+    """Reads a body, which may be large, beside the event loop where it is: `size` as for `aside`."""
 
-    def __call__(
-        self, exchange: Exchange, body: Fields, read: Callable[[Fields], Awaitable[RequestOptions]], /
-    ) -> Awaitable[ReadRequest | None]: ...
+    def __call__(self, body: Fields, size: int, /) -> Awaitable[RequestOptions]: ...
+
+
+class Continue(Protocol):
+    """Puts earlier turns before the input of a request of about `size`; None where it is answered as it is."""
+
+    def __call__(self, exchange: Exchange, body: Fields, size: int, read: Read, /) -> Awaitable[ReadRequest | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +123,9 @@ class Generating:
     async def __call__(self, exchange: Exchange) -> None:
         asked = await self._asked(exchange)
         body, order, writer = asked.body, asked.order, asked.writer
-        if api := self.dialect.api:
-            own = await aside(size_in(asked.data), partial(original, api, asked.data, body, exchange.headers))
-            order.request.original.CopyFrom(own)
-        for place in () if api else body.left():
+        if self.dialect.api:
+            await aside(size_in(asked.data), partial(self._keep_words, asked, exchange.headers))
+        for place in () if self.dialect.api else body.left():
             raise InvalidInput(place, "text, a picture in a data: URL, a recording or a function", "another type")
         tenant, checks = exchange.credential.tenant, self.settings.response_format.check
         settle_replacing(order, checks=tenant.checks_forms(by_default=checks))
@@ -140,18 +143,22 @@ class Generating:
             except InvalidInput as refused:
                 raise by_callers_names(refused, order.request.original.untranslated) from None
 
+    def _keep_words(self, asked: ReadRequest, headers: Mapping[str, str]) -> None:
+        """Have the request hold its caller's own words."""
+        asked.order.request.original.CopyFrom(original(self.dialect.api, asked.data, asked.body, headers))
+
     async def _asked(self, exchange: Exchange) -> ReadRequest:
         data = await exchange.json()
         size = size_in(data)
         body = await aside(size, partial(exchange.parsed, data))
 
-        async def read(body: Fields) -> RequestOptions:
+        async def read(body: Fields, size: int, /) -> RequestOptions:
             known, most = self.settings.chat_models, self.settings.max_messages
             return await aside(size, partial(self.dialect.read, body, exchange.headers, known, most))
 
-        if self.go_on and (asked := await self.go_on(exchange, body, read)):
+        if self.go_on and (asked := await self.go_on(exchange, body, size, read)):
             return asked
-        order = await read(body)
+        order = await read(body, size)
         return ReadRequest(data, body, order, self.dialect.write(order, exchange.answer_id))
 
     async def _answer_several(

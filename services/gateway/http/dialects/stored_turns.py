@@ -8,7 +8,7 @@ stored before its last event is sent, so that the client's next request finds it
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,10 +16,9 @@ from typing import Any
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.answer.metrics import degrade
-from services.gateway.aside import aside
 from services.gateway.http import structure
 from services.gateway.http.account import account
-from services.gateway.http.dialects.generating import ReadRequest
+from services.gateway.http.dialects.generating import Read, ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions
@@ -30,12 +29,12 @@ from services.gateway.http.stored_responses.errors import PreviousResponseNotFou
 from services.gateway.http.stored_responses.retries import Retries
 from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse
 from services.gateway.labels import Degraded
+from services.runtime.aside import aside, size_in
 from services.runtime.errors import InvalidInput
 
 _PREVIOUS = "previous_response_id"
 _PROVIDERS = ("conversation", "background")  # what a provider goes on with and stores, not the gateway
 _ID_BYTES = 24  # no caller guesses one
-Read = Callable[[Fields], Awaitable[RequestOptions]]
 
 
 def owner(tenant: Tenant, order: RequestOptions) -> Owner | None:
@@ -67,25 +66,26 @@ class StoredTurns:
     store: ResponseStore
     retries: Retries
 
-    async def __call__(self, exchange: Exchange, body: Fields, read: Read) -> ReadRequest | None:
+    async def __call__(self, exchange: Exchange, body: Fields, size: int, read: Read) -> ReadRequest | None:
         """Raises `PreviousResponseNotFound`, `ItemNotFound`, `StoreUnavailable`, and `InvalidInput` for a conversation
         that is larger than a request may be."""
-        wanted, previous, named = body.flag("store") is not False, body.text(_PREVIOUS), references.names(body)
+        wanted, previous = body.flag("store") is not False, body.text(_PREVIOUS)
+        named = await aside(size, partial(references.names, body))
         if any(map(body.seen, _PROVIDERS)) or not (wanted or previous or named):
             return None
         given = {name: body.seen(name) for name in body if name != _PREVIOUS} | {"store": False}
         body = Fields(given)
-        order = await read(body)  # its own input alone, so that errors have the caller's places
+        order = await read(body, size)  # its own input alone, so that errors have the caller's places
         whose = owner(exchange.credential.tenant, order)
         wanted = wanted and whose is not None
-        items, data = _items(given["input"]), compact(given)
+        items, data = _items(given["input"]), await aside(size, partial(_written, given))
         answer_id = secrets.token_hex(_ID_BYTES) if wanted else exchange.answer_id
         if previous or named:
             asked = _Asked(exchange, whose, previous or "", named, wanted, items, data)
-            items, size, answer_id = await self._conversation(asked, order.request.idempotency_key, answer_id)
+            items, most, answer_id = await self._conversation(asked, order.request.idempotency_key, answer_id)
             given["input"] = items
-            data, body = await _within(exchange, given, size, _PREVIOUS if previous else "input"), Fields(given)
-            order = await read(body)
+            data, body = await _within(exchange, given, most, _PREVIOUS if previous else "input"), Fields(given)
+            order = await read(body, size_in(data))  # with what was joined
         order.stored = {"store": wanted, _PREVIOUS: previous, **({"id": f"resp_{answer_id}"} if wanted else {})}
         order.echo = {**order.echo, **order.stored}
         writer = ResponseWriter(order, answer_id)
@@ -174,16 +174,19 @@ def _items(given: Any) -> list[dict[str, Any]]:
     return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given)
 
 
-def _joined(given: Mapping[str, Any]) -> bytes:
+def _written(given: Mapping[str, Any]) -> bytes:
     """A body, written item by item: between two a thread lets the event loop run."""
-    rest = compact({name: each for name, each in given.items() if name != "input"})
-    return rest[:-1] + b',"input":[' + b",".join(map(compact, given["input"])) + b"]}"
+    return b"{" + b",".join(compact(name) + b":" + _value(each) for name, each in given.items()) + b"}"
+
+
+def _value(given: Any) -> bytes:
+    return b"[" + b",".join(map(compact, given)) + b"]" if isinstance(given, list) else compact(given)
 
 
 async def _within(exchange: Exchange, given: Mapping[str, Any], size: int, field: str) -> bytes:
     """A body of about `size` bytes with earlier turns or items, which `field` has named. It has the limits of one that
     was sent, and takes its room."""
-    data = await aside(size, partial(_joined, given))
+    data = await aside(size, partial(_written, given))
     if len(data) > (most := exchange.bounds.most_bytes):
         raise InvalidInput(field, f"a conversation of at most {most} bytes", f"{len(data)} bytes")
     exchange.expand(len(data))

@@ -8,7 +8,6 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.datastructures import QueryParams
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.aside import aside
 from services.gateway.http.dialects.stored_turns import owner
 from services.gateway.http.endpoints.auxiliary_admission import Aside
 from services.gateway.http.endpoints.input_items import page
@@ -20,6 +19,7 @@ from services.gateway.http.sse import compact
 from services.gateway.http.stored_responses import references
 from services.gateway.http.stored_responses.errors import ResponseNotFound
 from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse
+from services.runtime.aside import aside
 from services.runtime.errors import InvalidInput
 
 

@@ -12,10 +12,10 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from services.gateway.aside import aside
 from services.gateway.http.stored_responses.errors import StoreUnavailable
 from services.gateway.http.stored_responses.redis_scripts import DELETE, GET, PUT, SIZE, TRIM
 from services.gateway.http.stored_responses.store import Owner
+from services.runtime.aside import aside
 from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
 
 if TYPE_CHECKING:

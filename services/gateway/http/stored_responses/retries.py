@@ -10,10 +10,10 @@ import hashlib
 from collections.abc import Callable
 from functools import partial
 
-from services.gateway.aside import aside
 from services.gateway.http.stored_responses.memory import MemoryResponses
 from services.gateway.http.stored_responses.store import Owner, StoredResponse
 from services.gateway.settings.serving import KeptSettings
+from services.runtime.aside import aside
 
 _ANSWER_S = 600.0  # an answer may run before the time begins for which it is kept
 

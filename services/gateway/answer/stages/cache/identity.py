@@ -94,7 +94,7 @@ class CacheIdentity:
         if self.key or self.privacy.private or not (self.inputs.asked.whole and question.shareable):
             return
         request, asked = question.request, self.inputs.asked
-        said = [each.content for each in reversed(asked.messages) if each.role == chat_pb2.ROLE_USER]
+        said = (each.content for each in reversed(asked.messages) if each.role == chat_pb2.ROLE_USER)
         named = bool(request.end_user)
         self.hits = choose(request.cache, request.sampling, said, self.tenant.hits, names_user=named)
         if self.hits.drawn:

@@ -20,6 +20,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.stored_responses.retries import Retries
 from services.gateway.http.stored_responses.store import Owner, StoredResponse
 from services.gateway.settings.serving import KeptSettings
+from services.runtime.aside import LARGE_BYTES, size_in, size_of
 
 FINAL = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP, model="m", text="Tokyo.")
 EARLIER = StoredResponse({"id": "resp_1", "output": []}, [{"role": "user", "content": "A" * 5_000}]).serialize()
@@ -62,7 +63,7 @@ def _turns(store: Steps) -> StoredTurns:
     return StoredTurns(store, Retries(KeptSettings(), lambda tenant, key: False))
 
 
-async def _order(body: Fields) -> RequestOptions:
+async def _order(body: Fields, size: int, /) -> RequestOptions:
     return RequestOptions(pb.GenerateRequest(), stream=True)
 
 
@@ -70,18 +71,47 @@ async def test_a_conversation_takes_room_before_it_is_fetched() -> None:
     body = Fields({"model": "m", "input": "And its river?", "previous_response_id": "resp_1"})
     full = Steps(room=len(EARLIER))
     with pytest.raises(BodiesWaiting):
-        await _turns(full)(cast(Exchange, full), body, _order)
+        await _turns(full)(cast(Exchange, full), body, 0, _order)
     assert full.taken == ["room"]
     roomy = Steps()
-    asked = await _turns(roomy)(cast(Exchange, roomy), body, _order)
+    asked = await _turns(roomy)(cast(Exchange, roomy), body, 0, _order)
     assert roomy.taken == ["room", "get", "room"]
     assert asked
     assert [item["content"] for item in json.loads(asked.data)["input"]] == ["A" * 5_000, "And its river?"]
 
 
+async def test_a_short_request_that_goes_on_with_a_long_conversation_is_read_as_a_large_one() -> None:
+    earlier = StoredResponse({"id": "resp_1", "output": []}, [{"role": "user", "content": "A"}] * 2_000).serialize()
+
+    class Long(Steps):
+        async def get(self, owner: Owner, response_id: str) -> bytes | None:
+            return earlier
+
+    sizes = list[int]()
+
+    async def order(body: Fields, size: int, /) -> RequestOptions:
+        sizes.append(size)
+        return RequestOptions(pb.GenerateRequest())
+
+    data = b'{"model":"m","input":"?","previous_response_id":"resp_1"}'
+    store: Any = Long()
+    assert await _turns(store)(store, Fields(json.loads(data)), size_in(data), order)
+    alone, joined = sizes
+    assert alone <= LARGE_BYTES < joined
+    assert joined == size_of(2_002), "with its own item, and the body"
+
+
+async def test_a_body_is_written_in_the_order_of_its_fields() -> None:
+    steps: Any = Steps()
+    given = {"model": "m", "input": [{"role": "user", "content": "?"}], "top_p": 0.5, "store": False}
+    asked = await _turns(steps)(steps, Fields({**given, "previous_response_id": "resp_1"}), 0, _order)
+    assert asked
+    assert [*json.loads(asked.data)] == [*given]
+
+
 async def test_the_last_text_does_not_wait_for_the_store() -> None:
     steps: Any = Steps()
-    asked = await _turns(steps)(steps, Fields({"model": "m", "input": "?"}), _order)
+    asked = await _turns(steps)(steps, Fields({"model": "m", "input": "?"}), 0, _order)
     assert asked
     message = pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="Tokyo.")), pb.Event(final=FINAL)])
     watch: Any = SimpleNamespace(came=lambda: None, sent=lambda: None)
@@ -110,7 +140,7 @@ class _Small(Steps):
 
 async def test_a_response_that_is_not_stored_leaves_no_items() -> None:
     small: Any = _Small()
-    asked = await _turns(small)(small, Fields({"model": "m", "input": "?"}), _order)
+    asked = await _turns(small)(small, Fields({"model": "m", "input": "?"}), 0, _order)
     assert asked
     assert asked.before_end
     asked.writer.chunk(pb.Event(delta=pb.TextDelta(text="Tokyo.")))

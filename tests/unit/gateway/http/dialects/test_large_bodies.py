@@ -1,8 +1,7 @@
-"""Large requests are read beside the event loop, one at a time."""
+"""Bodies of many objects are parsed and read beside the event loop."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Collection, Mapping
@@ -12,34 +11,9 @@ from typing import Any, cast
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.aside import LARGE_BYTES, aside
 from services.gateway.http.dialects.generating import Dialect, Generating
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions
-
-
-async def test_work_on_a_large_request_leaves_the_event_loop() -> None:
-    here = threading.get_ident()
-    assert await aside(LARGE_BYTES, threading.get_ident) == here
-    assert await aside(LARGE_BYTES + 1, threading.get_ident) != here
-
-
-async def test_two_large_requests_are_not_worked_on_at_once() -> None:
-    first, at_once = threading.Event(), list[bool]()
-
-    def work() -> None:
-        at_once.append(first.is_set())
-        first.set()
-        threading.Event().wait(0.01)
-        first.clear()
-
-    await asyncio.gather(*(aside(LARGE_BYTES + 1, work) for _ in range(5)))
-    assert at_once == [False] * 5
-
-
-async def test_an_error_of_the_work_is_the_callers() -> None:
-    with pytest.raises(ZeroDivisionError):
-        await aside(LARGE_BYTES + 1, lambda: 1 // 0)
 
 
 @pytest.mark.parametrize(("text", "items", "large"), [("m", 10, False), ("m" * 200_000, 1, False), ("m", 2_000, True)])

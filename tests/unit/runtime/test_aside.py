@@ -1,0 +1,55 @@
+"""Large requests are read beside the event loop, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+
+import pytest
+
+from services.runtime.aside import LARGE_BYTES, aside
+
+
+async def test_work_on_a_large_request_leaves_the_event_loop() -> None:
+    here = threading.get_ident()
+    assert await aside(LARGE_BYTES, threading.get_ident) == here
+    assert await aside(LARGE_BYTES + 1, threading.get_ident) != here
+
+
+async def test_two_large_requests_are_not_worked_on_at_once() -> None:
+    first, at_once = threading.Event(), list[bool]()
+
+    def work() -> None:
+        at_once.append(first.is_set())
+        first.set()
+        threading.Event().wait(0.01)
+        first.clear()
+
+    await asyncio.gather(*(aside(LARGE_BYTES + 1, work) for _ in range(5)))
+    assert at_once == [False] * 5
+
+
+async def test_threads_take_short_turns_and_no_cycles_are_looked_for_while_one_is_worked_on() -> None:
+    assert gc.isenabled()
+    usual_s = sys.getswitchinterval()
+    seen = await aside(LARGE_BYTES + 1, lambda: (gc.isenabled(), sys.getswitchinterval()))
+    assert seen == (False, pytest.approx(0.0005))
+    with pytest.raises(ZeroDivisionError):
+        await aside(LARGE_BYTES + 1, lambda: 1 // 0)
+    assert (gc.isenabled(), sys.getswitchinterval()) == (True, usual_s)
+
+
+async def test_collection_that_was_off_stays_off() -> None:
+    gc.disable()
+    try:
+        await aside(LARGE_BYTES + 1, threading.get_ident)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+async def test_an_error_of_the_work_is_the_callers() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await aside(LARGE_BYTES + 1, lambda: 1 // 0)
