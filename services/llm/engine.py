@@ -265,7 +265,8 @@ class Engine(Protocol):
 
         All counts are of this generation: a prefix is part of the prompt. Raises InvalidInput, NotSupported, Exhausted
         or Unavailable, always before the first chunk: once there is text, a failure is a finish with reason
-        INTERRUPTED. Thoughts and calls of tools are as good as text.
+        INTERRUPTED. Thoughts and calls of tools are as good as text. Raises TooLate when the deadline is over, also in
+        mid-answer.
         """
         ...
 

@@ -118,7 +118,7 @@ class ProviderEngine(ABC):
                     async for chunk in chunks:
                         yield chunk
             except (Broken, TimeoutError) as error:
-                if not answer.begun:
+                if not answer.begun or deadline.is_over():
                     raise unreachable(error, deadline) from None
             else:
                 if answer.begun:

@@ -291,6 +291,13 @@ async def test_silence_until_the_deadline_is_too_late() -> None:
     assert isinstance(await refusal(SimulatedProvider(silent=True), Deadline.after(0.01)), TooLate)
 
 
+async def test_an_answer_that_the_deadline_cuts_is_too_late_and_not_interrupted() -> None:
+    provider = SimulatedProvider((event("Hello"), event("."), event("", "stop")), hold=asyncio.Event())
+    chunks = provider.engine().generate(Request(HELLO), Deadline.after(0.1))
+    with pytest.raises(TooLate):
+        [chunk async for chunk in chunks]
+
+
 async def test_closing_the_stream_stops_the_provider() -> None:
     provider = SimulatedProvider((event("Hello"), event(".", "stop")), hold=asyncio.Event())
     engine = provider.engine()
