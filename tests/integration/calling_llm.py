@@ -26,12 +26,17 @@ class CallingLlm(Scripted, llm_pb2_grpc.LLMServiceServicer):
         super().__init__()
         self.wants: list[tuple[str, dict[str, Any]]] = []
         self.first_s = self.pause_s = 0.0  # before the first words, and between them
-        self.begun = asyncio.Event()  # the first word is said
+        self.awaited = False  # an answer has its first words only when something waits for them in `begins`
+        self._waiting = asyncio.Queue[asyncio.Event]()
 
     async def begins(self) -> None:
-        """Return when the next answer has its first word."""
-        self.begun.clear()
-        await self.begun.wait()
+        """Return when the next answer that is `awaited` has its first word."""
+        await self._waiting.put(begun := asyncio.Event())
+        await begun.wait()
+
+    def forget_waiting(self) -> None:
+        """Nothing waits in `begins` any more: the calls that did were cancelled before an answer."""
+        self._waiting = asyncio.Queue()
 
     async def Generate(self, request: llm_pb2.GenerateRequest, context: Any) -> AsyncIterator[Any]:
         self.requests.append(request)
@@ -43,9 +48,10 @@ class CallingLlm(Scripted, llm_pb2_grpc.LLMServiceServicer):
             yield end("TOOL_CALLS")
             return
         await asyncio.sleep(self.first_s)
+        begun = await self._waiting.get() if self.awaited else asyncio.Event()
         for message in words("It ", "rains"):
             yield message
-            self.begun.set()
+            begun.set()
             await asyncio.sleep(self.pause_s)
         yield end(text=".", tokens=1)
 

@@ -57,7 +57,8 @@ async def behind(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
 def llm(behind: tuple[str, CallingLlm]) -> CallingLlm:
     """Late results come between the words of the answer."""
     _, llm = behind
-    llm.first_s, llm.pause_s = 0.0, 0.8
+    llm.first_s, llm.pause_s, llm.awaited = 0.0, 0.8, True
+    llm.forget_waiting()
     return llm
 
 
