@@ -1,4 +1,4 @@
-"""Latency and throughput that the llm service adds to vLLM, and gains of speculation, prefix cache and warm-up.
+"""Latency and throughput that the llm service adds to vLLM, and gains of a draft model and of the prefix cache.
 
 The service (over gRPC) and vLLM's bare `AsyncLLM` (`bench.raw_vllm`), each a process of its own with the same settings,
 are loaded side by side and asked in turns, one at a time, so that whatever else the machine does meets both alike.
@@ -25,13 +25,15 @@ ANIMALS = ("fox", "owl", "bear", "rabbit", "turtle")  # the model knows stories 
 TURNS = 4  # of a story about each
 SETTLE_S = 1.1  # vLLM's worker polls for a second after its last step, which takes a core from its neighbour
 PREFIXES = 10  # long prompts, each asked twice
-_SETTINGS = {"model": str(MODELS / "demo-llm"), "max_model_len": 2048, "max_num_seqs": 16, "enforce_eager": True}
-_SPECULATION: dict[str, dict[str, Any]] = {
-    "off": {},
-    "ngram": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2},
-    "draft": {"method": "draft_model", "model": str(MODELS / "demo-llm-draft"), "num_speculative_tokens": 4},
+_SETTINGS: dict[str, Any] = {
+    "model": str(MODELS / "demo-llm"),
+    "max_model_len": 2048,
+    "max_num_seqs": 16,
+    "enforce_eager": True,
 }
-# Four engines on a few cores starve each other for longer than the mesh waits for a sign of life.
+_DRAFT = {"method": "draft_model", "model": str(MODELS / "demo-llm-draft"), "num_speculative_tokens": 4}
+_DRAFTED: dict[str, Any] = {**_SETTINGS, "speculative_config": _DRAFT}
+# Two engines on a few cores starve each other for longer than the mesh waits for a sign of life.
 _PATIENT = (
     ("grpc.http2.ping_timeout_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 20_000),
@@ -43,37 +45,24 @@ async def run(progress: Progress) -> dict[str, object]:
     """Start what is needed, measure, stop it. About four minutes, most of it loading."""
     async with clustered(progress) as cluster:
         async with clustered(progress) as first:  # vLLM itself is stopped before more engines start
-            raw = raw_vllm.loaded(first, **_settings("draft"))
-            ways = dict(zip(("raw", "service"), await asyncio.gather(raw, _service(cluster, "draft")), strict=True))
+            raw, service = await asyncio.gather(
+                raw_vllm.loaded(first, **_DRAFTED), _service(cluster, "draft", _DRAFTED)
+            )
             progress(f"{TURNS * len(ANIMALS)} stories each from vLLM and from the service, in turns")
-            pair = await _told(ways)
-        prefix_cache = await _prefix_cache(ways["service"])
-        off, ngram, cold = await asyncio.gather(
-            _service(cluster, "off"), _service(cluster, "ngram"), _service(cluster, "ngram", "-cold", warm_up=False)
-        )
-        warmup = {"without_ms": await _first_ms(cold), "with_ms": await _first_ms(ngram)}
-        progress(
-            f"{TURNS * len(ANIMALS)} stories each without speculation, with ngram and with a draft model, in turns"
-        )
-        speculation = await _told({"off": off, "ngram": ngram, "draft": ways["service"]})
-    off_s = _speed(speculation["off"])["tokens_per_s"]
+            pair = await _told({"raw": raw, "service": service})
+        prefix_cache = await _prefix_cache(service)
+        off = await _service(cluster, "off", _SETTINGS)
+        progress(f"{TURNS * len(ANIMALS)} stories each without speculation and with a draft model, in turns")
+        speculation = await _told({"off": off, "draft": service})
     return {
         **{name: _speed(samples) for name, samples in pair.items()},
         "service_over_raw": round(
             median(one.tokens_per_s / raw.tokens_per_s for one, raw in zip(pair["service"], pair["raw"], strict=True)),
             3,
         ),
-        "speculation": {
-            name: {
-                **_speed(samples),
-                "accepted_per_step": round(median(sample.accepted_per_step for sample in samples), 2),
-                "over_off": round(_speed(samples)["tokens_per_s"] / off_s, 2),
-            }
-            for name, samples in speculation.items()
-        },
+        "speculation": {name: _speed(samples) for name, samples in speculation.items()},
         "prefix_cache": prefix_cache,
-        "warmup": warmup,
-        "samples": {"stories": TURNS * len(ANIMALS), "prefixes": PREFIXES, "warmup": 1},
+        "samples": {"stories": TURNS * len(ANIMALS), "prefixes": PREFIXES},
     }
 
 
@@ -106,21 +95,10 @@ async def _prefix_cache(ask: Ask) -> dict[str, float]:
     return {"cold_ttft_ms": round(median(cold), 2), "warm_ttft_ms": round(median(warm), 2)}
 
 
-async def _first_ms(ask: Ask) -> float:
-    """The first request of a service."""
-    await asyncio.sleep(SETTLE_S)
-    return round((await ask("Tell me a story about a fox. Tell me a story about a fox.", 32)).total_s * 1000, 1)
-
-
-def _settings(speculation: str) -> dict[str, Any]:
-    """The settings of both engines."""
-    chosen = _SPECULATION[speculation]
-    return {**_SETTINGS, "speculative_config": chosen} if chosen else _SETTINGS
-
-
-async def _service(cluster: Cluster, speculation: str, suffix: str = "", **settings: Any) -> Ask:
-    told = {f"vllm__{name}": value for name, value in _settings(speculation).items()}
-    process = await cluster.start(f"llm-{speculation}{suffix}", "services.llm", **told, **settings)
+async def _service(cluster: Cluster, name: str, settings: Mapping[str, Any]) -> Ask:
+    process = await cluster.start(
+        f"llm-{name}", "services.llm", **{f"vllm__{name}": value for name, value in settings.items()}
+    )
     stub: Any = llm_pb2_grpc.LLMServiceStub(await cluster.channel(process, _PATIENT))  # type: ignore[no-untyped-call]
 
     async def ask(prompt: str, tokens: int) -> Sample:
@@ -129,7 +107,6 @@ async def _service(cluster: Cluster, speculation: str, suffix: str = "", **setti
         async for reply in stub.Generate(llm_pb2.GenerateRequest(messages=user(prompt), sampling=sampling), timeout=60):
             first = first or time.perf_counter() - began
             finish = reply.finish
-        usage = finish.usage
-        return Sample(first, time.perf_counter() - began, usage.completion_tokens, usage.accepted_tokens)
+        return Sample(first, time.perf_counter() - began, finish.usage.completion_tokens)
 
     return ask

@@ -7,20 +7,19 @@ and not a model is measured. Every policy is on. The exact hit runs on the real 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from bench.asking import Timing, added, gateway, in_turns, milliseconds, question, timed, user
 from bench.cluster import MODEL, Progress, an_address, clustered
 from bench.load import Ask, ask_llm
-from bench.stats import cpu_s, percentiles
+from bench.stats import percentiles
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from launcher.processes import ServiceSpec
 
 TOKENS = 4  # messages of a measured answer
 SAMPLES, WARM_UP = 2_000, 200  # calls per path
-LONG_STREAMS, LONG_TOKENS = 20, 500  # for the cost of one relayed message
 _ASKED = "What is the capital of France?"
 # Policies that are off by default, with limits that this load does not reach.
 _EVERY_POLICY: dict[str, Any] = {
@@ -51,47 +50,33 @@ async def run(progress: Progress) -> dict[str, object]:
             "gateway": gateway(await cluster.channel(front)),
         }
 
-        def asked(path: str, tokens: int = TOKENS) -> Awaitable[Timing]:
-            return timed(paths[path], _request(path, tokens))
+        async def asked(number: int, path: str) -> Timing:
+            return await timed(paths[path], _request(path))
 
         async def hit(number: int) -> float:
             return (await timed(paths["gateway"], question(_ASKED, TOKENS)))[1] * 1000
 
         async def echoed(number: int) -> float:
             began = time.perf_counter()
-            await echo(_request("direct", TOKENS))
+            await echo(_request("direct"))
             return (time.perf_counter() - began) * 1000
 
         progress(f"{SAMPLES} calls on each of {', '.join(paths)}, in turns")
-        ways: dict[str, Callable[[int], Awaitable[Timing]]] = {
-            "direct": lambda number: asked("direct"),
-            "floor": lambda number: asked("floor"),
-            "gateway": lambda number: asked("gateway"),
-        }
+        ways = {name: partial(asked, path=name) for name in paths}
         told = {name: milliseconds(timings) for name, timings in (await in_turns(ways, SAMPLES, WARM_UP)).items()}
         progress(f"{SAMPLES} exact hits and unary echoes, in turns")
         hits = await in_turns({"exact_hit": hit, "echo": echoed}, SAMPLES, WARM_UP)
-        progress(f"{LONG_STREAMS} streams of {LONG_TOKENS} messages through floor and gateway")
-        relay_us = {"floor": 0.0, "gateway": 0.0}
-        for _ in range(LONG_STREAMS):
-            for name, process in (("floor", floor), ("gateway", front)):
-                before = cpu_s(process.pid)
-                await asked(name, LONG_TOKENS)
-                relay_us[name] += (cpu_s(process.pid) - before) / (LONG_STREAMS * LONG_TOKENS) * 1e6
-    by_gateway, by_floor = (added(told[name]["total_ms"], told["direct"]["total_ms"]) for name in ("gateway", "floor"))
+    direct_ms = told["direct"]["total_ms"]
     return {
         **told,
-        "added_ms": by_gateway,
-        "floor_added_ms": by_floor,
-        "added_over_floor": {name: round(by_gateway[name] / by_floor[name], 2) for name in by_floor},
+        "added_ms": {name: added(told[name]["total_ms"], direct_ms) for name in ("floor", "gateway")},
         **{f"{name}_ms": percentiles(spent_ms) for name, spent_ms in hits.items()},
-        "relay_cpu_us_per_message": {name: round(spent_us, 1) for name, spent_us in relay_us.items()},
         "samples": SAMPLES,
     }
 
 
-def _request(path: str, tokens: int) -> bytes:
+def _request(path: str) -> bytes:
     if path == "gateway":
-        return question(_ASKED, tokens, bypass=True)
-    sampling = chat_pb2.Sampling(max_tokens=tokens)
+        return question(_ASKED, TOKENS, bypass=True)
+    sampling = chat_pb2.Sampling(max_tokens=TOKENS)
     return llm_pb2.GenerateRequest(messages=user(_ASKED), sampling=sampling).SerializeToString()

@@ -2,7 +2,7 @@
 with.
 
 Reads `{"id": …, "prompt": …, "max_tokens": …, "ignore_eos": …}` lines, generates the answers of all at once, and writes
-a `{"id": …, "first_s": …, "total_s": …, "tokens": …, "accepted": …}` line for each as it is done. The first line it
+a `{"id": …, "first_s": …, "total_s": …, "tokens": …}` line for each as it is done. The first line it
 writes is `{}`, once vLLM is loaded. Its argument is the engine's settings.
 """
 
@@ -32,16 +32,10 @@ class Sample:
     first_s: float  # to the first text
     total_s: float
     tokens: int
-    accepted: int = 0  # of those, proposed by speculation
 
     @property
     def tokens_per_s(self) -> float:
         return self.tokens / self.total_s
-
-    @property
-    def accepted_per_step(self) -> float:
-        """A step yields what was accepted and one token more."""
-        return self.accepted / (self.tokens - self.accepted)
 
 
 Ask = Callable[[str, int], Awaitable[Sample]]  # a prompt and the most tokens
@@ -98,7 +92,7 @@ def _write(replies: TextIO, reply: dict[str, float]) -> None:
 async def _generate(engine: Any, prompt: str, max_tokens: int, ignore_eos: bool) -> dict[str, float]:
     from vllm.sampling_params import RequestOutputKind, SamplingParams
 
-    started, first, tokens, speculation = time.perf_counter(), 0.0, 0, None
+    started, first, tokens = time.perf_counter(), 0.0, 0
     conversation = [{"role": "user", "content": prompt}]
     text = engine.get_tokenizer().apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
     params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=ignore_eos)
@@ -106,10 +100,7 @@ async def _generate(engine: Any, prompt: str, max_tokens: int, ignore_eos: bool)
     async for output in engine.generate(text, params, uuid.uuid4().hex):
         first = first or time.perf_counter() - started
         tokens += len(output.outputs[0].token_ids)
-        speculation = output.outputs[0].spec_decode_metrics
-    total = time.perf_counter() - started
-    accepted = sum(kept * steps for kept, steps in enumerate(speculation.histogram)) if speculation else 0
-    return {"first_s": first, "total_s": total, "tokens": tokens, "accepted": accepted}
+    return {"first_s": first, "total_s": time.perf_counter() - started, "tokens": tokens}
 
 
 if __name__ == "__main__":

@@ -86,11 +86,10 @@ class Spoken:
 
 @dataclass(frozen=True)
 class Written:
-    """A transcript. `sentences`: segments that end as sentences do."""
+    """A transcript."""
 
     took_s: float
     text: str
-    sentences: int
 
 
 @dataclass
@@ -98,8 +97,6 @@ class Heard:
     """The transcript of one stream. `words`: each with the second of the stream in which it was confirmed."""
 
     words: list[tuple[str, float]] = field(default_factory=list)
-    behind: int = 0
-    busy_s: float = 0.0
     _confirmed: int = 0  # words of the segment that is being spoken
 
     def add(self, reply: audio_pb2.TranscribeStreamResponse, at_s: float) -> None:
@@ -110,10 +107,6 @@ class Heard:
             case "segment":
                 self._confirm(reply.segment.words, at_s)
                 self._confirmed = 0
-            case "behind":
-                self.behind += 1
-            case "summary":
-                self.busy_s = reply.summary.busy_s
 
     def _confirm(self, words: Sequence[audio_pb2.Word], at_s: float) -> None:
         self.words += ((word.text, at_s) for word in words[self._confirmed :])
@@ -240,15 +233,13 @@ def _ways(folder: Path, stub: Any) -> tuple[Mapping[str, Write], Callable[[Sampl
 async def _written(number: int, of: Spoken, by: Write) -> Written:
     began = time.monotonic()
     texts = await by(of)
-    return Written(time.monotonic() - began, " ".join(texts), sum(text.endswith((".", "?", "!")) for text in texts))
+    return Written(time.monotonic() - began, " ".join(texts))
 
 
 def _summary(spoken: Spoken, written: Sequence[Written]) -> dict[str, float]:
     return {
         "s": round(median(each.took_s for each in written), 2),
         "wer": round(spoken.wrong(written[0].text), 4),
-        "sentences": written[0].sentences,
-        "of": len(spoken.sentences),
     }
 
 
@@ -268,9 +259,7 @@ async def _live(stub: Any, pid: int, spoken: Sequence[Spoken], ends: Sequence[Se
     return {
         **{f"delay_{name}_s": value for name, value in late.items()},
         "wer": round(mean(wrong), 4),
-        "busy": round(sum(each.busy_s for each in heard) / sum(seconds), 3),
         "cpu_cores": round(spent_s / max(seconds), 2),
-        "behind_events": sum(each.behind for each in heard),
     }
 
 

@@ -30,9 +30,6 @@ def bench(
             min=1, metavar="N", help="For `cache` with --pairs: measure what it has learnt of so many verdicts."
         ),
     ] = None,
-    lookups: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="With --pairs: so many of them, drawn the same each time.")
-    ] = None,
 ) -> None:
     """Measure something, and print the figures. Progress goes to stderr.
 
@@ -54,7 +51,7 @@ def bench(
     elif name not in known:
         fail(f"no bench {name}; there are: {', '.join(known)}")
     else:
-        given = {"entries": entries, "pairs": pairs, "verdicts": verdicts, "lookups": lookups}
+        given = {"entries": entries, "pairs": pairs, "verdicts": verdicts}
         _run(name, as_json, {option: value for option, value in given.items() if value is not None})
 
 

@@ -7,15 +7,8 @@ import json
 import random
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import IO, NamedTuple
-
-from services.cache.answers import Answers
-from services.cache.keyed_question import KeyedQuestion
-from services.cache.semantic_match.traffic import EVERYONE
-from services.runtime.deadline import Deadline
 
 _LONGEST_LINE = 1_000_000  # characters
 
@@ -44,32 +37,21 @@ def read(file: Path) -> list[Pair]:
     return pairs
 
 
-def components(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
-    """The pairs by one question of those that hang together."""
-    linked = Linked()
+def components(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """The pairs in groups that hang together by their questions (disjoint sets: Tarjan, J. ACM 22, 1975)."""
+    above: dict[str, str] = {}
+
+    def root(text: str) -> str:
+        while (higher := above.get(text, text)) != text:
+            above[text] = text = above.get(higher, higher)
+        return text
+
     for pair in pairs:
-        linked.link(pair.a, pair.b)
+        above[root(pair.a)] = root(pair.b)
     groups: dict[str, list[Pair]] = {}
     for pair in pairs:
-        groups.setdefault(linked.root(pair.a), []).append(pair)
-    return groups
-
-
-class Linked:
-    """Questions that hang together (disjoint sets: Tarjan, J. ACM 22, 1975)."""
-
-    def __init__(self) -> None:
-        self._above: dict[str, str] = {}
-
-    def link(self, a: str, b: str) -> None:
-        """Have two hang together, and all that hang together with either."""
-        self._above[self.root(a)] = self.root(b)
-
-    def root(self, text: str) -> str:
-        """One question of all that hang together with this one."""
-        while (higher := self._above.get(text, text)) != text:
-            self._above[text] = text = self._above.get(higher, higher)
-        return text
+        groups.setdefault(root(pair.a), []).append(pair)
+    return list(groups.values())
 
 
 def _opened(file: Path) -> IO[str]:
@@ -96,64 +78,10 @@ def _pair(line: str, number: int) -> Pair:
     return Pair(row["a"], row["b"], bool(row["duplicate"]))
 
 
-class Judged(Enum):
-    """Whether the answer to one question serves another."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    UNLABELLED = "unlabelled"
-
-
-class Labels:
-    """A question is a text as the cache compares it. Duplicates of duplicates are duplicates."""
-
-    def __init__(self, pairs: Sequence[Pair]):
-        self._duplicates = Linked()
-        self._labelled = {(pair.a, pair.b): pair.duplicate for pair in pairs}
-        for pair in pairs:
-            if pair.duplicate:
-                self._duplicates.link(pair.a, pair.b)
-
-    def judge(self, stored: str, asked: str) -> Judged:
-        """Whether the answer to `stored` is right for `asked`: by the pair's own label, else by their text, else by
-        their labelled duplicates."""
-        label = self._labelled.get((stored, asked), self._labelled.get((asked, stored)))
-        if label is not None:
-            return Judged.RIGHT if label else Judged.WRONG
-        same = self._duplicates.root(stored) == self._duplicates.root(asked)
-        return Judged.RIGHT if same else Judged.UNLABELLED
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """Pairs whose `b` is looked up, until there are so many verdicts."""
-
-    pairs: Sequence[Pair] = ()
-    verdicts: int = 0
-
-    async def judge(self, answers: Answers, asked: Sequence[KeyedQuestion], labels: Labels) -> dict[str, object]:
-        """Look the questions up and report of each sample what its labels say. One that they say nothing of is not
-        reported. Returns how many verdicts and lookups there were, and what is in force then, for people."""
-        judged = lookups = 0
-        for question in asked:
-            if judged == self.verdicts:
-                break
-            lookups += 1
-            sample = (await answers.lookup(question, None, Deadline.never())).sample
-            label = labels.judge(sample.asked, question.asked) if sample else Judged.UNLABELLED
-            if sample and label is not Judged.UNLABELLED:
-                right = label is Judged.RIGHT
-                await answers.verified(question.traffic, sample.key, sample.score, sample.accepted, right)
-                judged += 1
-        traffic = asked[0].traffic if asked else EVERYONE
-        threshold = answers.verification.thresholds.of(traffic)
-        return {"verdicts": judged, "traffic": lookups, "threshold": threshold}
-
-
 def divided(given: Sequence[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
     """(traffic, measured), about half each, in an order that is drawn. Pairs that hang together by a question stay
     together: else what is measured would have been judged."""
-    groups = list(components(given).values())
+    groups = components(given)
     order = random.Random(seed)  # a split is no secret
     order.shuffle(groups)
     parts: tuple[list[Pair], list[Pair]] = ([], [])

@@ -1,25 +1,22 @@
 """How right semantic hits are, on labelled pairs: what the cache's own `lookup` answers, and cosine alone beside it.
 
-Of each pair `a` is stored and `b` is looked up: once with nothing else to compare it with, and once in the presence of
-every other `a`. With verdicts a part of the pairs is traffic that is judged by its labels, and the rest is measured
-before and after it.
+Of each pair `a` is stored and `b` is looked up, with no other question to compare it with. With verdicts a part of the
+pairs is traffic that is judged by its labels, and the rest is measured before and after it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bench.cache import pairs, parts
-from bench.cache.pairs import Judged, Labels, Pair, Traffic, divided
+from bench.cache.pairs import Pair, divided
 from bench.stats import percentiles
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
@@ -31,99 +28,91 @@ from services.cache.semantic_match.bounds import clopper_pearson
 from services.cache.vectors import Vector
 from services.runtime.deadline import Deadline
 
-_AT_ONCE = 64  # stores, and questions that are compared with all others
+_AT_ONCE = 64  # stores
 _TTL_MS = 24 * 60 * 60 * 1000
 _ORACLE = 0.01  # wrong hits of all lookups
 _TENANT = "bench"
-_SEED = 5
+_SEED = 0
 Progress = Callable[[str], None]
 
 
-async def measure(
-    path: Path,
-    progress: Progress,
-    verdicts: int = 0,
-    lookups: int | None = None,
-    seed: int = 0,
-) -> dict[str, object]:
+async def measure(path: Path, progress: Progress, verdicts: int = 0) -> dict[str, object]:
     """The shares of hits and of wrong hits, by cosine alone and with the rules. With `verdicts`: on the pairs that are
-    held out, before and after at most so many verdicts on the other pairs. `lookups`: use only so many pairs. Raises
-    `BadPairs`. Takes two minutes for 20,000 pairs."""
-    given = _some(pairs.read(path), lookups)
+    held out, before and after at most so many verdicts on the other pairs. Raises `BadPairs`. Takes two minutes for
+    20,000 pairs."""
+    given = pairs.read(path)
     share = 1.0 if verdicts else 0.0
     settings = CacheSettings(database="", max_entries=max(len(given), CacheSettings().entries), verify_share=share)
     engine = await asyncio.to_thread(parts.load, settings)
-    judged, measured = divided(given, seed) if verdicts else ([], given)
-    result: dict[str, object] = {"file": str(path), "lookups": len(measured), "embedder": engine.name}
-    result["duplicates"] = sum(pair.duplicate for pair in measured)
-    result["decided_by"] = f"cosine of {settings.similarity_threshold}"
-    for name, apart in (("alone", True), ("together", False)):
-        mode = Mode(name, measured, apart, progress, Traffic(judged, verdicts))
-        result[name] = await mode.measure(settings, engine)
-        progress(f"{name}: {result[name]}")
-    return result
+    traffic, measured = divided(given, _SEED) if verdicts else ([], given)
+    lookups = Lookups(measured, progress, traffic, verdicts)
+    return {
+        "file": str(path),
+        "embedder": engine.name,
+        "default_threshold": settings.similarity_threshold,
+        "lookups": len(measured),
+        "duplicates": sum(pair.duplicate for pair in measured),
+        **await lookups.measure(settings, engine),
+    }
 
 
-def _some(given: list[Pair], lookups: int | None) -> list[Pair]:
-    """So many of them, the same each time."""
-    if lookups is None or lookups >= len(given):
-        return given
-    return [given[number] for number in sorted(random.Random(_SEED).sample(range(len(given)), lookups))]
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A pair in a partition of its own."""
+
+    stored: KeyedQuestion
+    asked: KeyedQuestion
+    duplicate: bool
 
 
-class Mode:
-    """Each pair in a partition of its own, or all in one. `traffic` is looked up and judged before what is measured."""
+class Lookups:
+    """Each pair in a partition of its own. `traffic` is looked up before what is measured, until there are so many
+    `verdicts`."""
 
-    def __init__(self, name: str, given: Sequence[Pair], apart: bool, progress: Progress, traffic: Traffic):
-        self._name, self._progress, self._apart, self._traffic = name, progress, apart, traffic
-        all_pairs = [*given, *traffic.pairs]
-        self._stored = [_keyed(pair.a, number if apart else 0) for number, pair in enumerate(all_pairs)]
-        asked = [_keyed(pair.b, number if apart else 0) for number, pair in enumerate(all_pairs)]
-        compared = zip(self._stored, asked, all_pairs, strict=True)
-        labelled = [Pair(a.asked, b.asked, pair.duplicate) for a, b, pair in compared]
-        self._asked, self._before = asked[: len(given)], asked[len(given) :]
-        self._pairs, self._labels = labelled[: len(given)], Labels(labelled)
+    def __init__(self, given: Sequence[Pair], progress: Progress, traffic: Sequence[Pair] = (), verdicts: int = 0):
+        self._progress, self._verdicts = progress, verdicts
+        every = [
+            _Asked(_keyed(pair.a, number), _keyed(pair.b, number), pair.duplicate)
+            for number, pair in enumerate([*given, *traffic])
+        ]
+        self._measured, self._traffic = every[: len(given)], every[len(given) :]
         self._ms: dict[str, list[float]] = {"embed": [], "search": [], "verdict": [], "whole": []}
 
     async def measure(self, settings: CacheSettings, engine: Engine) -> dict[str, object]:
+        """Store, look up, judge the traffic and look up again, as far as there is any."""
         embedder, memory = parts.TimedEmbedder(engine, settings), parts.TimedMemory(settings)
         learnt: dict[str, object] = {}
         async with parts.running(settings, engine, embedder, memory) as (answers, _):
             await self._store(answers)
             hits = await self._look_up(answers, embedder, memory)
             times = {part: percentiles(taken, 2) for part, taken in self._ms.items() if len(taken) > 1}
-            if self._before:
-                learnt["before"] = self._told(hits)
-                self._progress(
-                    f"{self._name}: {self._traffic.verdicts} verdicts on {len(self._before)} lookups at most"
-                )
-                learnt |= await self._traffic.judge(answers, self._before, self._labels)
+            if self._traffic:
+                learnt["before"] = self._summary(hits)
+                learnt |= await self._judge(answers)
                 hits = await self._look_up(answers, embedder, memory)
-        self._progress(f"{self._name}: cosine alone")
-        told = self._told(hits)
-        nearest = await asyncio.to_thread(self._nearest, embedder.vectors)
-        oracles = {"at_1_percent_wrong": _ORACLE, "at_the_same_error": told["wrong"] / len(hits)}
+        summary, wrong = self._summary(hits), sum(hits) - self._right(hits)
+        nearest = self._nearest(embedder.vectors)
+        oracles = {"at_1_percent_wrong": _ORACLE, "at_the_same_error": wrong / len(hits)}
         cosine = {name: calibrated(nearest, share) for name, share in oracles.items()}
-        return {**told, **learnt, "ms": times, "cosine_alone_oracle": cosine}
+        return {**summary, **learnt, "ms": times, "cosine_alone_oracle": cosine}
 
     async def _store(self, answers: Answers) -> None:
-        self._progress(f"{self._name}: storing {len(self._stored)} questions")
-        for start in range(0, len(self._stored), _AT_ONCE):
-            some = self._stored[start : start + _AT_ONCE]
+        every = [each.stored for each in (*self._measured, *self._traffic)]
+        self._progress(f"storing {len(every)} questions")
+        for start in range(0, len(every), _AT_ONCE):
+            some = every[start : start + _AT_ONCE]
             await asyncio.gather(*(answers.store(each, b"answer", _TTL_MS, Deadline.never()) for each in some))
 
-    async def _look_up(
-        self, answers: Answers, embedder: parts.TimedEmbedder, memory: parts.TimedMemory
-    ) -> list[Judged | None]:
-        """Of each lookup whether its hit was right, None for a miss."""
-        self._progress(f"{self._name}: looking {len(self._asked)} questions up")
-        hits: list[Judged | None] = []
-        for question in self._asked:
+    async def _look_up(self, answers: Answers, embedder: parts.TimedEmbedder, memory: parts.TimedMemory) -> list[bool]:
+        """Of each lookup whether it was a hit."""
+        self._progress(f"looking {len(self._measured)} questions up")
+        hits = []
+        for each in self._measured:
             embedder.took_ms = memory.took_ms = None
             started = time.perf_counter()
-            found = await answers.lookup(question, None, Deadline.never())
+            found = await answers.lookup(each.asked, None, Deadline.never())
             self._note((time.perf_counter() - started) * 1000, embedder.took_ms, memory.took_ms)
-            hits.append(self._labels.judge(found.entry.asked.decode(), question.asked) if found.entry else None)
+            hits.append(found.entry is not None)
         return hits
 
     def _note(self, whole_ms: float, embed_ms: float | None, search_ms: float | None) -> None:
@@ -133,43 +122,51 @@ class Mode:
             self._ms["search"].append(search_ms)
             self._ms["verdict"].append(whole_ms - embed_ms - search_ms)
 
-    def _told(self, hits: Sequence[Judged | None]) -> dict[str, Any]:
-        counts = {judged: hits.count(judged) for judged in Judged}
-        right, wrong = counts[Judged.RIGHT], counts[Judged.WRONG]
-        duplicates = [hit for hit, pair in zip(hits, self._pairs, strict=True) if pair.duplicate]
+    async def _judge(self, answers: Answers) -> dict[str, object]:
+        """Look the traffic up and report of each sample what its label says. Returns how many verdicts and lookups
+        there were, and the threshold that is in force then."""
+        self._progress(f"{self._verdicts} verdicts on {len(self._traffic)} lookups at most")
+        judged = lookups = 0
+        for each in self._traffic:
+            if judged == self._verdicts:
+                break
+            lookups += 1
+            if sample := (await answers.lookup(each.asked, None, Deadline.never())).sample:
+                key, score, accepted = sample.key, sample.score, sample.accepted
+                await answers.verified(each.asked.traffic, key, score, accepted, each.duplicate)
+                judged += 1
+        threshold = answers.verification.thresholds.of(self._traffic[0].asked.traffic)
+        return {"verdicts": judged, "traffic": lookups, "threshold": threshold}
+
+    def _right(self, hits: Sequence[bool]) -> int:
+        return sum(hit and each.duplicate for hit, each in zip(hits, self._measured, strict=True))
+
+    def _summary(self, hits: Sequence[bool]) -> dict[str, object]:
+        right, duplicates = self._right(hits), sum(each.duplicate for each in self._measured)
+        wrong = sum(hits) - right
         low, high = clopper_pearson(wrong, len(hits), confidence=0.975)  # of each side
         return {
-            "found": _share(duplicates.count(Judged.RIGHT), len(duplicates)),
+            "found": _share(right, duplicates),
             "wrong_of_lookups": _share(wrong, len(hits)),
             "wrong_of_lookups_95": [round(low, 5), round(high, 5)],
             "precision": _share(right, right + wrong),
-            **{judged.value: count for judged, count in counts.items()},
+            "right": right,
+            "wrong": wrong,
         }
 
     def _nearest(self, vectors: dict[str, Vector | None]) -> list[Nearest]:
-        """The nearest stored question to each one asked; the similarity of one that is too long is 0."""
+        """The cosines of the pairs; that of a question that is too long is 0."""
         none = np.zeros(DIMENSION, np.float32)
         rows = {text: none if vector is None else vector for text, vector in vectors.items()}
-        given = [(rows.get(pair.a, none), rows.get(pair.b, none)) for pair in self._pairs]
-        if self._apart:
-            return [self._judged(pair, pair.a, float(a @ b)) for pair, (a, b) in zip(self._pairs, given, strict=True)]
-        texts = list(dict.fromkeys(question.asked for question in self._stored))
-        stored = np.stack([rows.get(text, none) for text in texts])
-        found = []
-        for start in range(0, len(given), _AT_ONCE):
-            similarities = np.stack([asked for _, asked in given[start : start + _AT_ONCE]]) @ stored.T
-            for pair, row in zip(self._pairs[start : start + _AT_ONCE], similarities, strict=True):
-                best = int(row.argmax())
-                found.append(self._judged(pair, texts[best], float(row[best])))
-        return found
-
-    def _judged(self, pair: Pair, stored: str, similarity: float) -> Nearest:
-        judged = self._labels.judge(stored, pair.b)
-        return Nearest(1.0 if stored == pair.b else similarity, judged, pair.duplicate)
+        return [
+            Nearest(1.0 if each.stored.asked == each.asked.asked else float(a @ b), each.duplicate)
+            for each in self._measured
+            for a, b in [(rows.get(each.stored.asked, none), rows.get(each.asked.asked, none))]
+        ]
 
 
 def _keyed(text: str, number: int) -> KeyedQuestion:
-    """A question after a system message of its own, or of all."""
+    """A question after a system message of its own."""
     system = chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=f"conversation {number}")
     messages = [system, chat_pb2.Message(role=chat_pb2.ROLE_USER, content=text)]
     return keyed(cache_pb2.Question(tenant=_TENANT, model_class="fast", messages=messages))
@@ -181,10 +178,9 @@ def _share(count: int, of: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The nearest question to one that was asked. `duplicate`: it has one to be found."""
+    """A pair by its cosine."""
 
     similarity: float
-    judged: Judged
     duplicate: bool
 
 
@@ -197,8 +193,8 @@ def calibrated(nearest: Sequence[Nearest], wrong_share: float) -> dict[str, floa
     ordered = sorted(nearest, key=lambda each: -each.similarity)
     for similarity, equal in groupby(ordered, key=lambda each: each.similarity):
         for each in equal:
-            wrong += each.judged is Judged.WRONG
-            found += each.duplicate and each.judged is Judged.RIGHT
+            wrong += not each.duplicate
+            found += each.duplicate
         if wrong > wrong_share * len(nearest):
             break
         shares = {"found": found / duplicates, "wrong_of_lookups": wrong / len(nearest)}

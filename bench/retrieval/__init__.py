@@ -31,36 +31,19 @@ async def run(progress: Progress) -> dict[str, object]:
             embedding_cache_bytes=1,  # each question is embedded each time it is asked
         )
         async with AsyncCollectionClient(cache.spec.address) as client:
-            progress("putting the project's pages, twice")
-            ingest = await _ingest(client)
+            progress("putting the project's pages")
+            documents = pages()
+            put = [await client.put("pages", source, text) for source, text in documents.items()]
             progress(f"{ROUNDS} rounds of {len(questions())} questions by each ranking")
             ways: dict[str, Callable[[int], Awaitable[tuple[int | None, float]]]]
             ways = {ranking: partial(_search, client=client, ranking=ranking) for ranking in RANKINGS}
             count = len(questions())
             found = await in_turns(ways, ROUNDS * count, count)
     return {
-        "ingest": ingest,
+        "documents": len(documents),
+        "snippets": sum(each.snippets for each in put),
         "found": {ranking: _recall([rank for rank, _ in each[:count]]) for ranking, each in found.items()},
         "search_ms": {ranking: percentiles([spent_ms for _, spent_ms in each]) for ranking, each in found.items()},
-    }
-
-
-async def _ingest(client: AsyncCollectionClient) -> dict[str, float]:
-    """The time to put new documents, and the same documents again."""
-    documents = pages()
-    snippets, times = 0, []
-    for _ in range(2):
-        started = time.perf_counter()
-        put = [await client.put("pages", source, text) for source, text in documents.items()]
-        times.append(time.perf_counter() - started)
-        snippets = sum(each.snippets for each in put)
-    return {
-        "documents": len(documents),
-        "bytes": sum(len(text.encode()) for text in documents.values()),
-        "snippets": snippets,
-        "new_s": round(times[0], 2),
-        "snippets_per_s": round(snippets / times[0], 1),
-        "unchanged_s": round(times[1], 3),
     }
 
 

@@ -11,47 +11,32 @@ from hypothesis import strategies as st
 
 from bench import cache
 from bench.cache import synthetic
-from bench.cache.pairs import Judged, Labels, Pair, Traffic, divided
-from bench.cache.quality import Mode, Nearest, _some, calibrated
+from bench.cache.pairs import Pair, divided
+from bench.cache.quality import Lookups, Nearest, calibrated
 from services.cache.config import CacheSettings
 from services.cache.engines import DIMENSION
 from services.cache.vectors import Vector
 from tests.unit.cache.conftest import BagOfWords
 
 
-def test_duplicates_of_duplicates_are_right_and_a_pairs_own_label_goes_before() -> None:
-    labels = Labels([Pair("a", "b", True), Pair("c", "b", True), Pair("a", "d", False), Pair("e", "e", False)])
-    assert labels.judge("a", "c") is Judged.RIGHT
-    assert labels.judge("d", "a") is Judged.WRONG
-    assert labels.judge("d", "c") is Judged.UNLABELLED
-    assert labels.judge("d", "d") is Judged.RIGHT
-    assert labels.judge("e", "e") is Judged.WRONG
-
-
 def test_the_loosest_threshold_within_the_limit_is_taken_and_equal_similarities_stand_together() -> None:
-    right, wrong = Judged.RIGHT, Judged.WRONG
-    nearest = [Nearest(0.9, right, True), Nearest(0.8, wrong, False), Nearest(0.7, right, True)]
-    nearest += [Nearest(0.6, right, True), Nearest(0.6, wrong, False)]
+    nearest = [Nearest(0.9, True), Nearest(0.8, False), Nearest(0.7, True), Nearest(0.6, True), Nearest(0.6, False)]
     assert calibrated(nearest, 0.2) == {"threshold": 0.7, "found": 0.6667, "wrong_of_lookups": 0.2}
     assert calibrated(nearest, 0) == {"threshold": 0.9, "found": 0.3333, "wrong_of_lookups": 0}
-    assert calibrated([Nearest(0.9, wrong, False)], 0)["threshold"] == 1
+    assert calibrated([Nearest(0.9, False)], 0)["threshold"] == 1
 
 
-@pytest.mark.parametrize("apart", [True, False])
-async def test_hits_are_counted_over_all_lookups_and_judged_by_the_labels(apart: bool) -> None:
-    """The second `b` is the first `a`, word by word, which only the second mode can find."""
+async def test_hits_are_counted_over_all_lookups_and_judged_by_the_labels() -> None:
+    """The second `b` is the first `a`, word by word, and is compared with its own `a` alone."""
     pairs = [
         Pair("how tall is the tower", "how tall is the tower", True),
         Pair("zebra", "how tall is the tower", True),
         Pair("where is the station", "where is the station", False),
         Pair("apples", "pears and plums", False),
     ]
-    mode = Mode("pairs", pairs, apart, lambda line: None, Traffic())
-    told = await mode.measure(CacheSettings(), WideBagOfWords())
-    assert told["found"] == (0.5 if apart else 1)
-    assert (told["right"], told["wrong"], told["unlabelled"]) == ((1, 1, 0) if apart else (2, 1, 0))
-    assert told["wrong_of_lookups"] == 0.25
-    assert told["precision"] == pytest.approx(0.5 if apart else 2 / 3, abs=1e-4)
+    told = await Lookups(pairs, lambda line: None).measure(CacheSettings(), WideBagOfWords())
+    assert (told["found"], told["wrong_of_lookups"], told["precision"]) == (0.5, 0.25, 0.5)
+    assert (told["right"], told["wrong"]) == (1, 1)
 
 
 class WideBagOfWords(BagOfWords):
@@ -70,8 +55,8 @@ async def test_what_was_judged_is_in_force_for_what_is_measured() -> None:
     texts = [f"{how} find the {number}th of all keys" for how in asked for number in range(150)]
     judged = [Pair(text, f"{text} please", True) for text in texts]
     measured = [Pair(f"{text} here", f"{text} here please", True) for text in texts[:50]]
-    mode = Mode("pairs", measured, True, lambda line: None, Traffic(judged, 600))
-    told = await mode.measure(CacheSettings(similarity_threshold=0.99, verify_share=1), WideBagOfWords())
+    lookups = Lookups(measured, lambda line: None, judged, 600)
+    told = await lookups.measure(CacheSettings(similarity_threshold=0.99, verify_share=1), WideBagOfWords())
     assert isinstance(before := told["before"], dict)
     assert (before["found"], told["found"]) == (0, 1)
     assert (told["verdicts"], told["traffic"], told["threshold"]) == (600, 600, 0.75)
@@ -86,18 +71,9 @@ def test_no_question_is_both_judged_and_measured(ends: list[tuple[int, int]], se
     assert sorted([*parts[0], *parts[1]]) == sorted(given_pairs)
 
 
-@pytest.mark.parametrize("given", [{"verdicts": 5}, {"lookups": 5}])
-async def test_options_that_need_pairs_are_refused_without(given: dict[str, int]) -> None:
-    with pytest.raises(cache.REFUSED, match="--verdicts and --lookups: with --pairs"):
-        await cache.run(lambda line: None, **given)
-
-
-def test_lookups_are_drawn_the_same_each_time_and_in_their_order() -> None:
-    given = [Pair(str(number), "b", False) for number in range(100)]
-    some = _some(given, 10)
-    assert some == _some(given, 10) == sorted(some, key=lambda pair: int(pair.a))
-    assert len(some) == 10
-    assert _some(given, None) == _some(given, 1_000) == given
+async def test_verdicts_need_pairs() -> None:
+    with pytest.raises(cache.REFUSED, match="--verdicts: with --pairs"):
+        await cache.run(lambda line: None, verdicts=5)
 
 
 def test_what_is_drawn_is_the_same_each_time_and_has_neighbours() -> None:
