@@ -89,9 +89,6 @@ async def test_the_last_word_and_the_finish_travel_together() -> None:
     replies = await answer(a_request())
     assert [reply.HasField("finish") for reply in replies] == [False, False, False, True]
     assert not replies[-1].finish.HasField("queue_ms")
-
-
-async def test_with_slots_it_says_how_long_a_call_waited() -> None:
     assert (await answer(a_request(), slots=1))[-1].finish.HasField("queue_ms")
 
 

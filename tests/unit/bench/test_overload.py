@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from bench import overload
 from bench.load import Outcome, Sample
 from bench.overload import CLASSES, goodput_rps, mixed, p99_ms, recovery_s, summary
 
@@ -25,9 +24,6 @@ def test_all_classes_come_by_their_shares_and_no_question_twice() -> None:
     for each in CLASSES:
         assert counts[each.name] / len(arrivals) == pytest.approx(each.share, abs=0.02)
     assert len({each.request for each in arrivals}) == len(arrivals)
-
-
-def test_the_same_seed_sends_the_same_classes_at_the_same_times() -> None:
     first, again = ([(each.at_s, each.label) for each in mixed(100, 5, seed=3)] for _ in range(2))
     assert first == again
 
@@ -62,15 +58,4 @@ def test_recovery_is_the_first_window_without_a_rejection_and_fast_again() -> No
     refused, slow = samples_at([20.4], Outcome.REFUSED), samples_at(every(0.1, 20.5, 22), total_s=1)
     fast = samples_at(every(0.1, 22, 35))
     assert recovery_s(refused + slow + fast, 20, normal_p99_ms=150) == pytest.approx(2, abs=0.1)
-
-
-def test_without_a_calm_window_there_is_no_recovery() -> None:
     assert recovery_s(samples_at(every(0.1, 20, 35), total_s=1), 20, normal_p99_ms=150) is None
-
-
-def test_every_class_gets_its_score_from_tenant_urgency_and_repeats() -> None:
-    scores = {
-        each.name: 100 * (each.tenant == "premium") + 75 * each.realtime - 50 * each.attempt
-        for each in overload.CLASSES
-    }
-    assert scores == {"critical": 100, "high": 75, "normal": 0, "low": -50}

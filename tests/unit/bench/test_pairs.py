@@ -15,16 +15,12 @@ LINE = json.dumps({"a": "one", "b": "two", "duplicate": 1})
 
 
 @pytest.mark.parametrize("label", [1, True])
-def test_labels_are_numbers_or_booleans(tmp_path: Path, label: object) -> None:
-    file = tmp_path / "pairs.jsonl"
-    file.write_text(json.dumps({"a": "one", "b": "two", "duplicate": label, "more": 3}) + "\n\n")
-    assert pairs.read(file) == [Pair("one", "two", True)]
-
-
-def test_gzipped_files_are_read(tmp_path: Path) -> None:
-    file = tmp_path / "pairs.jsonl.gz"
-    file.write_bytes(gzip.compress(LINE.encode()))
-    assert pairs.read(file) == [Pair("one", "two", True)]
+def test_labels_are_numbers_or_booleans_and_files_may_be_compressed(tmp_path: Path, label: object) -> None:
+    plain, compressed = tmp_path / "pairs.jsonl", tmp_path / "pairs.jsonl.gz"
+    plain.write_text(json.dumps({"a": "one", "b": "two", "duplicate": label, "more": 3}) + "\n\n")
+    compressed.write_bytes(gzip.compress(plain.read_bytes()))
+    for file in (plain, compressed):
+        assert pairs.read(file) == [Pair("one", "two", True)]
 
 
 @pytest.mark.parametrize(

@@ -80,15 +80,14 @@ def multiplied(of: ClusterLoadAssignment) -> dict[str, float]:
         ("west", {"west": 0, "east": 1, "south": 2}),  # 8,900 and 9,600 km
         ("east", {"east": 0, "west": 1, "south": 2}),
         ("south", {"south": 0, "west": 1, "east": 2}),
+        ("", {"east": 0, "west": 0, "south": 0}),
+        ("north", {"east": 0, "west": 0, "south": 0}),
     ],
 )
-def test_the_own_region_comes_first_and_the_others_by_distance(region: str, expected: dict[str, int]):
+def test_the_own_region_comes_first_and_the_others_by_distance_and_nowhere_all_are_alike(
+    region: str, expected: dict[str, int]
+):
     assert priorities(assigned(EVERYWHERE, region)) == expected
-
-
-@pytest.mark.parametrize("region", ["", "north"])
-def test_a_client_that_is_nowhere_uses_all_regions_alike(region: str):
-    assert set(priorities(assigned(EVERYWHERE, region)).values()) == {0}
 
 
 def test_priorities_have_no_gaps_where_the_nearest_regions_have_no_endpoint():
@@ -114,25 +113,18 @@ def test_a_canary_gets_its_share_however_a_client_works_it_out(worked_out):
     assert worked_out(assigned(CANARY)) == pytest.approx(expected, rel=0.01)
 
 
-def test_a_locality_weighs_what_its_members_in_service_do():
-    of = assigned(CANARY, n1=Health.UNREACHABLE)
-    assert [each.load_balancing_weight.value for each in of.endpoints] == [35, 5]
-    assert shares(of)["10.0.0.2"] == pytest.approx(35 / 40, rel=0.01)
+@pytest.mark.parametrize(("scales_itself", "weights"), [(False, [35, 5]), (True, [95, 5])])
+def test_a_locality_weighs_what_its_members_in_service_do_or_all_where_a_client_scales_it(scales_itself, weights):
+    of = assigned(CANARY, weigh_all=scales_itself, n1=Health.UNREACHABLE)
+    assert [each.load_balancing_weight.value for each in of.endpoints] == weights
+    assert scales_itself or shares(of)["10.0.0.2"] == pytest.approx(35 / 40, rel=0.01)
 
 
-def test_for_clients_that_scale_it_themselves_a_locality_weighs_what_all_its_members_do():
-    of = assigned(CANARY, weigh_all=True, n1=Health.UNREACHABLE)
-    assert [each.load_balancing_weight.value for each in of.endpoints] == [95, 5]
-
-
-def test_who_drains_and_who_is_gone_are_told_apart_and_neither_is_in_service():
-    of = assigned(EVERYWHERE, n1=Health.NOT_SERVING, n2=Health.UNREACHABLE)
-    assert statuses(of) == [DRAINING, UNHEALTHY, HEALTHY]
-
-
-def test_where_nobody_serves_all_go_out_as_unknown():
-    of = assigned(EVERYWHERE, n1=Health.NOT_SERVING, n2=Health.UNREACHABLE, n3=Health.UNKNOWN)
-    assert statuses(of) == [UNKNOWN, UNKNOWN, UNKNOWN]
+@pytest.mark.parametrize(
+    ("third", "expected"), [(Health.SERVING, [DRAINING, UNHEALTHY, HEALTHY]), (Health.UNKNOWN, [UNKNOWN] * 3)]
+)
+def test_who_drains_and_who_is_gone_are_told_apart_unless_nobody_serves(third: Health, expected: list[int]):
+    assert statuses(assigned(EVERYWHERE, n1=Health.NOT_SERVING, n2=Health.UNREACHABLE, n3=third)) == expected
 
 
 def test_the_nearest_region_keeps_its_priority_while_nobody_there_serves():

@@ -36,12 +36,6 @@ def test_only_those_that_serve_are_in_service():
     assert [each.in_service for each in told] == [True, False, False, False]
 
 
-def test_all_are_in_service_where_nobody_serves():
-    found = members([ONE, TWO], nowhere)
-    told = seen(found, {found[0].address: Health.NOT_SERVING, found[1].address: Health.UNREACHABLE})
-    assert [each.in_service for each in told] == [True, True]
-
-
 def test_a_service_has_the_identity_of_its_name_up_to_the_first_dash_unless_it_says_so():
     assert identity("llm-quality", Service(endpoints=(ONE,))) == "llm"
     assert identity("llm-quality", Service(endpoints=(ONE,), identity="gateway")) == "gateway"

@@ -122,14 +122,10 @@ def test_a_route_takes_all_calls_to_the_cluster_of_its_name_without_a_time_limit
     assert not only.route.hash_policy
 
 
-def test_a_limit_of_time_is_the_streams():
-    action = route(MESH, "llm-quality").virtual_hosts[0].routes[0].route
-    assert action.max_stream_duration.max_stream_duration.ToMilliseconds() == 1_500
-
-
-def test_a_ring_is_entered_by_the_header_that_the_topology_names():
-    (policy,) = route(MESH, "cache").virtual_hosts[0].routes[0].route.hash_policy
-    assert policy.header.header_name == "x-key"
+def test_a_route_has_the_limit_of_time_and_the_header_of_a_ring_that_the_topology_names():
+    limited, hashed = (route(MESH, name).virtual_hosts[0].routes[0].route for name in ("llm-quality", "cache"))
+    assert limited.max_stream_duration.max_stream_duration.ToMilliseconds() == 1_500
+    assert [policy.header.header_name for policy in hashed.hash_policy] == ["x-key"]
 
 
 def test_a_drill_is_a_fault_of_the_route_and_changes_no_listener():
@@ -264,9 +260,3 @@ services:
     assert west[ASSIGNMENTS] != east[ASSIGNMENTS]
     for type_url in (LISTENERS, ROUTES, CLUSTERS):
         assert west[type_url] == east[type_url]
-
-
-def test_nothing_is_said_of_endpoints_whose_names_have_never_been_found():
-    text = 'services: {cache: {endpoints: [{address: "cache.mesh:1"}]}}'
-    resource = rendered(text)[ASSIGNMENTS]["cache"]
-    assert (resource.version, resource.body) == ("", None)

@@ -16,6 +16,8 @@ def test_bytes_and_paths_of_both_kinds_are_read(tmp_path: Path) -> None:
     given = [b"x", bytearray(b"y"), tmp_path / "a.png", str(tmp_path / "a.png")]
     assert list(read_all("images", given)) == [b"x", b"y", b"a", b"a"]
     assert list(read_all("images", ())) == []
+    for single in (b"a", str(tmp_path / "a.png"), tmp_path / "a.png"):
+        assert list(read_all("images", single)) == [b"a"], "one needs no sequence"
 
 
 def test_a_recording_that_is_deleted_before_it_is_sent_is_named_by_its_field(tmp_path: Path) -> None:
@@ -25,12 +27,6 @@ def test_a_recording_that_is_deleted_before_it_is_sent_is_named_by_its_field(tmp
     file.unlink()
     with pytest.raises(InvalidArgument, match=r"^audio: a file that can be read, got .*a\.wav \(No such file"):
         list(parts)
-
-
-def test_a_single_one_is_not_taken_for_a_sequence(tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(b"a")
-    for given in (b"a", str(tmp_path / "a.png"), tmp_path / "a.png"):
-        assert list(read_all("images", given)) == [b"a"]
 
 
 def test_a_file_that_cannot_be_sent_is_named_with_its_place(tmp_path: Path) -> None:

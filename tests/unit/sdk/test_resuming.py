@@ -124,24 +124,14 @@ def test_where_the_answer_is_not_kept_a_model_goes_on_from_the_text_without_the_
     assert scene.asked(NOT_KEPT) is None
 
 
-def test_from_a_text_that_replaced_another_a_model_goes_on() -> None:
-    scene = Scene()
-    scene.said("I don't know.")
-    scene.resuming.saw(pb.Event(patch=pb.Patch(stage="llm", text="It is ", replaces=True)))
-    scene.said("Pa")
-    rest = scene.asked()
-    assert rest
-    assert rest.prefix == "It is Pa"
-
-
-def test_tokens_of_a_text_that_was_replaced_are_not_taken_from_what_the_answer_may_have() -> None:
+def test_from_a_text_that_replaced_another_a_model_goes_on_without_the_others_tokens() -> None:
     scene = Scene(sampling=chat_pb2.Sampling(max_tokens=100))
     scene.said("It may be that", 90)
-    scene.resuming.saw(pb.Event(patch=pb.Patch(stage="generate", replaces=True)))
-    scene.said("Paris is", 5)
+    scene.resuming.saw(pb.Event(patch=pb.Patch(stage="llm", text="It is ", replaces=True)))
+    scene.said("Pa", 5)
     asked = scene.asked()
     assert asked
-    assert (asked.prefix, asked.sampling.max_tokens) == ("Paris is", 95)
+    assert (asked.prefix, asked.sampling.max_tokens) == ("It is Pa", 95)
 
 
 def test_a_late_result_of_a_tool_is_no_text_of_the_answer() -> None:

@@ -38,10 +38,12 @@ def test_an_answer_that_is_cut_off_on_its_way_is_a_lost_connection_also_through_
     assert (error.reason, error.trace_id) == ("CONNECTION_LOST", "t")
 
 
-def test_who_cancels_a_call_has_lost_nobody():
-    error = from_rpc_error(ScriptedError(grpc.StatusCode.CANCELLED, "Locally cancelled by application!"), PEER, 1.0)
-    assert isinstance(error, Cancelled)
-
-
-def test_a_bug_stays_a_bug():
-    assert isinstance(from_rpc_error(ScriptedError(grpc.StatusCode.INTERNAL, "oh"), PEER, 1.0), Internal)
+@pytest.mark.parametrize(
+    ("code", "text", "kind"),
+    [
+        (grpc.StatusCode.CANCELLED, "Locally cancelled by application!", Cancelled),
+        (grpc.StatusCode.INTERNAL, "oh", Internal),
+    ],
+)
+def test_a_call_that_is_cancelled_here_and_a_bug_are_no_lost_connections(code, text, kind):
+    assert isinstance(from_rpc_error(ScriptedError(code, text), PEER, 1.0), kind)
