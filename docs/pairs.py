@@ -27,7 +27,8 @@ from services.runtime.errors import InvalidInput, NotSupported
 from tests import published
 
 PAGE = Path(__file__).with_name("http.md")
-HEAD = "| a field of | | to chat completions | to Responses | to Messages | to vLLM by folder |"
+HEAD = "| a field of | | by the API of the model |"
+_NAMES = {"chat": "chat completions", "responses": "Responses", "messages": "Messages", "vllm": "vLLM"}
 _ASKED: Mapping[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
 _LIMITED = {**_ASKED, "max_tokens": 9}
 _RESPONSE: Mapping[str, Any] = {"model": "m", "input": "?"}
@@ -88,11 +89,26 @@ def rows() -> Iterator[str]:
 
 
 def _together(name: str, fates: Mapping[str, list[str]]) -> Iterator[str]:
-    found: dict[tuple[str, ...], list[str]] = {}
+    found: dict[str, list[str]] = {}
     for field, fate in fates.items():
-        found.setdefault(tuple(fate), []).append(f"`{field}`")
-    for each, fields_ in sorted(found.items(), key=lambda each: -len(each[1])):
-        yield f"| {name} | {', '.join(fields_)} | {' | '.join(each)} |"
+        if summary := _summary(name, dict(zip(_NAMES.values(), fate, strict=True))):
+            found.setdefault(summary, []).append(f"`{field}`")
+    for summary, fields_ in sorted(found.items(), key=lambda each: -len(each[1])):
+        yield f"| {name} | {', '.join(fields_)} | {summary} |"
+
+
+def _summary(name: str, fates: Mapping[str, str]) -> str:
+    """Which models do what with a field; empty: forwarded to its own API, translated for all others."""
+    others = {api: fate for api, fate in fates.items() if (api, fate) != (name, "forwarded")}
+    by_fate: dict[str, list[str]] = {}
+    for api, fate in others.items():
+        by_fate.setdefault(fate, []).append("own" if api == name else api)
+    if set(by_fate) <= {"translated"}:
+        return ""
+    if len(by_fate) == 1:
+        return f"{next(iter(by_fate))} by all{'' if name in others or name == 'gRPC' else ' others'}"
+    exceptions = sorted((fate, apis) for fate, apis in by_fate.items() if fate != "translated")
+    return "; ".join(f"{fate}: {', '.join(apis)}" for fate, apis in exceptions)
 
 
 def _by_grpc() -> Iterator[tuple[str, Request]]:

@@ -1,4 +1,4 @@
-"""Writes the tables of `sdk.md` from the SDK's types and the services' errors. Run it with `make docs`."""
+"""Writes the tables of `sdk.md` from the SDK's types. Run it with `make docs`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ ROOT = Path(__file__).parents[1]
 TABLES = (("option", "Options"), ("of a question", "Request"), ("field", "Answer"))
 OF_MESH = "| option of the mesh | type and words |"
 MODULES = {"Answer": "_events", "MeshOptions": "_option_types"}
-# Where the errors are defined that a caller of the gateway's may get by gRPC.
-ERRORS = ("services/runtime", "services/gateway", "services/llm/errors.py", "services/vision", "services/audio")
-BY_HTTP = "services/gateway/http"
 # Reasons that the SDK raises itself, without an answer of the gateway's.
 OWN = {
     "INVALID_ARGUMENT": ("INVALID_INPUT", "PLAINTEXT_KEY"),
@@ -48,7 +45,7 @@ RETRY = {
 def main() -> None:
     PAGE.write_text(render(PAGE.read_text()))
     options = [*fields("Options"), *fields("MeshOptions")]
-    print(f"{PAGE.name}: {len(options)} options, {sum(map(len, reasons().values()))} reasons")
+    print(f"{PAGE.name}: {len(options)} options, {len(RETRY)} errors")
 
 
 def render(page: str) -> str:
@@ -62,18 +59,22 @@ def render(page: str) -> str:
         ]
         page = replaced(page, f"| {head} | type | what |", rows, PAGE.name)
     page = replaced(page, OF_MESH, list(_of_mesh(words)), PAGE.name)
-    return replaced(page, "| error | `retry_delay_s` | retry | reasons |", list(_errors()), PAGE.name)
+    return replaced(page, "| error | `retry_delay_s` | retry |", list(_errors()), PAGE.name)
 
 
 def _of_mesh(words: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Options that `http.md` describes: what is to be said of them besides, and the options that HTTP has otherwise."""
+    """Options that `http.md` describes: what is to be said of them besides, and the options that HTTP has otherwise.
+    Those with the same cell share a row."""
     kinds = {name: kind for name, kind, _ in fields("MeshOptions")}
+    rows: dict[str, list[str]] = {}
     for option in options_on(Surface.SDK):
         what = [] if Surface.HTTP in option.on else [option.help]
         note = [option.sdk_note] if option.sdk_note else []
         kind = kinds[option.name]
         shown = [] if kind in words else [f"`{_cell(kind)}`."]  # a type of words is named with them
-        yield f"| `{option.name}` | {' '.join([*shown, *what, *note, *_choices(kind, words)])} |"
+        cell = " ".join([*shown, *what, *note, *_choices(kind, words)])
+        rows.setdefault(cell, []).append(f"`{option.name}`")
+    yield from (f"| {', '.join(names)} | {cell} |" for cell, names in rows.items())
 
 
 def fields(cls: str) -> list[tuple[str, str, str]]:
@@ -128,54 +129,8 @@ def _cell(text: str) -> str:
 
 
 def _errors() -> Iterator[str]:
-    found = reasons()
     for name, (delay, retry) in RETRY.items():
-        codes = [getattr(hedgerow, name).code]
-        if name == "HedgerowError":  # of the codes that have no class of their own
-            codes = sorted(found.keys() - {cls.code for cls in hedgerow.HedgerowError.__subclasses__()})
-        listed = sorted(reason for code in codes for reason in {*found.get(code, ()), *OWN.get(code, ())})
-        yield f"| `{name}` | {delay} | {retry} | {', '.join(f'`{reason}`' for reason in listed)} |"
-
-
-def reasons() -> dict[str, set[str]]:
-    """The reasons of the services' errors, by the name of their canonical code."""
-    bases, codes, own = dict[str, list[str]](), dict[str, str](), dict[str, str]()
-    for node in _classes():
-        bases[node.name] = [ast.unparse(base) for base in node.bases]
-        for name, value in _constants(node):
-            if name == "code" and (given := re.fullmatch(r"code_pb2\.([A-Z_]+)", value)):
-                codes[node.name] = given[1]
-            elif name == "reason":
-                own[node.name] = ast.literal_eval(value)
-    by_code: dict[str, set[str]] = {}
-    for name, reason in own.items():
-        if name != "ServiceError" and (code := _inherited(name, bases, codes)):
-            by_code.setdefault(code, set()).add(reason)
-    return by_code
-
-
-def _classes() -> Iterator[ast.ClassDef]:
-    for place in ERRORS:
-        path = ROOT / place
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            if not file.is_relative_to(ROOT / BY_HTTP):
-                yield from (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef))
-
-
-def _constants(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    for each in node.body:
-        if isinstance(each, ast.Assign):
-            yield ast.unparse(each.targets[0]), ast.unparse(each.value)
-        elif isinstance(each, ast.AnnAssign) and each.value:
-            yield ast.unparse(each.target), ast.unparse(each.value)
-
-
-def _inherited(name: str, bases: dict[str, list[str]], codes: dict[str, str]) -> str | None:
-    """The code of a class or of the nearest one that it derives from; None for what is no service's error."""
-    if name in codes:
-        return codes[name]
-    found = (_inherited(base, bases, codes) for base in bases.get(name, ()))
-    return next(filter(None, found), None)
+        yield f"| `{name}` | {delay} | {retry} |"
 
 
 if __name__ == "__main__":
