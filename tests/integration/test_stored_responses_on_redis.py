@@ -13,11 +13,10 @@ from openai import AsyncOpenAI
 from services.gateway.admission.quota import Allowance
 from services.gateway.assembly import response_store, sharing
 from services.gateway.config import GatewaySettings
-from services.gateway.http.stored_responses.errors import StoreUnavailable
 from services.gateway.http.stored_responses.redis_store import RedisResponses, seal, unseal
-from services.gateway.http.stored_responses.store import Owner
+from services.gateway.http.stored_responses.store import Owner, StoreUnavailable
 from services.gateway.policies.hedge import HedgeBudget
-from services.gateway.settings.stored_responses import StoredResponseSettings
+from services.gateway.settings.serving import StoredResponseSettings
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.conftest import Start

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from services.cache.collections.documents import DocumentSummary, Hit, Ranking, Summary
 from services.cache.collections.file import CollectionFile, partition, words_table
-from services.cache.collections.ranking import fused
 from services.cache.errors import NoCollection
 from services.cache.vectors import Vector
 
 _CANDIDATES = 50  # of each ranking: the right one may be far down in one of them
+_K = 60  # the paper's: how little the first places of a ranking count above those that follow
 _MAX_WORDS = 64  # of a question; the rest says little that these do not
 # Every snippet that has one of the words is scored. In a collection of more than so many the commonest words are left
 # out, which say least and cost most: of 18,000 short texts as many were found, in half of the time.
@@ -114,3 +115,17 @@ def _quoted(question: str) -> list[str]:
     """The words of a question in FTS5's syntax, each once."""
     words = dict.fromkeys(word for word in _BETWEEN_WORDS.split(question.lower()) if word)
     return [f'"{word}"' for word in list(words)[:_MAX_WORDS]]
+
+
+def fused(rankings: Sequence[Sequence[int]]) -> list[tuple[int, float]]:
+    """Several rankings made one by reciprocal rank fusion, which needs no scores that can be compared: each item of any
+    ranking and its score, best first. 1 for one that is the first in all of them.
+
+    Source: Cormack, Clarke and Büttcher, Reciprocal rank fusion outperforms Condorcet and individual rank learning
+    methods, SIGIR 2009: https://doi.org/10.1145/1571941.1572114
+    """
+    scores: defaultdict[int, float] = defaultdict(float)
+    for ranking in rankings:
+        for place, item in enumerate(ranking, 1):
+            scores[item] += (_K + 1) / (_K + place) / len(rankings)
+    return sorted(scores.items(), key=lambda scored: -scored[1])

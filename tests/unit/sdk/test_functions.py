@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import pytest
 
 from hedgerow import InvalidArgument, Tool, ToolCall
-from hedgerow._functions import Functions, as_text
 from hedgerow._request import generate_request
+from hedgerow._tool_loop import Functions, as_text
 
 
 class Unit(Enum):

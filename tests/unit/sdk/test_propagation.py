@@ -6,8 +6,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import format_trace_id
 
 from hedgerow._outgoing import Caller
-from hedgerow._peer import Peer
-from hedgerow._propagation import trace_headers
+from hedgerow._peer import Peer, trace_headers
 
 
 def test_the_current_span_is_passed_on() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import hedgerow
 from hedgerow import InvalidArgument, Tls
-from hedgerow._target import stays_here
+from hedgerow._peer import stays_here
 
 CLIENTS = ["Client", "AsyncClient", "VisionClient", "AsyncVisionClient", "AudioClient", "AsyncAudioClient"]
 

@@ -25,9 +25,14 @@ from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.http.stored_responses import references
-from services.gateway.http.stored_responses.errors import PreviousResponseNotFound, StoreUnavailable
 from services.gateway.http.stored_responses.retries import Retries
-from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse
+from services.gateway.http.stored_responses.store import (
+    Owner,
+    PreviousResponseNotFound,
+    ResponseStore,
+    StoredResponse,
+    StoreUnavailable,
+)
 from services.gateway.labels import Degraded
 from services.runtime.aside import aside, size_in
 from services.runtime.errors import InvalidInput

@@ -10,6 +10,7 @@ from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.question import BYTES_PER_TOKEN
 from services.gateway.admission.quota import REQUEST
 from services.gateway.config import GatewaySettings
 from services.gateway.http.fields import Fields
@@ -79,3 +80,27 @@ class Aside:
         if asked < 1:
             raise InvalidInput("x-hedgerow-budget-ms", "at least 1", asked)
         return min(asked, most, exchange.credential.tenant.max_budget_ms or asked) / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TextInputs:
+    """The texts of a request, and the tokens that they are charged as."""
+
+    texts: list[str]
+    tokens: int
+
+
+def read_texts(body: Fields, name: str, most: int, most_bytes: int) -> TextInputs:
+    """The texts of a required field, which has an array of them or one alone. Raises `InvalidInput`."""
+    texts = body.texts(name)
+    if not 1 <= len(texts) <= most:
+        raise InvalidInput(name, f"1 to {most} strings", len(texts))
+    return TextInputs(texts, tokens_of(name, texts, most_bytes))
+
+
+def tokens_of(name: str, texts: list[str], most_bytes: int) -> int:
+    """An estimate of the tokens of `texts`. Raises `InvalidInput` for more than `most_bytes` together."""
+    size = sum(len(text.encode()) for text in texts)
+    if size > most_bytes:
+        raise InvalidInput(name, f"at most {most_bytes} bytes together", f"{size} bytes")
+    return size // BYTES_PER_TOKEN

@@ -14,10 +14,9 @@ from typing import Any
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from services.gateway.errors import ModelUnknown
-from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
+from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside, read_texts, tokens_of
 from services.gateway.http.endpoints.cache import present
 from services.gateway.http.endpoints.providers import ANY
-from services.gateway.http.endpoints.text_inputs import read_texts, tokens_of
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact

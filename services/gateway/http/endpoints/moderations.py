@@ -18,9 +18,8 @@ from services.gateway.guard import injection
 from services.gateway.guard.checks import Checks, everything
 from services.gateway.guard.denied import TooSlow
 from services.gateway.guard.screen import AT_ONCE, Screen
-from services.gateway.http.endpoints.auxiliary_admission import Aside
+from services.gateway.http.endpoints.auxiliary_admission import Aside, read_texts
 from services.gateway.http.endpoints.providers import ANY
-from services.gateway.http.endpoints.text_inputs import read_texts
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission import provider
 from services.gateway.admission.question import BYTES_PER_TOKEN
@@ -18,9 +19,10 @@ from services.gateway.decisions import Decisions
 from services.gateway.errors import AnswersWaiting, ModelUnknown
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
-from services.gateway.http.endpoints import guarded_body, method_options
+from services.gateway.http.endpoints import guarded_body
 from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
 from services.gateway.http.fields import Fields
+from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.policies.ticket import Ticket, score
 from services.gateway.upstream import spending
@@ -28,12 +30,15 @@ from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.router import Routes
 from services.gateway.upstream.spending import Bill
 from services.runtime.deadline import Deadline
-from services.runtime.errors import ServiceError, TooLate
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.policy.waiting_bytes import Held, WaitingBytes
 
 ANY = ("auto", "default")  # names that stand for no model
 ANSWERS_BYTES = 128 * 1024 * 1024  # of answers that are held, all together: a quarter of the gateway's container
 _OF_TEI = "texts"  # the documents of a rerank, in Text Embeddings Inference's requests, which name no model
+_BODY = "hedgerow"
+_TAKEN = ("budget_ms", "guard")  # names in the body's `hedgerow`
+_OF_REQUESTS = ("secrets", "personal")  # checks that a text without a conversation can have
 _APIS: Mapping[Method, chat_pb2.Api] = {
     "embeddings": chat_pb2.API_EMBEDDINGS,
     "rerank": chat_pb2.API_RERANK,
@@ -95,7 +100,7 @@ class ByName:
 
     async def _forward(self, exchange: Exchange, model: str, written: bytes, body: Fields, held: Held) -> None:
         tenant, began, report = exchange.credential.tenant, time.monotonic(), Report(Decisions())
-        fields, order = {name: body.seen(name) for name in body}, method_options.taken(exchange.headers, body)
+        fields, order = {name: body.seen(name) for name in body}, _options(exchange.headers, body)
         tokens = len(written) // BYTES_PER_TOKEN
         async with self.providers.aside.admitted(exchange, tokens=tokens, order=order) as admitted:
             admitted.tokens = 0  # no model has read anything yet
@@ -142,3 +147,18 @@ class ByName:
             bill = spending.book(job.report.unbilled(), self.providers.routes, lambda: estimate)
             admitted.tokens = bill.tokens
         return b"".join(pieces), bill
+
+
+def _options(headers: Mapping[str, str], body: Fields) -> RequestOptions:
+    """The options of a method without a conversation. Raises `InvalidInput` for an option of the body's `hedgerow` that
+    these methods do not have, and for a check that the guard does not make here."""
+    given = body.seen(_BODY)
+    for name in given if isinstance(given, dict) else ():
+        if name not in _TAKEN:
+            raise InvalidInput(f"{_BODY}.{name}", f"one of {', '.join(_TAKEN)} for this method", "another option")
+    order = RequestOptions(pb.GenerateRequest())
+    take_options(order, headers, body)
+    for check, _ in order.request.guard.ListFields():
+        if check.name not in _OF_REQUESTS:
+            raise InvalidInput(f"{_BODY}.guard", f"checks of {' and '.join(_OF_REQUESTS)} for this method", check.name)
+    return order

@@ -12,9 +12,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from services.gateway.http.stored_responses.errors import StoreUnavailable
-from services.gateway.http.stored_responses.redis_scripts import DELETE, GET, PUT, SIZE, TRIM
-from services.gateway.http.stored_responses.store import Owner
+from services.gateway.http.stored_responses.store import Owner, StoreUnavailable
 from services.runtime.aside import aside
 from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
 
@@ -25,6 +23,76 @@ if TYPE_CHECKING:
 _NONCE_BYTES = 12
 _CALLS = 32  # at once; each has a connection of its own, and a client without one more takes Redis for lost
 _TRANSFER_S = 1.0  # for responses of megabytes, beside the time that Redis has for any answer
+
+_INDEX = """
+local time = redis.call('TIME')
+local now = time[1] * 1e6 + time[2]
+
+local function forget(name)
+  local gone = redis.call('DEL', KEYS[4] .. name)
+  redis.call('ZREM', KEYS[1], name)
+  redis.call('ZREM', KEYS[2], name)
+  local size = redis.call('HGET', KEYS[3], name)
+  if size then
+    redis.call('HINCRBY', KEYS[3], '', -tonumber(size))
+    redis.call('HDEL', KEYS[3], name)
+  end
+  return gone
+end
+
+-- Whether there are still more bytes than `most`.
+local function trim(most)
+  for _ = 1, 200 do
+    if tonumber(redis.call('HGET', KEYS[3], '') or 0) <= most then return 0 end
+    local first = redis.call('ZRANGE', KEYS[1], 0, 0)[1]
+    if not first then return 0 end
+    forget(first)
+  end
+  return 1
+end
+"""
+
+# KEYS: times of use, times of expiry, bytes, the beginning of every response's key. ARGV: name, data, time to live in
+# milliseconds, most bytes of the tenant. Returns whether there are still more.
+_PUT = (
+    _INDEX
+    + """
+local name, data, ttl, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+-- Redis may have evicted some of the index.
+if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) < 3 then redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) end
+for _, expired in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 200)) do forget(expired) end
+forget(name)
+redis.call('SET', KEYS[4] .. name, data, 'PX', ttl)
+redis.call('ZADD', KEYS[1], now, name)
+redis.call('ZADD', KEYS[2], now + ttl * 1000, name)
+redis.call('HSET', KEYS[3], name, #data)
+redis.call('HINCRBY', KEYS[3], '', #data)
+-- The index outlives every response: one with less time than another shortens nothing.
+for each = 1, 3 do
+  if redis.call('PTTL', KEYS[each]) < 2 * ttl then redis.call('PEXPIRE', KEYS[each], 2 * ttl) end
+end
+return trim(most)
+"""
+)
+
+# KEYS: likewise. ARGV: most bytes of the tenant. Returns whether there are still more.
+_TRIM = _INDEX + "return trim(tonumber(ARGV[1]))"
+
+# KEYS: likewise. ARGV: name. Returns the bytes of the data, 0 where there is none.
+_SIZE = "return redis.call('STRLEN', KEYS[4] .. ARGV[1])"
+
+# KEYS: likewise. ARGV: name. Returns the data.
+_GET = (
+    _INDEX
+    + """
+local data = redis.call('GET', KEYS[4] .. ARGV[1])
+if data then redis.call('ZADD', KEYS[1], 'XX', now, ARGV[1]) end
+return data
+"""
+)
+
+# KEYS: likewise. ARGV: name. Returns how many there were.
+_DELETE = _INDEX + "return forget(ARGV[1])"
 
 
 class RedisResponses:
@@ -39,21 +107,21 @@ class RedisResponses:
         sealed = await aside(len(data), partial(seal, response_id, name, data))
         if len(sealed) > self._tenant_bytes:
             return False
-        over = await self._run(PUT, owner, name, sealed, self._ttl_ms, self._tenant_bytes)
+        over = await self._run(_PUT, owner, name, sealed, self._ttl_ms, self._tenant_bytes)
         while over:
-            over = await self._run(TRIM, owner, self._tenant_bytes)
+            over = await self._run(_TRIM, owner, self._tenant_bytes)
         return True
 
     async def size(self, owner: Owner, response_id: str) -> int | None:
-        return await self._run(SIZE, owner, owner.name(response_id)) or None
+        return await self._run(_SIZE, owner, owner.name(response_id)) or None
 
     async def get(self, owner: Owner, response_id: str) -> bytes | None:
         name = owner.name(response_id)
-        sealed = await self._run(GET, owner, name)
+        sealed = await self._run(_GET, owner, name)
         return None if sealed is None else await aside(len(sealed), partial(unseal, response_id, name, sealed))
 
     async def delete(self, owner: Owner, response_id: str) -> bool:
-        return bool(await self._run(DELETE, owner, owner.name(response_id)))
+        return bool(await self._run(_DELETE, owner, owner.name(response_id)))
 
     async def _run(self, script: str, owner: Owner, *given: str | bytes | int) -> Any:
         own = f"{PREFIX}responses:{{{owner.tenant}}}:"  # in one slot of a cluster

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from services.gateway.http.fields import Fields
-from services.gateway.http.stored_responses.errors import ItemNotFound
-from services.gateway.http.stored_responses.store import Owner, ResponseStore, StoredResponse
+from services.gateway.http.stored_responses.store import ItemNotFound, Owner, ResponseStore, StoredResponse
 from services.runtime.errors import InvalidInput
 
 T = TypeVar("T")

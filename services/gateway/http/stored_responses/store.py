@@ -1,4 +1,4 @@
-"""Where responses are stored, and whose they are."""
+"""Where responses are stored, whose they are, and the errors of those that are not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import io
 import json
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self
+
+from services.runtime.errors import InvalidInput, Missing, ServiceError, Unavailable, shorten
 
 _LEAST_ID = 16  # characters
 _ID_OPTIONAL = ("message", "function_call")  # in an input, unlike calls of a provider's own tools
@@ -102,3 +104,37 @@ class ResponseStore(Protocol):
 
     async def delete(self, owner: Owner, response_id: str) -> bool:
         """Remove a response. Returns whether it was there. Raises `StoreUnavailable`."""
+
+
+class PreviousResponseNotFound(InvalidInput):
+    """A request that goes on with a response that is not stored, or not for its caller."""
+
+    reason = "PREVIOUS_RESPONSE_NOT_FOUND"
+
+    def __init__(self, response_id: str):
+        message = f"Previous response with id '{shorten(response_id)}' not found."
+        ServiceError.__init__(self, message, field="previous_response_id")
+
+
+class ItemNotFound(Missing):
+    """An item that an input refers to, and that is not stored, or not for its caller."""
+
+    reason = "ITEM_NOT_FOUND"
+
+    def __init__(self, item_id: str):
+        super().__init__(f"Item with id '{shorten(item_id)}' not found.", field="input")
+
+
+class ResponseNotFound(Missing):
+    """A response that is not stored, or not for its caller."""
+
+    reason = "RESPONSE_NOT_FOUND"
+
+    def __init__(self, response_id: str):
+        super().__init__(f"Response with id '{shorten(response_id)}' not found.")
+
+
+class StoreUnavailable(Unavailable):
+    """The store of responses cannot be reached."""
+
+    reason = "STORE_UNAVAILABLE"

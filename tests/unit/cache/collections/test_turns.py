@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from services.cache.collections.fair_executor import Turns
-from services.cache.collections.ranking import fused
+from services.cache.collections.reading import fused
 from services.runtime.errors import Exhausted
 
 

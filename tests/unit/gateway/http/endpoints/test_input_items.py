@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from services.gateway.http.endpoints.input_items import page
+from services.gateway.http.endpoints.responses import page
 from services.runtime.errors import InvalidInput
 from tests.recorded_response import CALL, THOUGHT, message
 

@@ -10,9 +10,8 @@ import pytest
 
 from services.gateway.http.fields import Fields
 from services.gateway.http.stored_responses import references
-from services.gateway.http.stored_responses.errors import ItemNotFound
 from services.gateway.http.stored_responses.memory import MemoryResponses
-from services.gateway.http.stored_responses.store import Owner, StoredResponse
+from services.gateway.http.stored_responses.store import ItemNotFound, Owner, StoredResponse
 from services.runtime.errors import InvalidInput
 
 ACME, ANNA = Owner("acme"), Owner("acme", ("anna",))
