@@ -43,8 +43,9 @@ async def test_half_of_all_calls_failing_costs_a_fifth_more_attempts_at_most(
             outcomes = await _load(caller, requests=300, per_s=150, budget_ms=2_000)
             row.count(*outcomes)
             assert [outcome for outcome in outcomes if not (outcome.ok or outcome.unavailable)] == []
-            row.measured("attempts per request", len(llm.attempts) / len(outcomes), 1.2, "")
-            assert len(llm.attempts) <= 1.2 * len(outcomes)
+            most = 1.2 + 10 / len(outcomes)  # ten retries of the start beside a fifth
+            row.measured("attempts per request", len(llm.attempts) / len(outcomes), most, "")
+            assert len(llm.attempts) <= most * len(outcomes)
             if not breaker:
                 assert len(llm.attempts) > 1.1 * len(outcomes)  # retries there are
                 assert sum(outcome.ok for outcome in outcomes) > 0.52 * len(outcomes)

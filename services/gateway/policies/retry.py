@@ -2,7 +2,8 @@
 
 Only UNAVAILABLE (and errors that are `retryable`), only one layer above the failure, never past the deadline. The
 budget is a share of the requests, as in Finagle's `RetryBudget` and Envoy's `retry_budget` (both 20%): when everything
-fails, retries add a fifth to the load and not a multiple. The pause before a retry is random ("full jitter",
+fails, retries add a fifth to the load and not a multiple. It starts with its burst, so that the first calls after a
+start are retried too, when a server dies then. The pause before a retry is random ("full jitter",
 https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/), so that callers that failed together
 do not come back together.
 """
@@ -16,10 +17,11 @@ from services.runtime.policy.bucket import ExtraBudget
 
 
 class Retry:
-    """The retries of a whole process."""
+    """The retries of a whole process. A `share` of 0 turns them off."""
 
     def __init__(self, share: float, burst: float, base_s: float, rng: random.Random | None = None):
-        self._budget, self._base_s, self._rng = ExtraBudget(share, burst), base_s, rng or random.Random()
+        self._budget = ExtraBudget(share, burst, start=burst if share else 0.0)
+        self._base_s, self._rng = base_s, rng or random.Random()
 
     def request(self) -> None:
         """A request came."""

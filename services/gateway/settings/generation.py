@@ -40,9 +40,12 @@ class RetrySettings(Group):
     """Another call where the first was UNAVAILABLE before its first text."""
 
     max_share: float = Field(
-        0.2, ge=0, le=1, description="The most retries, as a share of all requests; in a short run `burst` more."
+        0.2,
+        ge=0,
+        le=1,
+        description="The most retries, as a share of all requests, and `burst` more in a short run or after a start.",
     )
-    burst: float = Field(10, ge=1, description="The most retries at once, saved up in quiet times.")
+    burst: float = Field(10, ge=1, description="The most retries at once: at the start, or saved up in quiet times.")
     base_ms: float = Field(5, ge=0, le=10_000, description="Backoff before the retry: a random time up to this.")
 
 

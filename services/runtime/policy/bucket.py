@@ -5,8 +5,8 @@ little traffic and too little when there is much. Sources: Finagle's `RetryBudge
 (https://github.com/twitter/finagle/blob/develop/finagle-core/src/main/scala/com/twitter/finagle/service/RetryBudget.scala)
 and tower's (https://github.com/tower-rs/tower/blob/master/tower/src/retry/budget/tps_budget.rs). Both add a reserve of
 some retries a second; there is none here. So of any n requests in a row at most share × n + burst are followed by an
-extra call: what quiet traffic has saved may be spent at once. From the start it is share × n, because a budget starts
-empty.
+extra call: what quiet traffic has saved may be spent at once. A budget that starts empty allows share × n from the
+start: that of hedges. That of retries starts with its burst, in place of the reserve.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ class TokenBucket:
 
 class ExtraBudget:
     """How many extra calls (hedges, retries) there may be: at most `share` of the requests seen, `burst` saved up: over
-    n requests in a row `share` × n + `burst`, and `share` × n from the start."""
+    n requests in a row `share` × n + `burst`, and `share` × n + `start` from the start."""
 
     __slots__ = ("_burst", "_level", "_share")
 
-    def __init__(self, share: float, burst: float):
+    def __init__(self, share: float, burst: float, start: float = 0.0):
         self._share, self._burst = share, burst
-        self._level = 0.0
+        self._level = min(start, burst)
 
     def seen(self) -> None:
         """A request came: it earns `share` of an extra call."""

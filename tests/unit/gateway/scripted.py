@@ -125,7 +125,16 @@ class ScriptedLlm:
 
 
 def fleet(clock: Clock = time.monotonic, settings: Mapping[str, object] | None = None, **llms: object) -> Fleet:
-    """Pools of scripted llms: one, or a list of replicas, by model. No jitter before a retry."""
+    """Pools of scripted llms: one, or a list of replicas, by model. No jitter before a retry, and no retries but those
+    that requests earn: the ones of the start are spent."""
+    running = started_fleet(clock, settings, **llms)
+    while running.retry.spend():
+        pass
+    return running
+
+
+def started_fleet(clock: Clock = time.monotonic, settings: Mapping[str, object] | None = None, **llms: object) -> Fleet:
+    """The same, with the retries of its start."""
     replicas = {
         model: [(f"{model}-{number}", llm) for number, llm in enumerate(given if isinstance(given, list) else [given])]
         for model, given in llms.items()

@@ -34,9 +34,20 @@ def test_nothing_is_retried_past_the_deadline():
     assert retry.pause_s(GONE, 0.1) == 0  # and that cost nothing
 
 
-def test_a_fifth_of_the_requests_may_be_retried():
-    retry, retried = Retry(0.2, 10, 0), 0
-    for _ in range(1_000):
+def retries(retry: Retry, requests: int) -> int:
+    """How many of the requests are retried; each wants to be."""
+    retried = 0
+    for _ in range(requests):
         retry.request()
         retried += retry.pause_s(GONE, 1.0) is not None
-    assert retried == 200
+    return retried
+
+
+def test_a_fifth_of_the_requests_may_be_retried_and_ten_more_after_a_start():
+    retry = Retry(0.2, 10, 0)
+    assert retries(retry, 10) == 10
+    assert retries(retry, 1_000) == pytest.approx(200, abs=2)
+
+
+def test_a_share_of_nothing_turns_retries_off_from_the_start():
+    assert retries(Retry(0, 10, 0), 100) == 0

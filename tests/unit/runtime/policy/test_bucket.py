@@ -128,6 +128,16 @@ def test_in_any_run_of_requests_there_are_at_most_its_share_and_the_burst(share,
         assert spent <= share * seen + burst + 1e-3
 
 
+@given(share=st.floats(0, 1), burst=st.floats(1, 20), start=st.floats(0, 30), run=st.lists(st.booleans(), max_size=50))
+def test_a_budget_that_starts_with_some_calls_has_no_more_than_those_beside_its_share(share, burst, start, run):
+    budget = ExtraBudget(share, burst, start)
+    spent = 0
+    for seen, wants in enumerate(run, 1):
+        budget.seen()
+        spent += wants and budget.spend()
+        assert spent <= share * seen + min(start, burst) + 1e-3
+
+
 def test_a_quiet_time_saves_up_no_more_than_the_burst():
     budget = ExtraBudget(0.5, 2)
     for _ in range(100):
