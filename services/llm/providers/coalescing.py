@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -16,19 +16,20 @@ _AT_ONCE = 16 * 1024  # characters of events that are read before the event loop
 _OF_EACH = 64  # characters that a text costs beside its own
 
 
-async def together(items: AsyncIterator[T]) -> AsyncGenerator[list[T], None]:
+async def together(items: AsyncGenerator[T, None]) -> AsyncGenerator[list[T], None]:
     """Batches of the items that have arrived since the last one, `_MOST_WAITING` at most. Raises what `items` raises,
-    once the rest is handed on."""
+    once the rest is handed on. Closing it closes `items`."""
     waiting: list[T] = []
     arrived, taken = asyncio.Event(), asyncio.Event()
 
     async def read() -> None:
-        async for item in items:
-            waiting.append(item)
-            arrived.set()
-            if len(waiting) >= _MOST_WAITING:
-                taken.clear()
-                await taken.wait()
+        async with aclosing(items):  # else it stays open where this task is cancelled between two items
+            async for item in items:
+                waiting.append(item)
+                arrived.set()
+                if len(waiting) >= _MOST_WAITING:
+                    taken.clear()
+                    await taken.wait()
 
     reading = asyncio.create_task(read())
     reading.add_done_callback(lambda _: arrived.set())
@@ -60,7 +61,9 @@ def portions(texts: Sequence[str], most: int) -> Iterator[list[str]]:
         yield portion
 
 
-async def chunks_of(events: AsyncIterator[str], answer: Answer, turn: asyncio.Lock) -> AsyncGenerator[Chunk, None]:
+async def chunks_of(
+    events: AsyncGenerator[str, None], answer: Answer, turn: asyncio.Lock
+) -> AsyncGenerator[Chunk, None]:
     """The content of the events, until one of them cannot be trusted. Of a flood, one answer at a time
     reads one portion in a turn of the event loop: however many there are, other callers wait for one portion."""
     async with aclosing(together(events)) as batches:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -238,7 +238,7 @@ class ProviderEngine(ABC):
 
     async def _events(
         self, url: str, body: bytes, answer: Answer, deadline: Deadline, own: Mapping[str, str]
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str, None]:
         headers = {**own, "content-type": _JSON, "accept": "text/event-stream"}
         async with self._client.request("POST", url, deadline, body, **headers) as reply:
             if reply.status != 200:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from services.llm.providers.coalescing import chunks_of, portions, together
 pytestmark = pytest.mark.paused
 
 
-async def numbers(*groups: list[int], pause: asyncio.Event) -> AsyncIterator[int]:
+async def numbers(*groups: list[int], pause: asyncio.Event) -> AsyncGenerator[int, None]:
     for group in groups:
         for number in group:
             yield number
@@ -33,7 +33,7 @@ async def test_items_that_arrive_without_a_pause_make_one_batch() -> None:
 
 
 async def test_what_came_before_an_error_is_handed_on_first() -> None:
-    async def broken() -> AsyncIterator[int]:
+    async def broken() -> AsyncGenerator[int, None]:
         yield 1
         raise ValueError("broken")
 
@@ -43,19 +43,22 @@ async def test_what_came_before_an_error_is_handed_on_first() -> None:
         await anext(batches)
 
 
-async def test_closing_it_closes_the_source() -> None:
+@pytest.mark.parametrize("pause_s", [3600.0, 0.0], ids=["the source waits", "1,024 items wait"])
+async def test_closing_it_closes_the_source(pause_s: float) -> None:
     closed = asyncio.Event()
 
-    async def endless() -> AsyncIterator[int]:
+    async def endless() -> AsyncGenerator[int, None]:
         try:
             while True:
                 yield 1
-                await asyncio.sleep(3600)
+                await asyncio.sleep(pause_s)
         finally:
             closed.set()
 
     batches = together(endless())
     await anext(batches)
+    for _ in range(5_000):
+        await asyncio.sleep(0)
     await batches.aclose()
     assert closed.is_set()
 
@@ -63,7 +66,7 @@ async def test_closing_it_closes_the_source() -> None:
 async def test_a_source_is_not_read_on_while_many_items_wait() -> None:
     read = list[int]()
 
-    async def flood() -> AsyncIterator[int]:
+    async def flood() -> AsyncGenerator[int, None]:
         for number in range(5_000):
             read.append(number)
             yield number
@@ -95,7 +98,7 @@ async def test_floods_of_events_are_read_in_one_portion_for_each_turn_of_the_eve
             lengths[-1] += 1
             more.text.append(event)
 
-    async def flood() -> AsyncIterator[str]:
+    async def flood() -> AsyncGenerator[str]:
         for _ in range(3_000):
             yield "x" * 1_000
 
