@@ -25,8 +25,15 @@ def main() -> None:
 
 def render(page: str) -> str:
     """The page with its tables as they should be; they are the rest of it from `HEAD` on."""
-    tables = [_table(name, what, members, required) for name, what, members, required in _sections()]
-    return page.partition(HEAD)[0] + HEAD + "\n" + "\n".join(tables)
+    sections = [*_sections()]
+    plain_ones = [f"`{name}`" for name, _, members, _ in sections if set(members) == {"settings"}]
+    tables = [
+        _table(name, what, members, required)
+        for name, what, members, required in sections
+        if set(members) != {"settings"}
+    ]
+    alone = f"{' and each of '.join(plain_ones)} have `settings` alone.\n"
+    return page.partition(HEAD)[0] + HEAD + "\n" + "\n".join([*tables, alone])
 
 
 def _sections() -> Iterator[tuple[str, str, Mapping[str, Any], list[str]]]:

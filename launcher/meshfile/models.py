@@ -49,7 +49,7 @@ Serves = Annotated[
 ]
 Dollars = Annotated[float, Field(ge=0, le=1_000)]
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$")]
-SERVICE_SETTINGS = "Settings of the service by their names in settings.md, for example"
+SERVICE_SETTINGS = "Settings of the service (settings.md), such as"
 
 
 class Section(BaseModel):
@@ -156,7 +156,7 @@ class Model(WithSettings):
     )
     options: Settings = Field(
         {},
-        description="Settings of the engine by the names in settings.md below `vllm`, `openai` or `anthropic`; for "
+        description="Settings of the engine (settings.md, below `vllm`, `openai` or `anthropic`); for "
         "vLLM every field of `AsyncEngineArgs`.",
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `grace_ms`.")

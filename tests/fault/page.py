@@ -24,8 +24,8 @@ _HEADER = """\
 Look up what callers get when a part of the mesh breaks. Tests in `tests/fault/` break real processes on loopback;
 `make faults` runs them and writes this page and [faults.json](faults.json), which has each row with all figures.
 
-- **runs** is the number of rows in `faults.json`: the same fault at another process, protocol or size.
-- **ok/degraded/failed** counts calls. A degraded answer ended early or lacks a stage, and says so. A failed call ended
+- **ok/degraded/failed** counts calls, "in 4" those of four rows of `faults.json`: the same fault at another process,
+  protocol or size. A degraded answer ended early or lacks a stage, and says so. A failed call ended
   with an error, which some faults must cause.
 - **worst figure** has the limit in parentheses; **bold** misses it. Test machines are shared, so a test fails only if
   the behaviour is wrong or a figure is about ten times off.
@@ -95,7 +95,7 @@ def page(text: str) -> str:
         lines += ["## Rows that miss a limit", "", "| fault | figure |", "|---|---|"]
         lines += [*(_line((row.fault, row.missed())) for row in missing), ""]
     for title in dict.fromkeys(row.section for row in rows):
-        lines += [f"## {title}", "", "| fault | runs | ok/degraded/failed | worst figure |", "|---|---|---|---|"]
+        lines += [f"## {title}", "", "| fault | ok/degraded/failed | worst figure |", "|---|---|---|"]
         lines += [*map(_line, _families([row for row in rows if row.section == title])), ""]
     return "\n".join(lines)
 
@@ -104,7 +104,8 @@ def _families(rows: Sequence[Measured]) -> Iterator[tuple[str, ...]]:
     for title in dict.fromkeys(row.family for row in rows):
         members = [row for row in rows if row.family == title]
         counts = "/".join(str(sum(getattr(row, name) for row in members)) for name in ("ok", "degraded", "failed"))
-        yield title, str(len(members)), counts, "; ".join(_worst(members))
+        runs = f" in {len(members)}" if len(members) > 1 else ""
+        yield title, f"{counts}{runs}", "; ".join(_worst(members))
 
 
 def _worst(rows: Sequence[Measured]) -> Iterator[str]:
