@@ -42,16 +42,13 @@ async def test_a_loop_that_stays_late_on_a_busy_cpu_is_pressure():
     assert REGISTRY.get_sample_value("hedgerow_cpu_cores") == pytest.approx(1, rel=0.01)
 
 
-async def test_lateness_with_cpu_to_spare_is_none():
-    assert (await pressure_after(*[(0.5, 0.9)] * 30)).value() == 0
-
-
-async def test_a_busy_cpu_without_lateness_is_none():
-    assert (await pressure_after(*[(0.0, 1.9)] * 30)).value() == pytest.approx(0)
-
-
-async def test_one_slow_callback_is_none():
-    assert (await pressure_after(*[(0.0, 0.5)] * 10, (0.1, 1.0))).value() == 0
+@pytest.mark.parametrize(
+    "nights",
+    [[(0.5, 0.9)] * 30, [(0.0, 1.9)] * 30, [*[(0.0, 0.5)] * 10, (0.1, 1.0)]],
+    ids=["lateness with CPU to spare", "a busy CPU without lateness", "one slow callback"],
+)
+async def test_there_is_no_pressure_by(nights: list[tuple[float, float]]):
+    assert (await pressure_after(*nights)).value() == pytest.approx(0)
 
 
 async def test_it_is_over_soon_after_the_work_is_done():

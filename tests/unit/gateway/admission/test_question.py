@@ -23,11 +23,8 @@ FAST, QUALITY = pb.TIER_FAST, pb.TIER_QUALITY
 def test_a_tiers_name_stands_for_the_tier(asked: pb.GenerateRequest, means: pb.GenerateRequest) -> None:
     read_model(asked, ["large", "small"])
     assert asked == means
-
-
-def test_a_model_of_a_tiers_name_is_that_model() -> None:
-    read_model(asked := pb.GenerateRequest(model="fast"), ["fast"])
-    assert asked == pb.GenerateRequest(model="fast")
+    read_model(named := pb.GenerateRequest(model="fast"), ["fast"])
+    assert named == pb.GenerateRequest(model="fast"), "a model of a tier's name is that model"
 
 
 def test_another_name_is_not_found_and_those_that_there_are_are_told() -> None:

@@ -39,13 +39,6 @@ def test_requests_a_second_are_limited_after_the_burst(quotas, clock):
     refusal(quotas, allowance)
 
 
-def test_one_tenants_flood_takes_nothing_from_another(quotas):
-    allowance = Allowance(requests_per_s=1, requests_burst=1)
-    quotas.reserve("flood", allowance, 1)
-    refusal(quotas, allowance, tenant="flood")
-    quotas.reserve("other", allowance, 1)
-
-
 def test_a_place_is_free_again_when_a_request_is_settled_or_released_and_only_once(quotas):
     allowance = Allowance(concurrency=2)
     first, second = (quotas.reserve("acme", allowance, 1) for _ in range(2))
@@ -68,14 +61,6 @@ def test_tokens_that_were_not_needed_are_given_back(quotas):
     assert refused.retry_delay_s == pytest.approx(1)
     assert "40 of 60 tokens a minute left, 41 needed" in refused.message
     quotas.reserve("acme", allowance, 40)
-
-
-def test_an_answer_that_cost_more_leaves_a_debt(quotas, clock):
-    allowance = Allowance(tokens_per_minute=60)
-    quotas.reserve("acme", allowance, 10).settle(90)
-    assert refusal(quotas, allowance, tokens=1).retry_delay_s == pytest.approx(31)
-    clock.advance(31)
-    quotas.reserve("acme", allowance, 1)
 
 
 def test_a_request_larger_than_a_minute_is_admitted_when_the_minute_is_whole(quotas, clock):
@@ -166,11 +151,6 @@ def test_what_was_admitted_elsewhere_counts_here_too(quotas):
     assert left == [30, -10]
     refused = refusal(quotas, allowance, tokens=1)
     assert refused.retry_delay_s == pytest.approx(21)
-
-
-def test_a_reservation_says_why_it_was_decided_here_alone(quotas):
-    assert quotas.reserve("acme", Allowance(), 1).local == ""
-    assert quotas.reserve("acme", Allowance(), 1, local="Redis does not answer").local == "Redis does not answer"
 
 
 @pytest.mark.parametrize(

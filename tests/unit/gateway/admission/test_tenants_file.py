@@ -51,6 +51,7 @@ def test_a_key_or_a_tenant_that_settings_and_file_both_have_is_an_error(file: Pa
     [
         ("acme: {weight: -1}", r"tenants_file: acme\.weight: .*greater than 0, got -1"),
         ("acme: {guard: {pattern_ms: 9}}", r"tenants_file: acme\.guard\.pattern_ms: no longer a setting, always 5"),
+        ("acme: {guard: {denied_patterns: ['a*']}}", r"acme\.guard\.denied_patterns: .*a match of 1 to 200 characters"),
         ("acme: {wieght: 1}", r"tenants_file: acme\.wieght: Extra inputs"),
         (
             "acme: {tools: search}",
@@ -173,12 +174,6 @@ async def test_a_proven_tenant_has_what_the_file_says_now(file: Path) -> None:
     await followed(identity)
     assert identity.tenant(None, ["beta"]).premium
     assert not identity.tenant(None, ["acme"]).premium
-
-
-def test_a_guard_of_the_file_that_is_none_is_refused_by_its_field(tmp_path: Path) -> None:
-    (file := tmp_path / "tenants.yaml").write_text(f"a: {{keys: [{digest('k')}], guard: {{denied_patterns: ['a*']}}}}")
-    with pytest.raises(BadTenants, match=r"a\.guard\.denied_patterns: .*a match of 1 to 200 characters"):
-        Identity({}, file)
 
 
 def test_a_tool_or_a_permission_alone_needs_no_list() -> None:

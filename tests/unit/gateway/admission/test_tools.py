@@ -27,6 +27,9 @@ def test_tools_are_admitted_with_and_without_a_choice():
     assert check(CLOCK) == len("clock" + "Tells the time." + '{"type": "object"}')
     check(CLOCK, Tool(name="no-arguments"), tool_choice=ToolChoice(name="clock"), parallel_tool_calls=False)
     check(CLOCK, tool_choice=ANY)
+    assert check(LARGE, Tool(name="s", description="x" * 200)) > LIMITS.max_bytes, "none of them must be called"
+    # a provider's own API says whether a forced call may stand beside a form
+    check(CLOCK, tool_choice=ANY, response_format=ResponseFormat(regex="a"), original=Original(api=API_RESPONSES))
 
 
 @pytest.mark.parametrize(
@@ -49,12 +52,3 @@ def test_tools_are_admitted_with_and_without_a_choice():
 def test_what_cannot_be_served_is_refused(given: list[Tool], fields: dict[str, object], message: str):
     with pytest.raises(InvalidInput, match=message):
         check(*given, **fields)
-
-
-def test_a_providers_own_api_says_whether_a_forced_call_may_stand_beside_a_form():
-    forced = {"tool_choice": ANY, "response_format": ResponseFormat(regex="a")}
-    check(CLOCK, **forced, original=Original(api=API_RESPONSES))
-
-
-def test_many_tools_may_be_larger_than_a_constraint_where_none_must_be_called():
-    assert check(LARGE, Tool(name="s", description="x" * 200)) > LIMITS.max_bytes

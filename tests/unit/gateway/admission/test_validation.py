@@ -24,15 +24,6 @@ def request(content: str = "What is latency?", **fields: object) -> GenerateRequ
     return GenerateRequest(messages=[Message(role=ROLE_USER, content=content)], **fields)
 
 
-def test_a_plain_question_is_admitted():
-    check(request(model="small", budget_ms=1, sampling=Sampling(temperature=0, top_p=1, max_tokens=1)), SETTINGS)
-
-
-@pytest.mark.parametrize("tokens", [0, 1])
-def test_an_answer_may_have_a_least_length_of_nothing_or_of_all_its_tokens(tokens: int):
-    check(request(sampling=Sampling(min_tokens=tokens, max_tokens=1)), SETTINGS)
-
-
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -81,13 +72,21 @@ SENSING = GatewaySettings(
 )
 
 
-def test_pictures_and_a_recording_are_admitted_where_there_are_services_for_them():
-    check(request(images=[Image(data=b"x")] * 2, audio=Audio(data=b"y")), SENSING)
-
-
-@pytest.mark.parametrize("before", [[], [Message(role=ROLE_ASSISTANT, content="Go on.")]])
-def test_a_recording_may_be_the_question(before: list[Message]):
-    check(GenerateRequest(messages=before, audio=Audio(data=b"y")), SENSING)
+@pytest.mark.parametrize(
+    ("good", "settings"),
+    [
+        (request(model="small", budget_ms=1, sampling=Sampling(temperature=0, top_p=1, max_tokens=1)), SETTINGS),
+        (request(sampling=Sampling(min_tokens=0, max_tokens=1)), SETTINGS),
+        (request(sampling=Sampling(min_tokens=1, max_tokens=1)), SETTINGS),
+        (request(images=[Image(data=b"x")] * 2, audio=Audio(data=b"y")), SENSING),
+        (GenerateRequest(audio=Audio(data=b"y")), SENSING),
+        (GenerateRequest(messages=[Message(role=ROLE_ASSISTANT, content="Go on.")], audio=Audio(data=b"y")), SENSING),
+    ],
+    ids=["plain", "any length", "all its tokens", "pictures and a recording", "a recording", "a spoken answer"],
+)
+def test_a_question_is_admitted(good: GenerateRequest, settings: GatewaySettings):
+    check(good, settings)
+    check_conversation(ConverseOptions(), SENSING)  # which needs no question yet
 
 
 @pytest.mark.parametrize(
@@ -106,10 +105,6 @@ def test_a_recording_may_be_the_question(before: list[Message]):
 def test_bad_pictures_and_recordings_are_refused(bad: GenerateRequest, message: str):
     with pytest.raises(InvalidInput, match=message):
         check(bad, SENSING)
-
-
-def test_a_conversation_needs_no_question_yet():
-    check_conversation(ConverseOptions(), SENSING)
 
 
 @pytest.mark.parametrize(
