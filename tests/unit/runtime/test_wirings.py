@@ -233,16 +233,6 @@ async def test_a_call_that_is_cancelled_stops_its_servicer(wired: Wired) -> None
         await completion.read()
 
 
-async def test_who_reads_a_call_that_is_cancelled_for_a_reason_gets_the_reason(wired: Wired) -> None:
-    wired.service.work = forever
-    completion = wired.llm.generate(llm_pb2.GenerateRequest(), 5, ())
-    reading = asyncio.create_task(completion.read())
-    await until(lambda: bool(wired.service.calls), 5)
-    completion.cancel(Unavailable("silent for too long"))
-    with pytest.raises(Unavailable, match="silent for too long"):
-        await reading
-
-
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_caller_that_is_cancelled_stops_the_servicer(wired: Wired, streamed: bool) -> None:
     wired.service.work = forever

@@ -64,25 +64,22 @@ def run_race(first: tuple, second: tuple | None, after_s: float | None, within_s
     return on_paused_loop(main())
 
 
-def test_the_first_text_wins_and_the_other_loses():
-    winner, took_s, runners, _ = run_race((5.0,), (0.2,), 0.1)
-    assert (winner, took_s) == (1, pytest.approx(0.3))
-    assert [runner.lost for runner in runners] == [True, False]
-
-
-def test_who_fails_leaves_it_to_the_other():
-    assert run_race((0.2, GONE), (0.5,), 0.1)[0] == 1
-    assert run_race((0.5,), (0.1, GONE), 0.1)[0] == 0
-
-
-def test_when_all_have_failed_the_last_problem_is_raised():
-    winner, took_s, runners, error = run_race((0.2, GONE), (0.5, GONE), 0.1)
-    assert (winner, error, took_s) == (None, GONE, pytest.approx(0.6))
-    assert all(runner.lost for runner in runners)
-
-
-def test_a_first_call_that_fails_before_its_time_gets_no_second_one():
-    assert len(run_race((0.05, GONE), (0.1,), 0.1)[2]) == 1
+@pytest.mark.parametrize(
+    ("first", "second", "winner", "took_s", "error"),
+    [
+        pytest.param((5.0,), (0.2,), 1, 0.3, None, id="the first text wins"),
+        pytest.param((0.2, GONE), (0.5,), 1, 0.6, None, id="a first call that fails leaves it to the second"),
+        pytest.param((0.5,), (0.1, GONE), 0, 0.5, None, id="a second call that fails leaves it to the first"),
+        pytest.param((0.2, GONE), (0.5, GONE), None, 0.6, Unavailable, id="all fail"),
+        pytest.param((0.05, GONE), (0.1,), None, 0.05, Unavailable, id="one that fails early gets no second"),
+        pytest.param((5.0,), (5.0,), None, 1.0, TooLate, id="the race ends at its time"),
+    ],
+)
+def test_the_first_text_within_the_time_wins_and_all_others_lose(first, second, winner, took_s, error):
+    won, seconds, runners, problem = run_race(first, second, 0.1, within_s=1.0)
+    assert (won, seconds, type(problem)) == (winner, pytest.approx(took_s), error or type(None))
+    assert [runner.lost for runner in runners] == [index != winner for index in range(len(runners))]
+    assert len(runners) == (1 if took_s < 0.1 else 2)
 
 
 async def test_a_second_call_that_cannot_be_had_yet_is_asked_for_again():
@@ -99,12 +96,6 @@ async def test_a_second_call_that_cannot_be_had_yet_is_asked_for_again():
     await race.run(Runner(60.0).run())
     assert [at - began for at in asked] == pytest.approx([1.0, 1.1, 1.35])
     assert loop_clock() - began == pytest.approx(1.45)
-
-
-def test_the_race_ends_at_its_time():
-    _, took_s, runners, error = run_race((5.0,), (5.0,), 0.1, within_s=0.5)
-    assert (type(error), took_s) == (TooLate, pytest.approx(0.5))
-    assert all(runner.lost for runner in runners)
 
 
 async def test_a_race_that_is_cancelled_leaves_nobody_running():
@@ -136,23 +127,15 @@ def warm(hedge: Hedge, values=range(1, 101)) -> Hedge:
     return hedge
 
 
-def test_the_adaptive_moment_is_the_percentile_of_recent_first_texts():
-    budget = HedgeBudget(0.05, 10)
-    for _ in range(100):
-        budget.request()
-        budget.call()
-    assert warm(Hedge(HedgeRule(percentile=95), budget, LatencyBaseline(0.3))).after_s() == pytest.approx(
-        0.95, rel=0.03
-    )
-
-
-def test_requests_that_need_no_model_let_the_others_be_hedged_sooner():
+@pytest.mark.parametrize(("calls_every", "after_s"), [(1, 0.95), (2, 0.9)], ids=["every request", "half need no model"])
+def test_the_adaptive_moment_is_the_percentile_of_recent_first_texts(calls_every: int, after_s: float):
     budget = HedgeBudget(0.05, 10)
     for number in range(1_000):
         budget.request()
-        if number % 2:
+        if number % calls_every == 0:
             budget.call()
-    assert warm(Hedge(HedgeRule(percentile=95), budget, LatencyBaseline(0.3))).after_s() == pytest.approx(0.9, rel=0.03)
+    hedge = warm(Hedge(HedgeRule(percentile=95), budget, LatencyBaseline(0.3)))
+    assert hedge.after_s() == pytest.approx(after_s, rel=0.03)
 
 
 def test_where_there_are_few_samples_those_of_a_longer_time_count_and_before_any_what_is_expected():

@@ -21,6 +21,9 @@ from tests.unit.gateway.policies.limiting import HIGH, LOW, NORMAL, Adjustable, 
 pytestmark = [pytest.mark.paused, pytest.mark.usefixtures("nobody_waits_on")]
 
 
+STILL = PausedClock()
+
+
 async def order_of(limiter: Limiter, first: Slot, tasks: list[asyncio.Task[Slot]]) -> list[int]:
     """The order in which the waiters are let in, each leaving before the next."""
     served: list[int] = []
@@ -69,32 +72,20 @@ async def test_the_limit_gets_the_samples():
     assert limit.samples == [sample]
 
 
-async def test_higher_classes_go_first():
-    limiter = gate_of()
+@pytest.mark.parametrize(
+    ("order", "tickets", "served"),
+    [
+        ("lifo", [ticket(each) for each in (LOW, NORMAL, HIGH, 100, HIGH)], [3, 4, 2, 1, 0]),
+        ("lifo", [ticket(), ticket(), ticket()], [2, 1, 0]),
+        ("lifo", [*[ticket(tenant="a")] * 8, *[ticket(tenant="b")] * 2], [7, 9, 6, 8, 5, 4, 3, 2, 1, 0]),
+        ("deadline", [ticket(deadline=Deadline.after(each, STILL)) for each in (30, 10, 20, 10)], [1, 3, 2, 0]),
+    ],
+    ids=["higher classes first", "the newest of a tenant", "tenants take turns", "the earliest deadline of a tenant"],
+)
+async def test_those_that_wait_are_let_in_by(order: str, tickets: list[Ticket], served: list[int]):
+    limiter = gate_of(order=order, clock=STILL)
     slot = await limiter.enter(ticket())
-    tasks = await waiting(limiter, ticket(LOW), ticket(NORMAL), ticket(HIGH), ticket(100), ticket(HIGH))
-    assert await order_of(limiter, slot, tasks) == [3, 4, 2, 1, 0]
-
-
-async def test_the_newest_of_a_tenant_goes_first():
-    limiter = gate_of()
-    slot = await limiter.enter(ticket())
-    assert await order_of(limiter, slot, await waiting(limiter, ticket(), ticket(), ticket())) == [2, 1, 0]
-
-
-async def test_the_earliest_deadline_of_a_tenant_goes_first_where_that_is_the_order():
-    clock = PausedClock()
-    limiter = gate_of(order="deadline", clock=clock)
-    slot = await limiter.enter(ticket())
-    tickets = [ticket(deadline=Deadline.after(seconds, clock)) for seconds in (30, 10, 20, 10)]
-    assert await order_of(limiter, slot, await waiting(limiter, *tickets)) == [1, 3, 2, 0]
-
-
-async def test_two_tenants_that_always_wait_take_turns():
-    limiter = gate_of()
-    slot = await limiter.enter(ticket())
-    tasks = await waiting(limiter, *[ticket(tenant="flood")] * 8, *[ticket(tenant="other")] * 2)
-    assert await order_of(limiter, slot, tasks) == [7, 9, 6, 8, 5, 4, 3, 2, 1, 0]
+    assert await order_of(limiter, slot, await waiting(limiter, *tickets)) == served
 
 
 async def test_a_place_tells_for_how_long_it_was_waited_for_and_one_that_was_free_was_not():

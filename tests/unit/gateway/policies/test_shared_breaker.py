@@ -99,20 +99,14 @@ def test_a_tenant_that_was_kept_away_is_tried_again_by_a_probe_of_its_own(breake
     assert not admitted(breaker, "a").probe
 
 
-def test_what_is_slow_or_throttled_for_one_alone_is_its_own_too(breaker):
-    admitted(breaker, "b").succeeded(0.1)
-    admitted(breaker, "a").throttled(30)
-    assert breaker.state is State.CLOSED
-    assert breaker.enter("a") is None
-    assert admitted(breaker, "c").throttled(30) is Blame.BACKEND  # a second one: `a` has failed too
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_provider_that_throttles_one_tenant_is_closed_to_that_tenant_until_it_throttles_another(breaker, answered):
+    if answered:
+        admitted(breaker, "b").succeeded(0.1)
+    assert admitted(breaker, "a").throttled(30) is Blame.TENANT
+    assert (breaker.state, breaker.enter("a")) == (State.CLOSED, None)
+    assert admitted(breaker, "c").throttled(30) is Blame.BACKEND
     assert breaker.enter("b") is None
-
-
-def test_a_provider_that_throttles_one_tenant_is_closed_to_that_tenant_until_it_throttles_another(breaker):
-    assert admitted(breaker, "a").throttled(30) is Blame.TENANT  # though no other tenant was answered before
-    assert breaker.enter("a") is None
-    assert admitted(breaker, "b").throttled(30) is Blame.BACKEND
-    assert breaker.enter("c") is None
 
 
 def test_without_tenants_a_provider_that_throttles_is_closed(breaker):

@@ -41,16 +41,12 @@ def test_it_is_never_more_than_the_full_wait(steps):
         assert patience.seconds(now) in (0.2, 0.005)
 
 
-def test_it_is_short_when_the_line_has_stood_for_half_a_wait():
+@pytest.mark.parametrize(("empty_between", "wait_s"), [(False, 0.005), (True, 0.2)])
+def test_it_is_short_when_the_line_has_stood_for_half_a_wait(empty_between: bool, wait_s: float):
     patience = Patience(0.2)
     patience.stands(True, 1_000)
     assert patience.seconds(1_000.05) == 0.2
-    assert patience.seconds(1_000.11) == 0.005
-
-
-def test_a_line_that_was_empty_in_between_does_not_stand():
-    patience = Patience(0.2)
-    patience.stands(True, 1_000)
-    patience.stands(False, 1_000.05)
-    patience.stands(True, 1_000.06)
-    assert patience.seconds(1_000.11) == 0.2
+    if empty_between:
+        patience.stands(False, 1_000.05)
+        patience.stands(True, 1_000.06)
+    assert patience.seconds(1_000.11) == wait_s

@@ -10,10 +10,7 @@ from services.llm.errors import AnswerTooLarge as ProviderAnswerTooLarge
 from services.runtime.errors import (
     Exhausted,
     Faulty,
-    InvalidInput,
     ServiceError,
-    ShareUsed,
-    Starting,
     TooLate,
     Unavailable,
 )
@@ -60,21 +57,3 @@ def test_only_what_may_work_elsewhere_is_tried_elsewhere():
 def test_a_stream_that_was_reset_on_its_way_is_no_fault_of_the_service():
     reset = "Stream removed (RST_STREAM (Received RST_STREAM with error code 2))"
     assert type(translate(failed(grpc.StatusCode.INTERNAL, reset), "llm")) is Unavailable
-
-
-def test_a_tenant_that_had_its_share_is_told_apart_from_a_backend_that_is_busy():
-    for told in (ShareUsed("enough", retry_delay_s=0.5), Exhausted("busy", retry_delay_s=0.5)):
-        error = translate(failed(grpc.StatusCode.RESOURCE_EXHAUSTED, told=told), "llm")
-        assert type(error) is type(told)
-        assert error.retry_delay_s == 0.5
-
-
-def test_a_service_that_is_not_ready_yet_is_told_apart_from_one_that_is_broken():
-    for told in (Starting("llm is starting"), Unavailable("llm is broken")):
-        assert type(translate(failed(grpc.StatusCode.UNAVAILABLE, told=told), "llm")) is type(told)
-
-
-def test_a_refusal_keeps_its_words():
-    told = InvalidInput("response_format.regex", "what the engine can follow", "(")
-    error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, told.message, told), "llm")
-    assert error.message == told.message

@@ -13,9 +13,6 @@ AMOUNTS = st.floats(0.01, 50)
 def test_a_bucket_starts_full_and_gives_no_more_than_it_has():
     bucket = TokenBucket(1, 2, PausedClock())
     assert [bucket.take() for _ in range(3)] == [True, True, False]
-
-
-def test_a_bucket_may_start_with_less():
     assert not TokenBucket(1, 2, PausedClock(), start=0).take()
 
 
@@ -52,9 +49,6 @@ def test_what_is_given_back_does_not_exceed_the_burst():
 def test_what_will_never_be_there_takes_for_ever():
     assert TokenBucket(0, 3, PausedClock(), start=0).wait_s() == float("inf")
     assert TokenBucket(1, 3, PausedClock()).wait_s(4) == float("inf")
-
-
-def test_what_is_there_to_the_last_token_needs_no_wait():
     assert TokenBucket(0, 3, PausedClock()).wait_s(3) == 0
 
 

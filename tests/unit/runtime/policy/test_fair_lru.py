@@ -29,33 +29,11 @@ def fill(lru: FairLru[str, Value], tenant: str, count: int, size: int = 1) -> li
     return gone
 
 
-def test_a_tenant_alone_has_all_the_room_and_loses_its_least_recently_used() -> None:
-    lru: FairLru[str, Value] = FairLru(100, 3)
-    fill(lru, "a", 3)
-    lru.use("a0")
-    assert fill(lru, "b", 1) == ["a1"]
-
-
-def test_who_has_less_than_an_equal_part_loses_nothing_to_a_flood() -> None:
-    lru: FairLru[str, Value] = FairLru(10**6, 10)
-    fill(lru, "b", 5)
-    assert all(key.startswith("a") for key in fill(lru, "a", 1_000))
-    assert lru.keys_of("b") == [f"b{number}" for number in range(5)]
-
-
 def test_who_has_more_than_an_equal_part_shrinks_to_it_and_no_further() -> None:
     lru: FairLru[str, Value] = FairLru(10**6, 10)
     fill(lru, "b", 10)
     fill(lru, "a", 1_000)
     assert len(lru.keys_of("a")) == len(lru.keys_of("b")) == 5
-
-
-def test_large_values_weigh_by_their_bytes() -> None:
-    lru: FairLru[str, Value] = FairLru(1_000, 1_000)
-    fill(lru, "small", 100, size=1)
-    fill(lru, "large", 50, size=100)
-    assert len(lru.keys_of("small")) == 100
-    assert len(lru.keys_of("large")) == 9
 
 
 def test_a_value_takes_the_place_of_the_one_before() -> None:
