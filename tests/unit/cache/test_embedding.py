@@ -71,16 +71,20 @@ async def test_equal_texts_at_the_same_time_are_embedded_once(engine: Gated, emb
     assert engine.embedded == ["why?"]
 
 
-async def test_a_caller_that_gives_up_leaves_no_work_queued(engine: Gated, embedder: Embedder) -> None:
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_caller_that_gives_up_leaves_no_work_queued_and_may_ask_again(
+    engine: Gated, embedder: Embedder, again: bool
+) -> None:
     first = asyncio.create_task(embedder.embed("first", "acme"))
     await asyncio.to_thread(engine.busy.wait, 10)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await embedder.embed("given up", "acme")
+    last = asyncio.create_task(embedder.embed("given up" if again else "last", "acme"))
     engine.gate.set()
+    assert await last is not None
     await first
-    await embedder.embed("last", "acme")
-    assert engine.embedded == ["first", "last"]
+    assert engine.embedded == ["first", "given up" if again else "last"]
 
 
 async def test_one_caller_that_gives_up_does_not_take_the_others_with_it(engine: Gated, embedder: Embedder) -> None:
@@ -92,18 +96,6 @@ async def test_one_caller_that_gives_up_does_not_take_the_others_with_it(engine:
         engine.gate.set()
     assert patient.result() is not None
     assert hasty.cancelled()
-
-
-async def test_a_text_given_up_can_be_asked_for_again_at_once(engine: Gated, embedder: Embedder) -> None:
-    first = asyncio.create_task(embedder.embed("first", "acme"))
-    await asyncio.to_thread(engine.busy.wait, 10)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0):
-            await embedder.embed("again", "acme")
-    again = asyncio.create_task(embedder.embed("again", "acme"))
-    engine.gate.set()
-    assert await again is not None
-    await first
 
 
 async def test_a_failure_is_not_remembered(engine: Gated, embedder: Embedder) -> None:

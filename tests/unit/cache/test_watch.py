@@ -33,13 +33,6 @@ async def test_a_watcher_that_falls_behind_is_cut_off_and_the_others_are_not() -
         await quick.aclose()
 
 
-async def test_a_watch_begun_after_the_close_ends_at_once() -> None:
-    watchers = Watchers(limit=2)
-    watchers.close()
-    with watchers.watch() as removals:
-        assert [removal async for removal in removals] == []
-
-
 async def test_a_pause_ends_every_watch_and_none_is_in_force_before_it_is_over() -> None:
     watchers = Watchers(3)
     with watchers.watch() as removals:

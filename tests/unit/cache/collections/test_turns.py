@@ -20,18 +20,6 @@ async def turns() -> AsyncIterator[Turns]:
     turns.close()
 
 
-async def test_the_flood_of_one_tenant_is_waited_for_by_none(turns: Turns) -> None:
-    gate, ran = threading.Event(), []
-    first = asyncio.create_task(turns.run("flood", gate.wait))
-    flood = [asyncio.create_task(turns.run("flood", lambda: ran.append("flood"))) for _ in range(5)]
-    await asyncio.sleep(0)
-    other = asyncio.create_task(turns.run("other", lambda: ran.append("other")))
-    await asyncio.sleep(0)
-    gate.set()
-    await asyncio.gather(first, other, *flood)
-    assert ran.index("other") <= 1
-
-
 async def test_so_many_may_wait_and_who_leaves_makes_room(turns: Turns) -> None:
     gate = threading.Event()
     waiting = [asyncio.create_task(turns.run("acme", gate.wait)) for _ in range(11)]
