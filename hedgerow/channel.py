@@ -26,10 +26,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 700),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.keepalive_permit_without_calls", 1),
-    # A backend that came back is found within half a second. `min_reconnect_backoff_ms` is also the time that one
-    # attempt to connect may take.
+    # A backend that came back is found within half a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 500),
     # Retries are a policy of the mesh, with a budget; gRPC's transparent ones would multiply with it.
     ("grpc.enable_retries", 0),
@@ -39,6 +37,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 
 PING_TIMEOUT_VARIABLE = "HEDGEROW_PING_TIMEOUT_MS"
 _PING_TIMEOUT_MS, _PING_TIMEOUT_RANGE = 900, range(100, 60_001)
+_CONNECT_TIMEOUT_MS = 1_000
 
 # In an INTERNAL status gRPC's word for a stream that was reset: its server died in mid-answer, behind a proxy.
 RESET = "RST_STREAM"
@@ -81,9 +80,10 @@ def _name(tls: Tls) -> tuple[tuple[str, str], ...]:
 
 
 def channel_options(target: str) -> tuple[tuple[str, int | str], ...]:
-    """`CHANNEL_OPTIONS` and `ping_timeout_options`, and for a list of addresses that calls go to all of them: by
-    default gRPC takes the first."""
-    options = (*CHANNEL_OPTIONS, *ping_timeout_options(ping_timeout_ms()))
+    """`CHANNEL_OPTIONS` and the time that a peer may be silent, and for a list of addresses that calls go to all of
+    them: by default gRPC takes the first."""
+    connect = ("grpc.min_reconnect_backoff_ms", connect_timeout_ms())  # also the time that one attempt may take
+    options = (*CHANNEL_OPTIONS, *ping_timeout_options(ping_timeout_ms()), connect)
     return (*options, ("grpc.service_config", _IN_TURN)) if "," in target else options
 
 
@@ -102,6 +102,14 @@ def ping_timeout_ms() -> int:
         limits = f"{_PING_TIMEOUT_RANGE.start} to {_PING_TIMEOUT_RANGE.stop - 1}"
         raise ValueError(f"{PING_TIMEOUT_VARIABLE} must be a whole number of milliseconds from {limits}, not {text!r}")
     return int(text)
+
+
+def connect_timeout_ms() -> int:
+    """How long one attempt to connect may take: a second, or as long as a peer may leave a ping without an answer.
+
+    A peer without a core accepts a connection, because its kernel does, and says nothing yet.
+    """
+    return max(_CONNECT_TIMEOUT_MS, ping_timeout_ms())
 
 
 def ping_timeout_options(timeout_ms: int) -> tuple[tuple[str, int], ...]:

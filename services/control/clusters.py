@@ -10,7 +10,7 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2, tl
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from envoy.type.matcher.v3 import string_pb2
 
-from hedgerow.channel import CHANNEL_OPTIONS, ping_timeout_ms
+from hedgerow.channel import CHANNEL_OPTIONS, connect_timeout_ms, ping_timeout_ms
 from hedgerow.identities import server_name_of, uri_of
 from services.control.members import identity
 from services.control.routes import ads, packed
@@ -49,7 +49,7 @@ def for_envoy(name: str, service: Service, *, mtls: bool, sds_dir: Path) -> clus
     """Envoy must be configured to speak HTTP/2 to upstreams, to ping them, and to weigh localities."""
     cluster = _cluster(name, service)
     cluster.lb_policy = _POLICIES.get(service.balance, _Cluster.RING_HASH)
-    cluster.connect_timeout.FromMilliseconds(_TUNING["grpc.min_reconnect_backoff_ms"])
+    cluster.connect_timeout.FromMilliseconds(connect_timeout_ms())
     cluster.common_lb_config.locality_weighted_lb_config.SetInParent()
     cluster.common_lb_config.healthy_panic_threshold.value = _PANIC
     cluster.outlier_detection.CopyFrom(_outliers_of_envoy(service.outliers))

@@ -72,3 +72,11 @@ def test_channels_and_servers_wait_for_the_answer_to_a_ping_as_the_environment_s
     for options, expected_ms in ((channel_options("a:1"), channel_ms), (server_options(settings), server_ms)):
         waits = {name: limit for name, limit in options if name.endswith("_timeout_ms")}
         assert waits == {"grpc.keepalive_timeout_ms": expected_ms, "grpc.http2.ping_timeout_ms": expected_ms}
+
+
+@pytest.mark.parametrize(("ping_ms", "connect_ms"), [("", 1_000), ("100", 1_000), ("5000", 5_000)])
+def test_an_attempt_to_connect_waits_for_a_silent_peer_as_long_as_a_ping_does(
+    monkeypatch: pytest.MonkeyPatch, ping_ms: str, connect_ms: int
+) -> None:
+    monkeypatch.setenv(PING_TIMEOUT_VARIABLE, ping_ms)
+    assert dict(channel_options("a:1"))["grpc.min_reconnect_backoff_ms"] == connect_ms
