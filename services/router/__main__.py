@@ -26,7 +26,7 @@ async def assemble(settings: RouterSettings) -> AsyncIterator[Mapping[ServiceDes
     if not settings.redis_url:
         yield {_SERVICE: _servicer(settings, table)}
         return
-    async with connected(settings.redis_url) as state, asyncio.TaskGroup() as group:
+    async with connected(settings.redis_url, settings.redis_timeout_ms / 1000) as state, asyncio.TaskGroup() as group:
         shared = SharedObservations(state, settings.window_s, lambda request, age_s: servicer.take(request, age_s))
         servicer = _servicer(settings, table, shared.publish)
         with suppress(SharedStateLost):  # then it starts with an empty window, as a single router does

@@ -61,6 +61,13 @@ class RouterSettings(ServiceSettings):
     )
 
     redis_url: RedisUrl = Url("")
+    redis_timeout_ms: Fixed[float] = Field(
+        250,
+        ge=1,
+        le=10_000,
+        description="With `redis_url`: Redis counts as away when it takes longer for a call. What was to be shared is "
+        "lost then.",
+    )
 
     @field_validator("models")
     @classmethod

@@ -167,7 +167,7 @@ async def _ping(client: Redis) -> None:
 
 
 @asynccontextmanager
-async def connected(url: Url, timeout_s: float = 0.25) -> AsyncIterator[SharedState]:
+async def connected(url: Url, timeout_s: float) -> AsyncIterator[SharedState]:
     """A `SharedState` that is kept up inside. It may not be `up` yet: nothing waits for Redis."""
     from redis.asyncio import Redis
     from redis.asyncio.retry import Retry
