@@ -38,11 +38,11 @@ class Up:
             self.ended = True
             self._more.notify_all()
 
-    def wait_for(self, line: str, count: int = 1) -> None:
-        """Return when `line` was printed so many times."""
+    def wait_for(self, line: str, count: int = 1, since: int = 0) -> None:
+        """Return when `line` was printed so many times, the first `since` lines left out."""
         with self._more:
-            self._more.wait_for(lambda: self.ended or self.lines.count(line) >= count, 600)
-            assert self.lines.count(line) >= count, self.lines
+            self._more.wait_for(lambda: self.ended or self.lines[since:].count(line) >= count, 600)
+            assert self.lines[since:].count(line) >= count, self.lines
 
     def pid(self, name: str) -> int:
         return int(self._service(name)["pid"])

@@ -89,7 +89,7 @@ async def test_a_server_that_takes_no_more_messages_is_of_no_more_use() -> None:
     told = Told()
     async with server("read line; exec 0<&-; sleep 298", told) as outgoing:
         sending = asyncio.create_task(_send_for_ever(outgoing))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await told.something.wait()
         sending.cancel()
         await asyncio.wait({sending})

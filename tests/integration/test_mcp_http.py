@@ -94,12 +94,12 @@ async def source(server: OldServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         assert (await call(source)).content == "hello"
         yield source
         running.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await asyncio.wait({running})
 
 
 async def call(source: McpSource) -> tool_pb2.CallToolResponse:
-    return await source.call(CallAttempt("echo", "{}", "key", "acme", 5.0, INVALID_SPAN))
+    return await source.call(CallAttempt("echo", "{}", "key", "acme", 20.0, INVALID_SPAN))
 
 
 async def _called_again(source: McpSource) -> Any:

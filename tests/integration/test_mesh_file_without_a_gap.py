@@ -94,7 +94,7 @@ async def test_while_a_model_is_added_and_removed(mesh: Edited) -> None:
     async with asked_all_the_time(mesh):
         text = mesh.edit("models", "third", to={"url": url})
         await follows(mesh, "llm-third started, router started again, gateway started again")
-        mesh.file.write_text(text)
+        mesh.write(text)
         await follows(mesh, "router started again, gateway started again, llm-third stopped")
     assert mesh.up.pid("gateway") == before
 
@@ -103,7 +103,7 @@ async def test_while_the_gateway_gets_another_setting(mesh: Edited) -> None:
     async with asked_all_the_time(mesh):
         text = mesh.edit("gateway", "settings", to={"default_budget_ms": 20_000})
         await follows(mesh, "gateway started again")
-        mesh.file.write_text(text)
+        mesh.write(text)
         await follows(mesh, "gateway started again")
 
 
@@ -114,7 +114,7 @@ async def test_while_the_gateway_moves_to_another_host(mesh: Edited) -> None:
         await follows(mesh, "gateway started again")
         mesh.edit("gateway", "http", to=f"0.0.0.0:{port + 13}")
         await follows(mesh, "gateway started again")
-        mesh.file.write_text(text)
+        mesh.write(text)
         await follows(mesh, "gateway started again")
 
 
@@ -126,7 +126,7 @@ async def test_while_tracing_begins_and_ends(mesh: Edited) -> None:
             mesh.edit("tracing", to=f"http://{collector.address}")
             await follows(mesh, "nothing had to start again")
             await until(lambda: traced(collector), holds=lambda seen: seen >= {"gateway", "llm"}, within_s=30)  # noqa: B023
-        mesh.file.write_text(text)
+        mesh.write(text)
         await follows(mesh, "nothing had to start again")
     assert {name: mesh.up.pid(name) for name in before} == before
 

@@ -31,7 +31,7 @@ async def test_what_the_old_one_said_is_never_given_once_the_new_one_is_in_force
         content = {
             "models": {"m": {"url": url}},
             "cache": {"exact": True},
-            "gateway": {"address": port, "http": port + 7},
+            "gateway": {"address": port, "http": port + 7, "settings": {"stage_caps_ms": {"cache": 10_000}}},
         }
         file.write_text(yaml.safe_dump(content))
 

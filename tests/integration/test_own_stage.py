@@ -22,6 +22,13 @@ from tests.fault.mesh import processes
 from tests.waiting import until
 
 _PAGE = next(page for page in DOCUMENTS if page.name == "own-stage.md")
+# A busy machine is no service that is slow.
+_PATIENT = """
+
+from services.gateway.settings.answer_time import StageBudget
+
+AccountStage.budget = StageBudget(share=0.3, cap_ms=10_000)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,7 @@ class Scene:
 async def _get(user: bytes, context: grpc.aio.ServicerContext) -> bytes:
     """The team's service: it knows two users, is slow for one and breaks over another."""
     if user == b"slow":
-        await asyncio.sleep(5)
+        await asyncio.Event().wait()
     if user == b"broken":
         await context.abort(grpc.StatusCode.INTERNAL, "no database")
     return json.dumps({"plan": {b"ada": "gold", b"bob": "free"}[user]}).encode()
@@ -55,7 +62,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     async with _accounts() as accounts, faulty_llm() as llm, processes(tmp_path / "logs") as starter:
         (tmp_path / "team").mkdir()
         code = blocks(_PAGE, "python")[0].replace("127.0.0.1:50080", accounts)
-        (tmp_path / "team" / "account.py").write_text(code)
+        (tmp_path / "team" / "account.py").write_text(code + _PATIENT)
         cache = await starter.start("cache")
         address = f"127.0.0.1:{free_port()}"
         environment = {
@@ -63,6 +70,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
             "HEDGEROW_GATEWAY_LLM_ADDRESSES": json.dumps({MODEL: llm.address}),
             "HEDGEROW_GATEWAY_CACHE_ADDRESS": cache.spec.address,
             "HEDGEROW_GATEWAY_ROUTER_ADDRESS": "",
+            "HEDGEROW_GATEWAY_STAGE_CAPS_MS": '{"cache": 10000}',
             "HEDGEROW_GATEWAY_OWN_STAGES": '["team.account:AccountStage"]',
             "PYTHONPATH": f"{tmp_path}:{':'.join(filter(None, sys.path))}",
         }
@@ -80,7 +88,7 @@ async def test_its_lines_are_context_and_a_part_of_the_key(scene: Scene):
     assert first.ok, first
     assert first.stage("account").detail == "lines of context: 1"
     assert scene.llm.attempts[-1].question == "Context:\n- plan: gold\n\nQuestion: What may I do?"
-    again = await until(lambda: scene.caller.ask("What may I do?", end_user=["ada"]), 10, holds=_is_hit)
+    again = await until(lambda: scene.caller.ask("What may I do?", end_user=["ada"]), holds=_is_hit)
     assert again.ok
     other = await scene.caller.ask("What may I do?", end_user=["bob"])
     assert not _is_hit(other)
@@ -102,7 +110,7 @@ async def test_an_answer_goes_on_without_its_lines_and_is_not_stored(
     scene: Scene, user: str, outcome: pb.StageOutcome, degraded: str
 ):
     for _ in range(2):
-        answer = await scene.caller.ask("What may I do?", end_user=[user], budget_ms=5_000)
+        answer = await scene.caller.ask("What may I do?", end_user=[user], budget_ms=10_000)
         assert answer.whole
         assert list(answer.final.degraded) == [degraded]
         assert answer.stage("account").outcome == outcome

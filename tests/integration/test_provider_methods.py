@@ -89,7 +89,7 @@ async def test_moderations_and_rerank(
 ) -> None:
     assert (await client.moderations.create(model="bge", input="Hello.")).results[0].flagged
     body = {"model": "bge", "query": "q", "documents": ["a", {"text": "b"}], "top_n": 1, "truncate": "END"}
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=30) as http:
         ranked = await http.post(f"{served[1]}/rerank", json=body)
     assert ranked.json() == RANKED
     assert [(each.path, each.body["model"]) for each in provider.asked] == [

@@ -52,10 +52,10 @@ async def provider_over(
     ca: Path | None = None,
     tls: bool = True,
     idle_s: float = 60,
-    read_s: float = 0.5,
+    read_s: float = 20,
 ) -> AsyncIterator[tuple[SimulatedProvider, Wire]]:
     async with SimulatedProvider(protocol, server_tls(folder) if tls else None) as provider:
-        options = Options(8, connect_s=2, read_s=read_s, idle_s=idle_s, ca_file=str(ca or folder / "ca.crt"))
+        options = Options(8, connect_s=20, read_s=read_s, idle_s=idle_s, ca_file=str(ca or folder / "ca.crt"))
         wire: Wire = Http2(options) if protocol == "http2" else Http1(provider.url, options)
         try:
             yield provider, wire
@@ -84,7 +84,7 @@ def test_connections_that_are_opened_at_the_same_moment_work_and_are_resumed_lat
     run: Callable[[Coroutine[Any, Any, None]], None], protocol: Protocol, folder: Path
 ) -> None:
     async def ask_at_once() -> None:
-        async with provider_over(protocol, folder, read_s=10) as (provider, wire):
+        async with provider_over(protocol, folder) as (provider, wire):
             for _ in range(3):
                 before = replace(provider.counts)
                 bodies = await asyncio.gather(*(ask(provider, wire) for _ in range(8)))
@@ -113,7 +113,7 @@ async def test_a_provider_with_another_authoritys_certificate_is_told_nothing(
 
 async def test_http2_falls_back_to_what_the_provider_speaks(folder: Path) -> None:
     async with SimulatedProvider("http1", server_tls(folder)) as provider:
-        wire = Http2(Options(8, connect_s=2, read_s=5, idle_s=60, ca_file=str(folder / "ca.crt")))
+        wire = Http2(Options(8, connect_s=20, read_s=20, idle_s=60, ca_file=str(folder / "ca.crt")))
         for _ in range(10):
             assert await ask(provider, wire)
         assert provider.counts.accepted < 10  # it may open one to have one
@@ -122,8 +122,8 @@ async def test_http2_falls_back_to_what_the_provider_speaks(folder: Path) -> Non
 
 @each_protocol
 async def test_silence_is_noticed(protocol: Protocol, folder: Path) -> None:
-    async with provider_over(protocol, folder) as (provider, wire):
-        for behaviour in (Behaviour(first_ms=5_000), Behaviour(tokens=2, each_ms=5_000)):
+    async with provider_over(protocol, folder, read_s=0.5) as (provider, wire):
+        for behaviour in (Behaviour(first_ms=60_000), Behaviour(tokens=2, each_ms=60_000)):
             provider.behaviour = behaviour
             with pytest.raises(Broken):
                 await ask(provider, wire)
@@ -150,11 +150,11 @@ async def test_a_proxy_that_the_environment_names_is_used(folder: Path, monkeypa
         monkeypatch.setenv("http_proxy", f"http://user:word@127.0.0.1:{port}")
         monkeypatch.setenv("no_proxy", "there.test")
         url = "http://provider.test/v1"
-        wire = Http1(url, Options(8, connect_s=2, read_s=5, idle_s=60))
+        wire = Http1(url, Options(8, connect_s=20, read_s=20, idle_s=60))
         reply = await wire.send("GET", f"{url}/models", {}, b"")
         assert (reply.status, await reply.read(), await reply.read()) == (200, b"ok", b"")
         await wire.close()
-        wire = Http1("http://there.test/v1", Options(8, connect_s=2, read_s=5, idle_s=60))
+        wire = Http1("http://there.test/v1", Options(8, connect_s=20, read_s=20, idle_s=60))
         with pytest.raises(Broken):
             await wire.send("GET", "http://there.test/v1/models", {}, b"")
         await wire.close()
@@ -181,14 +181,14 @@ async def test_a_provider_that_moved_is_found_by_the_request_that_meets_nobody_a
     monkeypatch.setattr(http1, "FreshNames", lambda: FreshNames(Moving()))
     async with SimulatedProvider("http1") as provider:
         url = f"http://provider.test:{provider.port}/v1"
-        wire = Http1(url, Options(8, connect_s=2, read_s=5, idle_s=60))
+        wire = Http1(url, Options(8, connect_s=20, read_s=20, idle_s=60))
         client = ProviderClient(wire, {}, 8, ReplyLimits(1_024, 1_024))
         with pytest.raises(Broken):
-            async with client.request("GET", f"{url}/models", Deadline.after(5)):
+            async with client.request("GET", f"{url}/models", Deadline.after(20)):
                 pass
         assert asked == 1, "who is just found to be nowhere is not looked for again at once"
         addresses[:] = ["127.0.0.1"]
-        async with client.request("GET", f"{url}/models", Deadline.after(5)) as reply:
+        async with client.request("GET", f"{url}/models", Deadline.after(20)) as reply:
             assert reply.status in (200, 404)
             reply.told = True
         await client.close()

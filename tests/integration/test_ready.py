@@ -44,7 +44,7 @@ class Gateway:
         return await _status(f"{self.metrics}/readyz")
 
     async def missing(self) -> Any:
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=30) as client:
             return (await client.get(f"{self.http}/ready")).json().get("missing")
 
     async def _listens(self) -> bool:
@@ -55,7 +55,7 @@ class Gateway:
 
 
 async def _status(url: str) -> int:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=30) as client:
         return (await client.get(url)).status_code
 
 

@@ -123,7 +123,7 @@ async def _answered_by(regions: Regions, region: str) -> list[Outcome]:
 
 
 async def _ask(regions: Regions, **fields: object) -> Outcome:
-    return await regions.caller.ask(f"Where {time.monotonic_ns()}?", **{"budget_ms": 5_000, **fields})
+    return await regions.caller.ask(f"Where {time.monotonic_ns()}?", **{"budget_ms": 20_000, **fields})
 
 
 async def test_the_nearest_region_serves(regions: Regions):
@@ -155,12 +155,12 @@ async def test_answers_that_a_region_was_writing_when_it_died_are_finished_by_th
 
 
 async def test_a_call_without_a_trace_is_in_envoys_log_with_the_one_that_the_gateway_made(regions: Regions):
-    call = regions.caller.stub.Generate(question("Which trace?"), timeout=10)
+    call = regions.caller.stub.Generate(question("Which trace?"), timeout=30)
     accepted = (await call.read()).events[0].accepted
     while await call.read() is not grpc.aio.EOF:
         pass
     assert dict(await call.trailing_metadata())["x-hedgerow-trace-id"] == accepted.trace_id
-    await until(lambda: f'"trace_id":"{accepted.trace_id}"' in regions.mesh.envoy.log.read_text(), 10)
+    await until(lambda: f'"trace_id":"{accepted.trace_id}"' in regions.mesh.envoy.log.read_text())
 
 
 async def test_a_control_plane_that_is_gone_leaves_the_regions_as_they_are(regions: Regions):

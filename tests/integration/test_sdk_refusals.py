@@ -67,12 +67,12 @@ async def test_a_picture_that_is_none_is_refused_with_its_place_and_the_limit(
 async def test_a_port_that_speaks_http_and_an_url_are_told_apart_from_nobody(gateway: HttpGateway) -> None:
     wrong = f"127.0.0.1:{gateway.port}"
     async with hedgerow.AsyncClient(wrong) as client:
-        for call in (client.ask("What?"), client.prewarm(timeout_s=0.5)):
+        for call in (client.ask("What?"), client.prewarm(timeout_s=20)):
             with pytest.raises(hedgerow.Unavailable, match=rf"{wrong}: the port speaks HTTP/1.1, not gRPC") as caught:
                 await call
             assert caught.value.reason == "NOT_GRPC"
     with pytest.raises(hedgerow.Unavailable, match=r"the port speaks HTTP/1\.1"):
-        await asyncio.to_thread(hedgerow.Client(wrong).prewarm, 0.5)
+        await asyncio.to_thread(hedgerow.Client(wrong).prewarm, 20)
     with pytest.raises(hedgerow.InvalidArgument, match=rf"target: host:port, .*; without the scheme it is {wrong}$"):
         hedgerow.Client(f"http://{wrong}/v1")
     with pytest.raises(hedgerow.InvalidArgument, match=r"mesh.example:443, with tls=hedgerow.Tls\(\) for TLS$"):

@@ -117,7 +117,7 @@ async def test_a_caller_that_leaves_stops_the_provider(scene: Scene) -> None:
     stream = await scene.ask(stream=True)
     await anext(aiter(stream))
     await stream.close()
-    await until(lambda: scene.first.counts.stopped == stopped + 1, 5)
+    await until(lambda: scene.first.counts.stopped == stopped + 1)
 
 
 async def test_at_the_end_of_its_budget_an_answer_ends_with_its_text_and_the_provider_stops(scene: Scene) -> None:
@@ -126,16 +126,17 @@ async def test_at_the_end_of_its_budget_an_answer_ends_with_its_text_and_the_pro
     answer = await scene.ask(budget_ms=5_000)
     assert answer.choices[0].message.content.startswith("word ")
     assert answer.hedgerow["finish_reason"] == "budget"
-    await until(lambda: scene.first.counts.stopped == stopped + 1, 5)
+    await until(lambda: scene.first.counts.stopped == stopped + 1)
 
 
 async def test_a_late_first_text_is_hedged_and_the_slower_call_is_cancelled(scene: Scene) -> None:
-    late = Behaviour(tokens=4, first_ms=5_000)
-    stopped = scene.first.counts.stopped
-    answer = await scene.ask_until_met(late)
-    made = [(each["policy"], each["action"]) for each in answer.hedgerow["decisions"]]
-    assert ("hedge", "won") in made
-    await until(lambda: scene.first.counts.stopped == stopped + 1, 5)
+    late = Behaviour(tokens=4, first_ms=60_000)
+    stopped, met, made = scene.first.counts.stopped, 0, []
+    while ("hedge", "won") not in made:  # where the late provider was the second to be called, the first call wins
+        answer = await scene.ask_until_met(late)
+        made = [(each["policy"], each["action"]) for each in answer.hedgerow["decisions"]]
+        met += 1
+    await until(lambda: scene.first.counts.stopped == stopped + met)
 
 
 async def test_a_provider_that_breaks_off_is_replaced_and_one_alone_is_unavailable(
@@ -172,7 +173,7 @@ async def test_each_service_has_its_health_and_the_gateway_is_ready(scene: Scene
     assert set(scene.addresses) == NAMES
     for address in scene.addresses.values():
         assert await check_health(address, 20) == "SERVING"
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=30) as client:
         assert (await client.get(f"{scene.url}/ready")).status_code == 200
 
 
@@ -187,7 +188,7 @@ async def test_a_trace_has_the_spans_of_each_service_by_its_name(scene: Scene) -
 
 async def test_each_service_counts_its_calls(scene: Scene) -> None:
     await scene.ask()
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=30) as client:
         for name, address in scene.metrics.items():
             told = (await client.get(f"http://{address}/metrics")).text
             assert SERVICES[name] in told, name

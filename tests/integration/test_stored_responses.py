@@ -215,7 +215,7 @@ async def test_an_answer_about_a_response_is_an_object_of_openais(
 ) -> None:
     first = await client.responses.create(model="gpt", input="?")
     headers = {"authorization": f"Bearer {KEYS['acme']}"}
-    async with httpx.AsyncClient(base_url=served.url, headers=headers) as http:
+    async with httpx.AsyncClient(base_url=served.url, headers=headers, timeout=30) as http:
         streamed = await http.get(f"/v1/responses/{first.id}{path}", params={"stream": "true", "limit": "0"})
         assert (streamed.status_code, streamed.json()["error"]["param"]) == (400, "limit" if path else "stream")
         removed = await http.delete(f"/v1/responses/{first.id}")
@@ -443,7 +443,8 @@ async def test_the_values_of_a_conversation_have_a_limit_too(
 
 
 async def test_a_route_that_is_not_offered_is_no_response(served: Transparent) -> None:
-    async with httpx.AsyncClient(base_url=served.url, headers={"authorization": f"Bearer {KEYS['acme']}"}) as http:
+    headers = {"authorization": f"Bearer {KEYS['acme']}"}
+    async with httpx.AsyncClient(base_url=served.url, headers=headers, timeout=30) as http:
         for path in ("compact", "input_tokens", "resp_1/cancel"):
             reply = await http.post(f"/v1/responses/{path}", json={})
             assert (reply.status_code, reply.json()["error"]["code"]) == (404, "unknown_url")

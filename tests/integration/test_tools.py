@@ -28,6 +28,7 @@ from tests.integration.scripted_tool_service import serve_tools
 from tests.keys import digest
 
 HOSTILE = str(REPOSITORY / "tests/integration/hostile_mcp.py")
+PATIENT = '{"tools": 20000}'  # a busy machine is no tool that is late
 SOURCES = ("many", "large", "silent", "flood", "clash", "dead")
 
 
@@ -44,12 +45,12 @@ async def test_a_server_that_nobody_here_wrote_is_called_both_ways(start: Start,
         *everything, "streamableHttp", env={**os.environ, "PORT": str(port)}, stdout=DEVNULL, stderr=DEVNULL
     )
     sources = {
-        "local": {"command": [*everything, "stdio"], "call_ms": 5_000},
-        "remote": {"url": f"http://127.0.0.1:{port}/mcp", "prefix": "web_", "reusable_ms": 60_000, "call_ms": 5_000},
+        "local": {"command": [*everything, "stdio"], "call_ms": 20_000},
+        "remote": {"url": f"http://127.0.0.1:{port}/mcp", "prefix": "web_", "reusable_ms": 60_000, "call_ms": 20_000},
     }
     try:
         async with calling_llm() as llm:
-            address = await start_gateway(start, llm, sources)
+            address = await start_gateway(start, llm, sources, stage_caps_ms=PATIENT)
             async with AsyncClient(address) as client:
                 await listed(client, "get-sum", "web_echo")
                 await _beforehand(client, llm)
@@ -130,16 +131,14 @@ async def test_every_door_shows_what_was_called_and_a_tenant_has_no_other_tenant
     port = free_port()
     tenants = {
         name: {"keys": [digest(f"{name}-key")], "tools": tools}
-        for name, tools in (("acme", ["kb/*"]), ("other", ["kb/*"]), ("none", []))
+        for name, tools in (("acme", ["kb/*", "late/*"]), ("other", ["kb/*"]), ("none", []))
     }
-    async with calling_llm() as llm, serve_tools() as kb, collecting() as traces:
-        llm.pause_s, kb.only = 1.0, "acme"
+    async with calling_llm() as llm, serve_tools() as kb, serve_tools() as late, collecting() as traces:
+        llm.pause_s, llm.awaited, kb.only = 1.0, True, "acme"
         place = tool_pb2.Citation(source="met.no", title="Forecast", text="rain", score=0.9)
-        kb.says = {
-            "weather": (0.0, tool_pb2.CallToolResponse(content="rain", citations=[place])),
-            "news": (3.6, tool_pb2.CallToolResponse(content="a fox")),
-        }
-        sources = {"kb": {"address": kb.target, "call_ms": 3_000}}
+        kb.says = {"weather": (0.0, tool_pb2.CallToolResponse(content="rain", citations=[place]))}
+        late.says = {"news": (llm.begins, tool_pb2.CallToolResponse(content="a fox"))}
+        sources = {"kb": {"address": kb.target, "call_ms": 20_000}, "late": {"address": late.target, "call_ms": 200}}
         address = await start_gateway(
             start,
             llm,
@@ -147,12 +146,14 @@ async def test_every_door_shows_what_was_called_and_a_tenant_has_no_other_tenant
             tenants=json.dumps(tenants),
             http_address=f"127.0.0.1:{port}",
             otlp_endpoint=f"http://{traces.address}",
+            stage_caps_ms=PATIENT,
         )
         async with AsyncClient(address, api_key="acme-key") as client:
             async with client.stream(QUESTION, mesh_tools=["weather", "news"]) as stream:
                 events = [event async for event in stream]
             assert [each.tool for each in events if isinstance(each, Citations)] == ["weather"]
             assert [each for each in events if isinstance(each, Patch)] == [Patch("tool:news", "a fox")]
+            llm.awaited = False
             answer = events[-1].answer
             assert kb.requests[-1].arguments == json.dumps({"query": QUESTION}, separators=(",", ":"))
             spans = {span.name: span for span in await traces.wait_for(answer.trace_id, {"gateway"})}
@@ -162,7 +163,7 @@ async def test_every_door_shows_what_was_called_and_a_tenant_has_no_other_tenant
             asked = [{"messages": QUESTION, "mesh_tools": ["weather"]}, {"messages": QUESTION, "mesh_tools": ["radar"]}]
             results = dict([result async for result in client.batch(asked)])
             assert [each.tool for each in results[0].citations] == ["weather"]
-            assert "mesh_tools[0].name: one of kb/weather, kb/news, got radar" in str(results[1])
+            assert "mesh_tools[0].name: one of kb/weather, late/news, got radar" in str(results[1])
         for name in ("other", "none"):
             async with AsyncClient(address, api_key=f"{name}-key") as client:
                 with pytest.raises(hedgerow.InvalidArgument, match=r"mesh_tools\[0\]\.name: one of none, got weather"):
@@ -171,9 +172,10 @@ async def test_every_door_shows_what_was_called_and_a_tenant_has_no_other_tenant
         code, out, _ = await run_command("tools", "--gateway", address, "--api-key", "acme-key", "--json")
         assert code == 0
         assert [tool["name"] for tool in json.loads(out)["tools"]] == ["weather", "news"]
+        llm.awaited = True
         code, out, _ = await run_command(
             *("ask", QUESTION, "--tool", "weather", "--tool", 'news={"query":"x"}', "--gateway", address),
-            *("--api-key", "acme-key", "--budget-ms", "8000"),
+            *("--api-key", "acme-key"),
         )
         assert code == 0
         assert "tool:weather" in out
@@ -187,7 +189,7 @@ async def _by_http(url: str, llm: CallingLlm) -> None:
         "messages": [{"role": "user", "content": QUESTION}],
         "hedgerow": {"mesh_tools": ["weather"], "tool_calls": 1},
     }
-    async with httpx.AsyncClient(base_url=url, headers={"authorization": "Bearer acme-key"}) as http:
+    async with httpx.AsyncClient(base_url=url, headers={"authorization": "Bearer acme-key"}, timeout=30) as http:
         told = (await http.post("/v1/chat/completions", json=body)).json()
         assert told["choices"][0]["message"]["content"] == "It rains."
         assert told["hedgerow"]["citations"][0]["citations"][0]["source"] == "met.no"

@@ -134,8 +134,9 @@ async def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
         ]
         served = dict(zip((*WHOLE, IN_PART), await asyncio.gather(*starts), strict=True))
         async with calling_llm() as llm, starting(logs) as start:
-            sources = {name: {"url": server.url, "call_ms": 5_000} for name, server in served.items()}
-            async with AsyncClient(await start_gateway(start, llm, sources)) as client:
+            sources = {name: {"url": server.url, "call_ms": 20_000} for name, server in served.items()}
+            gateway = await start_gateway(start, llm, sources, stage_caps_ms='{"tools": 20000}')
+            async with AsyncClient(gateway) as client:
                 tools = await _listed(client)
                 wanted = [call for server in served.values() for call in server.wanted]
                 await client.ask(QUESTION, mesh_tools=_calls(tools, wanted), budget_ms=60_000)

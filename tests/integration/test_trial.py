@@ -112,7 +112,7 @@ async def test_it_ends_with_the_process_that_started_it() -> None:
     async def gone() -> bool:
         return started.status() == psutil.STATUS_ZOMBIE
 
-    await until(gone, 10)
+    await until(gone)
     await running.close()
 
 

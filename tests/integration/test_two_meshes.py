@@ -58,16 +58,17 @@ def test_each_has_its_own_processes_ports_and_database(both: tuple[Up, Up]) -> N
     assert all((up.state_dir / "cache.db").exists() for up in both)
 
 
-def test_status_tells_which_there_are_and_shows_the_one_that_is_meant(
+async def test_status_tells_which_there_are_and_shows_the_one_that_is_meant(
     both: tuple[Up, Up], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for up in both:
-        code, services = status(up)
-        assert (code, {each["health"] for each in services.values()}) == (0, {"SERVING"})
+        # A service that gets no core for 2 s is UNREACHABLE until it does.
+        _, services = await until(lambda up=up: status(up), holds=lambda told: told[0] == 0)
+        assert {each["health"] for each in services.values()} == {"SERVING"}
         assert services["gateway"]["address"] == up.target
     monkeypatch.chdir(both[0].state_dir.parents[2])
     for command in (["status"], ["ask", QUESTION]):
-        code, _, told = forked.run_blocking("hedgerow_cli", *command)
+        code, _, told = await forked.run("hedgerow_cli", *command)
         said = " ".join(told.replace("│", " ").split())
         assert code == 2
         assert "2 meshes run here, one is needed: .hedgerow/meshes/one, .hedgerow/meshes/two" in said

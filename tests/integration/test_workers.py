@@ -78,7 +78,7 @@ def workers(gateway: ServiceProcess) -> list[psutil.Process]:
 def answers(gateway: ServiceProcess, worker: int) -> float:
     """How many questions the worker has answered, as its own metrics say."""
     host, _, port = gateway.spec.environment["HEDGEROW_GATEWAY_METRICS_ADDRESS"].rpartition(":")
-    with urlopen(f"http://{host}:{int(port) + worker}/metrics", timeout=5) as page:
+    with urlopen(f"http://{host}:{int(port) + worker}/metrics", timeout=20) as page:
         lines = page.read().decode().splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("hedgerow_answers_total{"))
 

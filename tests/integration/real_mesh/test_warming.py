@@ -150,7 +150,7 @@ async def test_an_engine_has_read_the_prompt_when_its_tenant_asks_for_the_first_
 
 
 async def _metrics(address: str) -> str:
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=30) as http:
         return (await http.get(f"http://{address}/metrics")).text
 
 
@@ -166,5 +166,5 @@ async def test_a_tool_service_is_connected_before_its_first_call(start: Start, l
         host, port = server.sockets[0].getsockname()
         sources = {"late": {"address": f"{host}:{port}"}}
         await start("gateway", **alone(llm, tools=json.dumps({"sources": sources})))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await accepted.wait()

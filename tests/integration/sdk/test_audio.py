@@ -129,7 +129,7 @@ async def test_leaving_live_audio_ends_the_call(audio: ScriptedAudio, client: he
     audio.script = [pb.TranscribeStreamResponse(speech_started=pb.SpeechStarted()), Hold()]
     async with client.transcribe_stream(said(b"\0\0")) as stream:
         await anext(stream)
-    await asyncio.wait_for(audio.cancelled.wait(), 5)
+    await asyncio.wait_for(audio.cancelled.wait(), 20)
 
 
 async def test_the_model_says_how_busy_it_is(audio: ScriptedAudio, client: hedgerow.AsyncAudioClient) -> None:

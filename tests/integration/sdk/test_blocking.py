@@ -43,7 +43,7 @@ async def test_the_sync_client_raises_the_same_errors(gateway: ScriptedGateway) 
 async def test_leaving_a_sync_stream_cancels_the_call(gateway: ScriptedGateway) -> None:
     gateway.script = [accepted(), Hold()]
     await blocking(hedgerow.Client(gateway.target), lambda client: next(iter(client.stream("?"))))
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
 
 
 async def test_the_sync_client_batches(gateway: ScriptedGateway) -> None:

@@ -153,7 +153,7 @@ async def test_leaving_a_conversation_ends_the_call_and_the_sending_at_once(
     async with client.converse(saying()) as conversation:
         async for _ in conversation:
             break
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
     assert "Sender" not in "".join(map(repr, asyncio.all_tasks() - before))
 
 
@@ -173,7 +173,7 @@ async def test_cancelling_the_task_that_listens_ends_the_call(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
 
 
 async def test_an_error_of_the_callers_audio_is_raised_as_it_is(
@@ -188,7 +188,7 @@ async def test_an_error_of_the_callers_audio_is_raised_as_it_is(
     with pytest.raises(OSError, match="the microphone is gone"):
         async for _ in client.converse(unplugged()):
             pass
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
 
 
 async def test_a_refused_conversation_is_a_typed_error(gateway: ScriptedGateway, client: hedgerow.AsyncClient) -> None:
@@ -260,8 +260,8 @@ async def test_leaving_a_sync_conversation_ends_the_call_and_its_thread(gateway:
 
     try:
         await blocking(hedgerow.Client(gateway.target), leave)
-        await asyncio.wait_for(gateway.cancelled.wait(), 5)
-        await until(lambda: all(thread.name != "hedgerow-sending" for thread in threading.enumerate()), 5)
+        await asyncio.wait_for(gateway.cancelled.wait(), 20)
+        await until(lambda: all(thread.name != "hedgerow-sending" for thread in threading.enumerate()))
     finally:
         stop.set()
 

@@ -94,7 +94,7 @@ async def test_leaving_a_stream_cancels_the_call(gateway: ScriptedGateway, clien
     async for item in client.stream("?"):
         if isinstance(item, hedgerow.TextDelta):
             break
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
 
 
 async def test_cancelling_the_waiting_task_cancels_the_call(
@@ -112,7 +112,7 @@ async def test_cancelling_the_waiting_task_cancels_the_call(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
 
 
 async def test_a_callback_that_raises_cancels_the_call(gateway: ScriptedGateway, client: hedgerow.AsyncClient) -> None:
@@ -123,7 +123,7 @@ async def test_a_callback_that_raises_cancels_the_call(gateway: ScriptedGateway,
 
     with pytest.raises(KeyError, match="mine"):
         await client.ask("?", on_token=refuse)
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
 
 
 async def test_a_batch_that_ends_early_says_which_results_are_missing(

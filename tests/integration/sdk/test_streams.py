@@ -59,7 +59,7 @@ async def test_cancelling_a_stream_ends_the_iteration_and_keeps_what_had_come(
         "Paris", stages=(hedgerow.StageReport("cache", 60, 2.5, 0.5, "ok", "miss"),), trace_id=TRACE_ID
     )
     assert [item async for item in stream] == []
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
 
 
 async def test_cancelling_a_sync_stream_from_another_thread_ends_the_iteration(gateway: ScriptedGateway) -> None:
@@ -73,7 +73,7 @@ async def test_cancelling_a_sync_stream_from_another_thread_ends_the_iteration(g
         return sentences, stream.partial.text
 
     assert await blocking(hedgerow.Client(gateway.target), read) == (["Paris."], "Paris. It")
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
 
 
 async def test_an_error_has_what_had_come_by_then(gateway: ScriptedGateway, client: hedgerow.AsyncClient) -> None:

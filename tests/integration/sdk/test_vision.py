@@ -113,7 +113,7 @@ async def test_a_frame_that_cannot_be_sent_ends_the_stream_with_its_number(
     with pytest.raises(hedgerow.InvalidArgument, match=r"frames\[1\]: at least 1 byte, got 0"):
         async for _ in client.classify_frames(video(b"a", b"")):
             pass
-    await asyncio.wait_for(vision.cancelled.wait(), 5)
+    await asyncio.wait_for(vision.cancelled.wait(), 20)
 
 
 async def test_the_models_are_listed(vision: ScriptedVision, client: hedgerow.AsyncVisionClient) -> None:
