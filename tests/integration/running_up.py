@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import psutil
+
+# A busy machine is no cache that knows no answer, and no classifier that sees nothing.
+PATIENT_STAGES = {"HEDGEROW_GATEWAY_STAGE_CAPS_MS": '{"cache": 10000, "router": 1000, "vision": 20000}'}
 
 
 @dataclass
@@ -69,13 +73,15 @@ def running_up(
     file: Path | None = None,
     program: str = "tests.models",
     says_where: bool = True,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Up]:
     """Started, and stopped with SIGTERM: it must end well then, and leave nothing behind. A mesh `file` must have its
     gateway at `port`. `program` is the module that is run: by default the command line with the fixtures' models.
-    Without `says_where` the mesh chooses its own state folder, which must be `state_dir`."""
+    Without `says_where` the mesh chooses its own state folder, which must be `state_dir`. `environment` is added to
+    that of the tests."""
     what = [str(file)] if file else ["--demo", "--base-port", str(port)]
     command = [sys.executable, "-m", program, "up", *what, *(["--state-dir", str(state_dir)] if says_where else [])]
-    with running([*command, *options], state_dir, port) as up:
+    with running([*command, *options], state_dir, port, env={**os.environ, **(environment or {})}) as up:
         yield up
 
 

@@ -16,7 +16,7 @@ import hedgerow
 from launcher import catalog
 from launcher.demo import PULLED
 from launcher.mesh import HTTP_OFFSET
-from tests.integration.running_up import Up, ports_in_a_row, running_up
+from tests.integration.running_up import PATIENT_STAGES, Up, ports_in_a_row, running_up
 
 
 @pytest.fixture(scope="package")
@@ -33,7 +33,8 @@ def pulled() -> None:
 @pytest.fixture(scope="package")
 def up(tmp_path_factory: pytest.TempPathFactory, pulled: None) -> Iterator[Up]:
     """`hedgerow up`, as its users run it."""
-    with running_up(tmp_path_factory.mktemp("public"), ports_in_a_row(40), program="hedgerow_cli") as running:
+    folder, port = tmp_path_factory.mktemp("public"), ports_in_a_row(40)
+    with running_up(folder, port, program="hedgerow_cli", environment=PATIENT_STAGES) as running:
         yield running
 
 

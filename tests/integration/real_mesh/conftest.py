@@ -9,7 +9,7 @@ import pytest_asyncio
 
 import hedgerow
 from tests.integration.collector import Collector, collecting
-from tests.integration.running_up import Up, ports_in_a_row, running_up
+from tests.integration.running_up import PATIENT_STAGES, Up, ports_in_a_row, running_up
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
@@ -23,7 +23,7 @@ def up(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterat
     """`hedgerow up --mesh`, which sends its spans to `collector`. One of each, so that it loads no more models than
     without `--mesh`, which `hedgerow demo` is."""
     port, options = ports_in_a_row(70), ("--mesh", "--replicas", "1", "--otlp-endpoint", f"http://{collector.address}")
-    with running_up(tmp_path_factory.mktemp("mesh"), port, *options) as running:
+    with running_up(tmp_path_factory.mktemp("mesh"), port, *options, environment=PATIENT_STAGES) as running:
         yield running
     assert running.stopped[0] == "envoy"
 
