@@ -1,19 +1,15 @@
-"""Streams share one model fairly, and a stream that would make others late is refused."""
+"""Streams and recordings share one model fairly."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Self
+from contextlib import contextmanager
 
 import pytest
 
-from services.audio.admission import Admission, Need
-from services.audio.errors import GaveWay, RecordingsFull, StreamsFull
 from services.audio.scheduler import BusyMeter, FairMember, Scheduler
 from tests.clock import PausedClock
 
@@ -149,161 +145,3 @@ def test_load_is_the_share_of_the_last_seconds():
     assert meter.share() == pytest.approx(0.1)  # half of it is past
     clock.advance(2)
     assert meter.share() == 0
-
-
-class AdmissionControl:
-    """An admission whose clock and load are set by the test."""
-
-    def __init__(self, need: float, **limits: int | float):
-        self.clock, self.measured, self.inside = PausedClock(), 0.0, ExitStack()
-        self.ended: list[Exception] = []
-        needs = {"local_agreement": Need(need, 1.0), "windows": Need(need / 2, 1.0)}
-        defaults = {"max_streams": 100, "max_recordings": 2, "max_load": 0.85}
-        self.admission = Admission(self, needs, **{**defaults, **limits}, clock=self.clock)  # type: ignore[arg-type]
-
-    def load(self, streams_only: bool = False) -> float:
-        assert streams_only
-        return self.measured
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """All that has been let in leaves."""
-        self.inside.close()
-
-    def enter(self, policy: str = "local_agreement", tenant: str = ""):
-        self.clock.advance(0.001)
-        return self.inside.enter_context(self.admission.stream(policy, tenant, self.ended.append))
-
-    def open(self, **tenants: int) -> None:
-        for tenant, number in tenants.items():
-            for _ in range(number):
-                self.enter(tenant=tenant)
-
-    def opened(self) -> Counter[str]:
-        return Counter(stream.tenant for stream in self.admission._streams)
-
-
-@pytest.mark.parametrize(
-    ("need", "limits", "fit", "why"),
-    [
-        (0.01, {"max_streams": 2}, 2, "streams: at most 2, got one more"),
-        (0.3, {}, 2, "load: at most 0.85 of the model's time, got 0.90 with one more stream"),
-        (0.5, {"workers": 4}, 6, "load: at most 0.85"),
-        (3, {}, 1, "load: at most 0.85"),
-    ],
-    ids=["a number", "the time of the model", "more workers bear more", "the first one is let in whatever it needs"],
-)
-def test_one_stream_too_many_is_refused(need: float, limits: dict[str, int], fit: int, why: str):
-    with AdmissionControl(need, **limits) as door:
-        door.open(a=fit)
-        with pytest.raises(StreamsFull, match=why) as caught:
-            door.enter(tenant="a")
-        assert caught.value.retry_delay_s
-        assert door.admission.streams == fit
-    assert door.admission.streams == 0
-
-
-def test_a_stream_that_needs_less_finds_time_where_another_does_not():
-    with AdmissionControl(need=0.3) as door:
-        door.open(a=2)
-        door.enter("windows", "a")  # needs half of it
-        door.inside.close()
-        door.enter()
-
-
-def test_a_load_that_is_measured_counts_too():
-    with AdmissionControl(need=0.01) as door:
-        door.enter()
-        door.measured = 0.9
-        with pytest.raises(StreamsFull, match=r"got 0.90"):
-            door.enter()
-
-
-def test_while_a_stream_is_behind_no_other_is_let_in():
-    with AdmissionControl(need=0.01) as door:
-        slow = door.enter()
-        door.admission.behind(slow, 1.4)
-        with pytest.raises(StreamsFull, match=r"streams behind by more than 1 s: none, got 1"):
-            door.enter()
-        door.clock.advance(2.5)
-        door.enter()
-
-
-def test_what_streams_need_is_learned_from_them():
-    with AdmissionControl(need=0.4) as door:
-        stream = door.enter()
-        for _ in range(60):
-            door.admission.worked(stream, took_s=0.1)
-        for _ in range(7):  # and the first one: 8 × 0.1
-            door.enter()
-        with pytest.raises(StreamsFull):
-            door.enter()
-
-
-def test_one_slow_piece_of_work_of_a_stream_that_has_only_begun_keeps_no_other_out():
-    with AdmissionControl(need=0.2) as door:
-        door.admission.worked(door.enter(), took_s=2.0)  # 2 × (0.2 + 0.18)
-        door.enter()
-
-
-@pytest.mark.parametrize(
-    ("open_", "comes", "then"),
-    [
-        ({"a": 8}, "b", {"a": 7, "b": 1}),
-        ({"a": 5, "b": 3}, "b", {"a": 4, "b": 4}),
-        ({"a": 4, "b": 4}, "b", None),
-        ({"a": 4, "b": 4}, "c", {"a": 3, "b": 4, "c": 1}),
-        ({"a": 3, "b": 3, "c": 2}, "c", None),  # 8 / 3 are not 3
-        ({"a": 8}, "a", None),
-        ({"a": 2, **dict.fromkeys("bcdefg", 1)}, "h", {"a": 1, **dict.fromkeys("bcdefgh", 1)}),
-        (dict.fromkeys("abcdefgh", 1), "i", None),
-    ],
-)
-def test_where_there_is_no_place_who_has_most_gives_one_up_for_who_is_within_its_share(open_, comes, then):
-    with AdmissionControl(need=0.01, max_streams=8) as door:
-        door.open(**open_)
-        if then is None:
-            with pytest.raises(StreamsFull):
-                door.enter(tenant=comes)
-            assert (door.opened(), door.ended) == (open_, [])
-        else:
-            door.enter(tenant=comes)
-            assert door.opened() == then
-            (error,) = door.ended
-            assert isinstance(error, GaveWay)
-            assert error.retry_delay_s
-    assert door.admission.streams == 0
-
-
-def test_the_stream_in_which_nobody_has_spoken_for_the_longest_gives_way():
-    with AdmissionControl(need=0.01, max_streams=3) as door:
-        streams = [door.enter(tenant="a") for _ in range(3)]
-        for speaking in (streams[0], streams[2]):
-            door.clock.advance(1)
-            door.admission.spoke(speaking)
-        door.enter(tenant="b")
-        assert streams[1] not in door.admission._streams
-        assert "an even share of 2 tenants is 1.5, got 3; this one gave way" in str(door.ended[0])
-
-
-@pytest.mark.parametrize("why", ["load", "behind"])
-def test_a_place_is_given_up_whatever_there_is_too_much_of(why: str):
-    with AdmissionControl(need=0.3 if why == "load" else 0.01) as door:
-        door.open(a=2)
-        if why == "behind":
-            door.admission.behind(next(iter(door.admission._streams)), 3)
-        door.enter(tenant="b")
-        assert door.opened() == {"a": 1, "b": 1}
-
-
-def test_recordings_have_places_of_their_own():
-    with AdmissionControl(need=3) as door:
-        door.enter()
-        door.inside.enter_context(door.admission.recording())
-        door.inside.enter_context(door.admission.recording())
-        with pytest.raises(RecordingsFull, match="recordings: at most 2 at once"):
-            door.inside.enter_context(door.admission.recording())
-    with door.admission.recording():
-        pass

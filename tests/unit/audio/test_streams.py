@@ -1,149 +1,20 @@
-"""The audio service with a scripted model, as its clients see it."""
+"""Streams that the audio service hears with a scripted model, as their clients see it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from hedgerow.audio.v1 import audio_pb2
-from services.audio.errors import GaveWay, Idle, RecordingsFull, StreamsFull
-from services.runtime.errors import InvalidInput, NotSupported, TooLate, Unavailable
-from services.runtime.rpc.boundary import Call
-from tests.unit.audio.scripted import Service, call, sent
-from tests.unit.audio.sounds import encoded, tone
+from services.audio.errors import GaveWay, Idle, StreamsFull
+from services.runtime.errors import InvalidInput, Unavailable
+from tests.unit.audio.clients import START, listen, live, refusal
+from tests.unit.audio.scripted import call, sent
 from tests.waiting import until
-
-START = Callable[..., Awaitable[Service]]
-S16 = audio_pb2.AudioFormat(encoding=audio_pb2.ENCODING_PCM_S16LE)
-
-
-@pytest.fixture
-async def service() -> AsyncIterator[START]:
-    started: list[Service] = []
-
-    async def start(**settings: Any) -> Service:
-        started.append(Service(**settings))
-        return started[-1]
-
-    yield start
-    for each in started:
-        await each.close()
-
-
-def file(data: bytes, size: int = 1_000, **options: Any) -> list[audio_pb2.TranscribeRequest]:
-    """A recording in pieces."""
-    pieces = [data[at : at + size] for at in range(0, len(data), size)] or [b""]
-    requests = [audio_pb2.TranscribeRequest(data=piece) for piece in pieces]
-    requests[0].options.CopyFrom(audio_pb2.TranscribeOptions(**options))
-    return requests
-
-
-def live(seconds: float, **options: Any) -> list[audio_pb2.TranscribeStreamRequest]:
-    """The options, then audio in messages of 100 ms."""
-    data = (tone(seconds) * 32_767).astype("<i2").tobytes()
-    pieces = [data[at : at + 3_200] for at in range(0, len(data), 3_200)]
-    first = audio_pb2.TranscribeStreamRequest(options=audio_pb2.StreamOptions(**{"format": S16, **options}))
-    return [first, *(audio_pb2.TranscribeStreamRequest(audio=piece) for piece in pieces)]
-
-
-async def listen(
-    service: Service, requests: Any, seconds: float = 10, whose: Call | None = None
-) -> list[audio_pb2.TranscribeStreamResponse]:
-    source = requests if hasattr(requests, "__aiter__") else sent(requests)
-    return [reply async for reply in service.servicer.TranscribeStream(source, whose or call(seconds))]
-
-
-async def refusal(replies: Awaitable[Any]) -> str:
-    with pytest.raises(InvalidInput) as caught:
-        await replies
-    return caught.value.message
-
-
-async def test_a_recording_comes_back_as_what_it_is_its_segments_and_an_account(service: START):
-    running = await service()
-    first, *segments, last = await running.transcribe(file(encoded(3, 44_100, 2, "FLAC")))
-    assert first.recording == audio_pb2.Recording(format="FLAC", sample_rate_hz=44_100, channels=2, duration_s=3)
-    assert [(reply.segment.index, reply.segment.text) for reply in segments] == [(0, "w0."), (1, "w1."), (2, "w2.")]
-    assert [(reply.segment.start_s, reply.segment.end_s) for reply in segments] == [(0, 0.5), (1, 1.5), (2, 2.5)]
-    assert not segments[0].segment.words
-    summary = last.summary
-    assert (summary.text, summary.model) == ("w0. w1. w2.", "scripted")
-    assert (summary.audio_s, summary.speech_s) == pytest.approx((3, 1.5))
-    assert summary.busy_s > 0
-
-
-async def test_a_segment_is_sent_before_the_next_one_is_worked_on(service: START):
-    running = await service()
-    replies = running.servicer.Transcribe(sent(file(encoded(3))), call())
-    await anext(replies)
-    assert (await anext(replies)).segment.text == "w0."
-    assert running.recognizer.steps == 1
-    await replies.aclose()
-
-
-@pytest.mark.parametrize(
-    ("requests", "message"),
-    [
-        ([], "data: at least 1 byte, got none"),
-        (file(b""), "data: at least 1 byte, got none"),
-        (file(bytes(100)), "data: WAV, FLAC, MP3 or Ogg Opus, got bytes that begin 00000000"),
-        (file(encoded(1), language="xx"), "options.language: one that the model knows (de, en…), got xx"),
-        ([*file(encoded(1)), *file(b"more")], "options: only in the first message, got in a later one"),
-        (file(bytes(5_000)), "data: at most 4096 bytes, got 5000 bytes or more"),
-        (file(encoded(3)), "data: at most 2 s, got 3.0 s"),
-    ],
-)
-async def test_a_recording_that_cannot_be_served_is_refused(
-    service: START, requests: list[audio_pb2.TranscribeRequest], message: str
-):
-    limits = {"max_file_bytes": 4_096 if "4096" in message else 10**6, "max_duration_s": 2}
-    assert await refusal((await service(**limits)).transcribe(requests)) == message
-
-
-async def test_one_recording_too_many_is_refused(service: START):
-    running, closed = await service(max_recordings=1), asyncio.Event()
-    first = running.servicer.Transcribe(sent(file(encoded(1)), then=closed), call())
-    waiting = asyncio.create_task(anext(first))
-    for _ in range(3):
-        await asyncio.sleep(0)
-    with pytest.raises(RecordingsFull):
-        await running.transcribe(file(encoded(1)))
-    closed.set()
-    await waiting
-    await first.aclose()
-    assert await running.transcribe(file(encoded(1)))
-
-
-async def test_a_recording_whose_call_is_over_says_so_and_works_no_further(service: START):
-    running = await service()
-    running.recognizer.going.clear()
-    with pytest.raises(TooLate):
-        await running.transcribe(file(encoded(5)), seconds=2)  # in which a busy machine gets to that step
-    running.recognizer.going.set()
-    assert await running.transcribe(file(encoded(1)))
-    assert running.recognizer.steps == 2  # the one step that was under way, and the next call's
-
-
-async def test_a_recording_whose_caller_goes_is_worked_on_no_further(service: START):
-    running = await service()
-    running.recognizer.going.clear()
-    replies = asyncio.create_task(running.transcribe(file(encoded(50))))
-    await until(running.recognizer.began.is_set)
-    replies.cancel()
-    await asyncio.wait([replies])
-    running.recognizer.going.set()
-    assert len(await running.transcribe(file(encoded(2)))) == 4
-    assert running.recognizer.steps == 3
-
-
-async def test_a_client_that_stops_sending_its_file_is_let_go(service: START):
-    running = await service(idle_timeout_ms=100)
-    with pytest.raises(Idle):
-        await asyncio.wait_for(anext(running.servicer.Transcribe(sent(file(b"RIFF"), asyncio.Event()), call())), 5)
 
 
 async def test_a_stream_comes_back_as_it_is_heard(service: START):
@@ -171,41 +42,6 @@ async def test_a_stream_says_in_which_language_it_was_heard(service: START, aske
     replies = await listen(await service(), live(1, language=asked))
     assert [reply.segment.language for reply in replies if reply.HasField("segment")] == [heard]
     assert replies[-1].summary.language == heard
-
-
-async def test_a_translation_is_english_and_says_what_was_spoken(service: START):
-    running = await service()
-    _, segment, last = await running.transcribe(file(encoded(1), translate=True))
-    assert (segment.segment.text, segment.segment.language, last.summary.language) == ("english0.", "en", "de")
-    running.recognizer.translates = False
-    with pytest.raises(NotSupported, match="translate: a model of several languages, got scripted"):
-        await running.transcribe(file(encoded(1), translate=True))
-
-
-@pytest.mark.parametrize(("asked", "heard"), [("", "de"), ("en", "en")])
-async def test_a_recording_says_its_language_and_its_words_where_they_are_asked_for(
-    service: START, asked: str, heard: str
-):
-    _, segment, last = await (await service()).transcribe(file(encoded(1), language=asked, words=True))
-    assert (segment.segment.language, last.summary.language) == (heard, heard)
-    (word,) = segment.segment.words
-    assert (word.text, word.end_s, word.stability) == ("w0.", 0.5, 1)
-    assert word.probability == pytest.approx(0.9)
-
-
-async def test_recordings_are_decoded_in_batches_only_while_no_stream_is_open(service: START):
-    running = await service(batch_windows=3)
-    await running.transcribe(file(encoded(1)))
-    with running.admission.stream("windows"):
-        await running.transcribe(file(encoded(1)))
-    assert running.recognizer.batches == [3, 1]
-
-
-async def test_a_recording_has_a_time_limit_that_follows_its_length(service: START):
-    running = await service(recording_base_ms=100, recording_time_factor=0.1)
-    running.recognizer.going.clear()
-    with pytest.raises(TooLate, match=r"the time limit of 0 s \(0.1 s \+ 0.1 × 2 s of audio\)"):
-        await running.transcribe(file(encoded(2)))
 
 
 @pytest.mark.parametrize(
@@ -366,18 +202,6 @@ async def test_draining_ends_a_stream_with_what_it_has_heard(service: START):
     assert (await asyncio.wait_for(task, 5))[-1].summary.text == "w0 w0"
     with pytest.raises(Unavailable):
         await listen(running, live(1))
-
-
-async def test_a_recording_that_the_grace_is_too_short_for_is_told_to_go_elsewhere(service: START):
-    running = await service(grace_ms=0)
-    replies = running.servicer.Transcribe(sent(file(encoded(9))), call())
-    assert [(await anext(replies)).WhichOneof("kind") for _ in range(2)] == ["recording", "segment"]
-    running.servicer.drain()
-    for _ in range(3):
-        await asyncio.sleep(0)
-    with pytest.raises(Unavailable):
-        await anext(replies)
-    assert running.recognizer.steps == 1
 
 
 async def test_a_stream_whose_time_is_over_ends_with_what_it_has_heard(service: START):
