@@ -24,7 +24,7 @@ UNITS = {
     "_s": "s",
     "_bytes": "bytes",
 }
-VALUES = "default; unit, range or words"
+VALUES = "default; values"
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 HEAD = """# Settings
 

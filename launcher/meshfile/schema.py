@@ -244,8 +244,7 @@ class MeshFile(Section):
     )
     profile: Literal["transparent", "latency"] = Field(
         "transparent",
-        description="Defaults of the mesh. `transparent`: requests and answers stay as they are. `latency`: stored "
-        "answers, shorter prompts, limits of time and tokens.",
+        description="Defaults of the mesh (profiles, above).",
     )
     gateway: Annotated[Gateway, _alone("address", str, int, of=Gateway)] = Field(
         Gateway(), description="Addresses and settings of the gateway."

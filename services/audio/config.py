@@ -96,7 +96,7 @@ class AudioSettings(ServiceSettings):
         3.0,
         ge=0,
         le=100,
-        description="Time limit of a recording: this many seconds for each second of audio. Raise it for a slow model.",
+        description="Time limit of a recording, in seconds for each second of audio.",
     )
     max_pcm_bytes: Fixed[int] = Field(
         1_536 * _MIB,

@@ -40,8 +40,8 @@ class CacheSettings(ServiceSettings):
     redis_url: RedisUrl = Url("")
     encryption_key: Keys = Field(
         SecretStr(""),
-        description="Key of 32 bytes in base64 (`openssl rand -base64 32`) that encrypts stored entries. Of several, "
-        "separated by commas, the first encrypts and each decrypts. Empty: clear text.",
+        description="Keys of 32 bytes in base64 (`openssl rand -base64 32`), separated by commas: the first "
+        "encrypts stored entries, each decrypts. Empty: clear text.",
     )
     redis_timeout_ms: Fixed[float] = Field(
         250,
@@ -67,8 +67,8 @@ class CacheSettings(ServiceSettings):
     max_bytes: int = Field(
         256 * 1024 * 1024,
         ge=1,
-        description="Memory for entries; a small one takes 3.7 KB. When it is full, the least valuable entry of the "
-        "tenant that holds the most is evicted.",
+        description="Memory for entries; a small one takes 3.7 KB. A full memory evicts entries of the tenant "
+        "that holds the most.",
     )
     max_entries: Fixed[int | None] = Field(
         None, ge=1, description="Most entries. None: one for each 5 KiB of `max_bytes`."
@@ -90,8 +90,8 @@ class CacheSettings(ServiceSettings):
         0,
         ge=0,
         le=1,
-        description="Share of the lookups with a candidate whose answer a model judges; thresholds follow the "
-        "verdicts. Each verdict costs a call.",
+        description="Share of the lookups with a candidate that a model judges; thresholds follow the verdicts. "
+        "Each costs a call.",
     )
     max_wrong: float = Field(
         0.01,
@@ -106,13 +106,13 @@ class CacheSettings(ServiceSettings):
     )
     load_embedder: Literal["start", "first_use"] = Field(
         "start",
-        description="When the embedding model is loaded, which takes 125 MB: at the `start`, or for the first request "
-        "that needs it, which waits 0.1 to 0.6 s longer.",
+        description="When the embedding model (125 MB) is loaded: at the `start`, or for the first request that "
+        "needs it, which waits 0.1 to 0.6 s longer.",
     )
     model: Path | None = Field(
         None,
-        description="Folder of that model for CTranslate2. Empty: it is converted into `~/.cache/hedgerow` at the "
-        "first start, with `hedgerow[embedder]`.",
+        description="Folder of that model for CTranslate2. Empty: converted into `~/.cache/hedgerow` once, with "
+        "`hedgerow[embedder]`.",
     )
     model_cache: Fixed[Path] = Field(
         Path("~/.cache/hedgerow"), description="Without a `model`: folder that keeps the converted model."

@@ -45,13 +45,11 @@ class GatewaySettings(Timed):
 
     profile: Profile = Field(
         DEFAULT,
-        description="Defaults of other settings. `latency`: stored answers, compressed prompts, cut conversations, "
-        "checked forms, 30 s. `transparent`: none of these, 600 s, up to 100,000 messages and 16 MiB.",
+        description="Defaults of other settings (docs/mesh-file.md#profiles).",
     )
     untranslated: Literal["refuse", "omit"] = Field(
         "refuse",
-        description="Treatment of a field that the model's API lacks and that only tunes the answer: an error, or "
-        "left out and reported.",
+        description="Treatment of a field that the model's API lacks and that only tunes the answer.",
     )
     cache_address: str = Field(
         "127.0.0.1:50051",
@@ -66,17 +64,16 @@ class GatewaySettings(Timed):
     )
     stage_addresses: dict[str, Address] = Field(
         {},
-        description="Services of stages that add context, as JSON: {stage: host:port}, also xds:///name.",
+        description="Services of stages that add context: {stage: host:port}, also xds:///name.",
     )
     llm_addresses: dict[str, Addresses] = Field(
-        description="Addresses of each model's llm services, as JSON: {name: host:port, name: [host:port, …]}, or "
+        description="Addresses of each model's llm services: {name: host:port, name: [host:port, …]}, or "
         "xds:///name. The first model is the default without a router.",
         min_length=1,
     )
     serves: dict[str, tuple[Method, ...]] = Field(
         {},
-        description="Models of `llm_addresses` that do not chat, as JSON: {name: [embeddings, rerank, moderations]}. "
-        "Requests of these APIs name them.",
+        description="Models of `llm_addresses` that do not chat: {name: [embeddings, rerank, moderations]}.",
     )
     balance: Fixed[Literal["prefix", "least_request", "round_robin"]] = Field(
         "prefix",
@@ -92,8 +89,7 @@ class GatewaySettings(Timed):
     l1_cache_bytes: int = Field(
         67_108_864,
         ge=0,
-        description="Memory for exact answers in each worker. When it is full, the tenant with the most loses its "
-        "least recently used one. 0: none.",
+        description="Memory for exact answers in each worker. 0: none.",
     )
     write_behind_bytes: Fixed[int] = Field(
         33_554_432,
@@ -120,7 +116,7 @@ class GatewaySettings(Timed):
     kept: KeptSettings = Field(KeptSettings(), description="Answers that outlast the connection of their client.")
     tools: ToolSettings = Field(ToolSettings(), description="The tools that the mesh itself calls.")
     system_prompts: dict[str, SystemPromptSettings] = Field(
-        {}, description="System prompts by the name that requests use, as JSON."
+        {}, description="System prompts by the name that requests use."
     )
     warm: WarmSettings = Field(WarmSettings(), description="System prompts that models read in advance.")
     response_format: ConstraintSettings = Field(ConstraintSettings(), description="What answers may be constrained to.")
@@ -133,8 +129,8 @@ class GatewaySettings(Timed):
         "",
         max_length=1_000,
         pattern=r"^$|\{labels\}",
-        description="Template with `{labels}` for the prompt of a model without vision, such as `image: {labels}`. "
-        "Empty: an English sentence with percentages.",
+        description="Template for the prompt of a model without vision, such as `image: {labels}`. Empty: an "
+        "English sentence.",
     )
     conversation_turns: Fixed[int] = Field(
         100,
@@ -162,14 +158,14 @@ class GatewaySettings(Timed):
     max_batch: Fixed[int] = Field(64, ge=1, description="The most requests a batch may have.")
     tenants: dict[str, TenantSettings] = Field(
         {},
-        description="Keys, quotas and settings of each tenant by name, as JSON. Without any key, on loopback only, "
-        "every caller is the tenant `local`.",
+        description="Keys, quotas and settings of each tenant by name. Without any key, on loopback only, every "
+        "caller is the tenant `local`.",
     )
     tenants_file: Path | None = Field(None, description="YAML file in addition to `tenants`; changes are followed.")
     edge_tokens: bool = Field(
         False,
-        description="Admit the tenants of tokens that the edge has verified (`edge.jwt` of the topology); other "
-        "callers need keys. Needs a `tls_dir`.",
+        description="Admit the tenants of tokens that the edge has verified; other callers need keys. Needs a "
+        "`tls_dir`.",
     )
     allow_anonymous: bool = Field(
         False,

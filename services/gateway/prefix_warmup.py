@@ -1,7 +1,7 @@
 """Prefix warm-up: keeps replicas warm, and warms all of them on request.
 
 A prompt is read on every replica, because each engine has a prefix cache of its own, and for every salt, because an
-engine reuses nothing across salts (docs/adr/0021). A replica whose connection was lost may have forgotten everything.
+engine reuses nothing across salts (docs/adr/0020). A replica whose connection was lost may have forgotten everything.
 """
 
 from __future__ import annotations

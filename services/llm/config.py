@@ -37,8 +37,8 @@ class VllmSettings(BaseModel):
     )
     tool_parser: str | None = Field(
         None,
-        description="vLLM's parser of tool calls, such as `hermes`. None: by chat template or name. Empty: tools in "
-        "text, with a grammar.",
+        description="vLLM's parser of tool calls, such as `hermes`. None: by chat template or name. Empty: tools "
+        "in text.",
     )
     reasoning_parser: str | None = Field(
         None,

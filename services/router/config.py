@@ -41,8 +41,8 @@ class ModelSettings(BaseModel):
     identity: str = Field(
         "",
         max_length=64,
-        description="Identity beside the name, such as a digest of the weights. Stored answers are served for the "
-        "same identity only.",
+        description="Identity beside the name, such as a digest of the weights; stored answers are of the same "
+        "identity.",
     )
 
 
@@ -52,7 +52,7 @@ class RouterSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_ROUTER_")
 
     address: str = Field("127.0.0.1:50052", description="Address of gRPC, host:port.")
-    models: tuple[ModelSettings, ...] = Field(description="The models, as JSON. Names must be unique.", min_length=1)
+    models: tuple[ModelSettings, ...] = Field(description="The models, with unique names.", min_length=1)
     window_s: Fixed[float] = Field(
         300, gt=0, le=86_400, description="How far back the latency digests look, in seconds."
     )

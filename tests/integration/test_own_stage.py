@@ -61,7 +61,7 @@ async def _accounts() -> AsyncIterator[str]:
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     async with _accounts() as accounts, faulty_llm() as llm, processes(tmp_path / "logs") as starter:
         (tmp_path / "team").mkdir()
-        code = blocks(_PAGE, "python")[0].replace("127.0.0.1:50080", accounts)
+        code = blocks(_PAGE, "python")[0].replace("127.0.0.1:50071", accounts)
         (tmp_path / "team" / "account.py").write_text(code + _PATIENT)
         cache = await starter.start("cache")
         address = f"127.0.0.1:{free_port()}"

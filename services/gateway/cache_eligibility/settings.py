@@ -93,8 +93,8 @@ class HitSettings(BaseModel):
     categories: dict[Annotated[str, Field(pattern="^[a-z0-9_-]{1,64}$")], CategorySettings] = Field(
         {},
         max_length=100,
-        description="Categories of questions by name, as JSON. The first one with a word of the question counts; hits "
-        "come from it alone. Its time-bound questions get `exact` hits.",
+        description="Categories of questions by name. The first one with a word of the question counts; hits come "
+        "from it alone.",
     )
     ignore_case: bool = Field(
         False,

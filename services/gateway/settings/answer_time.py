@@ -66,14 +66,13 @@ class Timed(Serving):
     stages: Fixed[StageBudgets] = Field(StageBudgets(), description="The share and the cap of each stage.")
     stage_caps_ms: dict[StageName, Annotated[float, Field(gt=0, le=LONGEST_MS)]] = Field(
         {},
-        description='Longest slice of a stage by its name, as JSON: {"guard": 200}. Otherwise '
+        description='Longest slice of a stage by its name: {"guard": 200}. Otherwise '
         + ", ".join(f"{name} {budget.cap_ms:,.0f}" for name, budget in StageBudgets())
         + ".",
     )
     own_stages: list[str] = Field(
         [],
-        description="Stages of your own as `package.module:Class`, as JSON, in their order of start "
-        "(docs/own-stage.md).",
+        description="Stages of your own as `package.module:Class`, in their order of start (docs/own-stage.md).",
     )
     first_token_budget_ms: int = Field(
         0,
@@ -93,13 +92,13 @@ class Timed(Serving):
     stall_ms: float = Field(
         10_000,
         ge=0,
-        description="Longest silence within an answer before its model counts as broken; after three times as long an "
-        "HTTP answer ends with an error. 0: no limit.",
+        description="Longest silence within an answer before its model counts as broken; an HTTP answer ends "
+        "after three times as long. 0: no limit.",
     )
     targets: dict[str, TargetSettings] = Field(
         {},
-        description='Latency targets by stage, `ttft`, `usable` or `total`, as JSON: {"ttft": {"p50_ms": 200, '
-        '"p95_ms": 800, "p99_ms": 2000}}. 0: none.',
+        description='Latency targets by stage, `ttft`, `usable` or `total`: {"ttft": {"p50_ms": 200, "p95_ms": '
+        '800, "p99_ms": 2000}}.',
     )
 
     @property

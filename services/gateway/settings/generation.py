@@ -90,7 +90,7 @@ class LimitSettings(Group):
     """The concurrency limit of a model, and the waits for it."""
 
     algorithm: Literal["gradient2", "aimd", "fixed"] = Field(
-        "gradient2", description="How the limit follows first-token times and queue times; `fixed` stays at `initial`."
+        "gradient2", description="How the limit follows first-token and queue times; `fixed` stays at `initial`."
     )
     initial: int = Field(20, ge=1, le=10_000, description="Calls in flight at the start.")
     min: int = Field(10, ge=1, le=10_000, description="Lowest limit.")

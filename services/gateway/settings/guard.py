@@ -22,8 +22,7 @@ class GuardSettings(Group):
     )
     secrets: Literal["off", "mask", "refuse"] = Field(
         "off",
-        description="Keys, tokens and passwords in requests: `mask` replaces them in prompts. Such requests are not "
-        "cached and share no generation.",
+        description="Keys, tokens and passwords in requests: `mask` replaces them in prompts.",
     )
     personal: Literal["off", "mask", "refuse"] = Field(
         "off",
@@ -32,12 +31,11 @@ class GuardSettings(Group):
     )
     also: tuple[Literal["system", "prefix", "tools"], ...] = Field(
         (),
-        description="Further texts that the guard checks, as JSON: `system` messages, the `prefix` of an answer, "
-        "definitions of `tools`.",
+        description="Further texts that the guard checks: `system`, `prefix`, `tools`.",
     )
     answer_secrets: Literal["off", "mask", "end"] = Field(
         "off",
-        description="Keys, tokens and passwords in answers: `mask` replaces them, `end` ends the answer before them.",
+        description="Keys, tokens and passwords in answers: `mask` replaces them, `end` ends the answer.",
     )
     answer_personal: Literal["off", "mask", "end"] = Field("off", description="The same for personal data.")
     denied_phrases: tuple[str, ...] = Field(
@@ -57,8 +55,8 @@ class GuardSettings(Group):
     )
     late: Literal["open", "closed"] = Field(
         "closed",
-        description="Treatment of a late guard: `open` lets text pass and marks the answer; `closed` refuses the "
-        "request or ends the answer.",
+        description="Treatment of a late guard: `open` lets text pass, `closed` refuses the request or ends the "
+        "answer.",
     )
 
     @field_validator("denied_phrases")

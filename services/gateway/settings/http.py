@@ -81,9 +81,7 @@ class HttpSettings(Group):
         description="Longest silence after an answer's first text, for requests that name none; then it ends with an "
         "error. 0: no limit. None: three times `stall_ms`, so that another replica can go on before.",
     )
-    cors_origins: tuple[str, ...] = Field(
-        (), description='Origins whose pages may call, as JSON; `["*"]`: all. Empty: none.'
-    )
+    cors_origins: tuple[str, ...] = Field((), description='Origins whose pages may call; `["*"]`: all.')
     metrics: Fixed[bool] = Field(
         False,
         description="Serve `/metrics` and `/v1/cache/stats`, which name all tenants, to every caller with a key. "

@@ -19,8 +19,8 @@ class PromptSettings(Group):
     )
     whole: bool = Field(
         False,
-        description="Leave a conversation beyond the model's context as it is. Otherwise its oldest turns are left "
-        "out or summarized. A request's `truncation` overrides it.",
+        description="Leave a conversation beyond the model's context as it is. Otherwise its oldest turns are "
+        "left out or summarized.",
     )
     diet_from_bytes: Fixed[int] = Field(500, ge=1, description="Prompts from this size on.")
     diet_to_bytes: Fixed[int] = Field(
@@ -66,8 +66,7 @@ class WarmSettings(Group):
 
     prompts: tuple[str, ...] = Field(
         (),
-        description="Names of `system_prompts` that models read in advance, for each tenant with `warm` or each "
-        "`prefix_group`; `*`: all.",
+        description="Names of `system_prompts` that models read in advance, for each tenant with `warm`; `*`: all.",
     )
     tiers: tuple[Literal["fast", "balanced", "quality"], ...] = Field(
         ("fast", "balanced", "quality"),

@@ -64,14 +64,13 @@ class StoredResponseSettings(Group):
         0,
         ge=0,
         le=30 * 24 * 60 * 60 * 1000,
-        description="Time for which responses are stored, with their conversations. 0: none. More than one worker "
-        "needs a `redis_url`, and so do several gateways.",
+        description="Time for which responses are stored. 0: none. Several workers or gateways need a `redis_url`.",
     )
     tenant_bytes: int = Field(
         67_108_864,
         ge=1_048_576,
-        description="Bytes of one tenant's stored responses; without a `redis_url` all tenants have four times as much "
-        "memory. When either is full, the tenant, or that with the most, loses its least recently used response.",
+        description="Bytes of one tenant's stored responses; without a `redis_url` all tenants have four times as "
+        "much. Beyond it, the least recently used response is removed.",
     )
     bytes: Fixed[int | None] = Field(
         None, ge=1_048_576, description="Memory for all tenants' responses. None: four times `tenant_bytes`."
@@ -129,8 +128,7 @@ class Serving(ServiceSettings):
         1,
         ge=1,
         le=256,
-        description="Processes that share the ports. Each has its own L1 cache, limits and breakers, and serves "
-        "metrics at the port of `metrics_address` plus its number.",
+        description="Processes that share the ports (docs/operations.md#workers).",
     )
 
     @field_validator("http_address")

@@ -43,7 +43,7 @@ class ToolSettings(Group):
     """The tools that the mesh itself calls, and how far that may go."""
 
     sources: dict[Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")], ToolSourceSettings] = Field(
-        {}, description="Sources of tools by name, as JSON."
+        {}, description="Sources of tools by name."
     )
     max_steps: int = Field(2, ge=1, le=32, description="Times that a model is asked for calls before it must answer.")
     max_calls: int = Field(2, ge=1, le=128, description="Most calls of a model for one answer.")

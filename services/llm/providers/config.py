@@ -31,8 +31,8 @@ class ProviderSettings(BaseModel):
         (),
         description="Features of the model; requests for others are refused.",
     )
-    extra_headers: dict[str, SecretStr] = Field({}, description="Headers of every request, as JSON.")
-    extra_body: dict[str, Any] = Field({}, description="Fields of every request, as JSON; they override others.")
+    extra_headers: dict[str, SecretStr] = Field({}, description="Headers of every request.")
+    extra_body: dict[str, Any] = Field({}, description="Fields of every request; they override others.")
     connect_timeout_ms: Fixed[int] = Field(2_000, ge=1, description="Time to open a connection.")
     read_timeout_ms: Fixed[int] = Field(
         600_000, ge=1, description="Longest silence of a provider, where the call has as much time."
@@ -95,9 +95,9 @@ class OpenAISettings(ProviderSettings):
 
     apis: tuple[OpenAIApi, ...] = Field(
         (),
-        description="APIs of the server, as JSON: `chat_completions`, `responses`, and other requests are translated "
-        "to the first; or `embeddings`, `rerank`, `moderations`. Empty: the first two at api.openai.com, else chat "
-        "completions.",
+        description="APIs of the server: `chat_completions`, `responses`, and other requests are translated to "
+        "the first; or `embeddings`, `rerank`, `moderations`. Empty: the first two at api.openai.com, "
+        "else chat completions.",
     )
 
     dialect: Literal["openai", "azure", "openrouter", "gemini"] = Field(
@@ -114,8 +114,7 @@ class OpenAISettings(ProviderSettings):
     )
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = Field(
         None,
-        description="The provider's field for the most tokens. Empty: `max_completion_tokens` for OpenAI and for "
-        "reasoning deployments of `azure`, else `max_tokens`.",
+        description="The provider's field for the most tokens. Empty: by provider and model.",
     )
 
     @field_validator("apis")
@@ -139,8 +138,8 @@ class AnthropicSettings(ProviderSettings):
     )
     thinking: dict[str, Any] | None = Field(
         None,
-        description='Value of `thinking` in requests, as JSON: {"type": "adaptive"}. Left out after a tool\'s result '
-        "and for required calls.",
+        description='Value of `thinking` in requests, such as {"type": "adaptive"}. '
+        "Left out after a tool's result and for required calls.",
     )
 
     @field_validator("features")

@@ -63,8 +63,7 @@ class ServiceSettings(BaseSettings):
         0,
         ge=0,
         le=60_000,
-        description="After SIGTERM, time in which new calls are accepted although health says NOT_SERVING. Part of "
-        "`grace_ms`.",
+        description="After SIGTERM, time in which new calls are still accepted. Part of `grace_ms`.",
     )
     tls_dir: Path | None = Field(
         None,
