@@ -27,7 +27,7 @@ from services.runtime.errors import InvalidInput, NotSupported
 from tests import published
 
 PAGE = Path(__file__).with_name("http.md")
-HEAD = "| a field of | | by the API of the model |"
+HEAD = "| by the API of the model | fields of a request |"
 _NAMES = {"chat": "chat completions", "responses": "Responses", "messages": "Messages", "vllm": "vLLM"}
 _ASKED: Mapping[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
 _LIMITED = {**_ASKED, "max_tokens": 9}
@@ -78,23 +78,24 @@ def rows() -> Iterator[str]:
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Chat
     from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming as Responses
 
+    found: dict[str, dict[str, list[str]]] = {}
     for name, schema, api, asked in (
         ("chat completions", Chat, "chat", _ASKED),
         ("Responses", Responses, "responses", _RESPONSE),
         ("Messages", Messages, "messages", _LIMITED),
     ):
         by_field = _by_field(schema, asked).items()
-        yield from _together(name, {field: [_fate(api, to, field, bodies) for to in _TO] for field, bodies in by_field})
-    yield from _together("gRPC", {field: [_of_model(to, asked) for to in _TO] for field, asked in _by_grpc()})
+        _add(found, name, {field: [_fate(api, to, field, bodies) for to in _TO] for field, bodies in by_field})
+    _add(found, "gRPC", {field: [_of_model(to, asked) for to in _TO] for field, asked in _by_grpc()})
+    for summary, fields_ in sorted(found.items()):
+        listed = "; ".join(f"{name}: {', '.join(each)}" for name, each in fields_.items())
+        yield f"| {summary} | {listed} |"
 
 
-def _together(name: str, fates: Mapping[str, list[str]]) -> Iterator[str]:
-    found: dict[str, list[str]] = {}
+def _add(found: dict[str, dict[str, list[str]]], name: str, fates: Mapping[str, list[str]]) -> None:
     for field, fate in fates.items():
         if summary := _summary(name, dict(zip(_NAMES.values(), fate, strict=True))):
-            found.setdefault(summary, []).append(f"`{field}`")
-    for summary, fields_ in sorted(found.items(), key=lambda each: -len(each[1])):
-        yield f"| {name} | {', '.join(fields_)} | {summary} |"
+            found.setdefault(summary, {}).setdefault(name, []).append(f"`{field}`")
 
 
 def _summary(name: str, fates: Mapping[str, str]) -> str:
