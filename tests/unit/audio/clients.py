@@ -1,4 +1,4 @@
-"""What clients of the audio service send, and what they hear."""
+"""Messages that clients of the audio service send, and the answers that they get."""
 
 from __future__ import annotations
 

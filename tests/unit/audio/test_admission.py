@@ -1,4 +1,4 @@
-"""A stream that would make others late is refused, and who has most gives way."""
+"""A stream that would make others late is refused, and the tenant with the most streams gives way."""
 
 from __future__ import annotations
 
