@@ -48,8 +48,8 @@ class ServiceError(Exception):
     @property
     def outline(self) -> str:
         """For accounts, traces and logs, in which nothing of what a caller sent may stand: the message, or what kind
-        of error it is where the message quotes."""
-        return self.reason if self.quotes else self.message
+        of error it is where the message quotes. `metadata` has it where a message ends with the words of others."""
+        return self.metadata.get("outline") or (self.reason if self.quotes else self.message)
 
 
 class InvalidInput(ServiceError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from services.gateway.errors import ModelUnavailable, refuses_choices
 from services.gateway.generation.call import Call
@@ -132,10 +133,11 @@ def _summary(problems: Sequence[ServiceError]) -> ServiceError:
         return one_each
     if isinstance(problems[-1], TooLate) or all(isinstance(problem, NotSupported) for problem in problems):
         return problems[-1]
-    text = "; ".join(problem.message for problem in problems)
+    text, outline = ("; ".join(map(attrgetter(name), problems)) for name in ("message", "outline"))
     delays = [problem.retry_delay_s for problem in problems if problem.retry_delay_s is not None]
+    more = {"outline": outline} if outline != text else {}
     busy = all(isinstance(problem, Exhausted) for problem in problems)
-    return (Exhausted if busy else ModelUnavailable)(text, retry_delay_s=min(delays, default=1.0))
+    return (Exhausted if busy else ModelUnavailable)(text, retry_delay_s=min(delays, default=1.0), **more)
 
 
 class Retrying:

@@ -94,7 +94,9 @@ def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
         if said and info.reason == ContextExceeded.reason:
             return _too_long(details, info.metadata, said)
         return _REFUSALS.get(info.reason, Refused)(details or f"{who}: {code.name}", **said)
-    return cls(f"{who}: {code.name}{f': {details}' if details else ''}", retry_delay_s=retry_delay_s)
+    begin, outline = f"{who}: {code.name}", info.metadata.get("outline")
+    more = {"outline": f"{begin}: {outline}"} if details and outline else {}
+    return cls(f"{begin}: {details}" if details else begin, retry_delay_s=retry_delay_s, **more)
 
 
 def _too_long(details: str, told: Mapping[str, str], said: Mapping[str, str]) -> ContextExceeded:

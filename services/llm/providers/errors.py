@@ -14,6 +14,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError, TooLate, shorten
 
 _MAX_OWN_CHARACTERS, _MAX_MESSAGE_CHARACTERS = 3_000, 400  # gRPC's trailers have 8 KiB, and this in base64
+_MOST_SAID = 160  # characters of a provider's words in a message of ours
 _READ_BY_CLIENTS = ("type", "code", "param")
 # Where a body without an error object says why: Cohere and Mistral; Voyage and Jina (FastAPI: a list); Text Embeddings
 # Inference and Ollama.
@@ -46,12 +47,17 @@ def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str) -
     if status in (429, _OVERLOADED):
         why = "limits our rate" if status == 429 else "is overloaded"
         return EngineBusy(f"the provider {why}", retry_delay_s=retry_delay_s(headers))
+    said = _without(api_key, body)
     if status in (400, 413, 422):
-        said = _without(api_key, body)
-        error, own = _error(said), _own(said)
+        if headers.get("content-type", "").startswith("text/plain"):  # Text Embeddings Inference, of a body's fields
+            said = _compact({"message": said.strip()})
+        error, own = _error(said), _own(_error(said, lists=False))
         field, why = _explanation(error)
-        return context.refused(error, why, status, own) or RequestRefused(field, shorten(why, 160), status, own)
-    return EngineDown(f"the provider answered HTTP {status}", retry_delay_s=said_delay_s(headers), status=str(status))
+        return context.refused(error, why, status, own) or RequestRefused(field, shorten(why, _MOST_SAID), status, own)
+    message, more = f"the provider answered HTTP {status}", {"status": str(status)}
+    if (error := _error(said)) and (why := _explanation(error)[1]):
+        message, more["outline"] = f"{message}: {shorten(why, _MOST_SAID)}", message
+    return EngineDown(message, retry_delay_s=said_delay_s(headers), **more)
 
 
 def in_stream_status(event: str) -> int:
@@ -83,10 +89,9 @@ def _without(api_key: str, body: str) -> str:
     return body
 
 
-def _own(body: str) -> str:
+def _own(error: Mapping[str, Any]) -> str:
     """The provider's error object as JSON; empty where there is none. A text too long for a trailer is left out, but
     for what all clients read."""
-    error = _error(body, lists=False)
     if not isinstance(error.get("message"), str):
         return ""
     if len(own := _compact(error)) <= _MAX_OWN_CHARACTERS:

@@ -28,7 +28,7 @@ class Outages:
         try:
             yield
         except (EngineDown, ProviderRefused) as error:
-            self.began(error.message, away=isinstance(error, ProviderAway))
+            self.began(error.outline, away=isinstance(error, ProviderAway))
             raise
 
     def began(self, reason: str, *, away: bool = False) -> None:

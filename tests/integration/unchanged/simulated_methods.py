@@ -38,9 +38,10 @@ class SimulatedMethods:
         self.asked.append(Asked(request.path_qs, body, headers))
         named = {"model": name} if (name := request.match_info.get("name")) else {}  # Azure reads that of the path
         status, told = _told(request.path, {**body, **named})
-        self.answered.append(json.dumps(told).encode())
+        self.answered.append(told.encode() if isinstance(told, str) else json.dumps(told).encode())
+        kind = "text/plain" if isinstance(told, str) else "application/json"
         counted = {"x-compute-tokens": str(TOKENS)} if request.path == "/rerank" else {}
-        return web.Response(body=self.answered[-1], status=status, content_type="application/json", headers=counted)
+        return web.Response(body=self.answered[-1], status=status, content_type=kind, headers=counted)
 
 
 def _told(path: str, body: dict[str, Any]) -> tuple[int, Any]:
@@ -67,6 +68,8 @@ def _of_cohere(body: dict[str, Any]) -> tuple[int, Any]:
 
 
 def _of_tei(body: dict[str, Any]) -> tuple[int, Any]:
+    if not isinstance(body["texts"], list):
+        return 422, "Failed to deserialize the JSON body into the target type: texts: expected a sequence"
     if len(body["texts"]) > MOST_TEXTS:
         return 422, {"error": f"batch size > maximum allowed batch size {MOST_TEXTS}", "error_type": "Validation"}
     return 200, [{"index": 1, "score": 0.99734}, {"index": 0, "score": 1.6549e-05}]

@@ -79,3 +79,16 @@ async def test_a_caller_of_another_api_is_told_in_the_words_of_that(served: Tran
             await client.chat.completions.create(model="claude", messages=ASKED)
     assert refused.value.body["code"] == "invalid_value"
     assert MESSAGE in refused.value.body["message"]
+
+
+async def test_a_failure_of_the_provider_has_its_words_and_the_account_has_not(served: Transparent) -> None:
+    served.provider.reset()
+    said = "input (4098 tokens) is too large to process: increase the physical batch size"
+    served.provider.error = 500, {"error": {"code": 500, "message": said, "type": "server_error"}}
+    async with AsyncOpenAI(base_url=f"{served.url}/v1", api_key="any", max_retries=0) as client:
+        with pytest.raises(openai.InternalServerError) as failed:
+            await client.chat.completions.create(model="gpt", messages=ASKED)
+    assert failed.value.status_code == 503
+    assert failed.value.body["message"] == f"gpt: UNAVAILABLE: the provider answered HTTP 500: {said}"
+    (retried,) = failed.value.response.json()["hedgerow"]["decisions"]
+    assert retried["reason"] == "gpt: UNAVAILABLE: the provider answered HTTP 500"

@@ -57,3 +57,9 @@ def test_only_what_may_work_elsewhere_is_tried_elsewhere():
 def test_a_stream_that_was_reset_on_its_way_is_no_fault_of_the_service():
     reset = "Stream removed (RST_STREAM (Received RST_STREAM with error code 2))"
     assert type(translate(failed(grpc.StatusCode.INTERNAL, reset), "llm")) is Unavailable
+
+
+def test_a_failure_keeps_the_words_of_a_provider_apart_from_its_outline():
+    told = Unavailable("HTTP 500: too large", outline="HTTP 500")
+    error = translate(failed(grpc.StatusCode.UNAVAILABLE, told.message, told), "llm")
+    assert (error.message, error.outline) == ("llm: UNAVAILABLE: HTTP 500: too large", "llm: UNAVAILABLE: HTTP 500")

@@ -53,6 +53,42 @@ def test_a_body_without_an_error_object_is_the_error(body: dict[str, Any], said:
     assert error.message == f"request: what the provider takes ({said}), got HTTP 422"
 
 
+def test_a_plain_text_says_why_as_an_error_object_does() -> None:
+    """Text Embeddings Inference of a body that lacks a field."""
+    said = "Failed to deserialize the JSON body into the target type: missing field `texts` at line 1 column 14"
+    error = to_error(422, {"content-type": "text/plain; charset=utf-8"}, f"{said}\n{KEY}", KEY)
+    assert isinstance(error, RequestRefused)
+    error.tell("rerank")
+    assert json.loads(error.metadata["provider_error"]) == {"message": f"{said}\n…"}
+    assert error.message == f"request: what the provider takes ({said} …), got HTTP 422"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            {"error": {"code": 500, "message": "input is too large\nto process", "type": "server_error"}},
+            "input is too large to process",
+        ),
+        ({"detail": f"worker died {KEY}"}, "worker died …"),
+        ({"error": {"message": "x" * 400}}, f"{'x' * 160}… (400 characters)"),
+    ],
+    ids=["llama.cpp", "FastAPI", "long"],
+)
+def test_a_broken_provider_is_quoted_to_the_caller_and_to_no_log(body: dict[str, Any], said: str) -> None:
+    error = to_error(500, {}, json.dumps(body), KEY)
+    assert (type(error), error.message) == (EngineDown, f"the provider answered HTTP 500: {said}")
+    assert error.outline == "the provider answered HTTP 500"
+
+
+@pytest.mark.parametrize(
+    "body", ["", "<html>500</html>", "upstream reset: 10.0.0.3:80", '{"error": {"message": ""}}', "[]"]
+)
+def test_a_page_of_a_broken_provider_stays_here(body: str) -> None:
+    error = to_error(503, {"content-type": "text/plain"}, body, KEY)
+    assert (error.message, error.outline) == ("the provider answered HTTP 503",) * 2
+
+
 @pytest.mark.parametrize("body", ["<html>", "[]", '["unexpected"]', '{"error": ""}', '{"error": {}}', "null", "7"])
 def test_what_is_no_error_of_an_api_stays_here(body: str) -> None:
     error = refused(body)
