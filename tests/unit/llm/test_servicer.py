@@ -38,17 +38,27 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported
 from services.runtime.rpc.boundary import Call
 
+HI = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hi.")
 CALL = Call((), Deadline.never(), INVALID_SPAN)
 
 
-def test_what_is_not_set_stays_unset() -> None:
-    asked = llm_pb2.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hello.")])
-    assert to_request(asked) == Request((Message("user", "Hello."),), Sampling(), None)
-
-
-def test_zero_is_a_value_and_not_unset() -> None:
-    sampling = chat_pb2.Sampling(temperature=0, top_p=0, max_tokens=0, seed=0, stop=["a"])
-    assert to_request(llm_pb2.GenerateRequest(sampling=sampling)).sampling == Sampling(0, 0, 0, ("a",), 0)
+@pytest.mark.parametrize(
+    ("asked", "request_"),
+    [
+        ({"messages": [HI]}, Request((Message("user", "Hi."),), Sampling(), None)),
+        (
+            {"sampling": {"temperature": 0, "top_p": 0, "max_tokens": 0, "seed": 0, "stop": ["a"]}},
+            Request((), Sampling(0, 0, 0, ("a",), 0)),
+        ),
+        ({"prefix": " The ", "cache_salt": "0f"}, Request((), prefix=" The ", cache_salt="0f")),
+        ({"tool_choice": {}}, Request((), tool_choice=ToolChoice("auto"))),
+        ({"tool_choice": {"mode": "TOOL_MODE_NONE"}}, Request((), tool_choice=ToolChoice("none"))),
+        ({"tool_choice": {"mode": "TOOL_MODE_REQUIRED"}}, Request((), tool_choice=ToolChoice("required"))),
+    ],
+    ids=["what is not set", "zero is set", "the beginning of an answer and the salt", "auto", "none", "required"],
+)
+def test_what_is_asked_reaches_the_engine_as_it_came(asked: dict[str, Any], request_: Request) -> None:
+    assert to_request(llm_pb2.GenerateRequest(**asked)) == request_
 
 
 @pytest.mark.parametrize(
@@ -65,11 +75,6 @@ def test_zero_is_a_value_and_not_unset() -> None:
 )
 def test_at_most_one_constraint_is_taken(given: chat_pb2.ResponseFormat, constraint: Constraint | None) -> None:
     assert to_request(llm_pb2.GenerateRequest(response_format=given)).constraint == constraint
-
-
-def test_the_beginning_of_an_answer_and_the_salt_reach_the_engine_as_they_came() -> None:
-    request = to_request(llm_pb2.GenerateRequest(prefix=" The ", cache_salt="0f"))
-    assert (request.prefix, request.cache_salt) == (" The ", "0f")
 
 
 def test_an_unknown_role_is_refused_by_its_place() -> None:
@@ -106,18 +111,6 @@ def test_tools_and_their_results_reach_the_engine_as_they_came() -> None:
     )
     assert request.tools == (Tool("weather", "Tells it.", "{}", True),)
     assert (request.tool_choice, request.parallel_tool_calls) == (ToolChoice("named", "weather"), False)
-
-
-@pytest.mark.parametrize(
-    ("choice", "expected"),
-    [
-        (chat_pb2.ToolChoice(), ToolChoice("auto")),
-        (chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE), ToolChoice("none")),
-        (chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_REQUIRED), ToolChoice("required")),
-    ],
-)
-def test_which_tools_are_called_is_said_in_one_word(choice: chat_pb2.ToolChoice, expected: ToolChoice) -> None:
-    assert to_request(llm_pb2.GenerateRequest(tool_choice=choice)).tool_choice == expected
 
 
 def test_parts_that_are_all_text_are_content_and_others_stay_parts() -> None:
@@ -163,7 +156,6 @@ def test_calls_thoughts_and_log_probabilities_reach_the_caller() -> None:
     )
 
 
-HI = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hi.")
 ONE = chat_pb2.ResponseFormat(choice=chat_pb2.Choice(values=["a"]))
 GRAMMAR = chat_pb2.ResponseFormat(grammar="start: A")
 SEEN = chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=[chat_pb2.Part(text="Hi."), chat_pb2.Part(image=b"png")])

@@ -43,11 +43,6 @@ async def test_an_answer_is_accepted_then_text_then_final():
     assert not final.degraded
 
 
-async def test_the_last_text_and_the_account_travel_together():
-    messages = await Scene(ScriptedCache(MISS)).messages()
-    assert [event.WhichOneof("kind") for event in messages[-1].events] == ["delta", "stage", "final"]
-
-
 async def test_what_cannot_change_a_questions_meaning_is_no_reason_for_another_generation():
     scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")))
     why, shouted = (chat_pb2.Message(role=chat_pb2.ROLE_USER, content=text) for text in (" Why?\r\n", "WHY?"))
@@ -182,12 +177,6 @@ async def test_an_expired_answer_stands_in_for_a_broken_model():
     assert (final.text, list(final.degraded), outcomes(final)["llm"]) == ("Paris.", ["llm:stale"], "REPLACED")
     assert [made.policy for made in final.decisions] == ["fallback", "fallback"]
     assert not scene.write_behind.stored
-
-
-async def test_a_fixed_text_stands_in_where_there_is_nothing_else():
-    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), FIXED, small=ScriptedLlm(TooLate("late")))
-    final = await scene.final()
-    assert (final.text, list(final.degraded)) == ("Ask again.", ["llm:template"])
 
 
 async def test_of_a_model_that_is_broken_callers_hear_whatever_may_stand_in():

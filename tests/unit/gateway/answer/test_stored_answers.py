@@ -95,6 +95,7 @@ async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
     assert (final.text, final.cache.verdict, final.cache.key) == ("Paris.", pb.CACHE_VERDICT_EXACT, "k")
     assert not scene.llms["small"].calls
     assert not scene.write_behind.stored
+    assert scene.billed == [0]
     (message,) = await scene.messages()  # the near copy: everything in one message, no lookup
     assert [event.WhichOneof("kind") for event in message.events] == ["accepted", "delta", "stage", "final"]
     assert len(scene.cache.questions) == 1

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from hedgerow.chat.v1.chat_pb2 import Sampling
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -56,33 +55,18 @@ def test_with_a_seed_the_same_is_wanted_again():
     assert (seeded.hits, seeded.reason, seeded.drawn) == ("exact", Bypassed.SAMPLED, False)
 
 
-def test_a_category_is_found_by_its_words_and_has_a_time_of_its_own():
+def test_a_category_is_found_by_its_words_or_named_and_has_a_time_of_its_own():
     assert chosen("What is the PRICE of a ticket?", categories=PRICES) == HitsChoice(category="prices", ttl_ms=60_000)
     assert chosen(PLAIN, categories=PRICES) == HitsChoice()
-
-
-def test_a_category_may_allow_for_fewer_wrong_hits():
-    dosages = {"dosages": CategorySettings(words=("dose",), ttl_ms=60_000, max_wrong=0.001)}
-    assert chosen("What dose is safe?", categories=dosages).max_wrong == 0.001
-    assert chosen("What is safe?", categories=dosages).max_wrong is None
-    for share in (0, 1.1, float("nan")):
-        with pytest.raises(ValidationError, match="max_wrong"):
-            CategorySettings(ttl_ms=1, max_wrong=share)
-
-
-def test_a_request_may_name_its_category():
     assert chosen(PLAIN, policy={"category": "prices"}, categories=PRICES).category == "prices"
+    both = {name: CategorySettings(words=("fare",), ttl_ms=ttl) for name, ttl in (("b", 1), ("a", 2))}
+    assert chosen("The fare?", categories=both).category == "b", "the first of two"
 
 
 def test_a_category_makes_a_time_bound_question_an_exact_one_and_a_personal_one_not():
     bounded = chosen("How much is it today?", categories=PRICES)
     assert (bounded.hits, bounded.reason, bounded.ttl_ms) == ("exact", Bypassed.TIME_BOUND, 60_000)
     assert chosen("How much is my bill?", categories=PRICES).hits == "off"
-
-
-def test_the_first_of_two_categories_counts():
-    both = {name: CategorySettings(words=("fare",), ttl_ms=ttl) for name, ttl in (("b", 1), ("a", 2))}
-    assert chosen("The fare?", categories=both).category == "b"
 
 
 @given(LEVELS, LEVELS, st.permutations([TODAY, MINE, PLAIN]))
@@ -97,6 +81,7 @@ def test_a_question_of_several_kinds_gets_the_least_of_them(time_bound, personal
     [
         {"categories": {"Prices": {"ttl_ms": 1}}},
         {"categories": {"prices": {"ttl_ms": 0}}},
+        *({"categories": {"prices": {"ttl_ms": 1, "max_wrong": share}}} for share in (0, 1.1, float("nan"))),
         {"categories": {"prices": {"words": ["*"], "ttl_ms": 1}}},
         {"sampled": "yes"},
         {"sample": "any"},

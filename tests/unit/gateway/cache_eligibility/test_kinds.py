@@ -38,16 +38,16 @@ def test_what_it_gets_wrong_is_known(given_):
     assert found if kind == "neither" else kind not in found
 
 
-def test_a_question_may_be_of_both_kinds():
-    assert told("Has my order arrived today?") == {"time_bound", "personal"}
-
-
-def test_the_words_that_decide_are_told():
-    assert kinds(looked_at(["What is the weather in Oslo?"])) == {"time_bound": "weather"}
-
-
-def test_earlier_turns_count_and_the_assistants_are_not_asked_for():
-    assert told("And in Bergen?", "What is the weather in Oslo?") == {"time_bound"}
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (["Has my order arrived today?"], {"time_bound": "today", "personal": "my order"}),
+        (["And in Bergen?", "What is the weather in Oslo?"], {"time_bound": "weather"}),
+    ],
+    ids=["both kinds", "earlier turns"],
+)
+def test_the_words_that_decide_are_told(said: list[str], found: dict[str, str]):
+    assert kinds(looked_at(said)) == found
 
 
 def test_a_date_inside_of_a_long_document_is_not_what_is_asked():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -29,28 +30,28 @@ def outcomes(scene: Scene) -> list[int]:
     return [seen.outcome for seen in scene.observed]
 
 
-def test_the_first_victims_of_a_silent_model_get_the_other_models_answer_within_their_budget():
+HEDGED = [("hedge", "started"), ("hedge", "won")]
+
+
+@pytest.mark.parametrize(
+    ("models", "budget_s", "policies", "decisions", "took_s"),
+    [
+        (2, 1.0, OFF, [("fallback", "started")], 0.6),
+        (1, 1.0, OFF, [("retry", "started")], 0.6),
+        (1, 1.0, {"hedge": {"mode": "fixed", "delay_ms": 590, "max_share": 1}}, HEDGED, 0.59),
+        (2, 60.0, {**OFF, "breaker": {"slow_ms": 5_000}}, [("fallback", "started")], 5.0),
+    ],
+    ids=["another model", "another replica", "a second call that starts late", "much time, and slow at the latest"],
+)
+def test_the_first_victims_of_silence_get_another_answer_within_their_budget(
+    models: int, budget_s: float, policies: dict[str, Any], decisions: list[tuple[str, str]], took_s: float
+):
     silent, well = ScriptedLlm(None), says("well", 0.1)
-    scene = play({"budget_s": 1.0}, policies=OFF, silent=silent, well=well)
-    assert (scene.words, scene.report.model) == ("well", "well")
-    assert scene.took_s == pytest.approx(0.6 + 0.1 + 0.01)
-    assert scene.decisions == [("fallback", "started")]
+    llms = {"m": [silent, well]} if models == 1 else {"m": silent, "well": well}
+    scene = play({"budget_s": budget_s}, policies=policies, warm_up=5, **llms)
+    assert (scene.words, scene.decisions) == ("well", decisions)
+    assert scene.took_s == pytest.approx(took_s + 0.1 + 0.01)
     assert silent.calls[0].closed
-
-
-def test_the_first_victims_of_a_silent_replica_get_the_other_replicas():
-    silent, well = ScriptedLlm(None), says("well", 0.1)
-    scene = play({"budget_s": 1.0}, policies=OFF, warm_up=5, m=[silent, well])
-    assert (scene.words, scene.decisions) == ("well", [("retry", "started")])
-    assert scene.took_s == pytest.approx(0.6 + 0.1 + 0.01)
-
-
-def test_a_second_call_that_starts_late_has_what_is_left_like_any_other_way_out():
-    silent, well = ScriptedLlm(None), says("well", 0.1)
-    policies = {"hedge": {"mode": "fixed", "delay_ms": 590, "max_share": 1}}
-    scene = play({"budget_s": 1.0}, policies=policies, m=[silent, well])
-    assert (scene.words, scene.decisions) == ("well", [("hedge", "started"), ("hedge", "won")])
-    assert scene.took_s == pytest.approx(0.59 + 0.1 + 0.01)
 
 
 def test_where_replica_and_model_are_silent_the_time_is_shared_among_all():
@@ -137,12 +138,6 @@ async def test_nobody_is_given_up_for_a_model_whose_breaker_is_open():
 def test_a_single_attempt_has_all_of_the_time():
     scene = play({"budget_s": 1.0, "once": True}, policies=OFF, m=says("m", 0.8), other=says("other"))
     assert (scene.words, scene.decisions) == ("m", [])
-
-
-def test_with_much_time_a_late_first_text_gives_way_when_it_is_slow_at_the_latest():
-    silent, well = ScriptedLlm(None), says("well", 0.1)
-    scene = play({"budget_s": 60.0}, policies={**OFF, "breaker": {"slow_ms": 5_000}}, silent=silent, well=well)
-    assert (scene.words, scene.took_s) == ("well", pytest.approx(5.11))
 
 
 class Poisoned(ScriptedLlm):

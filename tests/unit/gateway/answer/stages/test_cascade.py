@@ -196,6 +196,7 @@ async def test_a_fast_answer_of_the_form_passes():
     assert made(final) == [("cascade", "passed"), ("form", "valid")]
 
 
+UNSURE = pb.GenerateRequest(cascade=pb.Cascade(min_mean_logprob=-2))
 WANTS_SUM = pb.GenerateRequest(
     response_format=chat_pb2.ResponseFormat(json_schema='{"type": "object", "required": ["sum"]}')
 )
@@ -217,6 +218,7 @@ WANTS_SUM = pb.GenerateRequest(
             [LOGPROBS],
             "a mean log-probability of -1.000, below -0.3",
         ),
+        (Tried(["Paris."], STOP, [-1.0]), UNSURE, [LOGPROBS], ""),
     ],
 )
 def test_what_will_not_do_is_told(tried: Tried, request_: pb.GenerateRequest, verifiers: list[int], why: str):
@@ -224,11 +226,6 @@ def test_what_will_not_do_is_told(tried: Tried, request_: pb.GenerateRequest, ve
     asked.CopyFrom(request_)
     asked.cascade.verifiers.extend(verifiers)
     assert refused(tried, asked, CascadeSettings()) == why
-
-
-def test_a_request_may_ask_for_more_or_less_certainty():
-    asked = pb.GenerateRequest(cascade=pb.Cascade(verifiers=[LOGPROBS], min_mean_logprob=-2))
-    assert refused(Tried(["Paris."], STOP, [-1.0]), asked, CascadeSettings()) == ""
 
 
 async def test_a_late_one_of_a_cascade_ends_as_any_other():

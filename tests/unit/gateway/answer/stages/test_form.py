@@ -19,7 +19,9 @@ from tests.unit.gateway.output_validation.test_forms import CHOICE, SUM, Format,
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 
-LENGTH = chat_pb2.FINISH_REASON_LENGTH
+pytestmark = pytest.mark.paused
+
+STOP, LENGTH = chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH
 FIVE, PROSE = '{"sum": 5}', "It is five."
 WANTED = {"response_format": form(SUM)}
 
@@ -44,7 +46,6 @@ def told(error: FormBroken) -> list[tuple[str, str]]:
     return [(each["policy"], each["action"]) for each in json.loads(error.metadata["decisions"])]
 
 
-@pytest.mark.paused
 async def test_an_answer_that_matches_is_told_so_and_kept() -> None:
     asked = scene(FIVE, cache=ScriptedCache(MISS))
     final = await asked.final(**WANTED)
@@ -53,7 +54,6 @@ async def test_an_answer_that_matches_is_told_so_and_kept() -> None:
     assert len(asked.write_behind.stored) == 1
 
 
-@pytest.mark.paused
 @pytest.mark.parametrize("said", [PROSE, '{"sum": "5"}'])
 async def test_an_answer_that_does_not_is_an_error_with_where_and_no_word_of_it(said: str) -> None:
     asked = scene(said, cache=ScriptedCache(MISS))
@@ -68,7 +68,6 @@ async def test_an_answer_that_does_not_is_an_error_with_where_and_no_word_of_it(
     assert asked.billed == [10]
 
 
-@pytest.mark.paused
 async def test_an_answer_is_repaired_once_where_that_is_wanted() -> None:
     asked = scene(PROSE, FIVE, cache=ScriptedCache(MISS))
     events = await asked.events(**WANTED, repair=True)
@@ -86,7 +85,6 @@ async def test_an_answer_is_repaired_once_where_that_is_wanted() -> None:
     assert [stored.answer.text for stored in asked.write_behind.stored] == [FIVE]
 
 
-@pytest.mark.paused
 async def test_an_answer_is_repaired_once_and_not_twice() -> None:
     asked = scene(PROSE, '{"sum": "5"}', FIVE)
     error, events = await broken(asked, repair=True)
@@ -97,7 +95,6 @@ async def test_an_answer_is_repaired_once_and_not_twice() -> None:
     assert len(asked.llms["small"].calls) == 2
 
 
-@pytest.mark.paused
 @pytest.mark.parametrize("then", [(Unavailable("gone"),), (None,), (finish("{", LENGTH),)])
 async def test_an_answer_is_an_error_where_nothing_comes_of_the_repair(then: tuple[Any, ...]) -> None:
     asked = scene(PROSE)
@@ -106,7 +103,6 @@ async def test_an_answer_is_an_error_where_nothing_comes_of_the_repair(then: tup
     assert "asked again" in error.message
 
 
-@pytest.mark.paused
 @pytest.mark.parametrize(
     ("fields", "of_batch", "pause_s", "why"),
     [
@@ -138,20 +134,28 @@ async def test_an_answer_is_repaired_where_that_is_wanted_and_possible(
 HELD = {"response_format": Format(grammar='start: "(" start ")" | "x"')}
 
 
-@pytest.mark.paused
-async def test_a_grammar_is_held_by_the_engine_that_ended_the_answer_by_itself() -> None:
-    asked = scene("(x)", cache=ScriptedCache(MISS))
-    final = await asked.final(**HELD, repair=True)
-    assert (final.text, made(final), list(final.degraded)) == ("(x)", [("form", "held")], [])
+@pytest.mark.parametrize(
+    ("said", "ended", "wanted", "action", "degraded"),
+    [
+        ("(x)", STOP, HELD, "held", []),
+        ("((", LENGTH, HELD, "failed", ["form:cut"]),
+        ('{"sum": ', LENGTH, WANTED, "failed", ["form:cut"]),
+        (FIVE, LENGTH, WANTED, "valid", []),
+        (FIVE, STOP, {"response_format": form({"$ref": "#"})}, "unchecked", ["form:unchecked"]),
+    ],
+    ids=["the engine held a grammar", "cut of a grammar", "cut", "whole where it was cut", "nobody can check it"],
+)
+async def test_an_answer_that_is_not_whole_or_not_checked_is_given_and_says_so_and_is_not_kept(
+    said: str, ended: int, wanted: dict[str, Any], action: str, degraded: list[str]
+) -> None:
+    asked = scene(said, cache=ScriptedCache(MISS), reason=ended)
+    final = await asked.final(**wanted, repair=True)
+    assert (final.text, final.finish_reason) == (said, ended)
+    assert (made(final), list(final.degraded)) == ([("form", action)], degraded)
+    assert len(asked.write_behind.stored) == (ended == STOP and not degraded)
+    assert len(asked.llms["small"].calls) == 1
 
 
-@pytest.mark.paused
-async def test_an_answer_of_a_grammar_that_was_cut_says_so() -> None:
-    final = await scene("((", cache=ScriptedCache(MISS), reason=LENGTH).final(**HELD, repair=True)
-    assert (made(final), list(final.degraded)) == ([("form", "failed")], ["form:cut"])
-
-
-@pytest.mark.paused
 async def test_a_choice_that_is_none_is_asked_for_again_with_all_there_are() -> None:
     asked = scene("No.", "no")
     final = await asked.final(response_format=Format(choice=CHOICE), repair=True)
@@ -159,39 +163,12 @@ async def test_a_choice_that_is_none_is_asked_for_again_with_all_there_are() -> 
     assert asked.llms["small"].requests[1].messages[-1].content.endswith("letter for letter:\nyes\nno")
 
 
-@pytest.mark.paused
-async def test_an_answer_that_is_cut_says_so_and_is_not_kept() -> None:
-    asked = scene('{"sum": ', cache=ScriptedCache(MISS), reason=LENGTH)
-    final = await asked.final(**WANTED, repair=True)
-    assert (final.text, final.finish_reason) == ('{"sum": ', LENGTH)
-    assert (made(final), list(final.degraded)) == ([("form", "failed")], ["form:cut"])
-    assert not asked.write_behind.stored
-    assert len(asked.llms["small"].calls) == 1
-
-
-@pytest.mark.paused
-async def test_an_answer_that_is_cut_where_it_matches_is_whole() -> None:
-    final = await scene(FIVE, reason=LENGTH).final(**WANTED)
-    assert (made(final), list(final.degraded)) == ([("form", "valid")], [])
-
-
-@pytest.mark.paused
-async def test_an_answer_that_nobody_can_check_is_given_and_not_kept() -> None:
-    asked = scene(FIVE, cache=ScriptedCache(MISS))
-    final = await asked.final(response_format=form({"$ref": "#"}))
-    assert (final.text, made(final)) == (FIVE, [("form", "unchecked")])
-    assert list(final.degraded) == ["form:unchecked"]
-    assert not asked.write_behind.stored
-
-
-@pytest.mark.paused
 async def test_an_answer_of_the_cache_was_checked_before() -> None:
     final = await scene(FIVE, cache=ScriptedCache(EXACT)).final(**WANTED)
     assert final.text == "Paris."
     assert not made(final)
 
 
-@pytest.mark.paused
 async def test_an_answer_that_the_guard_looks_through_is_replaced_by_what_it_has_looked_through() -> None:
     asked = scene(PROSE, '{"sum": 5, "of": "ada@example.org"}')
     wanted = form({"type": "object", "required": ["sum"]})
@@ -200,7 +177,6 @@ async def test_an_answer_that_the_guard_looks_through_is_replaced_by_what_it_has
     assert said_of(events)[-1] == events[-1].final.text == '{"sum": 5, "of": "[email 1]"}'
 
 
-@pytest.mark.paused
 async def test_an_answer_and_its_equal_share_a_repair() -> None:
     asked = scene(PROSE, FIVE, cache=ScriptedCache(MISS))
     both = await asyncio.gather(asked.final(**WANTED, repair=True), asked.final(**WANTED, repair=True))

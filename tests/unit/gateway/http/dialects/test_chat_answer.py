@@ -68,12 +68,6 @@ def test_usage_comes_last_and_only_where_it_is_wanted() -> None:
     assert "hedgerow" not in finish
 
 
-def test_a_stream_without_text_has_a_role_and_a_finish() -> None:
-    first, last = told()
-    assert first["choices"][0]["delta"]["role"] == "assistant"
-    assert last["choices"][0]["finish_reason"] == "stop"
-
-
 def test_what_is_no_text_is_not_in_the_stream() -> None:
     assert writer().chunk(pb.Event(stage=pb.Stage(name="cache"))) == b""
     assert writer().chunk(pb.Event(accepted=pb.Accepted())) == b""
@@ -106,7 +100,9 @@ def test_log_probabilities_travel_with_their_text() -> None:
 
 
 def test_reasoning_is_beside_the_text() -> None:
-    _, thought, _ = told(pb.Event(reasoning=pb.ReasoningDelta(text="hm")))
+    first, thought, last = told(pb.Event(reasoning=pb.ReasoningDelta(text="hm")))
+    assert first["choices"][0]["delta"]["role"] == "assistant"
+    assert last["choices"][0]["finish_reason"] == "stop"
     assert thought["choices"][0]["delta"] == {"reasoning_content": "hm"}
 
 
@@ -115,16 +111,12 @@ def test_reasoning_is_beside_the_text() -> None:
     [("STOP", "stop"), ("LENGTH", "length"), ("BUDGET", "length"), ("CONTENT_FILTER", "content_filter")],
 )
 def test_a_finish_is_one_that_clients_know(reason: str, finish: str) -> None:
-    final = pb.Final(text="Hi", finish_reason=chat_pb2.FinishReason.Value(f"FINISH_REASON_{reason}"))
+    final = pb.Final(text="Hi", model="m", finish_reason=chat_pb2.FinishReason.Value(f"FINISH_REASON_{reason}"))
     body = writer().whole(final)
+    parsed = ChatCompletion.model_validate(body, strict=True)
+    assert (parsed.choices[0].message.content, parsed.model) == ("Hi", "m")
     assert body["choices"][0]["finish_reason"] == finish
     assert body["hedgerow"]["finish_reason"] == reason.lower()
-
-
-def test_a_whole_answer_is_what_a_strict_client_expects() -> None:
-    body = writer().whole(FINAL)
-    parsed = ChatCompletion.model_validate(body, strict=True)
-    assert (parsed.choices[0].message.content, parsed.model) == ("Hello you", "m")
 
 
 def test_tool_calls_come_without_text() -> None:

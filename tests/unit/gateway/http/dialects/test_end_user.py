@@ -30,11 +30,6 @@ def test_an_end_user_has_the_names_that_the_request_has_for_it_or_the_one_of_the
     assert list(read(**body).request.end_user) == names
 
 
-def test_a_header_is_stronger() -> None:
-    order = read({"x-hedgerow-end-user": "carl"}, user="anna", hedgerow={"end_user": "bert"})
-    assert list(order.request.end_user) == ["carl"]
-
-
 def test_every_api_has_them() -> None:
     body = {"model": "m", "messages": ASKED, "max_tokens": 9, "metadata": {"user_id": "anna"}}
     message = read_messages(Fields(body), {}, ["m"])

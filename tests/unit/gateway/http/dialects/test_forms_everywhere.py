@@ -47,19 +47,16 @@ def of_type(api: tuple[ReadBody, Any, tuple[str, ...]], wanted: Any) -> Any:
 
 
 @APIS
-@given(CHOICES)
-def test_a_choice_is_the_same_by_every_api_and_in_both_spellings(api: Any, texts: list[str]) -> None:
-    wanted = Format(choice=chat_pb2.Choice(values=texts))
-    assert read(api, **of_type(api, {"type": "choice", "choice": texts})) == wanted
-    assert read(api, structured_outputs={"choice": texts}) == wanted
-
-
-@APIS
-@given(_TEXT)
-def test_a_grammar_is_too(api: Any, rules: str) -> None:
-    wanted = Format(grammar=rules)
-    assert read(api, **of_type(api, {"type": "grammar", "grammar": rules})) == wanted
-    assert read(api, structured_outputs={"grammar": rules}) == wanted
+@given(CHOICES, _TEXT)
+def test_a_choice_and_a_grammar_are_the_same_by_every_api_and_in_both_spellings(
+    api: Any, texts: list[str], rules: str
+) -> None:
+    for kind, said, wanted in (
+        ("choice", texts, Format(choice=chat_pb2.Choice(values=texts))),
+        ("grammar", rules, Format(grammar=rules)),
+    ):
+        assert read(api, **of_type(api, {"type": kind, kind: said})) == wanted
+        assert read(api, structured_outputs={kind: said}) == wanted
 
 
 @APIS

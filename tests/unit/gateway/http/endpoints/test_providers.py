@@ -113,24 +113,19 @@ def body_of(llm: ScriptedLlm) -> Any:
     return json.loads(llm.requests[-1].original.body)
 
 
-async def test_a_model_that_is_named_gets_the_request_as_it_is_and_its_answer_comes_back_as_it_is() -> None:
+async def test_a_named_model_gets_the_request_as_it_is_and_its_answer_comes_back_as_it_is_at_its_price() -> None:
     gateway = Gateway()
     body = {"model": "embed", "input": [[1, 2], [3]], "dimensions": 256, "encoding_format": "base64"}
     sent = await gateway.send("embeddings", json.dumps(body, indent=3))
     await until(lambda: sent.statuses, 60)
-    assert bytes(sent.transport.written).partition(b"\r\n\r\n")[2] == ANSWER
+    headers, _, told = bytes(sent.transport.written).partition(b"\r\n\r\n")
     await sent.end()
+    assert (told, gateway.tokens) == (ANSWER, 4)
+    assert b"x-hedgerow-cost-usd: 0.00008000" in headers
+    assert b"x-hedgerow-model: embed" in headers
     (request,) = gateway.embed.requests
     assert request.original.api == chat_pb2.API_EMBEDDINGS
     assert request.original.body == json.dumps(body, indent=3).encode()
-
-
-async def test_a_tenant_is_charged_what_the_provider_counts_at_its_price() -> None:
-    gateway = Gateway()
-    status, _ = await gateway.post("embeddings", model="embed", input="x" * 400)
-    assert (status, gateway.tokens) == (200, 4)
-    assert b"x-hedgerow-cost-usd: 0.00008000" in gateway.headers
-    assert b"x-hedgerow-model: embed" in gateway.headers
 
 
 async def test_where_the_provider_counts_nothing_the_size_of_the_body_is_charged() -> None:
@@ -140,32 +135,27 @@ async def test_where_the_provider_counts_nothing_the_size_of_the_body_is_charged
 
 
 @pytest.mark.parametrize(
-    ("method", "named", "by"),
+    ("method", "named", "by", "own"),
     [
-        ("embeddings", "embed", "embed"),
-        ("embeddings", "auto", "e"),
-        ("embeddings", None, "e"),
-        ("embeddings", "e", "e"),
-        ("rerank", "embed", "embed"),
-        ("rerank", "cosine/e", "cosine/e"),
-        ("moderations", "judge", "judge"),
-        ("moderations", "hedgerow-guard", "hedgerow-guard"),
-        ("moderations", None, "hedgerow-guard"),
+        ("embeddings", "embed", "embed", True),
+        ("embeddings", "auto", "e", True),
+        ("embeddings", None, "e", True),
+        ("embeddings", "e", "e", True),
+        ("embeddings", None, "embed", False),  # the first model
+        ("rerank", "embed", "embed", True),
+        ("rerank", "cosine/e", "cosine/e", True),
+        ("moderations", "judge", "judge", True),
+        ("moderations", "hedgerow-guard", "hedgerow-guard", True),
+        ("moderations", None, "hedgerow-guard", True),
     ],
 )
-async def test_the_meshs_own_services_keep_their_names(method: Method, named: str | None, by: str) -> None:
-    gateway = Gateway()
+async def test_the_meshs_own_services_keep_their_names(method: Method, named: str | None, by: str, own: bool) -> None:
+    gateway = Gateway(own=own)
     given = {"query": "q", "documents": ["a"]} if method == "rerank" else {"input": "a"}
     status, told = await gateway.post(method, **given, model=named)
     called = [name for name in ("embed", "judge") if getattr(gateway, name).requests]
     assert status == 200
     assert (called or [told["model"]]) == [by]
-
-
-async def test_without_an_embedder_of_its_own_the_first_model_stands_for_auto() -> None:
-    gateway = Gateway(own=False)
-    assert (await gateway.post("embeddings", input="a"))[0] == 200
-    assert len(gateway.embed.requests) == 1
 
 
 async def test_a_rerank_of_text_embeddings_inference_names_no_model_and_goes_to_the_first() -> None:

@@ -92,14 +92,15 @@ def test_the_text_is_whole_in_order_and_done_in_its_time(text, per_s, within_s):
     assert all(0 <= due_s <= within_s for due_s in due)
 
 
-def test_it_comes_at_its_pace_from_the_first_moment_on():
-    assert list(paced("abcdef", 40, 10)) == [(0, "ab"), (0.05, "cd"), (0.1, "ef")]
-
-
-def test_a_slow_pace_is_one_character_at_a_time():
-    assert list(paced("abc", 2, 10)) == [(0, "a"), (0.5, "b"), (1, "c")]
-
-
-def test_it_is_faster_where_the_time_is_short():
-    assert list(paced("abcd", 1, 0.1)) == [(0, "ab"), (pytest.approx(0.05), "cd")]
-    assert list(paced("abcd", 1, 0)) == [(0, "abcd")]
+@pytest.mark.parametrize(
+    ("text", "per_s", "within_s", "pieces"),
+    [
+        ("abcdef", 40, 10, [(0, "ab"), (0.05, "cd"), (0.1, "ef")]),
+        ("abc", 2, 10, [(0, "a"), (0.5, "b"), (1, "c")]),
+        ("abcd", 1, 0.1, [(0, "ab"), (pytest.approx(0.05), "cd")]),
+        ("abcd", 1, 0, [(0, "abcd")]),
+    ],
+    ids=["from the first moment on", "one character at a time", "faster where time is short", "no time"],
+)
+def test_it_comes_at_its_pace(text: str, per_s: float, within_s: float, pieces: list[tuple[float, str]]):
+    assert list(paced(text, per_s, within_s)) == pieces

@@ -59,7 +59,8 @@ async def test_a_request_that_allows_the_kind_is_looked_up_and_stored():
     assert (final.cache.verdict, final.cache.reason) == (pb.CACHE_VERDICT_MISS, "")
     assert not decided(final)
     assert scene.cache.similarities == [None]
-    assert len(scene.write_behind.stored) == 1
+    (stored,) = scene.write_behind.stored
+    assert not stored.HasField("ttl_ms"), "without a category, the cache says how long"
 
 
 async def test_what_may_hit_exactly_alone_is_kept_apart_from_what_may_hit_as_it_likes():
@@ -95,13 +96,6 @@ async def test_a_category_says_how_many_hits_may_be_wrong_and_without_one_the_ca
     for asked in ("What is the dose for a child?", "Is that good news?", "Who wrote Faust?"):
         await scene.final(**asks(asked))
     assert scene.cache.max_wrong == [0.001, None, None]
-
-
-async def test_without_a_category_the_cache_says_how_long():
-    scene = scene_of()
-    await scene.final()
-    (stored,) = scene.write_behind.stored
-    assert not stored.HasField("ttl_ms")
 
 
 async def test_equal_questions_at_a_time_share_one_answer_unless_it_is_drawn():
