@@ -27,7 +27,7 @@ async def test_a_service_names_the_function_that_blocks_it_in_its_log_and_its_me
     try:
         line = await until(lambda: blocked_by("reads_a_slow_disk", process.tail()))
         assert "WARNING vision" in line
-        page = await asyncio.to_thread(lambda: urlopen(f"http://{metrics}/metrics", timeout=5).read().decode())
+        page = await asyncio.to_thread(lambda: urlopen(f"http://{metrics}/metrics", timeout=20).read().decode())
         counted = 'hedgerow_loop_blocked_seconds_count{function="__main__.reads_a_slow_disk"} '
         assert any(float(line.removeprefix(counted)) >= 1 for line in page.splitlines() if line.startswith(counted))
     finally:

@@ -135,7 +135,7 @@ async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pl
 
 
 async def _serves(edge: Edge) -> bool:
-    async with httpx.AsyncClient(base_url=f"http://{edge.address}") as http:
+    async with httpx.AsyncClient(base_url=f"http://{edge.address}", timeout=20) as http:
         return (await http.get("/v1/models", headers=by(FREE))).status_code == 200
 
 

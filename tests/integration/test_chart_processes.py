@@ -123,7 +123,7 @@ class Node:
             return await asyncio.wait_for(asking.wait(), WAIT_S) == 0
         page = given["httpGet"]
         scheme, port = page.get("scheme", "HTTP").lower(), self.ports[name, page["port"]]
-        async with httpx.AsyncClient(verify=False) as kubelet:
+        async with httpx.AsyncClient(verify=False, timeout=20) as kubelet:
             try:
                 return (await kubelet.get(f"{scheme}://127.0.0.1:{port}{page['path']}")).is_success
             except httpx.TransportError:
@@ -195,7 +195,7 @@ def _volumes(workload: Manifest) -> dict[str, Mapping[str, Any]]:
 async def _serving(address: str) -> bool:
     async with grpc.aio.insecure_channel(address) as channel:
         try:
-            reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=2)
+            reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=20)
         except grpc.aio.AioRpcError:
             return False
     return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)

@@ -124,7 +124,7 @@ async def test_ctrl_c_stops_the_engine_at_once(gateway: ScriptedGateway) -> None
     assert process.stdout is not None
     assert await process.stdout.read(5) == b"It is"
     process.send_signal(signal.SIGINT)
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
     _, err = await process.communicate()
     assert process.returncode not in (0, None)
     assert b"Traceback" not in err
@@ -148,7 +148,7 @@ async def test_ctrl_c_in_a_chat_stops_the_answer_and_not_the_chat(gateway: Scrip
     process.stdin.write(b"Which city?\n")
     await process.stdout.readuntil(b"It is ")
     process.send_signal(signal.SIGINT)
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
     out, err = await process.communicate(b"/quit\n")
     assert (process.returncode, err) == (0, b"")
     assert b"(stopped)" in out

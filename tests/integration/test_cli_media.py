@@ -168,7 +168,7 @@ async def test_ctrl_c_while_a_question_is_played_ends_the_conversation(
     assert process.stdout is not None
     await process.stdout.readuntil(b"It is ")
     process.send_signal(signal.SIGINT)
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    await asyncio.wait_for(gateway.cancelled.wait(), 20)
     _, err = await process.communicate()
     assert (process.returncode, b"Traceback" in err) == (130, False), err.decode()[-3000:]
 
@@ -224,7 +224,7 @@ async def test_ctrl_c_stops_a_transcription(audio: ScriptedAudio, question: str)
     assert process.stdout is not None
     await process.stdout.readuntil(b"Which city?\n")
     process.send_signal(signal.SIGINT)
-    await asyncio.wait_for(audio.cancelled.wait(), 5)
+    await asyncio.wait_for(audio.cancelled.wait(), 20)
     _, err = await process.communicate()
     assert (process.returncode, b"Traceback" in err) == (130, False), err.decode()[-3000:]
 

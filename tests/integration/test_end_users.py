@@ -78,7 +78,10 @@ async def test_an_anthropic_client_and_the_sdk_name_the_same_end_user(
 ) -> None:
     gateway, _ = await start_all(start, llm, model_cache, tmp_path)
     target = gateway.process.spec.address
-    async with AsyncClient(target, api_key="secret") as client, httpx.AsyncClient(base_url=gateway.url) as http:
+    async with (
+        AsyncClient(target, api_key="secret") as client,
+        httpx.AsyncClient(base_url=gateway.url, timeout=20) as http,
+    ):
 
         async def told(name: str) -> str:
             asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": CAPITAL}]}

@@ -45,12 +45,20 @@ async def whole(gateway: HttpGateway) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]["code"]
 
 
-async def streamed(gateway: HttpGateway) -> str:
-    """The code of the error at the end of a stream that had begun."""
-    async with httpx.AsyncClient(base_url=gateway.url, timeout=30) as http:
-        answer = await http.post("/v1/chat/completions", json={**asked("A stream?"), "stream": True}, headers=BEARER)
-    assert (answer.status_code, "Par" in answer.text) == (200, True)
-    last = [line for line in answer.text.splitlines() if line.startswith("data: {")][-1]
+async def streamed(gateway: HttpGateway, begun: asyncio.Event) -> str:
+    """The code of the error at the end of a stream that had begun, which sets `begun`."""
+    body = {**asked("A stream?"), "stream": True}
+    lines = []
+    async with (
+        httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
+        http.stream("POST", "/v1/chat/completions", json=body, headers=BEARER) as answer,
+    ):
+        assert answer.status_code == 200
+        async for line in answer.aiter_lines():
+            lines.append(line)
+            if "Par" in line:
+                begun.set()
+    last = [line for line in lines if line.startswith("data: {")][-1]
     code: str = json.loads(last.removeprefix("data: "))["error"]["code"]
     return code
 
@@ -76,14 +84,17 @@ async def test_calls_whose_model_is_silent_end_with_their_key(
     gateway = await start_http_gateway(start, llm, tenants_file=str(tmp_path / "tenants.yaml"))
     llm.script = [*words("Par"), Hold()]
     batch = pb.GenerateBatchRequest(requests=[ask("One?"), ask("Two?"), ask("Three?")])
+    begun = asyncio.Event()
     calls = asyncio.gather(
         whole(gateway),
-        streamed(gateway),
+        streamed(gateway, begun),
         by_grpc(gateway, "Generate", ask("By gRPC?")),
         by_grpc(gateway, "GenerateBatch", batch),
         by_grpc(gateway, "Warm", pb.WarmRequest()),
     )
     await until(lambda: len(llm.requests) == 7)  # one for each item, and one for the warm-up
+    async with asyncio.timeout(20):
+        await begun.wait()
     over = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
     expiring = {"a": {"keys": [{"sha256": digest("short"), "expires": over}]}}
     write(json.dumps({**KEPT, **(expiring if how == "expired" else {})}))

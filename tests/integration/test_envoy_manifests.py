@@ -107,7 +107,7 @@ async def test_the_region_is_envoys_own(tmp_path: Path) -> None:
         *killed_with_parent([*envoy.command(tmp_path / "envoy.yaml"), *region]), stderr=PIPE
     )
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as page:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as page:
             told = await until(lambda: _bootstrap(page), WAIT_S)
         assert told["node"]["locality"] == {"region": "west"}
         assert told["node"]["id"] == "edge"

@@ -67,7 +67,7 @@ async def test_a_guard_is_at_both_doors_and_nothing_private_is_logged(gateway: H
 
 async def _by_http(gateway: HttpGateway, llm: ScriptedLlm) -> str:
     llm.script = [*words("Write to b", "ob@exam", "ple.com", ". ", "Bye."), end()]
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
 
         async def asked(content: str, **fields: object) -> httpx.Response:
             body = {"model": "m", "messages": [{"role": "user", "content": content}], **fields}
@@ -123,7 +123,7 @@ async def test_what_a_hostile_tool_says_is_withheld_from_the_tenant_that_wants_i
         assert ATTACK in llm.requests[-1].messages[-1].content
         assert [each.tool for each in answer.citations] == ["news"]
         body = {"model": "m", "messages": [{"role": "user", "content": "New?"}], "hedgerow": {"mesh_tools": ["news"]}}
-        async with httpx.AsyncClient(base_url=gateway.url, headers={"authorization": "Bearer one"}) as http:
+        async with httpx.AsyncClient(base_url=gateway.url, headers={"authorization": "Bearer one"}, timeout=20) as http:
             by_http = await http.post("/v1/chat/completions", json=body)
         assert by_http.json()["hedgerow"]["degraded"] == ["guard:withheld"]
         assert ATTACK not in llm.requests[-1].messages[-1].content + by_http.text

@@ -134,7 +134,7 @@ async def test_a_spent_budget_is_a_length_that_says_it_was_the_budget(
     http: httpx.AsyncClient, llm: ScriptedLlm
 ) -> None:
     answers(llm, *words("Par"), Hold())
-    answer = await http.post(PATH, json=QUESTION, headers={"x-hedgerow-budget-ms": "1000"})
+    answer = await http.post(PATH, json=QUESTION, headers={"x-hedgerow-budget-ms": "5000"})
     assert answer.status_code == 200
     assert answer.json()["choices"][0]["finish_reason"] == "length"
     assert answer.json()["choices"][0]["message"]["content"] == "Par"
@@ -189,7 +189,7 @@ async def test_a_silent_stream_has_heartbeats_that_clients_skip(start: Start, ll
 async def test_an_error_after_a_heartbeat_is_told_in_the_stream(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm, http='{"heartbeat_ms": 100}')
     answers(llm, Hold())
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         answer = await http.post(PATH, json={**QUESTION, "stream": True}, headers={"x-hedgerow-budget-ms": "3000"})
     assert answer.status_code == 200
     *pings, last = answer.text.rstrip().split("\n")
@@ -210,7 +210,7 @@ async def test_a_key_may_come_in_either_header_and_others_learn_nothing(start: S
     digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"  # of `secret`
     tenants = json.dumps({"acme": {"keys": [digest], "requests_per_s": 0.01, "requests_burst": 2}})
     gateway = await start_http_gateway(start, llm, tenants=tenants)
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": "wrong"}):
             for path in (PATH, "/v1/nothing"):
                 refused = await http.post(path, json={"model": "x"}, headers=headers)
@@ -266,7 +266,7 @@ async def test_a_page_elsewhere_cannot_ask(http: httpx.AsyncClient) -> None:
 
 async def test_pages_of_named_origins_can_ask(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm, http='{"cors_origins": ["http://good.example"]}')
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         for origin, allowed in (("http://good.example", True), ("http://evil.example", False)):
             answer = await http.post(PATH, json=QUESTION, headers={"origin": origin})
             assert (answer.headers.get("access-control-allow-origin") == origin) is allowed

@@ -121,7 +121,7 @@ async def test_openais_own_accumulator_takes_a_response_with_a_thought_and_a_cal
 
 async def test_a_response_that_its_budget_ends_is_incomplete(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
     llm.script = [*words("Par"), Hold()]
-    response = await openai_.responses.create(model="m", input=ASKED, extra_body={"hedgerow": {"budget_ms": 3_000}})
+    response = await openai_.responses.create(model="m", input=ASKED, extra_body={"hedgerow": {"budget_ms": 5_000}})
     assert response.status == "incomplete"
     assert response.incomplete_details is not None
     assert response.incomplete_details.reason == "max_output_tokens"
@@ -184,7 +184,7 @@ async def test_a_response_or_a_message_that_is_none_of_its_choices_is_an_error(
 
 
 async def test_a_response_that_goes_on_with_another_names_its_model(gateway: HttpGateway) -> None:
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         refused = await http.post(
             "/v1/responses", json={"model": "auto", "input": ASKED, "previous_response_id": "resp_1"}
         )

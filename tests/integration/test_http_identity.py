@@ -62,10 +62,10 @@ async def test_a_service_may_not_call_and_who_has_no_certificate_cannot(certific
     async with as_(certificates, "cache", port) as cache:
         refused = await cache.get(PATH, headers={"x-hedgerow-tenant": "acme"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "caller_refused")
-    async with httpx.AsyncClient(base_url=f"https://127.0.0.1:{port}", verify=False) as stranger:
+    async with httpx.AsyncClient(base_url=f"https://127.0.0.1:{port}", verify=False, timeout=20) as stranger:
         with pytest.raises(httpx.TransportError):
             await stranger.get("/health")
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as plain:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as plain:
         with pytest.raises(httpx.TransportError):
             await plain.get("/health")
 

@@ -24,7 +24,7 @@ LEFT = 'hedgerow_http_seconds_count{route="/v1/chat/completions",status="499"}'
 
 
 async def metric(gateway: HttpGateway, name: str) -> float:
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         lines = (await http.get("/metrics")).text.splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
@@ -51,7 +51,7 @@ async def test_a_client_that_leaves_stops_the_model_and_frees_its_place(
     async with asyncio.timeout(WAIT_S):
         await llm.cancelled.wait()
     llm.script = [*words("Paris"), end()]
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         await until(lambda: _answered(http))
     await until(lambda: metric(gateway, LEFT), holds=lambda left: left == 1)
     assert "ERROR" not in gateway.process.log.read_text()
@@ -169,10 +169,10 @@ async def test_a_connection_serves_one_request_after_another(start: Start, llm: 
 async def test_before_it_stops_health_says_so_and_answers_in_flight_are_finished(
     start: Start, llm: ScriptedLlm
 ) -> None:
-    gateway = await start_http_gateway(start, llm, lame_duck_ms="3000", grace_ms="20000")
+    gateway = await start_http_gateway(start, llm, lame_duck_ms="6000", grace_ms="20000")
     hold = Hold()
     llm.script = [*words("Par"), hold, *words("is"), end()]
-    async with raw(gateway) as (reader, writer), httpx.AsyncClient(base_url=gateway.url) as http:
+    async with raw(gateway) as (reader, writer), httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         writer.write(post(PATH, {**QUESTION, "stream": True}))
         await reader.readuntil(b"Par")
         assert (await http.get("/health")).status_code == 200
@@ -201,7 +201,7 @@ async def test_workers_share_the_port(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm, workers="2")
     await until(lambda: gateway.process.log.read_text().count("] serving") == 2)
     for _ in range(8):
-        async with httpx.AsyncClient(base_url=gateway.url) as http:
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
             assert await _answered(http)
 
 

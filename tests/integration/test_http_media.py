@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -89,12 +90,13 @@ async def test_a_model_that_does_not_translate_is_501(http: httpx.AsyncClient, a
 
 async def test_a_client_that_leaves_stops_the_transcription(http: httpx.AsyncClient, audio: ScriptedAudio) -> None:
     audio.script = [Heard(), Hold()]
-    with pytest.raises(httpx.ReadTimeout):
-        await http.post(PATH, files={"file": SPOKEN}, timeout=httpx.Timeout(5, read=0.5))
+    asking = asyncio.create_task(http.post(PATH, files={"file": SPOKEN}))
+    await until(lambda: audio.requests)
+    asking.cancel()
     await audio.cancelled.wait()
 
 
-@pytest.mark.parametrize(("asked_ms", "budget_s"), [(None, 86_400), (600_000, 600), (5_000, 5)])
+@pytest.mark.parametrize(("asked_ms", "budget_s"), [(None, 86_400), (600_000, 600), (60_000, 60)])
 async def test_a_long_transcription_has_its_own_budget_unless_the_client_names_one(
     http: httpx.AsyncClient, audio: ScriptedAudio, asked_ms: int | None, budget_s: float
 ) -> None:
@@ -119,7 +121,7 @@ async def test_a_form_is_refused_by_field(http: httpx.AsyncClient) -> None:
 
 async def test_what_needs_a_service_that_is_not_there_says_so(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm)
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         for method, path, given in (
             ("POST", PATH, {"files": {"file": SPOKEN}}),
             ("POST", "/v1/audio/translations", {"files": {"file": SPOKEN}}),

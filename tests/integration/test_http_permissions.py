@@ -17,7 +17,7 @@ from tests.conftest import starting
 from tests.recording_provider import CHAT, RecordingProvider, recording_provider
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
-_POOR, _RICH = "key of the poor", "key of the rich"
+_POOR, _RICH, _COUNTED = "key of the poor", "key of the rich", "key of the counted"
 _PER_MINUTE = 6_000
 _SAME = {name: CHAT[0][name] for name in ("id", "object", "created", "model")}
 _TOOL = {"name": "f", "input_schema": {"type": "object"}}
@@ -42,12 +42,14 @@ _THREE = (
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[RecordingProvider, str]]:
-    """The provider, and a gateway before its two APIs, for a tenant that may all and one that may not."""
+    """The provider, and a gateway before its two APIs, for a tenant that may not, and two that may all: one of them has
+    a limit of tokens."""
     port = free_port()
     tenants = {
         "poor": {"keys": [hashlib.sha256(_POOR.encode()).hexdigest()]},
-        "rich": {
-            "keys": [hashlib.sha256(_RICH.encode()).hexdigest()],
+        "rich": {"keys": [hashlib.sha256(_RICH.encode()).hexdigest()], "provider": PERMISSIONS},
+        "counted": {
+            "keys": [hashlib.sha256(_COUNTED.encode()).hexdigest()],
             "provider": PERMISSIONS,
             "tokens_per_minute": _PER_MINUTE,
         },
@@ -183,11 +185,13 @@ async def test_all_answers_come_back_in_a_stream(http: httpx.AsyncClient, provid
 
 async def test_the_tokens_of_all_answers_are_reserved(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
     """More than there are of a minute are let through where the whole minute is there; that is not so after one."""
-    await http.post("/v1/chat/completions", json={"model": "gpt", **_ask()}, headers=_headers(_RICH))
+    usage = {"prompt_tokens": 9, "completion_tokens": _PER_MINUTE // 2 - 9, "total_tokens": _PER_MINUTE // 2}
+    provider.chat = [*CHAT[:-1], {**_SAME, "choices": [], "usage": usage}]  # which come back in half a minute
+    await http.post("/v1/chat/completions", json={"model": "gpt", **_ask()}, headers=_headers(_COUNTED))
     body = {"model": "gpt", **_ask(max_tokens=_PER_MINUTE // 3 + 100)}
-    reply = await http.post("/v1/chat/completions", json={**body, "n": 3}, headers=_headers(_RICH))
+    reply = await http.post("/v1/chat/completions", json={**body, "n": 3}, headers=_headers(_COUNTED))
     assert reply.status_code == 429, reply.text
-    reply = await http.post("/v1/chat/completions", json=body, headers=_headers(_RICH))
+    reply = await http.post("/v1/chat/completions", json=body, headers=_headers(_COUNTED))
     assert reply.status_code == 200, reply.text
 
 

@@ -19,6 +19,7 @@ from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gat
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
 from tests.keys import digest
+from tests.waiting import until
 
 CHATS, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 NO_SUCH_FIELD = Refusal(
@@ -119,8 +120,9 @@ async def test_an_error_of_one_choice_is_the_error_of_all(openai_: AsyncOpenAI, 
 
 async def test_a_client_that_leaves_ends_all_choices(http: httpx.AsyncClient, llm: Separate) -> None:
     llm.later = Hold()
-    with pytest.raises(httpx.ReadTimeout):
-        await http.post(CHATS, json={**QUESTION, "n": 3}, timeout=httpx.Timeout(5, read=1))
+    asking = asyncio.create_task(http.post(CHATS, json={**QUESTION, "n": 3}))
+    await until(lambda: len(llm.requests) == 3)
+    asking.cancel()
     llm.later = None
     answer = await http.post(CHATS, json={**QUESTION, "n": 2})
     assert len(answer.json()["choices"]) == 2
@@ -195,8 +197,9 @@ async def test_a_repeat_with_its_key_has_the_same_choices(openai_: AsyncOpenAI, 
 async def test_a_client_that_comes_back_has_the_choices_that_went_on(http: httpx.AsyncClient, llm: Separate) -> None:
     body, key = {**QUESTION, "n": 3}, {"idempotency-key": "left"}
     llm.later = held = Hold()
-    with pytest.raises(httpx.ReadTimeout):
-        await http.post(CHATS, json=body, headers=key, timeout=httpx.Timeout(5, read=1))
+    asking = asyncio.create_task(http.post(CHATS, json=body, headers=key))
+    await until(lambda: len(llm.requests) == 3)
+    asking.cancel()
     held.release.set()
     answer = (await http.post(CHATS, json=body, headers=key)).json()
     assert {choice["message"]["content"] for choice in answer["choices"]} == {"a0!", "a1!", "a2!"}

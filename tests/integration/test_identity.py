@@ -61,9 +61,9 @@ async def test_a_probe_without_a_certificate_hears_from_the_metrics_port_whether
 ) -> None:
     metrics = f"127.0.0.1:{free_port()}"
     router = await mutual(
-        stack, certificates, tmp_path, "router", models=MODELS, metrics_address=metrics, lame_duck_ms="4000"
+        stack, certificates, tmp_path, "router", models=MODELS, metrics_address=metrics, lame_duck_ms="20000"
     )
-    async with httpx.AsyncClient(base_url=f"http://{metrics}") as probe:
+    async with httpx.AsyncClient(base_url=f"http://{metrics}", timeout=20) as probe:
 
         async def status(page: str) -> int:
             return (await probe.get(page)).status_code
@@ -86,7 +86,7 @@ async def test_channels_are_renewed_with_the_certificate_and_streams_go_on(
         await tables.read()
         certificates.renew("gateway")
         await until(lambda: channel.current is not first, WAIT_S)
-        await stub(channel).ListModels(router_pb2.ListModelsRequest(), timeout=5)
+        await stub(channel).ListModels(router_pb2.ListModelsRequest(), timeout=20)
         assert not tables.done()
         assert first.get_state() is not grpc.ChannelConnectivity.SHUTDOWN
         tables.cancel()
@@ -175,8 +175,8 @@ async def test_a_service_does_not_speak_plain_text_beyond_loopback_by_accident()
 async def generate(address: str, caller: Tls | None, *metadata: tuple[str, str]) -> tuple[grpc.StatusCode, str]:
     """How a question ends, asked as `caller`."""
     async with open_channel(address, tls=caller) as channel:
-        request = gateway_pb2.GenerateRequest(messages=[{"role": 2, "content": "?"}], budget_ms=500)
-        call = gateway_pb2_grpc.GatewayServiceStub(channel).Generate(request, metadata=metadata, timeout=10)
+        request = gateway_pb2.GenerateRequest(messages=[{"role": 2, "content": "?"}], budget_ms=10_000)
+        call = gateway_pb2_grpc.GatewayServiceStub(channel).Generate(request, metadata=metadata, timeout=20)
         try:
             async for _ in call:
                 pass

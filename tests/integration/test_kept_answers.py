@@ -38,7 +38,7 @@ async def test_a_request_by_http_that_comes_twice_is_answered_once(gateway: Http
     before = len(llm.requests)
     llm.script = [*words("Par", "is."), end()]
     headers = {"idempotency-key": "one"}
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         first, again = [await http.post("/v1/chat/completions", json=QUESTION, headers=headers) for _ in range(2)]
         other = await http.post("/v1/chat/completions", json={**QUESTION, "seed": 1}, headers=headers)
     texts = [reply.json()["choices"][0]["message"]["content"] for reply in (first, again)]

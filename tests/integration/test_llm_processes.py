@@ -54,7 +54,7 @@ async def test_sigterm_while_loading_ends_everything(tmp_path: Path) -> None:
         await until(lambda: has_engine(process), 120, every_s=0.1)
         assert glob(sockets)
         started = family(process)
-        assert await check_health(address, 5) == "NOT_SERVING"
+        assert await check_health(address, 20) == "NOT_SERVING"
         process.signal(signal.SIGTERM)
         assert await process.wait() == 0
         await until(lambda: gone(started), 30)

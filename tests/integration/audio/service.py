@@ -69,7 +69,7 @@ class Service:
         return call
 
     async def model(self) -> audio_pb2.GetModelResponse:
-        reply: audio_pb2.GetModelResponse = await self.stub.GetModel(audio_pb2.GetModelRequest(), timeout=5)
+        reply: audio_pb2.GetModelResponse = await self.stub.GetModel(audio_pb2.GetModelRequest(), timeout=20)
         return reply
 
     async def gauge(self, name: str) -> float:

@@ -25,7 +25,7 @@ from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
-from tests.redis import RedisProcess
+from tests.redis import PATIENT_S, RedisProcess
 from tests.stores import at_work
 from tests.unit.cache.conftest import DIMENSION, BagOfWords, identity
 from tests.waiting import until
@@ -34,7 +34,6 @@ CAPITAL = identity("what is the capital of france please")
 REWORDED = identity("what is the capital of france really")
 OTHER = identity("an entirely unrelated thing")
 THEIRS = identity(CAPITAL.asked, tenant="globex")
-_PATIENT_S = 5  # a busy machine is no Redis that is away
 
 
 @dataclass
@@ -81,7 +80,7 @@ async def replica(
     memory = Memory(
         Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000), Thresholds(0.95, 0.01, "engine")
     )
-    async with connected(Url(url), _PATIENT_S) as state:
+    async with connected(Url(url), PATIENT_S) as state:
         store = RedisStore(state, memory, engine.name, 60_000, its_clock_ms, Encryption(keys))
         verification = Verification(memory.thresholds, verify_share)
         embedder = Embedder(engine, 10**6, 60)

@@ -120,7 +120,7 @@ async def _live_through(redis: RedisProcess, steps: list[Step]) -> None:
         for one in replicas:
             one.answers.sweep()  # as every second
             if "clock jumps" in {what for what, _, _ in steps}:
-                await until(lambda one=one: one.holds() == left or one.memory.overflowed, 5)
+                await until(lambda one=one: one.holds() == left or one.memory.overflowed)
                 assert one.holds().items() <= left.items(), "what replicas hold is what Redis has"
             else:
                 assert one.holds() == left, "replicas converge"

@@ -31,7 +31,7 @@ async def asking(process: ServiceProcess) -> AsyncIterator[Callable[[], Awaitabl
         stub: Any = control_pb2_grpc.ControlServiceStub(channel)
 
         async def mesh() -> control_pb2.GetMeshResponse:
-            return await stub.GetMesh(control_pb2.GetMeshRequest(), timeout=5, wait_for_ready=True)
+            return await stub.GetMesh(control_pb2.GetMeshRequest(), timeout=20, wait_for_ready=True)
 
         yield mesh
 

@@ -85,7 +85,7 @@ async def test_a_refusal_is_shown_in_the_clients_words(start: Start, topology: T
         request = discovery_pb2.DiscoveryRequest(type_url=CLUSTERS, resource_names=["cache"])
         request.node.id = "doubtful-1"
         await stream.write(request)
-        response = await asyncio.wait_for(stream.read(), 10)
+        response = await asyncio.wait_for(stream.read(), 20)
         request.response_nonce, request.error_detail.message = response.nonce, "no such policy"
         await stream.write(request)
         now = await until(mesh, holds=lambda now: bool(now.clients and now.clients[0].subscriptions[0].refused))
@@ -106,11 +106,11 @@ async def test_endpoints_alone_can_be_followed_and_their_health_is_pushed(
         stream: Any = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel).StreamAggregatedResources()
         request = discovery_pb2.DiscoveryRequest(type_url=ASSIGNMENTS, resource_names=["llm"])
         await stream.write(request)
-        before = await asyncio.wait_for(stream.read(), 10)
+        before = await asyncio.wait_for(stream.read(), 20)
         request.response_nonce, request.version_info = before.nonce, before.version_info
         await stream.write(request)
         first.signal(signal.SIGUSR1)
-        after = await asyncio.wait_for(stream.read(), 10)
+        after = await asyncio.wait_for(stream.read(), 20)
         assert (len(before.resources), len(after.resources)) == (1, 1)
         assert before.version_info != after.version_info
         stream.cancel()
@@ -123,9 +123,9 @@ async def test_streams_end_in_order_when_the_control_plane_stops(
     async with open_channel(control.spec.address) as channel:
         stream: Any = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel).StreamAggregatedResources()
         await stream.write(discovery_pb2.DiscoveryRequest(type_url=CLUSTERS, resource_names=["cache"]))
-        await asyncio.wait_for(stream.read(), 10)
+        await asyncio.wait_for(stream.read(), 20)
         control.signal(signal.SIGTERM)
-        assert await asyncio.wait_for(stream.read(), 10) is grpc.aio.EOF
+        assert await asyncio.wait_for(stream.read(), 20) is grpc.aio.EOF
         assert await stream.code() is grpc.StatusCode.OK
         assert await control.wait() == 0
 
@@ -145,5 +145,5 @@ async def test_health_of_the_control_plane_itself_is_served(start: Start, topolo
     async with open_channel(control.spec.address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         name = "envoy.service.discovery.v3.AggregatedDiscoveryService"
-        reply = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=5)
+        reply = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=20)
     assert reply.status == health_pb2.HealthCheckResponse.SERVING

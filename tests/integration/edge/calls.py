@@ -33,7 +33,7 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
 
 
 async def ask(
-    channel: grpc.aio.Channel, metadata: Any = (), timeout_s: float = 10, request: pb.GenerateRequest = QUESTION
+    channel: grpc.aio.Channel, metadata: Any = (), timeout_s: float = 20, request: pb.GenerateRequest = QUESTION
 ) -> str:
     """The answer's text. Raises `AioRpcError`."""
     stub: Any = gateway_pb2_grpc.GatewayServiceStub(channel)
@@ -41,7 +41,7 @@ async def ask(
     return "".join([event.delta.text async for message in call for event in message.events])
 
 
-async def refusal(channel: grpc.aio.Channel, metadata: Any = (), timeout_s: float = 10) -> grpc.aio.AioRpcError:
+async def refusal(channel: grpc.aio.Channel, metadata: Any = (), timeout_s: float = 20) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await ask(channel, metadata, timeout_s)
     return refused.value
@@ -49,7 +49,7 @@ async def refusal(channel: grpc.aio.Channel, metadata: Any = (), timeout_s: floa
 
 async def seen(gateway: Gateway, calls: int = 1) -> None:
     """Return when the gateway has been asked so often."""
-    await until(lambda: len(gateway.requests) >= calls, 10)
+    await until(lambda: len(gateway.requests) >= calls)
 
 
 def frames(body: bytes) -> Iterator[tuple[bool, bytes]]:

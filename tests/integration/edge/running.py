@@ -37,7 +37,7 @@ class Edge:
     admin: str
     process: ServiceProcess
 
-    async def logged(self, timeout_s: float = 10, **fields: Any) -> dict[str, Any]:
+    async def logged(self, timeout_s: float = 20, **fields: Any) -> dict[str, Any]:
         """The access log's last line with these fields, once it is there."""
         found = await until(lambda: [line for line in self._lines() if fields.items() <= line.items()], timeout_s)
         return found[-1]

@@ -52,7 +52,7 @@ async def test_who_has_no_key_is_refused_without_a_word_to_a_gateway(
 
 async def test_a_page_without_a_key_can_read_that_it_needs_one(closed: Edge, scripted: Gateway) -> None:
     wants = {"origin": ORIGIN, "access-control-request-method": "POST"}
-    async with httpx.AsyncClient(base_url=f"http://{closed.address}") as browser:
+    async with httpx.AsyncClient(base_url=f"http://{closed.address}", timeout=20) as browser:
         may = await browser.options(GENERATE, headers=wants)
         refused = await browser.post(**web_call())
     assert may.headers["access-control-allow-origin"] == ORIGIN
@@ -64,9 +64,9 @@ async def test_a_page_without_a_key_can_read_that_it_needs_one(closed: Edge, scr
 async def test_health_is_told_to_whoever_asks_and_watched_by_nobody(closed: Edge) -> None:
     async with grpc.aio.insecure_channel(closed.address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
-        state = await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        state = await stub.Check(health_pb2.HealthCheckRequest(), timeout=20)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await stub.Watch(health_pb2.HealthCheckRequest(), timeout=10).read()
+            await stub.Watch(health_pb2.HealthCheckRequest(), timeout=20).read()
     assert state.status == health_pb2.HealthCheckResponse.SERVING
     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED  # which gRPC's clients take for healthy
 
@@ -79,7 +79,7 @@ async def test_a_health_check_that_is_begun_and_not_asked_takes_no_place(closed:
             await call.wait_for_connection()
         stub: Any = health_pb2_grpc.HealthStub(channel)
         for _ in range(3):
-            assert (await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)).status
+            assert (await stub.Check(health_pb2.HealthCheckRequest(), timeout=20)).status
 
 
 async def test_a_token_names_the_tenant_whatever_its_bearer_says(
@@ -165,7 +165,9 @@ async def test_a_page_asks_without_its_token_and_can_read_why_it_is_refused(
     guarded: Edge, scripted: Gateway, authority: Authority
 ) -> None:
     wants = {"origin": ORIGIN, "access-control-request-method": "POST"}
-    async with httpx.AsyncClient(base_url=f"https://{guarded.address}", verify=trusting(authority)) as browser:
+    async with httpx.AsyncClient(
+        base_url=f"https://{guarded.address}", verify=trusting(authority), timeout=20
+    ) as browser:
         may = await browser.options(GENERATE, headers=wants)
         refused = await browser.post(**web_call())
         healthy = await browser.get("/healthz")
@@ -179,7 +181,7 @@ async def test_a_page_asks_without_its_token_and_can_read_why_it_is_refused(
 async def test_health_over_grpc_needs_no_token_and_reflection_does(guarded: Edge, authority: Authority) -> None:
     async with secure(guarded, authority) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
-        state = await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        state = await stub.Check(health_pb2.HealthCheckRequest(), timeout=20)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await channel.unary_unary("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")(b"")
     assert state.status == health_pb2.HealthCheckResponse.SERVING
@@ -213,7 +215,7 @@ async def test_a_new_certificate_is_served_without_a_restart(
         scripted.script = [hold := Hold(), *answer("Par", "is.")]
         answered = asyncio.create_task(ask(channel, bearer(issuer.token(tenant="acme"))))
         certificates.renew("edge")
-        await until(shown, 10, holds=lambda now: now != before)
+        await until(shown, holds=lambda now: now != before)
         hold.release.set()
         assert await answered == "Paris."  # an open connection stays open
     assert await shown() == (certificates.folder / "edge/tls.crt").read_text()

@@ -70,14 +70,14 @@ async def test_the_real_gateway_knows_the_tenant_of_a_token(real: Edge, issuer: 
 
 
 async def test_a_conversation_ends_with_its_token(real: Edge, issuer: Issuer) -> None:
-    token = issuer.token(tenant="other", exp=int(time.time()) - 55)  # the edge takes it for five seconds more
+    token = issuer.token(tenant="other", exp=int(time.time()) - 50)  # the edge takes it for ten seconds more
     began = time.monotonic()
     async with hedgerow.AsyncClient(real.address, api_key=token) as client:
         with pytest.raises(hedgerow.HedgerowError) as ended:
             async for _ in client.converse(_silence()):
                 pass
     assert ended.value.reason == "CREDENTIAL_EXPIRED"
-    assert 3 < time.monotonic() - began < 15
+    assert 3 < time.monotonic() - began < 30
 
 
 async def _silence() -> AsyncIterator[bytes]:
@@ -100,7 +100,7 @@ async def test_no_answer_puts_a_gateway_out_of_service(scripted: Gateway, tmp_pa
             for code in ("DEADLINE_EXCEEDED", "UNAVAILABLE"):
                 scripted.script = other.script = [Refusal(code, "…", "WHATEVER")]
                 assert {(await refusal(channel)).code().name for _ in range(20)} == {code}
-        async with httpx.AsyncClient(base_url=f"http://{edge.admin}") as admin:
+        async with httpx.AsyncClient(base_url=f"http://{edge.admin}", timeout=20) as admin:
             stats = (await admin.get("/stats?filter=cluster.gateway.outlier_detection.ejections_enforced_total")).text
     assert stats == "cluster.gateway.outlier_detection.ejections_enforced_total: 0\n"
 
@@ -110,11 +110,11 @@ async def test_a_drained_edge_lets_answers_end_and_takes_itself_out(behind: Gate
     behind.script = [hold := Hold(), *answer("Par", "is.")]
     async with edge_before(tmp_path, [behind.target], {}) as edge, AsyncExitStack() as stack:
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(edge.address))
-        browser = await stack.enter_async_context(httpx.AsyncClient(base_url=f"http://{edge.address}"))
+        browser = await stack.enter_async_context(httpx.AsyncClient(base_url=f"http://{edge.address}", timeout=20))
         answered = asyncio.create_task(ask(channel))
         await seen(behind)
         drained = asyncio.create_task(envoy.drain(edge.admin, timeout_s=30))
-        await until(lambda: browser.get("/healthz"), 10, holds=lambda page: page.status_code != 200)
+        await until(lambda: browser.get("/healthz"), holds=lambda page: page.status_code != 200)
         assert not drained.done()
         hold.release.set()
         assert await answered == "Paris."
@@ -132,7 +132,7 @@ async def test_a_drain_ends_with_its_time_and_what_is_in_flight_then_is_told_so(
         assert not await envoy.drain(edge.admin, timeout_s=0.2)
         await edge.process.stop()
         assert (await waiting).code() is grpc.StatusCode.UNAVAILABLE
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await behind.cancelled.wait()
 
 
@@ -148,7 +148,7 @@ async def test_a_gateway_that_goes_costs_no_call_and_the_last_one_is_told_as_una
                 assert [await ask(channel) for _ in range(20)] == ["Paris."] * 20
                 await second.aclose()
                 gone = await refusal(channel)
-            async with httpx.AsyncClient(base_url=f"http://{edge.address}") as browser:
+            async with httpx.AsyncClient(base_url=f"http://{edge.address}", timeout=20) as browser:
                 page = await browser.post(**web_call())
     assert gone.code() is grpc.StatusCode.UNAVAILABLE
     assert page.headers["grpc-status"] == str(grpc.StatusCode.UNAVAILABLE.value[0])

@@ -41,11 +41,11 @@ TRACEPARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
 
 async def test_the_sdk_streams_an_answer_through_the_edge(edge: Edge, scripted: Gateway) -> None:
     async with hedgerow.AsyncClient(edge.address, api_key="sesame") as client:
-        got = await client.ask("What is the capital of France?", budget_ms=5_000)
+        got = await client.ask("What is the capital of France?", budget_ms=20_000)
     assert got.text == "Paris."
     assert scripted.metadata["authorization"] == "Bearer sesame"  # keys are the gateway's to check
     assert scripted.time_remaining_s is not None
-    assert scripted.time_remaining_s < 10
+    assert scripted.time_remaining_s <= 30
 
 
 async def test_text_comes_as_the_gateway_sends_it(edge: Edge, scripted: Gateway) -> None:
@@ -67,7 +67,7 @@ async def test_who_leaves_at_the_edge_has_left_at_the_gateway(edge: Edge, script
         events = client.stream("…")
         await anext(aiter(events))
         events.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await scripted.cancelled.wait()
 
 
@@ -96,7 +96,7 @@ async def test_envoy_takes_the_bootstrap_of_the_compose_mesh() -> None:
 
 async def test_a_page_asks_whether_it_may_call_and_then_streams_an_answer(edge: Edge, scripted: Gateway) -> None:
     wants = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,x-grpc-web"}
-    async with httpx.AsyncClient(base_url=f"http://{edge.address}") as browser:
+    async with httpx.AsyncClient(base_url=f"http://{edge.address}", timeout=20) as browser:
         may = await browser.options(GENERATE, headers={"origin": ORIGIN, **wants})
         answered = await browser.post(**web_call())
     assert may.status_code == 200
@@ -113,7 +113,7 @@ async def test_a_page_asks_whether_it_may_call_and_then_streams_an_answer(edge: 
 
 async def test_a_page_of_somebody_else_may_not_call(edge: Edge, scripted: Gateway) -> None:
     wants = {"origin": "https://evil.example", "access-control-request-method": "POST"}
-    async with httpx.AsyncClient(base_url=f"http://{edge.address}") as browser:
+    async with httpx.AsyncClient(base_url=f"http://{edge.address}", timeout=20) as browser:
         refused = await browser.options(GENERATE, headers=wants)
     assert "access-control-allow-origin" not in refused.headers
     assert scripted.metadata == {}
@@ -162,7 +162,7 @@ async def test_headers_beyond_the_limit_are_refused_and_their_neighbours_are_not
         refused = await refusal(channel, (("too-much", "x" * 20_000),))
         hold.release.set()
         assert await beside == "Paris."
-    async with httpx.AsyncClient(base_url=f"http://{edge.address}") as browser:
+    async with httpx.AsyncClient(base_url=f"http://{edge.address}", timeout=20) as browser:
         plain = await browser.post(**web_call(**{"too-much": "x" * 20_000}))
     assert refused.code() is grpc.StatusCode.INTERNAL
     assert plain.status_code == 431
@@ -190,7 +190,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once(edge: Edge, scrip
         for _, writer in silent:
             stack.callback(writer.close)
         closed = [asyncio.create_task(reader.read(1)) for reader, _ in silent]
-        done, open_still = await asyncio.wait(closed, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        done, open_still = await asyncio.wait(closed, timeout=20, return_when=asyncio.FIRST_COMPLETED)
         assert [task.result() for task in done][:1] == [b""]
         assert open_still
         assert await ask(channel) == "Paris."  # the first connection stays
@@ -202,7 +202,7 @@ async def test_what_the_gateway_does_not_serve_ends_at_the_edge(edge: Edge, scri
     async with grpc.aio.insecure_channel(edge.address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as unknown:
             await channel.unary_unary("/hedgerow.cache.v1.CacheService/Lookup")(b"")
-    async with httpx.AsyncClient(base_url=f"http://{edge.address}") as browser:
+    async with httpx.AsyncClient(base_url=f"http://{edge.address}", timeout=20) as browser:
         answers = [await browser.get(path) for path in ("/", "/config_dump", GENERATE)]
     assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert [got.status_code for got in answers] == [404, 404, 404]
@@ -218,11 +218,11 @@ async def test_a_deadline_holds_at_the_edge_too(edge: Edge, scripted: Gateway) -
 
 
 async def test_health_is_envoys_own_over_http_and_the_gateways_over_grpc(edge: Edge) -> None:
-    async with httpx.AsyncClient(base_url=f"http://{edge.address}") as browser:
+    async with httpx.AsyncClient(base_url=f"http://{edge.address}", timeout=20) as browser:
         assert (await browser.get("/healthz")).status_code == 200
     async with grpc.aio.insecure_channel(edge.address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
-        state = await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        state = await stub.Check(health_pb2.HealthCheckRequest(), timeout=20)
     assert state.status == health_pb2.HealthCheckResponse.SERVING
 
 
