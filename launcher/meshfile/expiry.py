@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Any
+from datetime import datetime, timedelta
+from typing import Annotated
 
 from pydantic import BeforeValidator
 
+from hedgerow.tenants import A_TIME, read_moment
+
 _DURATION = re.compile(r"([1-9]\d{0,5})(mo|[smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_A_TIME = "a time such as 2027-01-31 or 2027-01-31T18:00:00Z"
 
 
 def expiry_after(given: str, now: datetime) -> datetime:
@@ -22,27 +23,11 @@ def expiry_after(given: str, now: datetime) -> datetime:
         expires = _later(now, int(found[1]), found[2]) if found else read_moment(given)
     except (ValueError, OverflowError):
         raise ValueError(
-            f"a duration such as 30d (units s, m, h, d, w, mo), or {_A_TIME}, is needed, got {given!r}"
+            f"a duration such as 30d (units s, m, h, d, w, mo), or {A_TIME}, is needed, got {given!r}"
         ) from None
     if expires <= now:
         raise ValueError(f"a time in the future is needed, got {written(expires)}; it is {written(now)}")
     return expires.replace(microsecond=0)
-
-
-def read_moment(given: Any) -> datetime:
-    """A time of ISO 8601, as text or as YAML reads it; in UTC where it names no offset. Raises ValueError."""
-    try:
-        if isinstance(given, str):
-            given = datetime.fromisoformat(given)
-        elif isinstance(given, date) and not isinstance(given, datetime):
-            given = datetime.combine(given, time())
-        if isinstance(given, datetime):
-            return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
-    except OverflowError:
-        raise ValueError("a time of the years 1 to 9999 in UTC is needed") from None
-    except ValueError:
-        pass
-    raise ValueError(f"{_A_TIME} is needed")
 
 
 def written(moment: datetime) -> str:

@@ -32,25 +32,6 @@ class Surroundings:
     keys_needed: bool = True
 
 
-# As the gateway's own (`services/gateway/settings/permissions.py`).
-Permission = Literal[
-    "background",
-    "extra_body",
-    "fallbacks",
-    "files",
-    "inference_geo",
-    "modalities",
-    "n",
-    "prediction",
-    "priority",
-    "prompt_cache_retention",
-    "server_tools",
-    "service_tier",
-    "speed",
-    "store",
-]
-
-
 def is_url(text: str) -> bool:
     """Whether it means to be one."""
     return re.match(r"https?:", text) is not None

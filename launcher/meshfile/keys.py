@@ -18,8 +18,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hedgerow.tenants import read_moment
 from launcher.meshfile.edit import CannotEdit, add, remove
-from launcher.meshfile.expiry import read_moment, written
+from launcher.meshfile.expiry import written
 from launcher.meshfile.fields import read_key
 from launcher.meshfile.marks import read_marked
 from launcher.meshfile.replacing import locked

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
+from hedgerow.tenants import Permission
 from launcher.meshfile.expiry import Moment, written
-from launcher.meshfile.fields import Digest, KeyFile, KeyNames, Permission
+from launcher.meshfile.fields import Digest, KeyFile, KeyNames
 from launcher.meshfile.models import Section
 
 

@@ -10,6 +10,7 @@ from services.gateway.answer.metrics import OUTCOMES, REASONS, VERDICTS
 from services.gateway.decisions import Changed
 from services.gateway.http.errors import Headers
 
+_WORDS = frozenset({"delta", "tool_call", "reasoning", "patch"})  # kinds of events
 _SHORT: tuple[tuple[bytes, Callable[[pb.Final], str]], ...] = (
     (b"x-hedgerow-model", lambda final: final.model),
     (b"x-hedgerow-cache", lambda final: VERDICTS[final.cache.verdict]),
@@ -74,6 +75,11 @@ def found(event: pb.Event) -> dict[str, Any] | None:
         case "patch":
             return {"patches": [_patch(event.patch)]}
     return None
+
+
+def adds_words(event: pb.Event) -> bool:
+    """Whether an event has words that a provider's relayed answer lacks."""
+    return event.WhichOneof("kind") in _WORDS and not event.in_relayed
 
 
 def short(final: pb.Final) -> Headers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
@@ -17,7 +18,7 @@ from services.gateway.admission.intake import Intake
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.generation.shared import Shared
-from services.gateway.http import aliases, sse
+from services.gateway.http import sse
 from services.gateway.http.dialects import messages_answer
 from services.gateway.http.dialects.chat_answer import ChatWriter
 from services.gateway.http.dialects.chat_request import read_chat
@@ -38,7 +39,7 @@ from services.gateway.http.endpoints.responses import Responses
 from services.gateway.http.endpoints.transcriptions import Transcriptions
 from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
 from services.gateway.http.server.endpoint import Endpoint, Serve, Shape
-from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.server.exchange import NAMED_MODEL, Exchange
 from services.gateway.http.server.listener import HttpServer
 from services.gateway.http.stored_responses.retries import Retries
 from services.gateway.http.stored_responses.store import ResponseStore
@@ -62,6 +63,10 @@ _EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
 # Without pictures, recordings and conversations.
 _TEXT_ALONE = frozenset({"/v1/embeddings", "/v1/rerank", "/v1/moderations", "/v1/cache/wrong"})
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
+_AZURES = "/openai/"
+_DEPLOYMENTS = "/openai/deployments/"
+_OF_DEPLOYMENTS = ("/chat/completions", "/completions", "/embeddings", "/audio/transcriptions", "/audio/translations")
+_SAME = {"/v2/rerank": "/v1/rerank", "/rerank": "/v1/rerank"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ class _App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self  # so that the router raises what is no route
         try:
-            await self._router(aliases.by_own_path(scope), receive, send)
+            await self._router(by_own_path(scope), receive, send)
         except HTTPException as missed:
             path, method = scope["path"], scope["method"]
             error: ServiceError = RouteUnknown(f"{method} {path}: no such route")
@@ -177,3 +182,20 @@ class _App:
         if not self._parts.settings.http.metrics and not exchange.credential.tenant.anonymous:
             raise NotOffered("metrics: not served here with keys: HEDGEROW_GATEWAY_METRICS_ADDRESS serves them")
         await exchange.reply.whole(200, generate_latest(), kind=_METRICS)
+
+
+def by_own_path(scope: Mapping[str, Any]) -> dict[str, Any]:
+    """A request's scope with the path of a route of this gateway in place of Azure OpenAI's or Cohere's second rerank,
+    and with the model that an Azure deployment is; other paths stay.
+
+    Sources: https://learn.microsoft.com/azure/ai-services/openai/reference, and the packages `openai` (`AzureOpenAI`)
+    and `cohere` (`ClientV2`).
+    """
+    path: str = scope["path"]
+    if path.startswith(_DEPLOYMENTS):
+        method = next((each for each in _OF_DEPLOYMENTS if path.endswith(each)), "")
+        if model := path[len(_DEPLOYMENTS) : len(path) - len(method)] if method else "":
+            return {**scope, "path": f"/v1{method}", NAMED_MODEL: model}
+    elif path.startswith(_AZURES):  # with or without its version
+        return {**scope, "path": f"/v1/{path.removeprefix(_AZURES).removeprefix('v1/')}"}
+    return {**scope, "path": _SAME.get(path, path)}

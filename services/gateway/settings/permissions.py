@@ -16,27 +16,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from hedgerow.chat.v1 import chat_pb2
+from hedgerow.tenants import Permission
 
-# Values of a tenant's setting `provider`.
-Permission = Literal[
-    "background",
-    "extra_body",
-    "fallbacks",
-    "files",
-    "inference_geo",
-    "modalities",
-    "n",
-    "prediction",
-    "priority",
-    "prompt_cache_retention",
-    "server_tools",
-    "service_tier",
-    "speed",
-    "store",
-]
 PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, time
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from hedgerow.tenants import Permission, read_moment
 from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
 from services.gateway.settings.group import Group
 from services.gateway.settings.guard import UNGUARDED, GuardSettings
-from services.gateway.settings.permissions import Permission
 
 
 class TenantPromptSettings(Group):
@@ -25,22 +25,6 @@ class TenantPromptSettings(Group):
     )
 
 
-def _in_utc(given: Any) -> Any:
-    """A time as text or as YAML reads it, as UTC, also where it names no offset. A number is no time."""
-    try:
-        if isinstance(given, str):
-            given = datetime.fromisoformat(given)
-        elif isinstance(given, date) and not isinstance(given, datetime):
-            given = datetime.combine(given, time())
-        if isinstance(given, datetime):
-            return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
-    except OverflowError:
-        raise ValueError("a time of the years 1 to 9999 in UTC is needed") from None
-    except ValueError:
-        pass
-    raise ValueError("a time such as 2027-01-31 or 2027-01-31T18:00:00Z is needed")
-
-
 def _in_full(given: Any) -> Any:
     return {"sha256": given} if isinstance(given, str) else given
 
@@ -52,7 +36,7 @@ class KeyDigest(Group):
     """An API key of a tenant, by its SHA-256."""
 
     sha256: Digest = Field(description="SHA-256 of the key, in hexadecimal.")
-    expires: Annotated[datetime, BeforeValidator(_in_utc, json_schema_input_type=str)] | None = Field(
+    expires: Annotated[datetime, BeforeValidator(read_moment, json_schema_input_type=str)] | None = Field(
         None, description="Time from which the key is refused, in UTC unless it has an offset. Empty: never."
     )
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from launcher.meshfile.expiry import expiry_after, read_moment, written
+from hedgerow.tenants import read_moment
+from launcher.meshfile.expiry import expiry_after, written
 
 NOW = datetime(2026, 11, 30, 13, 17, 5, 900_000, tzinfo=UTC)
 

@@ -6,20 +6,19 @@ import json
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
 
 from launcher.meshfile import compose, helm
 from launcher.meshfile.containers import VERSION, elsewhere
-from launcher.meshfile.fields import Permission, Surroundings
+from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.parts import tenants_of
 from launcher.meshfile.processes import TENANTS_FILE, ports_of, processes, write_tenants
 from launcher.meshfile.reading import parse
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
-from services.gateway.settings.permissions import PERMISSIONS
 from services.gateway.settings.tenants import TenantSettings
 from services.router.config import RouterSettings
 
@@ -368,10 +367,6 @@ def test_keys_that_expire_reach_the_gateways_file_with_the_time(folder: Path) ->
         None,
         "2027-01-31T16:00:00+00:00",
     ]
-
-
-def test_a_tenants_permissions_are_those_that_the_gateway_knows() -> None:
-    assert get_args(Permission) == PERMISSIONS
 
 
 def test_a_models_service_and_the_router_say_alike_what_it_is(folder: Path) -> None:

@@ -10,7 +10,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.metrics import degrade
 from services.gateway.http import sse
-from services.gateway.http.account import account, found
+from services.gateway.http.account import account, adds_words, found
 from services.gateway.http.dialects.chat_relay import RelayedChat
 from services.gateway.http.errors import Told
 from services.gateway.http.request_options import RequestOptions
@@ -18,7 +18,6 @@ from services.gateway.http.sse import compact, quoted
 from services.gateway.labels import Degraded
 
 # A budget that is spent is a length that was reached; that it was the time, the account says.
-_WORDS = frozenset({"delta", "tool_call", "reasoning", "patch"})
 FINISHES = {
     chat_pb2.FINISH_REASON_LENGTH: "length",
     chat_pb2.FINISH_REASON_BUDGET: "length",
@@ -101,7 +100,7 @@ class ChatWriter:
         """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
         if event.HasField("relayed"):
             self._relayed.gather(event.relayed.events)
-        elif event.WhichOneof("kind") in _WORDS and not event.in_relayed:
+        elif adds_words(event):
             self._own_words = True
 
     def whole(self, final: pb.Final) -> dict[str, Any]:

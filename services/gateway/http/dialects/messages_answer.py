@@ -8,7 +8,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.http import sse
-from services.gateway.http.account import account, found
+from services.gateway.http.account import account, adds_words, found
 from services.gateway.http.dialects.messages_relay import RelayedMessages, input_of
 from services.gateway.http.errors import MESSAGES, Told
 from services.gateway.http.request_options import RequestOptions
@@ -30,7 +30,6 @@ _TYPES = {
     504: "timeout_error",
 }
 _PARAMS = {"image_url": "image"}  # what OpenAI's callers know by another name
-_WORDS = frozenset({"delta", "tool_call", "reasoning", "patch"})
 _TEXT, _THINKING = -1, -2  # in place of a tool call's index
 
 
@@ -96,7 +95,7 @@ class MessageWriter:
         """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
         if event.HasField("relayed"):
             self._relayed.gather(event.relayed.events)
-        elif event.WhichOneof("kind") in _WORDS and not event.in_relayed:
+        elif adds_words(event):
             self._own_words = True
 
     def whole(self, final: pb.Final) -> dict[str, Any]:

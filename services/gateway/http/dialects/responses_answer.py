@@ -8,7 +8,7 @@ from typing import Any
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
-from services.gateway.http.account import account, found
+from services.gateway.http.account import account, adds_words, found
 from services.gateway.http.dialects.chat_answer import logprobs
 from services.gateway.http.dialects.responses_relay import RelayedResponse
 from services.gateway.http.errors import Told
@@ -20,7 +20,6 @@ _INCOMPLETE = {
     chat_pb2.FINISH_REASON_BUDGET: "max_output_tokens",
     chat_pb2.FINISH_REASON_CONTENT_FILTER: "content_filter",
 }
-_WORDS = frozenset({"delta", "tool_call", "reasoning", "patch"})
 _MESSAGE, _REASONING = -1, -2  # in place of a tool call's index
 
 
@@ -85,7 +84,7 @@ class ResponseWriter:
         """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
         if event.HasField("relayed"):
             self._relayed.chunks(event.relayed.events)
-        elif event.WhichOneof("kind") in _WORDS and not event.in_relayed:
+        elif adds_words(event):
             self._own_words = True
 
     def whole(self, final: pb.Final) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from starlette.types import Receive, Scope, Send
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.quota import CONVERSATION, NOTHING
-from services.gateway.http.aliases import MODEL
 from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.server.connection import PEER
@@ -33,6 +32,7 @@ from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 Metadata = tuple[tuple[str, str], ...]
 FOR_PROVIDERS = ("openai-", "anthropic-")  # headers that a model behind the same API gets
 JSON = b"application/json"
+NAMED_MODEL = "named_model"  # in a request's scope: the model that its path names, whatever its body names
 _SKIMMED_S, _SKIMMED_BYTES = 1.0, 1_048_576
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _PASSED_ON = frozenset({b"traceparent", b"tracestate", TENANT_HEADER.encode(), EXPIRES_HEADER.encode()})
@@ -166,7 +166,7 @@ class Exchange:
 
     def parsed(self, body: bytes) -> Fields:
         """The object that a JSON body is, with the model that the path names."""
-        return parse(body, self.bounds.json, self.scope.get(MODEL, ""))
+        return parse(body, self.bounds.json, self.scope.get(NAMED_MODEL, ""))
 
     async def json(self) -> bytes:
         """A body that says it is JSON, or has no type and comes with a key: a page can send other bodies, without a

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.http.aliases import MODEL, by_own_path
+from services.gateway.http.app import by_own_path
 from services.gateway.http.fields import parse
+from services.gateway.http.server.exchange import NAMED_MODEL
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ from services.gateway.http.fields import parse
 )
 def test_a_path_of_another_service_is_one_of_ours(path: str, own: str, model: str | None) -> None:
     scope = by_own_path({"path": path, "method": "POST"})
-    assert (scope["path"], scope.get(MODEL), scope["method"]) == (own, model, "POST")
+    assert (scope["path"], scope.get(NAMED_MODEL), scope["method"]) == (own, model, "POST")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,41 @@
+"""Values that a mesh file and the gateway's settings have alike for a tenant: its permissions, and times of expiry."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time
+from typing import Any, Final, Literal, TypeAlias
+
+A_TIME: Final = "a time such as 2027-01-31 or 2027-01-31T18:00:00Z"
+# For what costs more or stores data at a provider.
+Permission: TypeAlias = Literal[
+    "background",
+    "extra_body",
+    "fallbacks",
+    "files",
+    "inference_geo",
+    "modalities",
+    "n",
+    "prediction",
+    "priority",
+    "prompt_cache_retention",
+    "server_tools",
+    "service_tier",
+    "speed",
+    "store",
+]
+
+
+def read_moment(given: Any) -> datetime:
+    """A time of ISO 8601, as text or as YAML reads it; in UTC where it names no offset. Raises ValueError."""
+    try:
+        if isinstance(given, str):
+            given = datetime.fromisoformat(given)
+        elif isinstance(given, date) and not isinstance(given, datetime):
+            given = datetime.combine(given, time())
+        if isinstance(given, datetime):
+            return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
+    except OverflowError:
+        raise ValueError("a time of the years 1 to 9999 in UTC is needed") from None
+    except ValueError:
+        pass
+    raise ValueError(f"{A_TIME} is needed")
