@@ -107,8 +107,10 @@ async def test_killing_the_model_in_the_middle_never_truncates_in_silence(
             if replicas == 1:
                 assert len(broken) == len(outcomes)
                 row.detected(max(outcome.ended for outcome in broken) - killed, 0.05)
+            whole = sum(outcome.ok for outcome in outcomes)
+            await until(lambda: stats(cache.spec.address), holds=lambda told: told.stores >= whole)
             await asyncio.sleep(0.2)  # more than a store takes
-            assert (await stats(cache.spec.address)).stores == sum(outcome.ok for outcome in outcomes)
+            assert (await stats(cache.spec.address)).stores == whole
 
 
 def _check_end(outcome: Outcome, tokens: int) -> None:

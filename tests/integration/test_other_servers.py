@@ -138,7 +138,7 @@ async def answers_like_our_own(service: Service) -> None:
     """Texts, counts, limits, tools and refusals are those of an engine of our own."""
     text, finish = await service.ask(FRANCE)
     assert (text, finish.reason) == (OF_VLLM, chat_pb2.FINISH_REASON_STOP)
-    counted = await service.stub.CountTokens(llm_pb2.CountTokensRequest(messages=ask(FRANCE).messages), timeout=5)
+    counted = await service.stub.CountTokens(llm_pb2.CountTokensRequest(messages=ask(FRANCE).messages), timeout=30)
     assert counted.tokens == finish.usage.prompt_tokens
     _, finish = await service.ask(STORY, max_tokens=5)
     assert (finish.reason, finish.usage.completion_tokens) == (chat_pb2.FINISH_REASON_LENGTH, 5)

@@ -54,7 +54,7 @@ class Service:
         return caught.value.code(), info.metadata["field"], caught.value.details()
 
     async def model(self) -> llm_pb2.GetModelResponse:
-        reply: llm_pb2.GetModelResponse = await self.stub.GetModel(llm_pb2.GetModelRequest(), timeout=5)
+        reply: llm_pb2.GetModelResponse = await self.stub.GetModel(llm_pb2.GetModelRequest(), timeout=30)
         return reply
 
     async def gauge(self, name: str) -> float:
