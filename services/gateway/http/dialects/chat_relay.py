@@ -40,7 +40,7 @@ class RelayedChat:
         self._usage, self._index, self._own = usage, index, own or {}
         self._last: list[tuple[bytes, dict[str, Any]]] = []
         self._begun, self._waiting = set[int](), set[int]()  # choices
-        self._gathered: list[dict[str, Any]] = []
+        self._completion = GrowingCompletion()
 
     @property
     def ended(self) -> bool:
@@ -107,31 +107,47 @@ class RelayedChat:
 
     def gather(self, events: Iterable[bytes]) -> None:
         """Take chunks of an answer that is written in one piece."""
-        said = map(json.loads, events)
-        self._gathered += map(self._renamed, said) if self._own else said
+        for said in map(json.loads, events):
+            self._completion.add(self._renamed(said) if self._own else said)
 
     def whole(self) -> dict[str, Any]:
         """The completion of all chunks; empty where they do not end, or make no completion."""
+        return self._completion.whole() if self._completion.ended else {}
+
+
+class GrowingCompletion:
+    """A chat completion that grows with each chunk, with all fields that the chunks have: at the end of a long answer
+    no event loop waits for its assembly."""
+
+    def __init__(self) -> None:
+        self.ended = False  # whether a chunk says how a choice ended
+        self._whole: dict[str, Any] = {}
+        self._choices: dict[int, dict[str, Any]] = {}
+        self._growing = _Growing()
+        self._fits = True  # the chunks are chunks of a completion
+
+    def add(self, chunk: Mapping[str, Any]) -> None:
         try:
-            return merged(self._gathered) if any(map(_ends, self._gathered)) else {}
+            self._add(chunk)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            self._fits = False
+
+    def whole(self) -> dict[str, Any]:
+        """The completion of all chunks so far; empty where they make none."""
+        if not (self._fits and self._whole):
+            return {}
+        try:
+            self._growing.texts.settle()
+            choices = [_finished(self._choices[index]) for index in sorted(self._choices)]
         except (AttributeError, KeyError, TypeError, ValueError):
             return {}
+        return {**self._whole, "object": "chat.completion", "choices": choices}
 
-
-def merged(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """A chat completion of its chunks, with all fields that those have."""
-    whole: dict[str, Any] = {}
-    choices: dict[int, dict[str, Any]] = {}
-    growing = _Growing()
-    for chunk in chunks:
-        whole |= {name: given for name, given in chunk.items() if name != "choices" and given is not None}
+    def _add(self, chunk: Mapping[str, Any]) -> None:
+        self._whole |= {name: given for name, given in chunk.items() if name != "choices" and given is not None}
         for choice in chunk.get("choices") or ():
-            _grow(choices.setdefault(choice.get("index", 0), {}), choice, growing)
-    growing.texts.settle()
-    if whole:
-        made = [_finished(choices[index]) for index in sorted(choices)]
-        whole |= {"object": "chat.completion", "choices": made}
-    return whole
+            _grow(self._choices.setdefault(choice.get("index", 0), {}), choice, self._growing)
+        self.ended = self.ended or _ends(chunk)
 
 
 def _place(choice: Mapping[str, Any]) -> int:

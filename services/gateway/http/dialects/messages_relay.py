@@ -25,7 +25,7 @@ class RelayedMessages:
         self.begun, self.blocks = False, 0  # `blocks`: above every index of the provider's blocks
         self._open: list[int] = []
         self._last: dict[str, Any] = {}
-        self._gathered: list[dict[str, Any]] = []
+        self._message = GrowingMessage()
 
     @property
     def ended(self) -> bool:
@@ -57,14 +57,12 @@ class RelayedMessages:
 
     def gather(self, events: Iterable[bytes]) -> None:
         """Take events of an answer that is written in one piece."""
-        self._gathered += map(json.loads, events)
+        for event in map(json.loads, events):
+            self._message.add(event)
 
     def whole(self) -> dict[str, Any]:
-        """The message that all events together say; nothing where they do not end, or make none."""
-        try:
-            return merged(self._gathered)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            return {}
+        """The message that all events together say; empty where they do not end, or make none."""
+        return self._message.whole()
 
     def _follow(self, said: Mapping[str, Any]) -> None:
         """Note which blocks are open."""
@@ -76,27 +74,48 @@ class RelayedMessages:
                 self._open.remove(index)
 
 
-def merged(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """A message of its events, with all fields that those have."""
-    message: dict[str, Any] = {}
-    blocks: dict[int, dict[str, Any]] = {}
-    ended, growing = False, GrowingTexts()
-    for event in events:
+class GrowingMessage:
+    """A message that grows with each event, with all fields that the events have: at the end of a long answer no event
+    loop waits for its assembly."""
+
+    def __init__(self) -> None:
+        self._message: dict[str, Any] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._growing = GrowingTexts()
+        self._ended, self._fits = False, True  # `_fits`: the events are events of a message
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        try:
+            self._add(event)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            self._fits = False
+
+    def whole(self) -> dict[str, Any]:
+        """The message of all events; empty where they do not end, or make none."""
+        if not (self._ended and self._fits):
+            return {}
+        try:
+            self._growing.settle()
+            content = [_finished(self._blocks[index]) for index in sorted(self._blocks)]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return {}
+        return {**self._message, "content": content}
+
+    def _add(self, event: Mapping[str, Any]) -> None:
         match event["type"]:
             case "message_start":
-                message = dict(event["message"])
+                self._message = dict(event["message"])
             case "content_block_start":
-                blocks[event["index"]] = copy.deepcopy(event["content_block"])
+                self._blocks[event["index"]] = copy.deepcopy(event["content_block"])
             case "content_block_delta":
-                _grow(blocks[event["index"]], event["delta"], growing)
+                _grow(self._blocks[event["index"]], event["delta"], self._growing)
             case "message_delta":
-                usage = {**(message.get("usage") or {}), **_there(event.get("usage") or {})}
+                known = self._message
+                usage = {**(known.get("usage") or {}), **_there(event.get("usage") or {})}
                 rest = {name: given for name, given in event.items() if name not in ("type", "delta", "usage")}
-                delta = {name: said for name, said in event["delta"].items() if said is not None or name not in message}
-                message |= {**delta, **rest, "usage": usage}
-                ended = True
-    growing.settle()
-    return {**message, "content": [_finished(blocks[index]) for index in sorted(blocks)]} if ended else {}
+                delta = {name: said for name, said in event["delta"].items() if said is not None or name not in known}
+                self._message = {**known, **delta, **rest, "usage": usage}
+                self._ended = True
 
 
 def _grow(block: dict[str, Any], delta: Mapping[str, Any], growing: GrowingTexts) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.dialects import chat_relay, messages_relay
-from services.gateway.http.dialects.chat_relay import RelayedChat
+from services.gateway.http.dialects.chat_relay import GrowingCompletion, RelayedChat
 from services.gateway.http.dialects.messages_answer import MessageWriter
-from services.gateway.http.dialects.messages_relay import RelayedMessages
+from services.gateway.http.dialects.messages_relay import GrowingMessage, RelayedMessages
 from services.gateway.http.request_options import RequestOptions
 
 
@@ -20,10 +20,17 @@ def chunk(delta: dict[str, Any], index: int = 0, **more: Any) -> dict[str, Any]:
     return {"id": "c", "choices": [{"index": index, "delta": delta, **more}]}
 
 
+def made_of(whole: GrowingCompletion | GrowingMessage, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    for event in events:
+        whole.add(event)
+    return whole.whole()
+
+
 def test_chunks_make_one_completion_with_all_their_fields() -> None:
     call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}
     logprob = {"token": "a", "logprob": -0.1}
-    whole = chat_relay.merged(
+    whole = made_of(
+        GrowingCompletion(),
         [
             chunk({"role": "assistant", "content": "To"}, logprobs={"content": [logprob]}),
             chunk({"content": "kyo", "tool_calls": [call]}, logprobs={"content": [logprob]}),
@@ -31,7 +38,7 @@ def test_chunks_make_one_completion_with_all_their_fields() -> None:
             chunk({"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}], "field_of_tomorrow": {"a": "x"}}),
             {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}], "service_tier": None},
             {"id": "c", "choices": [], "usage": {"total_tokens": 3}, "system_fingerprint": "fp"},
-        ]
+        ],
     )
     (choice,) = whole["choices"]
     assert choice["message"] == {
@@ -48,13 +55,15 @@ def test_chunks_make_one_completion_with_all_their_fields() -> None:
 def test_what_a_server_says_again_in_each_chunk_is_said_once() -> None:
     call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{"}}
     more = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "}"}}
-    whole = chat_relay.merged([chunk({"role": "assistant", "tool_calls": [each]}) for each in (call, more)])
+    whole = made_of(GrowingCompletion(), [chunk({"role": "assistant", "tool_calls": [each]}) for each in (call, more)])
     (made,) = whole["choices"][0]["message"]["tool_calls"]
     assert made == {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 
 
 def test_several_choices_stay_apart() -> None:
-    whole = chat_relay.merged([chunk({"content": "b"}, index=1), chunk({"content": "a"}), chunk({"content": "a"})])
+    whole = made_of(
+        GrowingCompletion(), [chunk({"content": "b"}, index=1), chunk({"content": "a"}), chunk({"content": "a"})]
+    )
     assert [choice["message"]["content"] for choice in whole["choices"]] == ["aa", "b"]
 
 
@@ -96,7 +105,8 @@ def test_usage_is_for_clients_that_ask_for_it_wherever_it_comes() -> None:
 
 
 def test_events_make_one_message_with_all_their_fields() -> None:
-    message = messages_relay.merged(
+    message = made_of(
+        GrowingMessage(),
         [
             {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 3}}},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "input": {}}},
@@ -109,7 +119,7 @@ def test_events_make_one_message_with_all_their_fields() -> None:
             {"type": "content_block_delta", "index": 2, "delta": {"type": "tomorrow_delta", "seen": 7}},
             {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 2}},
             {"type": "message_stop"},
-        ]
+        ],
     )
     assert message["content"] == [
         {"type": "tool_use", "id": "t", "input": {"a": 1}},
@@ -121,7 +131,7 @@ def test_events_make_one_message_with_all_their_fields() -> None:
 
 
 def test_events_without_an_end_make_no_message() -> None:
-    assert messages_relay.merged([{"type": "message_start", "message": {"id": "m"}}]) == {}
+    assert made_of(GrowingMessage(), [{"type": "message_start", "message": {"id": "m"}}]) == {}
 
 
 START = {"type": "message_start", "message": {"id": "m", "stop_reason": None, "usage": {"input_tokens": 3}}}
@@ -136,7 +146,7 @@ def grown(**delta: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("pieces", "given"), [(('{"a":', ""), '{"a":'), (("[1", "]"), "[1]")])
 def test_arguments_that_were_cut_or_are_no_object_are_told_as_they_are(pieces: tuple[str, ...], given: str) -> None:
     deltas = [grown(type="input_json_delta", partial_json=piece) for piece in pieces]
-    message = messages_relay.merged([START, BLOCK, *deltas, STOP])
+    message = made_of(GrowingMessage(), [START, BLOCK, *deltas, STOP])
     assert message["content"] == [{"type": "tool_use", "id": "t", "input": {"arguments": given}}]
 
 
@@ -147,7 +157,7 @@ def test_the_end_of_a_message_may_come_in_several_events() -> None:
     assert b"message_delta" not in first
     assert json.loads(relayed.chunks(sent(more)).partition(b"data: ")[2]) == STOP
     assert b'"output_tokens":4},"hedgerow"' in relayed.end({})
-    message = messages_relay.merged([START, STOP, more])
+    message = made_of(GrowingMessage(), [START, STOP, more])
     assert (message["stop_reason"], message["container"]) == ("max_tokens", None)
     assert message["usage"] == {"input_tokens": 3, "output_tokens": 4}
 
@@ -214,7 +224,7 @@ def test_blocks_of_a_provider_that_are_open_stop_where_the_gateway_ends_the_answ
 
 def test_sound_in_pieces_is_put_together_as_sound() -> None:
     pieces = [chunk({"audio": {"data": data}}) for data in ("eA==", "eXo=")]
-    (choice,) = chat_relay.merged(pieces)["choices"]
+    (choice,) = made_of(GrowingCompletion(), pieces)["choices"]
     assert choice["message"]["audio"]["data"] == "eHl6"
 
 
