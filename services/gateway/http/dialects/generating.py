@@ -3,7 +3,8 @@ events are written in that dialect, as a stream or in one piece."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +34,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
+_AT_ONCE = 16 * 1024  # bytes of events that are written before the event loop turns to other work: about 1 ms
 _TEXTS = frozenset({"delta", "tool_call", "reasoning", "relayed"})
 
 
@@ -119,10 +121,11 @@ class Generating:
     settings: GatewaySettings
     go_on: Continue | None = None
     alone: AskedAlone = field(default_factory=AskedAlone)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def __call__(self, exchange: Exchange) -> None:
         asked = await self._asked(exchange)
-        body, order, writer = asked.body, asked.order, asked.writer
+        body, order = asked.body, asked.order
         if self.dialect.api:
             await aside(size_in(asked.data), partial(self._keep_words, asked, exchange.headers))
         for place in () if self.dialect.api else body.left():
@@ -132,7 +135,7 @@ class Generating:
         settle_pace(order)
         deadline = _deadline(order, exchange.headers)
         call = Call(exchange.metadata, deadline, exchange.span, exchange.peer, exchange.admitted)
-        exchange.broken = writer.broken
+        exchange.broken = asked.writer.broken
         with self._watch(exchange, order) as watch:
             take = partial(self._write if order.stream else self._gather, exchange, asked, watch)
             try:
@@ -211,7 +214,7 @@ class Generating:
         reply, writer = exchange.reply, asked.writer
         if final := _final(message):
             self._refuse_empty(final, asked.order)
-        data = b"".join(map(writer.chunk, message.events))
+        data = b"".join([writer.chunk(event) async for event in self._paced(message)])
         if final:
             if asked.before_end:
                 if reply.status and data:
@@ -234,13 +237,24 @@ class Generating:
         """More of an answer that is sent in one piece, with its end."""
         if _has_text(message):
             watch.came()
-        for event in message.events:
+        async for event in self._paced(message):
             asked.writer.gather(event)
         if final := _final(message):
             self._refuse_empty(final, asked.order)
             if asked.before_end:
                 await asked.before_end(final)
             await exchange.reply.whole(200, compact(asked.writer.whole(final)), short(final))
+
+    async def _paced(self, message: pb.GenerateResponse) -> AsyncGenerator[pb.Event, None]:
+        """Its events. Of a flood, one answer at a time writes one portion in a turn of the event loop."""
+        size = 0
+        for event in message.events:
+            if size > _AT_ONCE:
+                size = 0
+                async with self.turn:
+                    await asyncio.sleep(0)
+            yield event
+            size += event.ByteSize()
 
     def _watch(self, exchange: Exchange, order: RequestOptions) -> ConnectionWatch:
         limits, reply = self.settings.http, exchange.reply
@@ -262,8 +276,7 @@ class Generating:
             return
         if Degraded.LLM_TEMPLATE not in final.degraded and (final.text or final.tool_calls or final.reasoning):
             return
-        request = order.request
-        first_ms = request.first_token_budget_ms or self.settings.first_token_budget_ms
+        first_ms = order.request.first_token_budget_ms or self.settings.first_token_budget_ms
         if 0 < first_ms < final.budget_ms:
             raise FirstTokenTimeout(f"no text within the first {first_ms} ms", trace_id=final.trace_id)
         raise BudgetTimeout(f"no text within {final.budget_ms:.0f} ms", trace_id=final.trace_id)
