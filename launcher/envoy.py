@@ -32,8 +32,8 @@ COMPOSE: dict[str, Any] = {
 }
 
 DRAIN_S = 600  # Envoy's own default; longer than any answer
-_ASK_S = 2.0  # Envoy's admin page answers at once, or not at all
 _POLL_S = 0.1
+_ACTIVE = "/stats?filter=%5Ehttp.edge.downstream_rq_active%24"  # the answers in flight
 
 
 def write_bootstrap(
@@ -101,40 +101,53 @@ def binary() -> str:
 async def wait_ready(admin_address: str, timeout_s: float = 30.0) -> None:
     """Return once it has its first configuration and listens. Raises `TimeoutError`."""
     async with asyncio.timeout(timeout_s):
-        while not await _said(admin_address, "GET", "/ready"):  # noqa: ASYNC110  # a process sets no event
+        while not await _said(admin_address, "GET", "/ready", timeout_s):  # noqa: ASYNC110  # a process sets no event
             await asyncio.sleep(_POLL_S)
 
 
 async def drain(admin_address: str, timeout_s: float) -> bool:
     """Have it take no more connections and fail its health check; True once the answers in flight have ended.
 
-    Envoy on its own ends them all on SIGTERM. Send that after this.
+    False when `timeout_s` is over, also for an Envoy that stands still. Envoy on its own ends all answers on SIGTERM.
+    Send that after this.
     """
     ends_at = time.monotonic() + timeout_s
-    await _said(admin_address, "POST", "/healthcheck/fail")
-    await _said(admin_address, "POST", "/drain_listeners?graceful")
-    while not _idle(await _said(admin_address, "GET", "/stats?filter=%5Ehttp.edge.downstream_rq_active%24")):
-        if time.monotonic() > ends_at:
-            return False
-        await asyncio.sleep(_POLL_S)
+
+    def left_s() -> float:
+        return max(ends_at - time.monotonic(), _POLL_S)
+
+    try:
+        await _said(admin_address, "POST", "/healthcheck/fail", left_s())
+        await _said(admin_address, "POST", "/drain_listeners?graceful", left_s())
+        while not _idle(await _said(admin_address, "GET", _ACTIVE, left_s())):
+            if time.monotonic() > ends_at:
+                return False
+            await asyncio.sleep(_POLL_S)
+    except TimeoutError:
+        return False
     return True
 
 
 def _idle(stats: str) -> bool:
-    """An Envoy that says nothing has ended, or never served."""
+    """An Envoy without statistics has ended, or never served."""
     return all(line.endswith(": 0") for line in stats.splitlines())
 
 
-async def _said(admin_address: str, method: str, path: str) -> str:
-    """The answer of its admin page; empty when it does not, or not with 200."""
-    return await asyncio.to_thread(_ask, Request(f"http://{admin_address}{path}", method=method))
+async def _said(admin_address: str, method: str, path: str, timeout_s: float) -> str:
+    """The answer of its admin page; empty when no process listens, or the status is not 200. Raises `TimeoutError` for
+    an Envoy that is there and does not answer in time."""
+    return await asyncio.to_thread(_ask, Request(f"http://{admin_address}{path}", method=method), timeout_s)
 
 
-def _ask(request: Request) -> str:
+def _ask(request: Request, timeout_s: float) -> str:
     try:
-        with urlopen(request, timeout=_ASK_S) as response:
+        with urlopen(request, timeout=timeout_s) as response:
             return str(response.read(), "utf-8")
-    except (URLError, TimeoutError, ConnectionError):
+    except URLError as error:
+        if isinstance(error.reason, TimeoutError):
+            raise error.reason from error
+        return ""
+    except ConnectionError:
         return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,13 @@ def test_a_change_of_its_listener_outlives_the_longest_answer() -> None:
     command = envoy.command(Path("/somewhere/envoy.yaml"))
     assert int(command[command.index("--drain-time-s") + 1]) >= 600
     assert "--disable-hot-restart" in command
+
+
+async def test_an_envoy_that_stands_still_has_not_drained_and_one_that_has_ended_has() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # the kernel accepts, and no page is served
+        address = "{}:{}".format(*listening.getsockname())
+        assert not await envoy.drain(address, 0.2)
+    assert await envoy.drain(address, 20)
 
 
 def test_a_machine_without_envoy_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
