@@ -109,7 +109,9 @@ async def test_the_answer_comes_as_it_was_written_and_large_ones_in_pieces() -> 
     ],
 )
 async def test_tokens_are_those_that_the_provider_counts(answer: object, tokens: int) -> None:
-    *_, last = await asked(saying(answer), input="a")
+    chunks = await asked(saying(answer), input="a")
+    assert relayed(chunks) == (answer if isinstance(answer, str) else json.dumps(answer))
+    last = chunks[-1]
     assert last.finish
     assert last.finish.usage.prompt_tokens == tokens
     assert last.finish.usage.completion_tokens == 0
@@ -188,8 +190,3 @@ async def test_methods_have_a_limit_of_their_own(monkeypatch: pytest.MonkeyPatch
     assert await asked(saying({"data": "a" * 40}), input="a")
     with pytest.raises(AnswerTooLarge, match="at most 60 bytes"):
         await asked(saying({"data": "a" * 60}), input="a")
-
-
-async def test_an_answer_that_is_not_strict_json_is_passed_on() -> None:
-    written = '{"data": [NaN], "usage": {"prompt_tokens": 3}}'
-    assert relayed(await asked(saying(written), input="a")) == written

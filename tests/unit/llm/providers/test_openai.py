@@ -104,42 +104,43 @@ async def test_a_provider_that_may_not_be_able_to_is_not_asked_to_go_on() -> Non
     assert provider.requests == []
 
 
-async def test_max_tokens_is_capped() -> None:
+LIMITS = ("max_tokens", "max_completion_tokens")
+CAP, USUAL = {"max_tokens_cap": 512}, {"default_max_tokens": 256}
+MOST = Request(HELLO, Sampling(max_tokens=1_000_000))
+
+
+def own_words(most_tokens: int = 0, **limits: object) -> Request:
+    return Request(HELLO, original=chat(messages=[], **limits), most_tokens=most_tokens)
+
+
+@pytest.mark.parametrize(
+    ("settings", "request_", "sent"),
+    [
+        ({}, MOST, [1_000_000]),
+        (CAP, MOST, [512]),
+        (CAP, Request(HELLO), [512]),
+        ({}, own_words(9), [9]),
+        ({}, own_words(9, max_tokens=50), [9]),
+        ({"max_tokens_cap": 5}, own_words(9, max_tokens=50), [5]),
+        (CAP, own_words(max_completion_tokens=3_000), [512]),
+        (CAP, own_words(max_completion_tokens=7), [7]),
+        (CAP, own_words(), [512]),
+        (CAP, own_words(max_completion_tokens=3_000.0), [512]),
+        (CAP, own_words(max_completion_tokens=7.0), [7]),
+        (CAP, own_words(max_completion_tokens=7, max_tokens=3_000.0), [512, 7]),
+        (CAP, own_words(max_completion_tokens=7, max_tokens="3000"), [512, 7]),
+        (CAP, own_words(max_completion_tokens=7, max_tokens=None), [None, 7]),
+        (USUAL, own_words(), [256]),
+        (USUAL, own_words(max_tokens=None), [256]),
+        (USUAL, own_words(max_tokens=3_000), [3_000]),
+    ],
+)
+async def test_the_limit_of_an_answer_is_what_is_asked_at_most_the_cap_and_the_usual_one_where_nothing_is(
+    settings: dict[str, int], request_: Request, sent: list[int | None]
+) -> None:
     provider = SimulatedProvider()
-    asked, engine = Request(HELLO, Sampling(max_tokens=1_000_000)), provider.engine(max_tokens_cap=512)
-    for request in (asked, Request(HELLO)):
-        assert await answer_of(engine, request)
-        assert provider.body["max_tokens"] == 512
-    await answer(provider, asked)
-    assert provider.body["max_tokens"] == 1_000_000
-
-
-async def test_a_limit_of_the_request_holds_for_the_callers_own_words_beside_a_cap() -> None:
-    provider = SimulatedProvider()
-    for cap, most, own, sent in ((None, 9, {}, 9), (None, 9, {"max_tokens": 50}, 9), (5, 9, {"max_tokens": 50}, 5)):
-        request = Request(HELLO, original=chat(messages=[], **own), most_tokens=most)
-        engine = provider.engine(max_tokens_cap=cap) if cap else provider.engine()
-        assert await answer_of(engine, request)
-        assert provider.body["max_tokens"] == sent
-
-
-async def test_a_cap_holds_for_what_is_asked_in_the_callers_own_words() -> None:
-    provider = SimulatedProvider()
-    engine = provider.engine(max_tokens_cap=512)
-    for own, sent in (
-        ({"max_completion_tokens": 3_000}, [512]),
-        ({"max_completion_tokens": 7}, [7]),
-        ({}, [512]),
-        ({"max_completion_tokens": 3_000.0}, [512]),
-        ({"max_completion_tokens": 7.0}, [7]),
-        ({"max_completion_tokens": 7, "max_tokens": 3_000.0}, [512, 7]),
-        ({"max_completion_tokens": 7, "max_tokens": "3000"}, [512, 7]),
-        ({"max_completion_tokens": 7, "max_tokens": None}, [None, 7]),
-    ):
-        request = Request(HELLO, original=chat(messages=[], **own))
-        assert await answer_of(engine, request)
-        limits = ("max_tokens", "max_completion_tokens")
-        assert [provider.body[name] for name in limits if name in provider.body] == sent
+    assert await answer_of(provider.engine(**settings), request_)
+    assert [provider.body[name] for name in LIMITS if name in provider.body] == sent
 
 
 @pytest.mark.parametrize("said", ["images", "content"])
@@ -183,45 +184,27 @@ async def test_a_cap_holds_for_the_rest_of_an_answer_in_the_callers_own_words() 
     assert provider.body["messages"][-1] == {"role": "assistant", "content": "Good"}
 
 
-async def test_a_request_in_its_callers_own_words_that_says_no_limit_has_the_usual_one() -> None:
-    provider = SimulatedProvider()
-    engine = provider.engine(default_max_tokens=256)
-    for own, sent in (({}, 256), ({"max_tokens": None}, 256), ({"max_tokens": 3_000}, 3_000)):
-        request = Request(HELLO, original=chat(messages=[], **own))
-        assert await answer_of(engine, request)
-        assert provider.body["max_tokens"] == sent
-
-
 @pytest.mark.parametrize(
-    ("constraint", "sent"),
+    ("constraint", "field", "sent"),
     [
-        (Constraint("json_object"), {"type": "json_object"}),
+        (Constraint("json_object"), "response_format", {"type": "json_object"}),
         (
             Constraint("json_schema", '{"type": "object"}'),
+            "response_format",
             {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": {"type": "object"}}},
         ),
+        (Constraint("choice", '["yes", "no"]'), "structured_outputs", {"choice": ["yes", "no"]}),
+        (Constraint("grammar", "start: A"), "structured_outputs", {"grammar": "start: A"}),
     ],
 )
-async def test_a_constraint_is_sent_as_response_format(constraint: Constraint, sent: dict[str, Any]) -> None:
-    provider = SimulatedProvider()
-    await answer(provider, Request(HELLO, constraint=constraint))
-    assert provider.body["response_format"] == sent
-
-
-@pytest.mark.parametrize(
-    ("constraint", "sent"),
-    [
-        (Constraint("choice", '["yes", "no"]'), {"choice": ["yes", "no"]}),
-        (Constraint("grammar", "start: A"), {"grammar": "start: A"}),
-    ],
-)
-async def test_what_only_vllms_servers_have_is_sent_in_their_field(
-    constraint: Constraint, sent: dict[str, Any]
+async def test_a_constraint_is_sent_as_response_format_or_in_the_field_of_vllms_servers(
+    constraint: Constraint, field: str, sent: dict[str, Any]
 ) -> None:
     provider = SimulatedProvider()
     await answer(provider, Request(HELLO, constraint=constraint))
-    assert provider.body["structured_outputs"] == sent
-    assert "response_format" not in provider.body
+    assert {
+        name: provider.body[name] for name in ("response_format", "structured_outputs") if name in provider.body
+    } == {field: sent}
 
 
 @pytest.mark.parametrize("constraint", [Constraint("regex", "[0-9]"), Constraint("json_schema", "{")])
@@ -329,22 +312,23 @@ async def test_the_warm_up_opens_a_connection_and_does_not_fail(provider: Simula
 LISTED = json.dumps({"data": [{"id": "big", "max_model_len": 4_096}, {"id": "small", "max_model_len": 1}]})
 
 
-@pytest.mark.parametrize(("own", "known"), [({}, 4_096), ({"context_tokens": 1_024}, 1_024)])
+@pytest.mark.parametrize(
+    ("provider", "own", "known"),
+    [
+        (SimulatedProvider((LISTED[:30], LISTED[30:])), {}, 4_096),
+        (SimulatedProvider((LISTED[:30], LISTED[30:])), {"context_tokens": 1_024}, 1_024),
+        (SimulatedProvider(("{}",)), {}, 0),
+        (refusing(401), {}, 0),
+        (SimulatedProvider((LISTED[:30], Broken("gone"))), {}, 0),
+    ],
+    ids=["listed", "set", "not listed", "refused", "broken off"],
+)
 async def test_the_servers_list_says_how_much_the_context_holds_unless_the_settings_do(
-    own: dict[str, int], known: int
+    provider: SimulatedProvider, own: dict[str, int], known: int
 ) -> None:
-    engine = SimulatedProvider((LISTED[:30], LISTED[30:])).engine(own=own)
+    engine = provider.engine(own=own)
     await engine.warm_up(lambda _: None)
     assert engine.describe().context_tokens == known
-
-
-@pytest.mark.parametrize(
-    "provider", [SimulatedProvider(("{}",)), refusing(401), SimulatedProvider((LISTED[:30], Broken("gone")))]
-)
-async def test_where_the_server_does_not_say_it_a_context_is_not_known(provider: SimulatedProvider) -> None:
-    engine = provider.engine()
-    await engine.warm_up(lambda _: None)
-    assert engine.describe().context_tokens == 0
 
 
 async def test_more_words_than_the_context_has_tokens_are_not_sent() -> None:
