@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from hedgerow.chat.v1 import chat_pb2
@@ -70,6 +69,7 @@ class Question:
     seeing: Seeing | None = None  # where there are pictures to see
     hearing: Hearing | None = None  # where there is a recording to hear
     pixels: bool = False  # whether a model gets the pictures as they are
+    _found: list[Bypassed | None] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def most_bytes(self) -> int:
@@ -82,9 +82,15 @@ class Question:
         nor what they said."""
         return self.unshared is None
 
-    @cached_property
+    @property
     def unshared(self) -> Bypassed | None:
-        """Why its answer may not be another's."""
+        """Why its answer may not be another's. It is found out once. In Python 3.11 `cached_property` has one lock for
+        all questions: the event loop would wait for the thread in which a large one is checked."""
+        if not self._found:
+            self._found.append(self._find_unshared())
+        return self._found[0]
+
+    def _find_unshared(self) -> Bypassed | None:
         request = self.request
         if request.cache.bypass:
             return Bypassed.REQUEST

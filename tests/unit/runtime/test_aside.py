@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from services.runtime.aside import LARGE_BYTES, aside
+from services.runtime.aside import LARGE_BYTES, aside, size_in
 
 
 async def test_work_on_a_large_request_leaves_the_event_loop() -> None:
@@ -53,3 +53,22 @@ async def test_collection_that_was_off_stays_off() -> None:
 async def test_an_error_of_the_work_is_the_callers() -> None:
     with pytest.raises(ZeroDivisionError):
         await aside(LARGE_BYTES + 1, lambda: 1 // 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "large"),
+    [
+        (
+            b'{"content":"'
+            + b"A sentence, with a comma or two, of eighty characters, and of usual length. " * 2_600
+            + b'"}',
+            False,
+        ),
+        (b"[" + b"{}," * 1_100 + b"{}]", True),
+        (b"[" + b'"a",' * 9_000 + b'"a"]', True),
+        (b"[" + b"[]," * 5_000 + b"[]]", True),
+        (b"[" + b"{}," * 500 + b"{}]", False),
+    ],
+)
+def test_a_body_is_large_by_its_objects_and_values_and_not_by_the_length_of_its_texts(body: bytes, large: bool) -> None:
+    assert (size_in(body) > LARGE_BYTES) is large

