@@ -28,6 +28,7 @@ from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
 from services.gateway.http.app import HttpParts, make_app
 from services.gateway.http.server.listener import HttpServer, bind
+from services.gateway.policies.work_shares import WorkShares
 from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.assignment import SCHEME
 from services.gateway.upstream.calls import keep_up, watch
@@ -65,8 +66,9 @@ async def assemble(
             for target, service in _targets(settings).items()
         }
         pressure = Pressure(settings.shed.lag_ms / 1000, settings.shed.cpu)
+        work_shares = WorkShares(pressure.value, settings.shed.load)
         router = Router(channels[settings.router_address]) if settings.router_address else None
-        backends = make_backends(settings, channels, router, pressure.value, stack)
+        backends = make_backends(settings, channels, router, work_shares, stack)
         fleet, routes = backends.fleet, backends.routes
         media = media_services(settings, channels, routes)
         with _refusing(registry.BadStage):
@@ -76,7 +78,7 @@ async def assemble(
         identity = _identity(settings)
         shared = await stack.enter_async_context(sharing(settings, fleet.hedges))
         quotas = shared.quotas if shared else None
-        intake = _intake(settings, AdmissionControl(settings.shed, pressure.value, quotas))
+        intake = _intake(settings, AdmissionControl(settings.shed, work_shares, quotas))
         warming = PrefixWarmup(settings, fleet, routes, identity)
         required = {name: Start(fleet.notice) for name in settings.ready.services}
         readiness = Readiness(fleet, settings.ready.models, required)

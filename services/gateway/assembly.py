@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +27,7 @@ from services.gateway.output_validation.forms import Forms
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.hedge import HedgeBudget, HedgePool
 from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.work_shares import WorkShares
 from services.gateway.tools.toolbox import make_toolbox
 from services.gateway.upstream.assignment import SCHEME
 from services.gateway.upstream.cache import Cache
@@ -41,11 +42,11 @@ def make_backends(
     settings: GatewaySettings,
     channels: Mapping[str, grpc.aio.Channel],
     router: Router | None,
-    pressure: Callable[[], float],
+    work: WorkShares,
     stack: AsyncExitStack,
 ) -> Backends:
     """The backends of answers, reached by `channels`. Background work ends when `stack` is left."""
-    fleet = _fleet(settings, channels, pressure)
+    fleet = _fleet(settings, channels, work)
     cache = Cache(channels[settings.cache_address]) if settings.cache_address else None
     l1 = L1Cache(settings.l1_cache_entries, settings.l1_cache_ttl_ms / 1000, settings.l1_cache_bytes)
     names, never = settings.llm_addresses.keys(), settings.serves.keys()
@@ -122,12 +123,12 @@ def response_store(settings: GatewaySettings, shared: OnRedis | None) -> Respons
     return memory
 
 
-def _fleet(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel], pressure: Callable[[], float]) -> Fleet:
+def _fleet(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel], work: WorkShares) -> Fleet:
     llms = {
         name: [] if is_listed(addresses) else [(address, Llm(channels[address], name)) for address in addresses]
         for name, addresses in settings.llm_addresses.items()
     }
-    return make_fleet(settings, llms, pressure)
+    return make_fleet(settings, llms, work)
 
 
 def _prompts(settings: GatewaySettings, models: Shared, routes: Routes, stack: AsyncExitStack) -> Prompts:

@@ -156,7 +156,8 @@ class Act(Enum):
     SHED_REFUSED = Said(
         Policy.SHED,
         "refused",
-        "Refused because of load, pressure or a full queue.",
+        "Refused because of load, pressure or a full queue. Under pressure of the process the tenant with the most "
+        "recent work is refused first.",
         "`limit`, `tenants`",
     )
     QUOTA_REFUSED = Said(Policy.QUOTA, "refused", "The tenant exceeded a quota.", "`tenants`")

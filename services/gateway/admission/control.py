@@ -21,8 +21,10 @@ from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.decisions import Decisions
 from services.gateway.labels import Act
 from services.gateway.policies.ticket import Shed, score
+from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.permissions import choices
 from services.gateway.settings.serving import ShedSettings
+from services.runtime.aside import LARGE_BYTES
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import Exhausted
 
@@ -34,6 +36,9 @@ _CORES = Gauge("hedgerow_cpu_cores", "CPU seconds that this process uses in a se
 _ANSWER_TOKENS = 256  # reserved for an answer whose request names no limit
 _LEAST_S = 0.01  # between two tries
 _SHARED_SHARE = 0.2  # of the time there is, that the gateways' common quotas may take at most
+# CPU time, as estimated: of a refused call, of an answer beside that, of a piece of one, of a byte that is read, and of
+# a byte of a size as `aside` has it.
+CALL_S, _ANSWER_S, PIECE_S, _READ_S, SIZE_S = 0.0002, 0.0008, 0.0001, 1e-9, 0.01 / LARGE_BYTES
 _REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota.", ["tenant", "quota"])
 
 
@@ -73,10 +78,11 @@ class Pressure:
 
 
 class AdmissionControl:
-    """`pressure` is the load of this process; 1 is all it can bear. `shared`: the quotas of all gateways together."""
+    """`work` says which tenants' calls are refused because of the load of this process. `shared`: the quotas of all
+    gateways together."""
 
-    def __init__(self, shed: ShedSettings, pressure: Callable[[], float], shared: SharedQuotas | None = None):
-        self._shed, self._pressure, self._shared = shed, pressure, shared
+    def __init__(self, shed: ShedSettings, work: WorkShares, shared: SharedQuotas | None = None):
+        self._shed, self._work, self._shared = shed, work, shared
         self._quotas = shared.local if shared else Quotas(retry_after_s=shed.retry_after_ms / 1000)
 
     async def admit(
@@ -120,6 +126,22 @@ class AdmissionControl:
             _explain(refusal, tenant, trace_id)
             raise
 
+    def reads(self, tenant: Tenant, trace_id: str, length: int, size: int) -> None:
+        """A body of `length` bytes, of about `size` as for `aside`, was read and is about to be parsed. Raises `Shed`
+        for a large one of a tenant that causes the pressure, whatever its priority, which is in the body: to parse it
+        is most of its cost."""
+        self.spend(tenant, length * _READ_S)
+        low = score(premium=tenant.premium, realtime=False, attempt=0) < self._shed.score
+        if size > LARGE_BYTES and low and (why := self._work.refusal_unread(tenant.name)):
+            refusal = self._shed_for(f"a large request, {why}")
+            _explain(refusal, tenant, trace_id)
+            raise refusal
+        self.spend(tenant, size * SIZE_S)
+
+    def spend(self, tenant: Tenant, seconds: float) -> None:
+        """Calls of the tenant's have cost about so many seconds of CPU time."""
+        self._work.spend(tenant.name, tenant.weight, seconds)
+
     def expect(self, tenant: Tenant, trace_id: str, claim: Claim) -> Reservation | None:
         """A `claim` of the tenant's while a request of its is read, to be settled before it is admitted; None where the
         tenant has no limits. Raises `QuotaExceeded` where it would be refused whatever it asks, as far as this process
@@ -154,10 +176,13 @@ class AdmissionControl:
         return self._quotas.reserve(tenant.name, tenant.allowance, tokens, claim)
 
     def _refuse_under_pressure(self, request: pb.GenerateRequest, tenant: Tenant) -> None:
+        self.spend(tenant, _ANSWER_S)
         rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt)
-        if rank < self._shed.score and (pressure := self._pressure()) >= self._shed.load:
-            why = f"gateway: a pressure of {pressure:.2f}, score {rank} below {self._shed.score}"
-            raise Shed(why, retry_delay_s=self._shed.retry_after_ms / 1000, why="pressure")
+        if rank < self._shed.score and (why := self._work.refusal(tenant.name)):
+            raise self._shed_for(f"score {rank} below {self._shed.score}, {why}")
+
+    def _shed_for(self, why: str) -> Shed:
+        return Shed(f"gateway: {why}", retry_delay_s=self._shed.retry_after_ms / 1000, why="pressure")
 
 
 def _tokens(question: Question) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.control import CALL_S, AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.quota import Claim, Reservation
 from services.runtime.limits import JSON_ITEMS, JSON_VALUES, LONG_MESSAGES
@@ -52,6 +52,7 @@ class Intake:
         """To read a request inside: its tenant has a `claim` for as long, and its bytes are held until they are given
         back. Raises `QuotaExceeded` for a request that would be refused whatever is in it; with None as its claim none
         would be."""
+        self.admission.spend(tenant, CALL_S)
         place = None if claim is None else self.admission.expect(tenant, trace_id, claim)
         return RequestReading(Held(self.waiting, tenant.name), place)
 

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.control import PIECE_S, SIZE_S
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.intake import Intake
@@ -37,7 +38,7 @@ from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.calls import whose
 from services.gateway.upstream.media import AudioCalls, Media
 from services.runtime import telemetry
-from services.runtime.aside import aside, size_of
+from services.runtime.aside import aside, size_in, size_of
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
@@ -88,6 +89,7 @@ class GatewayServicer:
 
         async def checked(message: pb.GenerateResponse, _: int | None = None, /) -> None:
             credential.check()
+            self._admission.spend(credential.tenant, len(message.events) * PIECE_S)
             await send(message)
 
         if request.HasField("heartbeat_ms"):
@@ -102,6 +104,7 @@ class GatewayServicer:
 
         async def checked(message: pb.GenerateResponse, choice: int | None = None, /) -> None:
             credential.check()
+            self._admission.spend(credential.tenant, len(message.events) * PIECE_S)
             await send(message, choice)
 
         if request.idempotency_key:
@@ -230,7 +233,8 @@ class GatewayServicer:
         self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
     ) -> Answer:
         preparation = self._preparation
-        size = size_of(len(request.messages) + len(request.original.untranslated))
+        size = max(size_of(len(request.messages)), size_in(request.original.body))
+        self._admission.spend(tenant, size * SIZE_S)
         checked = await aside(size, partial(preparation.check, request, tenant, deadline))
         admitted = await preparation.admit(checked, span, claim)
         return await preparation.answer(admitted, span, revalidate=self._revalidating.submit)

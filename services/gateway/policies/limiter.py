@@ -7,8 +7,8 @@ flood of one tenant cannot take the places of another, and cannot by a high prio
 In this order, for each request:
 
 1. From a load of `shed_load` on, and while requests of higher priority are refused, low scores that are not within
-   their tenant's share are refused at once; under pressure of the process, all low scores. It takes microseconds, and
-   the caller has its whole time left.
+   their tenant's share are refused at once; under pressure of the process, low scores of the tenants that cause it
+   (`work_shares.py`). It takes microseconds, and the caller has its whole time left.
 2. While a place is free it is given at once, without a switch to another task.
 3. Else the request is queued: within their share first, then by class; in a queue tenants by fair queueing, within a
    tenant the newest or the earliest deadline first. Newest first, because in overload the oldest has the least of its
@@ -73,13 +73,15 @@ class Limiter:
         clock: Clock = time.monotonic,
         rng: random.Random | None = None,
         pressure: Callable[[], float] = lambda: 0.0,
+        pressed: Callable[[str], str] = lambda tenant: "",
         batches: Portion | None = None,
     ):
-        """`pressure` is the load of the process itself, where 1 is all it can bear. `batches`: what they may have."""
+        """`pressure` is the load of the process itself, where 1 is all it can bear; `pressed` is why a low score of a
+        tenant is refused because of it, if it is. `batches`: what they may have."""
         self.name = name
         self._limit, self._queue, self._queue_s, self._order = limit, queue, queue_s, order
         self._shed_load, self._shed_score, self._retry_after_s = shed_load, shed_score, retry_after_s
-        self._clock, self._rng, self._pressure = clock, rng or random.Random(), pressure
+        self._clock, self._rng, self._pressure, self._pressed = clock, rng or random.Random(), pressure, pressed
         self._lines = [Line[Slot](place, queue_s) for place in range(2 * len(CLASSES))]
         self._shares = Shares()
         self._backlog, self._batches = Backlog[Slot](self._spare_for_batch), batches or Portion()
@@ -118,7 +120,7 @@ class Limiter:
         self._batches.asked = now
         patience_s = line.patience.seconds(now)
         if ticket.score < self._shed_score:
-            self._shed_the_cheap(ticket.score, line, now)
+            self._shed_the_cheap(ticket, line, now)
         if self._free():
             self._shares.add(ticket.tenant, ticket.weight)
             return self._take(ticket.tenant, now)
@@ -157,16 +159,15 @@ class Limiter:
         within = self._shares.within(ticket.tenant, ticket.weight, self._limit.value)
         return self._lines[class_of(ticket.score) + (0 if within else len(CLASSES))]
 
-    def _shed_the_cheap(self, score: int, line: Line[Slot], now: float) -> None:
+    def _shed_the_cheap(self, ticket: Ticket, line: Line[Slot], now: float) -> None:
+        score = ticket.score
         if not line.within_share:
             if self.load(line.patience.share) >= self._shed_load:
                 raise self._refusal(line, "load", f"nearly full, and priority {score} is below {self._shed_score}")
             if any(better.patience.overloaded(now) for better in self._lines[: line.place] if better.dear):
                 raise self._refusal(line, "load", f"requests of higher priority than {score} are refused too")
-        pressure = self._pressure()
-        if pressure >= self._shed_load:
-            why = f"priority {score} is below {self._shed_score}, at a pressure of {pressure:.2f}"
-            raise self._refusal(line, "pressure", why)
+        if why := self._pressed(ticket.tenant):
+            raise self._refusal(line, "pressure", f"priority {score} is below {self._shed_score}, at {why}")
 
     def _free(self) -> bool:
         return not self._waiting and self._in_flight < self._limit.value

@@ -22,7 +22,8 @@ Addresses = Annotated[
 
 
 class ShedSettings(Group):
-    """Which requests are refused first when it gets full. Score: premium +100, real-time +75, each repeat -50."""
+    """Which requests are refused first when it gets full. Score: premium +100, real-time +75, each repeat -50. Of low
+    scores those of the tenant with the most recent work, where the process itself is full (`work_shares.py`)."""
 
     load: float = Field(
         0.85, gt=0, le=1, description="From this load on, low scores are shed. 1 is all places and the queue."

@@ -18,6 +18,7 @@ from services.gateway.policies.limit import Aimd, Fixed, Gradient2, Limit
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.retry import Retry
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
+from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.generation import BreakerSettings, LimitSettings
 from services.gateway.upstream import balance
 from services.gateway.upstream.assignment import AssignedDrill
@@ -187,7 +188,7 @@ class Fleet:
 def make_fleet(
     settings: GatewaySettings,
     llms: Mapping[str, Sequence[tuple[str, Llm]]],
-    pressure: Callable[[], float],
+    work: WorkShares,
     clock: Clock = time.monotonic,
     rng: random.Random | None = None,
 ) -> Fleet:
@@ -204,7 +205,7 @@ def make_fleet(
             make_replica(settings, model, number, address, llm, usual, notice, clock)
             for number, (address, llm) in numbered
         ]
-        limiter = _make_limiter(settings, f"llm {model}", pressure, clock)
+        limiter = _make_limiter(settings, f"llm {model}", work, clock)
         hedge = Hedge(rule, hedges, usual, clock)
         drop, chats = ThroughputDrop(model, clock=clock), model not in settings.serves
         return Pool(model, replicas, limiter, usual, hedge, drop, rng, notice, settings.balance, chats=chats)
@@ -258,7 +259,7 @@ def make_breaker(
     return SharedBreaker(make, usual, settings.window_s, shown or name)
 
 
-def _make_limiter(settings: GatewaySettings, name: str, pressure: Callable[[], float], clock: Clock) -> Limiter:
+def _make_limiter(settings: GatewaySettings, name: str, work: WorkShares, clock: Clock) -> Limiter:
     limit, shed = settings.limit, settings.shed
     return Limiter(
         name,
@@ -270,7 +271,8 @@ def _make_limiter(settings: GatewaySettings, name: str, pressure: Callable[[], f
         shed.score,
         shed.retry_after_ms / 1000,
         clock=clock,
-        pressure=pressure,
+        pressure=work.pressure,
+        pressed=work.refusal,
         batches=Portion(limit.batch_share, limit.batch_share_beside),
     )
 

@@ -19,6 +19,7 @@ from services.gateway.answer.stages.cache.write_behind import Look
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.cache import Known
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
@@ -141,7 +142,7 @@ def started_fleet(clock: Clock = time.monotonic, settings: Mapping[str, object] 
     }
     retry = {"base_ms": 0, **(settings or {}).get("retry", {})}
     merged = {"llm_addresses": {"unused": "unused"}, **(settings or {}), "retry": retry}
-    return make_fleet(GatewaySettings(**merged), replicas, lambda: 0.0, clock, InOrder())
+    return make_fleet(GatewaySettings(**merged), replicas, WorkShares(lambda: 0.0, 1), clock, InOrder())
 
 
 class InOrder(random.Random):

@@ -26,6 +26,7 @@ from services.gateway.http.server.connection import PEER
 from services.gateway.http.server.watch import Left
 from services.gateway.http.sse import CONTENT_TYPE, compact
 from services.runtime import telemetry
+from services.runtime.aside import size_in
 from services.runtime.policy.waiting_bytes import Held
 from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 
@@ -170,11 +171,14 @@ class Exchange:
 
     async def json(self) -> bytes:
         """A body that says it is JSON, or has no type and comes with a key: a page can send other bodies, without a
-        key, to wherever its reader can connect, unasked."""
+        key, to wherever its reader can connect, unasked. Raises `Shed` for a large one under pressure of its tenant."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" and (kind or self.credential.tenant.anonymous):
             raise NotJson("content-type", "application/json", kind or "none")
-        return await self.body()
+        body = await self.body()
+        if intake := self.bounds.intake:
+            intake.admission.reads(self.credential.tenant, self.trace_id, len(body), size_in(body))
+        return body
 
     async def _all(self, most: int, held: Held | None = None, *, keep: bool = True) -> bytes:
         whole, size, more, self._waits = io.BytesIO(), 0, True, False

@@ -11,6 +11,7 @@ import pytest
 
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.shared_quotas import SharedQuotas
+from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.serving import ShedSettings
 from services.runtime.deadline import Deadline
 from tests.cancelling import cancelled_at_every_await, settled
@@ -50,7 +51,7 @@ def test_by_this_gateway_alone(within_s: float):
 
     @asynccontextmanager
     async def scene() -> Work:
-        admission = AdmissionControl(ShedSettings(), lambda: 0.0)
+        admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85))
         admission._quotas._clock = loop_clock
         other = asyncio.create_task(answer_for_a_second(admission))
         await settled()
@@ -77,7 +78,7 @@ def test_by_all_gateways_together(within_s: float, contended: bool):
     async def scene() -> Work:
         redis = ScriptedRedis()
         shared = SharedQuotas(ScriptedState(redis), lease_s=10.0, clock=loop_clock)
-        admission = AdmissionControl(ShedSettings(), lambda: 0.0, shared)
+        admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85), shared)
         carrying = asyncio.create_task(shared.run())
         other = asyncio.create_task(answer_for_a_second(admission)) if contended else None
         await asyncio.sleep(2 * REDIS_S)

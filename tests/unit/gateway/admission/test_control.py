@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from prometheus_client import REGISTRY
@@ -9,10 +10,13 @@ from redis.asyncio import Redis
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.identity import Tenant
 from services.gateway.admission.quota import QuotaExceeded
 from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.policies.ticket import Shed
+from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.serving import ShedSettings
+from services.runtime.aside import LARGE_BYTES
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedState
 from tests.clock import loop_clock
@@ -22,7 +26,11 @@ pytestmark = pytest.mark.paused
 
 
 def door(pressure: float = 0.0) -> AdmissionControl:
-    return AdmissionControl(ShedSettings(), lambda: pressure)
+    return AdmissionControl(ShedSettings(), WorkShares(lambda: pressure, 0.85))
+
+
+def named(name: str, premium: bool = False) -> Tenant:
+    return replace(tenant(premium), name=name)
 
 
 @pytest.mark.parametrize(("premium", "fields"), [(True, {}), (False, {"realtime": True}), (True, {"attempt": 1})])
@@ -38,6 +46,37 @@ async def test_a_starved_gateway_refuses_the_others_and_says_why(fields):
     assert refused.value.metadata["trace_id"] == "ab" * 16
     (decision,) = json.loads(refused.value.metadata["decisions"])
     assert (decision["policy"], decision["action"]) == ("shed", "refused")
+
+
+async def test_under_pressure_the_tenant_that_causes_it_is_refused_and_not_the_other():
+    at, busy, quiet = door(pressure=2.0), named("busy"), named("quiet")
+    at.spend(busy, 1)
+    await at.admit(request(), quiet, "0" * 32, 5)
+    with pytest.raises(Shed, match=r"gateway: score 0 below 50, a pressure of 2\.00, and the tenant has 2\.00 times"):
+        await at.admit(request(), busy, "0" * 32, 5)
+    await at.admit(request(realtime=True), busy, "0" * 32, 5)
+
+
+async def test_a_large_request_of_the_tenant_that_causes_the_pressure_is_refused_before_it_is_parsed():
+    at, busy, quiet, premium = door(pressure=2.0), named("busy"), named("quiet"), named("dear", premium=True)
+    for each in (busy, premium):
+        at.spend(each, 1)
+    at.reads(quiet, "", 100_000, LARGE_BYTES + 1)
+    at.reads(premium, "", 100_000, LARGE_BYTES + 1)
+    at.reads(busy, "", 100_000, LARGE_BYTES)
+    with pytest.raises(Shed, match=r"gateway: a large request, a pressure of 2\.00") as refused:
+        at.reads(busy, "ab" * 16, 100_000, LARGE_BYTES + 1)
+    assert (refused.value.metadata["why"], refused.value.metadata["trace_id"]) == ("pressure", "ab" * 16)
+    (decision,) = json.loads(refused.value.metadata["decisions"])
+    assert (decision["policy"], decision["action"]) == ("shed", "refused")
+
+
+async def test_large_requests_are_parsed_without_pressure_and_where_no_other_tenant_calls():
+    calm, alone = door(), door(pressure=2.0)
+    calm.spend(named("quiet"), 0.001)
+    for at in (calm, alone):
+        for _ in range(3):
+            at.reads(named("busy"), "", 1_000_000, 1_000_000)
 
 
 async def test_a_request_over_its_tenants_quota_is_refused_and_one_that_ends_makes_room():
@@ -60,7 +99,9 @@ async def test_tokens_are_reserved_by_what_the_request_may_cost():
 
 def shared_door() -> AdmissionControl:
     """One whose Redis has never answered."""
-    return AdmissionControl(ShedSettings(), lambda: 0.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
+    return AdmissionControl(
+        ShedSettings(), WorkShares(lambda: 0.0, 0.85), SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10)
+    )
 
 
 async def test_only_tenants_with_limits_are_asked_for_elsewhere():
@@ -81,7 +122,9 @@ async def test_while_redis_is_away_the_gateway_decides_and_says_so():
 
 
 async def test_a_starved_gateway_asks_nobody():
-    starved = AdmissionControl(ShedSettings(), lambda: 2.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
+    starved = AdmissionControl(
+        ShedSettings(), WorkShares(lambda: 2.0, 0.85), SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10)
+    )
     with pytest.raises(Shed):
         await starved.admit(request(), tenant(concurrency=1), "0" * 32, 1)
 
@@ -98,7 +141,7 @@ async def test_refusals_are_counted_once_they_are_told():
 
 async def test_an_item_of_a_batch_waits_for_a_place_and_for_the_pressure_to_fall():
     began, pressure = loop_clock(), 2.0
-    at, only_one = AdmissionControl(ShedSettings(), lambda: pressure), tenant(concurrency=1)
+    at, only_one = AdmissionControl(ShedSettings(), WorkShares(lambda: pressure, 0.85)), tenant(concurrency=1)
     waiting = asyncio.create_task(at.admit_in_time(request(), only_one, "", Deadline.after(60, loop_clock)))
     await asyncio.sleep(2.5)
     pressure = 0.0

@@ -20,6 +20,7 @@ from services.gateway.admission.quota import Allowance, QuotaExceeded
 from services.gateway.api.arrivals import Arrivals, CallArrival
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
+from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.serving import ShedSettings
 from services.runtime.errors import InvalidInput
 from services.runtime.policy.waiting_bytes import WaitingBytes
@@ -39,7 +40,7 @@ class Scene:
 
     def __init__(self, limits: Limits | None = None, **allowance: float):
         self.allowance = Allowance(**allowance)  # type: ignore[arg-type]
-        self.admission = AdmissionControl(ShedSettings(), lambda: 0.0)
+        self.admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85))
         self.intake = Intake(WaitingBytes(ROOM, BodiesWaiting), self.admission, limits or Limits())
         self.kept: Any = SimpleNamespace(keeps=lambda _: False)
         self.arrivals = Arrivals(SETTINGS, self.intake, self.kept)

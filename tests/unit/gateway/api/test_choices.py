@@ -19,6 +19,7 @@ from services.gateway.admission.quota import QuotaExceeded
 from services.gateway.api.choices import Choices, ChoicesGiver
 from services.gateway.api.preparation import AdmittedRequest, CheckedRequest, Preparation
 from services.gateway.errors import refuses_choices
+from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.serving import ShedSettings
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Faulty, InvalidInput, ServiceError
@@ -52,7 +53,7 @@ class ScriptedPreparation(Preparation):
     """Admits for real. `problems`: those of the answers that are asked for, in turn."""
 
     def __init__(self, *problems: ServiceError | None):
-        self._admission = AdmissionControl(ShedSettings(), lambda: 0.0)
+        self._admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85))
         self._admission._quotas._clock = loop_clock
         self.problems, self.asked = list(problems), 0
 

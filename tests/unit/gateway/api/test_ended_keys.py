@@ -19,6 +19,7 @@ from services.gateway.admission.intake import Intake
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting, KeyExpired
+from services.gateway.policies.work_shares import WorkShares
 from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.settings.serving import ShedSettings
 from services.gateway.settings.tenants import TenantSettings
@@ -52,7 +53,9 @@ def gateway(model: ScriptedLlm) -> Iterator[GatewayServicer]:
         "a": TenantSettings.model_validate({"keys": [{"sha256": digest("short"), "expires": expires}], "warm": True})
     }
     identity, scene = Identity(tenants, None, clock=loop_clock), Scene(m=model)
-    intake = Intake(WaitingBytes(1_000_000, BodiesWaiting), AdmissionControl(ShedSettings(), lambda: 0.0))
+    intake = Intake(
+        WaitingBytes(1_000_000, BodiesWaiting), AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85))
+    )
     warming = PrefixWarmup(SETTINGS, scene.fleet, ScriptedRoutes(names=("m",)), identity, loop_clock)
     noting = asyncio.create_task(identity.run())
     try:

@@ -9,6 +9,7 @@ from prometheus_client import REGISTRY
 
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.ticket import Slot
+from services.gateway.policies.work_shares import WorkShares
 from services.runtime.deadline import Deadline
 from tests.clock import PausedClock
 from tests.unit.gateway.policies.limiting import HIGH, LOW, NORMAL, gate_of, refusal, settled, ticket, waiting
@@ -31,12 +32,15 @@ async def test_from_the_shed_load_on_low_scores_are_refused_at_once():
 
 async def test_a_starved_process_refuses_low_scores_and_spares_nothing():
     pressure = [0.0]
-    limiter = gate_of(places=10, shed_load=0.85, pressure=lambda: pressure[0])
+    work = WorkShares(lambda: pressure[0], 0.85, PausedClock())
+    work.spend("a", 1, 1)
+    limiter = gate_of(places=10, shed_load=0.85, pressure=work.pressure, pressed=work.refusal)
     assert limiter.spare() is not None
     pressure[0] = 0.9
     assert limiter.spare() is None
     assert (await refusal(limiter.enter(ticket(NORMAL)))).metadata["why"] == "pressure"
     assert (await limiter.enter(ticket(HIGH))).in_flight == 2
+    assert (await limiter.enter(ticket(NORMAL, tenant="quiet"))).in_flight == 3
 
 
 async def test_there_is_a_spare_place_only_while_the_gate_is_calm():

@@ -14,6 +14,7 @@ from services.gateway.http.endpoints.auxiliary_admission import Aside
 from services.gateway.http.errors import Told
 from services.gateway.http.server.endpoint import Endpoint, Serve
 from services.gateway.http.server.exchange import Exchange
+from services.gateway.policies.work_shares import WorkShares
 from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.http.wire import Wire
 from tests.waiting import until
@@ -45,7 +46,7 @@ class Bills(AdmissionControl):
 
 
 def aside(bills: Bills | None = None) -> Aside:
-    return Aside(SETTINGS, bills or AdmissionControl(SETTINGS.shed, lambda: 0.0))
+    return Aside(SETTINGS, bills or AdmissionControl(SETTINGS.shed, WorkShares(lambda: 0.0, 0.85)))
 
 
 def wire(serve: Serve, tenant: Tenant = EVERYTHING) -> Wire:

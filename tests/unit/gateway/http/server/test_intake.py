@@ -18,6 +18,7 @@ from services.gateway.errors import BodiesWaiting
 from services.gateway.http.errors import Told
 from services.gateway.http.server.endpoint import Endpoint, Serve
 from services.gateway.http.server.exchange import Exchange
+from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.http import HttpSettings
 from services.gateway.settings.serving import ShedSettings
 from services.runtime.policy.waiting_bytes import WaitingBytes
@@ -39,7 +40,7 @@ class Scene:
 
     def __init__(self, serve: Serve | None = None, **allowance: float):
         self.allowance, self.wires = Allowance(**allowance), list[Wire]()  # type: ignore[arg-type]
-        self.admission = AdmissionControl(ShedSettings(), lambda: 0.0)
+        self.admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85))
         self.intake = Intake(WaitingBytes(2_048, BodiesWaiting), self.admission)
         servicer: Any = SimpleNamespace(authorize=self._authorize)
         ways = (Told.openai, servicer, LIMITS, False, False, False, self.intake)
