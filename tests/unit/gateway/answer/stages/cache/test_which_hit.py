@@ -53,6 +53,12 @@ async def test_a_question_of_a_kind_is_neither_looked_up_nor_stored_and_the_repo
     assert not scene.write_behind.stored
 
 
+async def test_a_request_that_asks_for_no_stored_answer_has_no_decision_about_one():
+    final = await scene_of(EXACT, others="off").final(**asks("Hi?"))
+    assert (final.cache.verdict, final.cache.reason) == (pb.CACHE_VERDICT_BYPASS, "unasked")
+    assert decided(final) == []
+
+
 async def test_a_request_that_allows_the_kind_is_looked_up_and_stored():
     scene = scene_of()
     final = await scene.final(**asks(TODAY, cache=pb.CachePolicy(allow=[pb.QUESTION_KIND_TIME_BOUND])))
