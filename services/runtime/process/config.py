@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -17,13 +17,14 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from hedgerow.channel import MAX_MESSAGE_BYTES, ping_timeout_ms
 from services.runtime import yaml_file
 from services.runtime.errors import shorten
 from services.runtime.process.fixed import Fixed, NoneFixed
+from services.runtime.process.replaced import replacement
 from services.runtime.process.suggestions import hint, nearest, nearest_at, offered
 from services.runtime.security.secrets import AS_SHOWN, HIDDEN, Url, is_secret, shown, without_passwords
 
@@ -207,24 +208,28 @@ def load(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
 
 def read(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
     """Read `cls` from all sources. Raises `RefusedSettings`, whose lines begin with `prog`."""
+    told = list(_unknown(cls, os.environ))
     try:
-        refuse_unknown(cls, os.environ)
         ping_timeout_ms()  # not a service's own: the SDK reads it as well
-        return _from_all_sources(cls, argv, prog)
+        settings = _from_all_sources(cls, argv, prog)
+        if not told:
+            return settings
     except ValidationError as error:
-        told = [_told(cls, problem) for problem in error.errors()]
+        told += [_told(cls, problem) for problem in error.errors()]
     except yaml.YAMLError as error:
-        told = [without_passwords(_where(error))]
+        told += [without_passwords(_where(error))]
     except (ValueError, OSError) as error:
-        told = [without_passwords(line) for line in _without_arguments(str(error)).splitlines()]
+        told += [without_passwords(line) for line in _without_arguments(str(error)).splitlines()]
     raise RefusedSettings("\n".join(f"{prog}: {each}" for each in told))
 
 
-def _told(cls: type[BaseModel], problem: Any) -> str:
+def _told(cls: type[BaseSettings], problem: Any) -> str:
     """The problems of the settings. A value is left out where it may be a credential, be it only misspelt."""
     path = problem["loc"]
     told = f"{'.'.join(map(str, path)) or 'settings'}: {_without(problem['input'], problem['msg'])}"
     if path and problem["type"] == "extra_forbidden":
+        if instead := replacement(cls.model_config.get("env_prefix", ""), path):
+            return f"{'.'.join(map(str, path))}: {instead}"
         return f"{told}{hint(nearest_at(cls, path))}"
     if not path or problem["type"] == "missing":
         return told
@@ -261,11 +266,12 @@ def _from_all_sources(cls: type[Settings], argv: Sequence[str], prog: str) -> Se
     return cls(_cli_settings_source=command_line)
 
 
-def refuse_unknown(cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
-    """Raise ValueError for a variable with the class's prefix that names no setting of it."""
+def _unknown(cls: type[BaseSettings], environ: Mapping[str, str]) -> Iterator[str]:
+    """A line for each variable that has the class's prefix and names no setting of it."""
     prefix = cls.model_config.get("env_prefix", "")
     known = {f"{prefix}{name}".upper() for name in (*cls.model_fields, "config")}
     for name in environ:
         if prefix and name.startswith(prefix) and name.split("__")[0] not in known:
             near = nearest(name.removeprefix(prefix).lower(), offered(cls))
-            raise ValueError(f"{name}: no such setting{hint(f'{prefix}{near}'.upper() if near else '')}")
+            suggested = hint(f"{prefix}{near}".upper() if near else "")
+            yield f"{name}: {replacement('', [name.split('__')[0]]) or f'no such setting{suggested}'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from services.runtime import refusals as asked
+from services.runtime.explain import settings_class
+from services.runtime.process.replaced import INSTEAD
 from services.runtime.refusals import main, refusals
 
 MODEL = "HEDGEROW_AUDIO_MODEL"
@@ -41,6 +44,33 @@ def test_each_is_told_what_it_refuses_itself_in_the_words_of_its_start() -> None
         ],
         ["python -m services.cache: HEDGEROW_CACHE_COLOUR: no such setting"],
     ]
+
+
+def test_settings_of_earlier_versions_are_all_named_with_what_takes_their_place() -> None:
+    gateway = {**LLMS, "HEDGEROW_GATEWAY_API_KEYS": "{}", "HEDGEROW_GATEWAY_VISION_MODEL": "m"}
+    gateway["HEDGEROW_GATEWAY_HEDGE__PERCENTILE"] = "90"
+    llm = {"HEDGEROW_LLM_ENGINE": "openai", "HEDGEROW_LLM_OPENAI__CONTINUES": "true"}
+    assert refusals([("gateway", gateway), ("llm", llm)]) == [
+        [
+            "python -m services.gateway: HEDGEROW_GATEWAY_API_KEYS: no longer a setting, use `keys` of a tenant "
+            "(docs/upgrades.md)",
+            "python -m services.gateway: HEDGEROW_GATEWAY_VISION_MODEL: no longer a setting, use "
+            "HEDGEROW_VISION_DEFAULT_MODEL (docs/upgrades.md)",
+            "python -m services.gateway: hedge.percentile: no longer a setting, always 95 (docs/upgrades.md)",
+        ],
+        [
+            "python -m services.llm: openai.continues: no longer a setting, use `prefix` in "
+            "HEDGEROW_LLM_OPENAI__FEATURES (docs/upgrades.md)"
+        ],
+    ]
+
+
+def test_what_takes_the_place_of_a_setting_is_one() -> None:
+    for name, instead in INSTEAD.items():
+        for variable in [name, *re.findall(r"HEDGEROW_\w+", instead)]:
+            service, _, path = variable.removeprefix("HEDGEROW_").lower().partition("_")
+            is_setting = path.split("__")[0] in settings_class(service).model_fields
+            assert is_setting is (variable != name or "__" in path), variable
 
 
 def test_what_one_is_told_no_other_is(environment: Patch, tmp_path: Path) -> None:
