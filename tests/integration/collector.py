@@ -42,7 +42,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
                     self.traces.setdefault(span.trace_id.hex(), []).append(seen)
         return trace_service_pb2.ExportTraceServiceResponse()
 
-    async def wait_for(self, trace_id: str, services: set[str], timeout_s: float = 15) -> list[SeenSpan]:
+    async def wait_for(self, trace_id: str, services: set[str], timeout_s: float = 30) -> list[SeenSpan]:
         """The trace's spans, once its root and every service's own have come."""
         await until(lambda: self._complete(self.traces.get(trace_id, []), services), timeout_s)
         return self.traces[trace_id]

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from openai import AsyncOpenAI
 
+from hedgerow import _outgoing
 from hedgerow.cache.v1 import cache_pb2_grpc
 from hedgerow.channel import open_channel
 from tests.conftest import Start
@@ -60,6 +61,12 @@ async def llm() -> AsyncIterator[ScriptedLlm]:
 async def gateway(start: Start, llm: ScriptedLlm) -> HttpGateway:
     """A real gateway of the test's own, which serves HTTP before that model."""
     return await start_http_gateway(start, llm)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK waits 20 s past a budget for its answer, not 1 s: a busy machine is no gateway that never ends."""
+    monkeypatch.setattr(_outgoing, "GRACE_S", 20.0)
 
 
 @pytest.fixture

@@ -104,6 +104,7 @@ async def test_every_refusal_has_a_trace_id(start: Start, llm: ScriptedLlm) -> N
         assert "trace_id" not in caught.value.metadata
 
 
+@pytest.mark.usefixtures("patient")
 async def test_the_fixed_text_of_a_late_answer_is_an_error_that_gives_nothing_of_it(
     gateway: HttpGateway, llm: ScriptedLlm
 ) -> None:
@@ -121,6 +122,7 @@ async def test_the_fixed_text_of_a_late_answer_is_an_error_that_gives_nothing_of
         assert ("fallback", "template") in {(made.policy, made.action) for made in error.decisions}
 
 
+@pytest.mark.usefixtures("patient")
 async def test_the_fixed_text_is_an_answer_where_it_is_allowed(gateway: HttpGateway, llm: ScriptedLlm) -> None:
     async with hedgerow.AsyncClient(gateway.process.spec.address) as client:
         whole = await client.ask("What?", allow_fallback=True)

@@ -74,6 +74,7 @@ async def test_a_conversation_of_sixty_turns_stays_within_the_context_and_goes_o
     assert reused > 0.5 * sum(answer.usage.prompt_tokens for answer in answers[1:])
 
 
+@pytest.mark.usefixtures("patient")
 async def test_an_answer_ends_at_its_budget_with_what_there_is(client: hedgerow.AsyncClient):
     budget_ms = 300
     for _ in range(6):  # how fast the machine is, and what else it has to do, is its own affair
