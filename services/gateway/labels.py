@@ -110,7 +110,7 @@ class Act(Enum):
     HEDGE_STARTED = Said(
         Policy.HEDGE,
         "started",
-        "The first text was late; a second replica was called. The reason names the source of the delay.",
+        "The first text was late, and a second replica was called.",
         "`hedge`",
     )
     HEDGE_WON = Said(Policy.HEDGE, "won", "The second call was first.", "`hedge`")
@@ -144,7 +144,7 @@ class Act(Enum):
     FALLBACK_BYPASSED = Said(
         Policy.FALLBACK,
         "bypassed",
-        "The cache does not store questions like this one; the detail has the reason.",
+        "The cache does not store questions like this one.",
         "",
     )
     BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "No replica of the model is called for now.", "")
@@ -177,7 +177,7 @@ class Act(Enum):
     PREFIX_MATCHED = Said(
         Policy.PREFIX,
         "matched",
-        "The replica has read this prompt's prefix before, and may have it in its key-value cache.",
+        "The replica has read this prompt's prefix before.",
         "`balance`, `tenants`",
     )
     PROMPT_DIETED = Said(Policy.PROMPT, "dieted", "The prompt was compressed.", "`prompt.diet`")
@@ -198,13 +198,13 @@ class Act(Enum):
     FORM_HELD = Said(
         Policy.FORM,
         "held",
-        "The engine constrained the answer to a grammar, which is not checked again.",
+        "The engine constrained the answer to a grammar.",
         "`response_format`",
     )
     FORM_REPAIRED = Said(
         Policy.FORM,
         "repaired",
-        "The first answer did not match, for the given reason; the repaired one does.",
+        "The first answer did not match; the repaired one does.",
         "`response_format.check`",
     )
     FORM_FAILED = Said(
