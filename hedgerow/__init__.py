@@ -57,11 +57,12 @@ from hedgerow._events import (
     Transcript,
     Usage,
 )
-from hedgerow._guarding import GuardAction, GuardedThing
 from hedgerow._option_types import (
     CacheScope,
     CacheUse,
     Diet,
+    GuardAction,
+    GuardedThing,
     Priority,
     QuestionKind,
     Tier,

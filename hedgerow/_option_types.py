@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, TypedDict
 
-from hedgerow._guarding import GuardAction, GuardedThing
 from hedgerow._tools import MeshTool
 
 Tier: TypeAlias = Literal["fast", "balanced", "quality"]
@@ -20,6 +19,8 @@ Verifier: TypeAlias = Literal["rules", "form", "logprobs", "judge"]
 Diet: TypeAlias = Literal["off", "system", "all"]
 Truncation: TypeAlias = Literal["auto", "disabled"]
 Untranslated: TypeAlias = Literal["refuse", "omit"]
+GuardedThing: TypeAlias = Literal["injection", "secrets", "personal", "answer_secrets", "answer_personal"]
+GuardAction: TypeAlias = Literal["mask", "refuse"]
 
 
 class MeshOptions(TypedDict, total=False):

@@ -37,10 +37,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, TypedDict
 
-from hedgerow._guarding import GuardAction, GuardedThing
 from hedgerow._tools import MeshTool
 
 {aliases}
+GuardedThing: TypeAlias = Literal["injection", "secrets", "personal", "answer_secrets", "answer_personal"]
+GuardAction: TypeAlias = Literal["mask", "refuse"]
 
 
 class MeshOptions(TypedDict, total=False):

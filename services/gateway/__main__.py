@@ -40,7 +40,7 @@ from services.gateway.upstream.router import Router, follow_contexts
 from services.gateway.upstream.start import Start
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.process import serve
-from services.runtime.process.assembled import Assembled
+from services.runtime.process.serve import Assembled
 from services.runtime.security import tls
 
 if TYPE_CHECKING:

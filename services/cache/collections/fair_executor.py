@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from services.runtime.errors import Exhausted
-from services.runtime.policy.fair_turns import FairTurns
+from services.runtime.policy.fair_places import FairTurns
 
 T = TypeVar("T")
 

@@ -1,11 +1,14 @@
 """Places that are taken in turn: so many run at once, and of those that wait tenants are served by fair queueing.
 
 By default every turn counts the same. With `charged`, whose turns have cost the least for its weight is next.
+`FairTurns` is one place, for coroutines that wait for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -49,3 +52,45 @@ class FairPlaces(Generic[W]):
         while self._running < places and (waiter := self.waiting.best()):
             self.waiting.take(waiter)
             self._running += self._start(waiter)
+
+
+@dataclass(eq=False, slots=True)
+class _Turn:
+    tenant: str
+    weight: float
+    rank: Rank
+    begun: asyncio.Future[None]
+
+
+class FairTurns:
+    """One turn at a time. Each turn that has begun is to be `ended`."""
+
+    def __init__(self) -> None:
+        self._places: FairPlaces[_Turn] = FairPlaces(1, _begin)
+
+    @property
+    def waiting(self) -> int:
+        """How many turns have not begun."""
+        return len(self._places.waiting)
+
+    async def begin(self, tenant: str, weight: float = 1.0) -> None:
+        """Wait for a turn. One that is cancelled while it waits has no turn."""
+        turn = _Turn(tenant, weight, self._places.rank(), asyncio.get_running_loop().create_future())
+        self._places.add(turn)
+        try:
+            await turn.begun
+        except asyncio.CancelledError:
+            if not self._places.waiting.remove(turn) and not turn.begun.cancelled():
+                self.ended()
+            raise
+
+    def ended(self) -> None:
+        """The turn that runs is over."""
+        self._places.ended()
+
+
+def _begin(turn: _Turn) -> bool:
+    if turn.begun.cancelled():  # and it has not run since
+        return False
+    turn.begun.set_result(None)
+    return True

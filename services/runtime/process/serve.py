@@ -21,7 +21,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -29,7 +29,6 @@ from grpc_health.v1 import health_pb2
 
 from hedgerow.identities import SERVICES
 from services.runtime.process import metrics, workers
-from services.runtime.process.assembled import Assembled, Door
 from services.runtime.process.config import ServiceSettings, load
 from services.runtime.process.health import Health
 from services.runtime.process.lifetime import allow_many_connections, keep_to_oneself, lifetime, to_the_end
@@ -39,6 +38,31 @@ from services.runtime.process.probe_pages import ProbePages
 from services.runtime.process.server import listen, make_server, set_health
 from services.runtime.rpc import boundary
 from services.runtime.security import tls
+
+
+class Door(Protocol):
+    """Another way to the servicers than gRPC's. Open when it is handed over."""
+
+    def leave(self) -> None:
+        """Report that this process is about to stop; requests are still taken."""
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more requests, and return when those in flight have ended: after `grace_s` at the latest."""
+
+
+class Assembled(dict[ServiceDescriptor, boundary.Servicer]):
+    """The servicers, and the `doors` to them beside gRPC. Health says SERVING once `ready` has returned; calls are
+    served before that, too. Without `ready` health says it at once."""
+
+    def __init__(
+        self,
+        servicers: Mapping[ServiceDescriptor, boundary.Servicer],
+        doors: Sequence[Door] = (),
+        ready: Callable[[], Awaitable[None]] | None = None,
+    ):
+        super().__init__(servicers)
+        self.doors, self.ready = doors, ready
+
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
 

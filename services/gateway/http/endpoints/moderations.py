@@ -26,7 +26,7 @@ from services.gateway.http.sse import compact
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 from services.runtime.limits import CONTENT_BYTES
-from services.runtime.policy.fair_turns import FairTurns
+from services.runtime.policy.fair_places import FairTurns
 from services.runtime.security.private_data import Finding, Kind
 
 MODEL = "hedgerow-guard"
