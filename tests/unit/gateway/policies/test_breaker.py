@@ -184,6 +184,16 @@ def test_calls_that_began_before_it_opened_neither_close_nor_reopen_it(clock):
     assert breaker.state is State.CLOSED
 
 
+def test_a_call_reports_once(clock):
+    breaker = make(clock)
+    permit = admitted(breaker)
+    permit.succeeded(0.1)
+    for _ in range(5):
+        permit.failed()
+    permit.throttled(60)
+    assert breaker.state is State.CLOSED
+
+
 def test_its_changes_are_told_and_counted(clock):
     seen: list[tuple[str, State]] = []
     labels = {"backend": "watched"}
