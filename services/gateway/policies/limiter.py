@@ -13,6 +13,8 @@ In this order, for each request:
 3. Else the request is queued: within their share first, then by class; in a queue tenants by fair queueing, within a
    tenant the newest or the earliest deadline first. Newest first, because in overload the oldest has the least of its
    time left.
+   The calls that others hold beyond their share may be long: after 250 ms, a request within its share gets a place
+   beyond the limit. There are half as many of these as the limit; no other request gets any until enough have ended.
 4. The queue is full at as many requests as will be served within the longest wait. Then a request of a later queue is
    displaced, or one of a tenant with more than others in the same queue. Otherwise the new request is refused at once,
    instead of after a wait in vain.
@@ -45,6 +47,7 @@ from services.runtime import telemetry
 from services.runtime.deadline import Clock
 from services.runtime.policy.fair import Rank, Shares
 
+_BEYOND_AFTER_S, _BEYOND_SHARE = 0.25, 0.5  # places beyond the limit: after which wait at the most, and how many
 _HOLD_SHARE = 0.05  # of the average that one call makes up
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, *telemetry.LONG_S)
 _LIMIT = Gauge("hedgerow_limit", "Calls that may be in flight at once.", ["limiter"])
@@ -104,8 +107,7 @@ class Limiter:
     def room(self) -> float:
         """How many may wait: as many as places become free within the longest wait (Little's law), `queue` at most.
         More would wait in vain."""
-        served = self._queue_s * self._limit.value / self._hold_s if self._hold_s else float("inf")
-        return min(self._queue, served)
+        return min(self._queue, self._queue_s * self._limit.value / self._hold_s if self._hold_s else float("inf"))
 
     def load(self, patience: float = 1.0) -> float:
         """Share of all places that is taken. Those in the queue count as far as there is `patience`, 0 to 1: where
@@ -186,14 +188,16 @@ class Limiter:
         if self._waiting >= self.room:
             self._make_room(waiter)
         self._add(waiter, began)
-        timer = loop.call_later(patience_s, self._expire, waiter)
+        beyond_s = min(_BEYOND_AFTER_S, patience_s / 2) if line.within_share else patience_s
+        timers = loop.call_later(patience_s, self._expire, waiter), loop.call_later(beyond_s, self._beyond, waiter)
         try:
             outcome = await waiter.outcome
         except BaseException:  # cancelled, or closed with its loop
             self._abandon(waiter)
             raise
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
         if isinstance(outcome, Shed):
             raise outcome
         outcome.waited_s = self._clock() - began
@@ -202,17 +206,14 @@ class Limiter:
 
     def _rank(self, ticket: Ticket) -> Rank:
         self._arrivals += 1
-        if self._order == "lifo":
-            return (0.0, self._arrivals)
-        return (-ticket.deadline.at, -self._arrivals)
+        return (0.0, self._arrivals) if self._order == "lifo" else (-ticket.deadline.at, -self._arrivals)
 
     def _make_room(self, newcomer: WaitingRequest[Slot]) -> None:
         """Displace a request in the full queue, or refuse the newcomer."""
         line = next((line for line in reversed(self._lines) if line.queue), None)
-        if line is not None and self._gives_way(worst := line.queue.worst(), newcomer):
-            self._shed(worst, "displaced", "gave way to another")
-        else:
+        if line is None or not self._gives_way(worst := line.queue.worst(), newcomer):
             raise self._refusal(newcomer.line, "full", "the queue is full")
+        self._shed(worst, "displaced", "gave way to another")
 
     @staticmethod
     def _gives_way(worst: WaitingRequest[Slot], newcomer: WaitingRequest[Slot]) -> bool:
@@ -245,11 +246,20 @@ class Limiter:
                 elif waiter.until <= self._clock():
                     self._expire(waiter)
                 else:
-                    line.queue.take(waiter)
-                    now = self._clock()
-                    line.patience.stands(bool(line.queue), now)
-                    self._waiting -= 1
-                    waiter.outcome.set_result(self._take(waiter.tenant, now))
+                    self._give(waiter)
+
+    def _give(self, waiter: WaitingRequest[Slot]) -> None:
+        line, now = waiter.line, self._clock()
+        line.queue.take(waiter)
+        line.patience.stands(bool(line.queue), now)
+        self._waiting -= 1
+        waiter.outcome.set_result(self._take(waiter.tenant, now))
+
+    def _beyond(self, waiter: WaitingRequest[Slot]) -> None:
+        """Give a place beyond the limit to a request that is within its tenant's share."""
+        places = self._limit.value * (1 + _BEYOND_SHARE)
+        if waiter.line.within_share and self._in_flight < places and not waiter.outcome.done():
+            self._give(waiter)
 
     def _abandon(self, waiter: WaitingRequest[Slot]) -> None:
         """Its task has ended: while it waited, or after it was given a place that it never saw."""
@@ -285,7 +295,6 @@ class Limiter:
         line.patience.lost += why != "pressure"  # which is not the backend's
         _shed(self.name, line.kind, why).inc()
         places = f"{self._in_flight} of {self._limit.value} slots taken"
+        text = f"{self.name}: {places}, {self._waiting} of {self._queue} waiting: {what}"
         delay_s = self._retry_after_s * (1 + self.load()) * (1 + self._rng.random() / 2)
-        return Shed(
-            f"{self.name}: {places}, {self._waiting} of {self._queue} waiting: {what}", retry_delay_s=delay_s, why=why
-        )
+        return Shed(text, retry_delay_s=delay_s, why=why)

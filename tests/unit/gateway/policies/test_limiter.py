@@ -16,7 +16,17 @@ from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.ticket import Slot, Ticket
 from services.runtime.deadline import Deadline
 from tests.clock import PausedClock
-from tests.unit.gateway.policies.limiting import HIGH, LOW, NORMAL, Adjustable, gate_of, settled, ticket, waiting
+from tests.unit.gateway.policies.limiting import (
+    HIGH,
+    LOW,
+    NORMAL,
+    Adjustable,
+    gate_of,
+    refusal,
+    settled,
+    ticket,
+    waiting,
+)
 
 pytestmark = [pytest.mark.paused, pytest.mark.usefixtures("nobody_waits_on")]
 
@@ -262,3 +272,26 @@ async def test_a_tenant_within_its_share_goes_before_any_class_of_one_that_flood
     assert not any(task.done() for task in flood)
     for task in flood:
         task.cancel()
+
+
+async def test_calls_that_others_hold_beyond_their_share_keep_no_tenant_within_its_own_waiting():
+    limiter = gate_of(places=4, queue_s=0.02)
+    long = [await limiter.enter(ticket(100, "flood")) for _ in range(4)]
+    within = await waiting(limiter, ticket(NORMAL, "small"), ticket(NORMAL, "small"))
+    more = await waiting(limiter, ticket(NORMAL, "small"), ticket(100, "flood"))
+    assert [(await task).in_flight for task in within] == [5, 6]
+    assert [(await refusal(task)).metadata["why"] for task in more] == ["expired", "expired"]
+    for slot in long[:2]:
+        slot.release()  # as many calls as places are left
+    assert (await refusal(limiter.enter(ticket(100, "flood")))).metadata["why"] == "expired"
+    long[2].release()
+    assert (await limiter.enter(ticket(100, "flood"))).in_flight == 4
+
+
+async def test_there_are_half_as_many_places_beyond_the_limit():
+    limiter = gate_of(places=4, queue_s=0.02)
+    for _ in range(4):
+        await limiter.enter(ticket(NORMAL, "flood"))
+    small = await waiting(limiter, *[ticket(NORMAL, tenant) for tenant in "abc"])
+    ends = await asyncio.gather(*small, return_exceptions=True)
+    assert [isinstance(end, Slot) for end in ends].count(True) == 2
