@@ -23,10 +23,11 @@ async def limited(start: Start, llm: ScriptedLlm, **limits: float) -> HttpGatewa
     return await start_http_gateway(start, llm, tenants=json.dumps({"acme": {"keys": [digest("secret")], **limits}}))
 
 
+@pytest.mark.usefixtures("patient")
 async def test_an_item_of_a_batch_over_its_quota_says_when_to_come_back(start: Start, llm: ScriptedLlm) -> None:
     gateway = await limited(start, llm, requests_per_s=0.01, requests_burst=1)
     async with hedgerow.AsyncClient(gateway.process.spec.address, api_key="secret") as client:
-        results = [result async for _, result in client.batch(["What?", "Why?"], budget_ms=5_000)]
+        results = [result async for _, result in client.batch(["What?", "Why?"], budget_ms=8_000)]
     (error,) = [result for result in results if isinstance(result, hedgerow.HedgerowError)]
     assert isinstance(error, hedgerow.ResourceExhausted)
     assert (error.reason, error.metadata["quota"]) == ("QUOTA_EXCEEDED", "requests")
