@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hedgerow_cli import options, running
+from hedgerow_cli.load import Load, loads
 
 _TIMEOUT_S = 5
 _MOST_BYTES = 16 * 1024 * 1024
@@ -30,7 +31,8 @@ def served(
     """List the models that a running mesh serves, with tier, context and price.
 
     A request may name one of them, or a tier. A model that does not chat has the APIs that it serves in place of a
-    tier. Below a model of the mesh that runs from this folder is the problem, if requests to its provider fail.
+    tier. Below a model is the problem, if requests to its provider fail: the provider's, for the mesh that runs from
+    this folder; elsewhere that calls fail, if the gateway shows its metrics.
     "hedgerow models list" lists what may be pulled.
 
     \b
@@ -40,11 +42,10 @@ def served(
     """
     import json
 
-    where = (url or _http_of(state_dir)).rstrip("/").removesuffix("/v1")
+    where = (url or http_of(state_dir)).rstrip("/").removesuffix("/v1")
     listed = _listed(where, api_key, as_json)
     models = [_row(each) for each in listed if "hedgerow" in each or "max_model_len" in each]
-    if not url:
-        _add_problems(models, state_dir)
+    _add_problems(models, {} if url else _problems(state_dir), loads(where, api_key))
     others = [str(each["id"]) for each in listed if str(each["id"]) not in {model["name"] for model in models}]
     if as_json:
         print(json.dumps({"url": where, "models": models, "others": others}))
@@ -59,28 +60,33 @@ def served(
         print(f"also by these names: {', '.join(others)}")
 
 
-def _http_of(folder: Path) -> str:
+def http_of(folder: Path) -> str:
+    """Where the mesh that runs from a folder serves HTTP."""
     listed = [service["http"] for service in running.services(folder) if service.get("http")]
     return f"http://{listed[-1].replace('0.0.0.0', '127.0.0.1')}" if listed else _DEFAULT
 
 
-def _add_problems(models: list[dict[str, Any]], folder: Path) -> None:
+def _add_problems(models: list[dict[str, Any]], known: dict[str, str], busy: dict[str, Load]) -> None:
+    for model in models:
+        name = model["name"]
+        if problem := known.get(name) or (busy[name].problem if name in busy else ""):
+            model["problem"] = problem
+
+
+def _problems(folder: Path) -> dict[str, str]:
     """Of models that cannot be reached, or whose provider fails, as their own services say; the first of replicas."""
     import asyncio
 
     addresses = [s["address"] for s in running.services(folder) if s["name"].partition("-")[0] == "llm"]
     if not addresses:
-        return
+        return {}
     from launcher.outages import model_state
 
     async def ask() -> list[Any]:
         return await asyncio.gather(*(model_state(address) for address in addresses))
 
     states = [state for state in asyncio.run(ask()) if state and state.problem]
-    problems = {state.name: f"{state.url}: {state.reason}" for state in reversed(states)}
-    for model in models:
-        if problem := problems.get(model["name"]):
-            model["problem"] = problem
+    return {state.name: f"{state.url}: {state.reason}" for state in reversed(states)}
 
 
 def _row(listed: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hedgerow_cli import options, running
+from hedgerow_cli.load import loads
+from hedgerow_cli.served import http_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from hedgerow_cli.load import Load
 
 TIMEOUT_S = 2.0
 
@@ -18,11 +22,14 @@ TIMEOUT_S = 2.0
 def status(
     state_dir: options.StateDir = Path(".hedgerow"), tls_dir: options.TlsDir = None, as_json: options.AsJson = False
 ) -> None:
-    """Show the health of every service.
+    """Show the health of every service, and how busy each model is.
 
     Asks the services of the mesh that `hedgerow up` started from this folder, else the default addresses. Exits with 0
     only when all of them serve, and no request to a model's provider fails. Where services authenticate each other,
     --tls-dir is the caller's identity.
+
+    Of a model of the mesh that runs from this folder: calls in flight, requests that wait, and the most calls at once,
+    in one worker of the gateway. A gateway whose callers need keys does not say.
 
     \b
     Example:
@@ -40,10 +47,14 @@ def status(
         service["health"] = health
         if problem:
             service["problem"] = problem
+    busy = loads(http_of(state_dir)) if any(each.get("http") for each in running.services(state_dir)) else {}
     if as_json:
-        print(json.dumps({"services": services}))
+        models = [
+            {"name": n, "in_flight": m.in_flight, "waiting": m.waiting, "limit": m.limit} for n, m in busy.items()
+        ]
+        print(json.dumps({"services": services, "models": models}))
     elif running.services(state_dir) or any(service["health"] != "UNREACHABLE" for service in services):
-        _print(services)
+        _print(services, busy)
     else:
         fail(f'no mesh runs here (state folder {state_dir}); start one with "hedgerow up"')
     raise typer.Exit(any(service["health"] != "SERVING" or "problem" in service for service in services))
@@ -87,7 +98,7 @@ async def _ask_all(services: Sequence[Mapping[str, Any]], tls_dir: Path | None) 
     return await asyncio.gather(*(ask(s["name"], s["speaks"], s["address"]) for s in services))
 
 
-def _print(services: list[dict[str, str]]) -> None:
+def _print(services: list[dict[str, str]], busy: Mapping[str, Load]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -98,6 +109,11 @@ def _print(services: list[dict[str, str]]) -> None:
         table.add_row(service["name"], service["address"], Text(service["health"], colour))
     console = Console(highlight=False)
     console.print(table)
+    if busy:
+        figures = Table("model", "in flight", "waiting", "limit", box=None)
+        for name, load in busy.items():
+            figures.add_row(Text(name), *map(str, (load.in_flight, load.waiting, load.limit)))
+        console.print(figures)
     for service in services:
         if problem := service.get("problem"):
             console.print(problem, style="yellow", markup=False, soft_wrap=True)

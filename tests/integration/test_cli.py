@@ -166,7 +166,8 @@ async def test_status_fails_when_a_service_does_not_serve(tmp_path: Path) -> Non
     with listings.running(tmp_path, [{"name": "cache", "address": address}]):
         code, out, _ = await run("status", "--json", "--state-dir", str(tmp_path))
     assert code == 1
-    assert json.loads(out) == {"services": [{"name": "cache", "address": address, "health": "UNREACHABLE"}]}
+    cache = {"name": "cache", "address": address, "health": "UNREACHABLE"}
+    assert json.loads(out) == {"services": [cache], "models": []}
 
 
 async def test_up_names_a_busy_port_and_how_to_choose_others(tmp_path: Path) -> None:

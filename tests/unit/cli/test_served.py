@@ -63,3 +63,15 @@ def test_a_model_of_the_mesh_here_that_cannot_be_reached_has_its_url_and_the_rea
     monkeypatch.setattr(request, "urlopen", lambda *_, **__: io.BytesIO(json.dumps({"data": LISTED}).encode()))
     result = CliRunner().invoke(app, ["models", "served", "--state-dir", str(tmp_path)])
     assert result.stdout.splitlines()[1] == "  http://provider.test/v1: connection refused"
+
+
+def test_of_another_hosts_mesh_a_model_whose_calls_fail_is_told_by_the_gateways_breakers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(asked: request.Request, timeout: float) -> io.BytesIO:
+        metrics = b'hedgerow_breaker_open{backend="gpt@10.0.0.1:1"} 1.0\n'
+        return io.BytesIO(metrics if asked.full_url.endswith("/metrics") else json.dumps({"data": LISTED}).encode())
+
+    monkeypatch.setattr(request, "urlopen", answer)
+    result = CliRunner().invoke(app, ["models", "served", "--url", "http://gateway.test"])
+    assert result.stdout.splitlines()[1] == "  calls fail: the gateway's breaker is open"
