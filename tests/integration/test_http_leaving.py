@@ -172,8 +172,10 @@ async def test_before_it_stops_health_says_so_and_answers_in_flight_are_finished
     gateway = await start_http_gateway(start, llm, lame_duck_ms="6000", grace_ms="20000")
     hold = Hold()
     llm.script = [*words("Par"), hold, *words("is"), end()]
+    # The model is silent until the gateway takes no more: longer than a model may be by default on a busy machine.
+    patient = {"x_hedgerow_budget_ms": "60000", "x_hedgerow_silence_ms": "60000"}
     async with raw(gateway) as (reader, writer), httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
-        writer.write(post(PATH, {**QUESTION, "stream": True}))
+        writer.write(post(PATH, {**QUESTION, "stream": True}, **patient))
         await reader.readuntil(b"Par")
         assert (await http.get("/health")).status_code == 200
         gateway.process.signal(signal.SIGTERM)
