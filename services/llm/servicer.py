@@ -30,7 +30,7 @@ class LLMServicer:
     ) -> AsyncGenerator[llm_pb2.GenerateResponse, None]:
         model, tenant = self._engine.describe(), unquote(call.header(TENANT_HEADER) or "")
         size = max(size_of(len(request.messages)), size_in(request.original.body))
-        wanted, omitted = await aside(size, partial(_read, request, tenant, model))
+        wanted, omitted = await aside(tenant, size, partial(_read, request, tenant, model))
         recorder = Recorder(call.span, model, wanted)
         try:
             async with aclosing(self._engine.generate(wanted, call.deadline)) as chunks:

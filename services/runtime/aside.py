@@ -1,26 +1,29 @@
 """Work on a request that may be large, beside the event loop.
 
-One thread does it all: several would keep the interpreter from the event loop for longer. Python runs one thread at a
-time. While a large request is worked on, the event loop waits for its turn after each call of the operating system.
-So threads then take turns every 0.5 ms: with Python's 5 ms a small call of ten such steps took 50 ms. Objects of JSON
-have no cycles, and to look for some among 100,000 of them takes 60 ms in one go. So Python does not look meanwhile.
+One thread does it all: several would keep the interpreter from the event loop for longer. Tenants take turns at it, or
+the large request of one would wait for all those of another. Python runs one thread at a time. While a large request is
+worked on, the event loop waits for its turn after each call of the operating system. So threads then take turns every
+0.5 ms: with Python's 5 ms a small call of ten such steps took 50 ms. Objects of JSON have no cycles, and to look for
+some among 100,000 of them takes 60 ms in one go. So Python does not look meanwhile.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
+
+from services.runtime.policy.fair_thread import FairThread
 
 T = TypeVar("T")
 LARGE_BYTES = 65_536  # of small objects: some 10 ms. A long text costs next to nothing
 _OBJECT_BYTES, _VALUE_BYTES = 64, 8
 _TURN_S = 0.0005
-_thread = ThreadPoolExecutor(1, "large requests")
+_MAX_WAITING = 10_000
+_thread = FairThread("large requests", _MAX_WAITING)
 
 
 def size_of(objects: int) -> int:
@@ -34,11 +37,12 @@ def size_in(body: bytes) -> int:
     return size_of(body.count(b"{")) + (body.count(b",") + body.count(b"[")) * _VALUE_BYTES
 
 
-async def aside(size: int, work: Callable[[], T]) -> T:
-    """The result of `work` on about `size` bytes, from the thread where the event loop would notice it."""
+async def aside(tenant: str, size: int, work: Callable[[], T]) -> T:
+    """The result of `work` on about `size` bytes of a tenant's, from the thread where the event loop would notice it.
+    Raises `Exhausted` where 10,000 wait for that."""
     if size <= LARGE_BYTES:
         return work()
-    return await asyncio.get_running_loop().run_in_executor(_thread, _yielding, work)
+    return await _thread.run(tenant, partial(_yielding, work))
 
 
 def _yielding(work: Callable[[], T]) -> T:

@@ -17,7 +17,6 @@ from typing import TypeVar
 from services.cache.collections.background_embedding import EmbedderBehind
 from services.cache.collections.chunking import Length, cut, title_of
 from services.cache.collections.documents import Cut, Document, DocumentSummary, Hit, Ranking, Snippet, Summary
-from services.cache.collections.fair_executor import Turns
 from services.cache.collections.file import CollectionFile
 from services.cache.collections.reading import CollectionReader
 from services.cache.collections.settings import CollectionSettings
@@ -27,6 +26,7 @@ from services.cache.errors import CollectionFull
 from services.cache.vectors import Vector, scan_on_one_core
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, ServiceError
+from services.runtime.policy.fair_thread import FairThread
 
 T = TypeVar("T")
 _MAX_WAITING = 1_000  # looks into collections
@@ -83,7 +83,7 @@ class Collections:
             CollectionReader(file, embedder.name),
         )
         self._writes = ThreadPoolExecutor(1, "collect")
-        self._reads = Turns("search", _MAX_WAITING, scan_on_one_core)
+        self._reads = FairThread("search", _MAX_WAITING, scan_on_one_core)
         self._warned = file.lasting
 
     @property

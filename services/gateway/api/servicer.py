@@ -235,7 +235,7 @@ class GatewayServicer:
         preparation = self._preparation
         size = max(size_of(len(request.messages)), size_in(request.original.body))
         self._admission.spend(tenant, size * SIZE_S)
-        checked = await aside(size, partial(preparation.check, request, tenant, deadline))
+        checked = await aside(tenant.name, size, partial(preparation.check, request, tenant, deadline))
         admitted = await preparation.admit(checked, span, claim)
         return await preparation.answer(admitted, span, revalidate=self._revalidating.submit)
 

@@ -14,8 +14,8 @@ from services.runtime.aside import LARGE_BYTES, aside, size_in
 
 async def test_work_on_a_large_request_leaves_the_event_loop() -> None:
     here = threading.get_ident()
-    assert await aside(LARGE_BYTES, threading.get_ident) == here
-    assert await aside(LARGE_BYTES + 1, threading.get_ident) != here
+    assert await aside("acme", LARGE_BYTES, threading.get_ident) == here
+    assert await aside("acme", LARGE_BYTES + 1, threading.get_ident) != here
 
 
 async def test_two_large_requests_are_not_worked_on_at_once() -> None:
@@ -27,24 +27,36 @@ async def test_two_large_requests_are_not_worked_on_at_once() -> None:
         threading.Event().wait(0.01)
         first.clear()
 
-    await asyncio.gather(*(aside(LARGE_BYTES + 1, work) for _ in range(5)))
+    await asyncio.gather(*(aside("acme", LARGE_BYTES + 1, work) for _ in range(5)))
     assert at_once == [False] * 5
+
+
+async def test_tenants_take_turns() -> None:
+    open_, done = threading.Event(), list[str]()
+    flood = [asyncio.create_task(aside("flood", LARGE_BYTES + 1, lambda: open_.wait(60)))]
+    flood += [asyncio.create_task(aside("flood", LARGE_BYTES + 1, lambda: done.append("flood"))) for _ in range(5)]
+    await asyncio.sleep(0)
+    other = asyncio.create_task(aside("other", LARGE_BYTES + 1, lambda: done.append("other")))
+    await asyncio.sleep(0)
+    open_.set()
+    await asyncio.gather(other, *flood)
+    assert done.index("other") <= 1
 
 
 async def test_threads_take_short_turns_and_no_cycles_are_looked_for_while_one_is_worked_on() -> None:
     assert gc.isenabled()
     usual_s = sys.getswitchinterval()
-    seen = await aside(LARGE_BYTES + 1, lambda: (gc.isenabled(), sys.getswitchinterval()))
+    seen = await aside("acme", LARGE_BYTES + 1, lambda: (gc.isenabled(), sys.getswitchinterval()))
     assert seen == (False, pytest.approx(0.0005))
     with pytest.raises(ZeroDivisionError):
-        await aside(LARGE_BYTES + 1, lambda: 1 // 0)
+        await aside("acme", LARGE_BYTES + 1, lambda: 1 // 0)
     assert (gc.isenabled(), sys.getswitchinterval()) == (True, usual_s)
 
 
 async def test_collection_that_was_off_stays_off() -> None:
     gc.disable()
     try:
-        await aside(LARGE_BYTES + 1, threading.get_ident)
+        await aside("acme", LARGE_BYTES + 1, threading.get_ident)
         assert not gc.isenabled()
     finally:
         gc.enable()
@@ -52,7 +64,7 @@ async def test_collection_that_was_off_stays_off() -> None:
 
 async def test_an_error_of_the_work_is_the_callers() -> None:
     with pytest.raises(ZeroDivisionError):
-        await aside(LARGE_BYTES + 1, lambda: 1 // 0)
+        await aside("acme", LARGE_BYTES + 1, lambda: 1 // 0)
 
 
 @pytest.mark.parametrize(

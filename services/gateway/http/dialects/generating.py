@@ -124,14 +124,13 @@ class Generating:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def __call__(self, exchange: Exchange) -> None:
-        asked = await self._asked(exchange)
+        asked, tenant = await self._asked(exchange), exchange.credential.tenant
         body, order = asked.body, asked.order
         if self.dialect.api:
-            await aside(size_in(asked.data), partial(self._keep_words, asked, exchange.headers))
+            await aside(tenant.name, size_in(asked.data), partial(self._keep_words, asked, exchange.headers))
         for place in () if self.dialect.api else body.left():
             raise InvalidInput(place, "text, a picture in a data: URL, a recording or a function", "another type")
-        tenant, checks = exchange.credential.tenant, self.settings.response_format.check
-        settle_replacing(order, checks=tenant.checks_forms(by_default=checks))
+        settle_replacing(order, checks=tenant.checks_forms(by_default=self.settings.response_format.check))
         settle_pace(order)
         deadline = _deadline(order, exchange.headers)
         call = Call(exchange.metadata, deadline, exchange.span, exchange.peer, exchange.admitted)
@@ -151,13 +150,13 @@ class Generating:
         asked.order.request.original.CopyFrom(original(self.dialect.api, asked.data, asked.body, headers))
 
     async def _asked(self, exchange: Exchange) -> ReadRequest:
-        data = await exchange.json()
+        data, tenant = await exchange.json(), exchange.credential.tenant.name
         size = size_in(data)
-        body = await aside(size, partial(exchange.parsed, data))
+        body = await aside(tenant, size, partial(exchange.parsed, data))
 
         async def read(body: Fields, size: int, /) -> RequestOptions:
             known, most = self.settings.chat_models, self.settings.max_messages
-            return await aside(size, partial(self.dialect.read, body, exchange.headers, known, most))
+            return await aside(tenant, size, partial(self.dialect.read, body, exchange.headers, known, most))
 
         if self.go_on and (asked := await self.go_on(exchange, body, size, read)):
             return asked

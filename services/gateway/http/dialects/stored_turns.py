@@ -75,15 +75,16 @@ class StoredTurns:
         """Raises `PreviousResponseNotFound`, `ItemNotFound`, `StoreUnavailable`, and `InvalidInput` for a conversation
         that is larger than a request may be."""
         wanted, previous = body.flag("store") is not False, body.text(_PREVIOUS)
-        named = await aside(size, partial(references.names, body))
+        tenant = exchange.credential.tenant
+        named = await aside(tenant.name, size, partial(references.names, body))
         if any(map(body.seen, _PROVIDERS)) or not (wanted or previous or named):
             return None
         given = {name: body.seen(name) for name in body if name != _PREVIOUS} | {"store": False}
         body = Fields(given)
         order = await read(body, size)  # its own input alone, so that errors have the caller's places
-        whose = owner(exchange.credential.tenant, order)
+        whose = owner(tenant, order)
         wanted = wanted and whose is not None
-        items, data = _items(given["input"]), await aside(size, partial(_written, given))
+        items, data = _items(given["input"]), await aside(tenant.name, size, partial(_written, given))
         answer_id = secrets.token_hex(_ID_BYTES) if wanted else exchange.answer_id
         if previous or named:
             asked = _Asked(exchange, whose, previous or "", named, wanted, items, data)
@@ -147,7 +148,7 @@ class StoredTurns:
             size = own_bytes + stored
             asked.exchange.expand(size)
             if data := await self.store.get(whose, response_id):
-                return (await aside(size, partial(StoredResponse.parse, data))).conversation, size
+                return (await aside(whose.tenant, size, partial(StoredResponse.parse, data))).conversation, size
         raise PreviousResponseNotFound(response_id)
 
     async def _store(
@@ -162,7 +163,7 @@ class StoredTurns:
             return data
 
         try:
-            data = await aside(size, written)
+            data = await aside(whose.tenant, size, written)
             stored = await references.keep(self.store, whose, answered)
             stored = stored and await self.store.put(whose, response["id"], data)
             if not stored:
@@ -191,12 +192,13 @@ def _value(given: Any) -> bytes:
 async def _within(exchange: Exchange, given: Mapping[str, Any], size: int, field: str) -> bytes:
     """A body of about `size` bytes with earlier turns or items, which `field` has named. It has the limits of one that
     was sent, and takes its room."""
-    data = await aside(size, partial(_written, given))
+    tenant = exchange.credential.tenant.name
+    data = await aside(tenant, size, partial(_written, given))
     if len(data) > (most := exchange.bounds.most_bytes):
         raise InvalidInput(field, f"a conversation of at most {most} bytes", f"{len(data)} bytes")
     exchange.expand(len(data))
     try:
-        await aside(size, partial(structure.check, data, exchange.bounds.json))
+        await aside(tenant, size, partial(structure.check, data, exchange.bounds.json))
     except InvalidInput as many:
         raise InvalidInput(field, f"a conversation of {many.metadata['limit']}", "more") from None
     return data

@@ -71,7 +71,7 @@ class Responses:
     async def _find(self, exchange: Exchange) -> StoredResponse:
         store, response_id, whose = self._offered(), _id(exchange), _owner(exchange)
         if whose and (data := await store.get(whose, response_id)):
-            return await aside(len(data), partial(StoredResponse.parse, data))
+            return await aside(whose.tenant, len(data), partial(StoredResponse.parse, data))
         raise ResponseNotFound(response_id)
 
     def _offered(self) -> ResponseStore:

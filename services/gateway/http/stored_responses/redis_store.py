@@ -104,7 +104,7 @@ class RedisResponses:
 
     async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
         name = owner.name(response_id)
-        sealed = await aside(len(data), partial(seal, response_id, name, data))
+        sealed = await aside(owner.tenant, len(data), partial(seal, response_id, name, data))
         if len(sealed) > self._tenant_bytes:
             return False
         over = await self._run(_PUT, owner, name, sealed, self._ttl_ms, self._tenant_bytes)
@@ -118,7 +118,11 @@ class RedisResponses:
     async def get(self, owner: Owner, response_id: str) -> bytes | None:
         name = owner.name(response_id)
         sealed = await self._run(_GET, owner, name)
-        return None if sealed is None else await aside(len(sealed), partial(unseal, response_id, name, sealed))
+        return (
+            None
+            if sealed is None
+            else await aside(owner.tenant, len(sealed), partial(unseal, response_id, name, sealed))
+        )
 
     async def delete(self, owner: Owner, response_id: str) -> bool:
         return bool(await self._run(_DELETE, owner, owner.name(response_id)))

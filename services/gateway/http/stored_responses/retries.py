@@ -30,13 +30,13 @@ class Retries:
         its bytes."""
         if not self._keeps(owner.tenant, key) or not (data := await self._first.get(owner, key)):
             return None
-        first = await aside(len(data), partial(StoredResponse.parse, data))
+        first = await aside(owner.tenant, len(data), partial(StoredResponse.parse, data))
         return (first, len(data)) if first.response["own"] == _digest(own) else None
 
     async def keep(self, owner: Owner, key: str, own: bytes, first: StoredResponse, size: int) -> None:
         """Keep the conversation of a first request, of about `size` bytes, with the id of its answer."""
         first.response["own"] = _digest(own)
-        await self._first.put(owner, key, await aside(size, first.serialize))
+        await self._first.put(owner, key, await aside(owner.tenant, size, first.serialize))
 
 
 def _digest(own: bytes) -> str:

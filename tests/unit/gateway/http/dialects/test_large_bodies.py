@@ -33,7 +33,8 @@ async def test_the_body_of_a_chat_is_parsed_and_read_beside_the_event_loop_where
     async def body() -> bytes:
         return json.dumps({"model": text, "messages": [{}] * items}).encode()
 
-    exchange = SimpleNamespace(json=body, parsed=parsed, headers={}, answer_id="id1")
+    credential = SimpleNamespace(tenant=SimpleNamespace(name="acme"))
+    exchange = SimpleNamespace(json=body, parsed=parsed, headers={}, answer_id="id1", credential=credential)
     settings = SimpleNamespace(chat_models=["m"], max_messages=1)
     dialect = Dialect(read, cast(Any, lambda order, answer_id: None), cast(Any, None))
     asked = await Generating(dialect, cast(Any, None), cast(Any, settings))._asked(cast(Any, exchange))

@@ -1,0 +1,66 @@
+"""One thread that tenants use in turn, so that no tenant waits for the flood of another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from threading import Lock
+from typing import Any, TypeVar
+
+from services.runtime.errors import Exhausted
+from services.runtime.policy.fair import FairQueue, Rank
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False, slots=True)
+class _Work:
+    tenant: str
+    rank: Rank
+    call: Callable[[], Any]
+    outcome: Future[Any]
+    weight: float = 1.0
+
+
+class FairThread:
+    """Runs work on one thread, for any event loop. `max_waiting` may wait for it."""
+
+    def __init__(self, name: str, max_waiting: int, initializer: Callable[[], None] | None = None):
+        self._name, self._max_waiting = name, max_waiting
+        self._thread = ThreadPoolExecutor(1, name, initializer)
+        self._waiting, self._numbers, self._lock = FairQueue[_Work](), count(), Lock()
+
+    async def run(self, tenant: str, call: Callable[[], T]) -> T:
+        """The result of `call`, which goes on without its caller once it has begun. Raises `Exhausted` when too much
+        waits."""
+        work = _Work(tenant, (0.0, -next(self._numbers)), call, Future())
+        with self._lock:
+            if len(self._waiting) >= self._max_waiting:
+                raise Exhausted(f"{self._name}: {self._max_waiting} wait", retry_delay_s=1)
+            self._waiting.add(work)
+        self._thread.submit(self._next)
+        try:
+            result: T = await asyncio.wrap_future(work.outcome)
+        finally:
+            with self._lock:
+                self._waiting.remove(work)  # unless it has begun
+        return result
+
+    def close(self) -> None:
+        """End the thread. Nothing may wait for it any more."""
+        self._thread.shutdown()
+
+    def _next(self) -> None:
+        """Do the work whose turn it is, on the thread. There is one call of this for each work that came."""
+        with self._lock:
+            if work := self._waiting.best():
+                self._waiting.take(work)
+        if work is None or not work.outcome.set_running_or_notify_cancel():
+            return
+        try:
+            work.outcome.set_result(work.call())
+        except BaseException as error:
+            work.outcome.set_exception(error)
