@@ -27,6 +27,7 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import BesideStage
 from services.gateway.labels import Act
 from services.gateway.settings.answer_time import StageBudget
+from services.runtime.deadline import Deadline
 
 Connect = Callable[[str, str], Awaitable[grpc.aio.Channel]]
 _log = logging.getLogger("services.gateway")
@@ -61,20 +62,21 @@ class OwnStage(BesideStage):
             if not ledger.worth_starting(self.name, stage):
                 draft.miss(f"{self.name}:budget")
                 return
+            deadline = Deadline.after(stage.budget_s)
             try:
                 async with asyncio.timeout(stage.budget_s):
                     lines = await self.look(draft.question.request, stage.budget_s)
             except Exception as error:
-                self._fall_back(error, stage)
+                self._fall_back(error, stage, deadline)
             else:
                 draft.inputs.add_context(lines)
                 stage.detail = f"lines of context: {len(lines)}"
 
-    def _fall_back(self, error: Exception, stage: Running) -> None:
-        """The answer can do without."""
-        late = isinstance(error, TimeoutError)
+    def _fall_back(self, error: Exception, stage: Running, deadline: Deadline) -> None:
+        """The answer can do without. A failure at the deadline is late: the service may have cancelled there first."""
+        late = isinstance(error, TimeoutError) or deadline.is_over()
         if isinstance(error, grpc.aio.AioRpcError):
-            late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            late = late or error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         if late:
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_OVERRUN, f"longer than its {stage.budget_s * 1000:.0f} ms"
         else:
