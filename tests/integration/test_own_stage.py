@@ -15,6 +15,7 @@ import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from services.runtime.security.tls import plain
 from tests.contract.test_pages import DOCUMENTS, blocks
 from tests.fault.asking import MODEL, Asker, asking
 from tests.fault.faulty_llm import FaultyLlm, faulty_llm
@@ -41,6 +42,9 @@ async def _get(user: bytes, context: grpc.aio.ServicerContext) -> bytes:
     """The team's service: it knows two users, is slow for one and breaks over another."""
     if user == b"slow":
         await asyncio.Event().wait()
+    if user == b"late":
+        await asyncio.sleep(5)
+        return user
     if user == b"broken":
         await context.abort(grpc.StatusCode.INTERNAL, "no database")
     return json.dumps({"plan": {b"ada": "gold", b"bob": "free"}[user]}).encode()
@@ -116,3 +120,9 @@ async def test_an_answer_goes_on_without_its_lines_and_is_not_stored(
         assert answer.stage("account").outcome == outcome
         assert not _is_hit(answer)
     assert scene.llm.attempts[-1].question == "What may I do?"
+
+
+@pytest.mark.parametrize("identity", ["account", "tool"])
+async def test_a_usual_server_does_not_end_a_long_call_for_the_gateways_pings(identity: str):
+    async with _accounts() as accounts, plain(accounts, identity) as channel:
+        assert await channel.unary_unary("/team.Accounts/Get")(b"late", timeout=30) == b"late"

@@ -24,15 +24,17 @@ from prometheus_client import Gauge
 
 from hedgerow import Tls
 from hedgerow.channel import open_channel
-from hedgerow.identities import identity_of, server_name_of
+from hedgerow.identities import SERVICES, identity_of, server_name_of
 from services.runtime.limits import MODEL_MESSAGE_BYTES
 from services.runtime.rpc.reloading_channel import ReloadingChannel
 from services.runtime.stamps import Stamps
 
 _NAMES = ("tls.crt", "tls.key", "ca.crt")
 _POLL_S = 0.5
-# By service, beyond what every channel has.
-_OPTIONS = {"llm": (("grpc.max_send_message_length", MODEL_MESSAGE_BYTES),)}
+_LONG_MESSAGES = (("grpc.max_send_message_length", MODEL_MESSAGE_BYTES),)
+# For a service of another team's, such as a tool: by default a gRPC server takes more than one ping in five minutes for
+# abuse, and ends the connection with its calls.
+_NO_PINGS = (("grpc.keepalive_time_ms", 2**31 - 1),)
 _EXPIRES = Gauge(
     "hedgerow_certificate_expires_seconds", "When the process's own certificate is over, in Unix time.", ["identity"]
 )
@@ -73,7 +75,14 @@ Dialing = Callable[[Path | None], AbstractAsyncContextManager[Dial]]  # with the
 
 def plain(target: str, service: str) -> grpc.aio.Channel:
     """`Dial` in plain text."""
-    return open_channel(target, _OPTIONS.get(service, ()))
+    return open_channel(target, _options(service))
+
+
+def _options(service: str) -> tuple[tuple[str, int], ...]:
+    """Beyond what every channel has."""
+    if service not in SERVICES:
+        return _NO_PINGS
+    return _LONG_MESSAGES if service == "llm" else ()
 
 
 @asynccontextmanager
@@ -107,7 +116,7 @@ class Mutual:
         return channel
 
     def _connect(self, target: str, service: str) -> grpc.aio.Channel:
-        return open_channel(target, _OPTIONS.get(service, ()), self._folder.current.client(service))
+        return open_channel(target, _options(service), self._folder.current.client(service))
 
     async def run(self) -> None:
         """Renew the channels when the certificates change, until cancelled."""
