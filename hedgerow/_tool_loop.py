@@ -1,5 +1,5 @@
-"""Asking a model with Python functions of the caller's, until it answers: what is asked, called and said next. No I/O
-here."""
+"""Asks a model with the caller's Python functions as tools until it answers: the requests, the calls of functions and
+the messages that follow. No I/O here."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ after it for an event without data. There are no ids, no `retry` and no empty fi
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,12 @@ CONTENT_TYPE = b"text/event-stream; charset=utf-8"
 PING = b": ping\n"
 DONE = b"data: [DONE]\n\n"
 Join = Callable[[Iterable[str]], str]
+_MALFORMED = (
+    AttributeError,
+    KeyError,
+    TypeError,
+    ValueError,
+)  # raised for a malformed event
 
 
 def quoted(text: str) -> bytes:
@@ -58,6 +65,35 @@ class GrowingTexts:
         for (_, field), (holder, pieces, join) in self._pieces.items():
             holder[field] = join(pieces)
         self._pieces.clear()
+
+
+class GrowingAnswer(ABC):
+    """An answer that grows with each event of a stream, with all fields that the events have: at the end of a long one
+    no event loop waits for its assembly."""
+
+    def __init__(self) -> None:
+        self._fits = True  # the events are events of such an answer
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        try:
+            self._add(event)
+        except _MALFORMED:
+            self._fits = False
+
+    def whole(self) -> dict[str, Any]:
+        """The answer of all events so far; empty where they make none."""
+        try:
+            return self._made() if self._fits else {}
+        except _MALFORMED:
+            return {}
+
+    @abstractmethod
+    def _add(self, event: Mapping[str, Any]) -> None:
+        """May raise what a malformed event does."""
+
+    @abstractmethod
+    def _made(self) -> dict[str, Any]:
+        """As `whole`; may raise what malformed events do."""
 
 
 def _text(given: object) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.gateway.http import sse
-from services.gateway.http.sse import GrowingTexts, compact
+from services.gateway.http.sse import GrowingAnswer, GrowingTexts, compact
 
 _SAME = ("id", "object", "created", "model")
 _SAID_ONCE = frozenset({"id", "index", "name", "role", "type"})
@@ -115,39 +115,28 @@ class RelayedChat:
         return self._completion.whole() if self._completion.ended else {}
 
 
-class GrowingCompletion:
-    """A chat completion that grows with each chunk, with all fields that the chunks have: at the end of a long answer
-    no event loop waits for its assembly."""
+class GrowingCompletion(GrowingAnswer):
+    """A chat completion, of its chunks."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.ended = False  # whether a chunk says how a choice ended
         self._whole: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self._growing = _Growing()
-        self._fits = True  # the chunks are chunks of a completion
 
-    def add(self, chunk: Mapping[str, Any]) -> None:
-        try:
-            self._add(chunk)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            self._fits = False
-
-    def whole(self) -> dict[str, Any]:
-        """The completion of all chunks so far; empty where they make none."""
-        if not (self._fits and self._whole):
+    def _made(self) -> dict[str, Any]:
+        if not self._whole:
             return {}
-        try:
-            self._growing.texts.settle()
-            choices = [_finished(self._choices[index]) for index in sorted(self._choices)]
-        except (AttributeError, KeyError, TypeError, ValueError):
-            return {}
+        self._growing.texts.settle()
+        choices = [_finished(self._choices[index]) for index in sorted(self._choices)]
         return {**self._whole, "object": "chat.completion", "choices": choices}
 
-    def _add(self, chunk: Mapping[str, Any]) -> None:
-        self._whole |= {name: given for name, given in chunk.items() if name != "choices" and given is not None}
-        for choice in chunk.get("choices") or ():
+    def _add(self, event: Mapping[str, Any]) -> None:
+        self._whole |= {name: given for name, given in event.items() if name != "choices" and given is not None}
+        for choice in event.get("choices") or ():
             _grow(self._choices.setdefault(choice.get("index", 0), {}), choice, self._growing)
-        self.ended = self.ended or _ends(chunk)
+        self.ended = self.ended or _ends(event)
 
 
 def _place(choice: Mapping[str, Any]) -> int:

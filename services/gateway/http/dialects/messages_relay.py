@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from services.gateway.http import sse
-from services.gateway.http.sse import GrowingTexts
+from services.gateway.http.sse import GrowingAnswer, GrowingTexts
 
 _GROWS = {  # by the kind of a delta: the field of its block that it goes on, and its own
     "text_delta": ("text", "text"),
@@ -74,32 +74,20 @@ class RelayedMessages:
                 self._open.remove(index)
 
 
-class GrowingMessage:
-    """A message that grows with each event, with all fields that the events have: at the end of a long answer no event
-    loop waits for its assembly."""
+class GrowingMessage(GrowingAnswer):
+    """A message, of its events; none before they say how it ends."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._growing = GrowingTexts()
-        self._ended, self._fits = False, True  # `_fits`: the events are events of a message
+        self._growing, self._ended = GrowingTexts(), False
 
-    def add(self, event: Mapping[str, Any]) -> None:
-        try:
-            self._add(event)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            self._fits = False
-
-    def whole(self) -> dict[str, Any]:
-        """The message of all events; empty where they do not end, or make none."""
-        if not (self._ended and self._fits):
+    def _made(self) -> dict[str, Any]:
+        if not self._ended:
             return {}
-        try:
-            self._growing.settle()
-            content = [_finished(self._blocks[index]) for index in sorted(self._blocks)]
-        except (AttributeError, KeyError, TypeError, ValueError):
-            return {}
-        return {**self._message, "content": content}
+        self._growing.settle()
+        return {**self._message, "content": [_finished(self._blocks[index]) for index in sorted(self._blocks)]}
 
     def _add(self, event: Mapping[str, Any]) -> None:
         match event["type"]:

@@ -118,11 +118,9 @@ class RedisResponses:
     async def get(self, owner: Owner, response_id: str) -> bytes | None:
         name = owner.name(response_id)
         sealed = await self._run(_GET, owner, name)
-        return (
-            None
-            if sealed is None
-            else await aside(owner.tenant, len(sealed), partial(unseal, response_id, name, sealed))
-        )
+        if sealed is None:
+            return None
+        return await aside(owner.tenant, len(sealed), partial(unseal, response_id, name, sealed))
 
     async def delete(self, owner: Owner, response_id: str) -> bool:
         return bool(await self._run(_DELETE, owner, owner.name(response_id)))
