@@ -74,13 +74,14 @@ async def test_a_crowd_that_comes_before_a_gateway_has_said_how_many_it_takes_he
 async def test_three_times_the_capacity_costs_the_excess_and_no_more(
     tmp_path: Path, report: Report, full_size: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    seconds = 60.0 if full_size else 10.0
+    seconds, alone_s, callers_s = (60.0, 6.0, 3.0) if full_size else (6.0, 4.0, 2.0)
     if not full_size:  # a third of the requests, for machines that have other work besides
         monkeypatch.setattr(overload, "PROFILE", Profile(Mixture(median_ms=400, sigma=0.25), each_ms=9))
+        monkeypatch.setattr(overload, "RECOVERY_S", 8.0)
     with report.case(16, f"3 × the measured capacity for {seconds:.0f} s, then half of it") as row:
         async with overload.arranged(tmp_path) as arrangement:
-            capacity = max((await arrangement.capacity_rps(3.0, (24,))).values())
-            unloaded_p99_ms = overload.p99_ms(await arrangement.unloaded(capacity, 6.0))
+            capacity = max((await arrangement.capacity_rps(callers_s, (24,))).values())
+            unloaded_p99_ms = overload.p99_ms(await arrangement.unloaded(capacity, alone_s))
             both = await arrangement.level_then_recovery(3, capacity, seconds)
         samples = [sample for sample in both if sample.at_s < seconds]
         came = Counter(sample.outcome for sample in samples)
