@@ -10,7 +10,7 @@ import grpc
 
 from hedgerow import _convert
 from hedgerow._answer_stream_aio import AsyncAnswerStream
-from hedgerow._base_aio import AsyncServiceClient, settle, value_of
+from hedgerow._base_aio import AsyncServiceClient, broken_off, settle, value_of
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError
 from hedgerow._events import Answer, Final
@@ -193,6 +193,8 @@ class AsyncClient(AsyncServiceClient):
                 yield incoming.result(message)
         except grpc.RpcError as error:
             raise from_rpc_error(error, self._peer, out.timeout_s) from error
+        except BaseException:
+            broken_off(call)
         finally:
             call.cancel()
         incoming.ended()

@@ -13,7 +13,7 @@ import grpc
 from hedgerow._errors import Cancelled, Unavailable
 from hedgerow._peer import Peer
 from hedgerow._status import from_rpc_error, nobody_at
-from hedgerow.channel import open_channel
+from hedgerow.channel import answer, open_channel
 
 _WHY_S = 0.5  # for gRPC to say why there is no connection
 
@@ -74,7 +74,7 @@ class AsyncServiceClient:
     async def _call(self, method: Any, request: Any, timeout_s: float) -> Any:
         """One request, one response."""
         try:
-            return await method(request, timeout=timeout_s, metadata=self._peer.metadata())
+            return await answer(method(request, timeout=timeout_s, metadata=self._peer.metadata()))
         except grpc.RpcError as error:
             raise from_rpc_error(error, self._peer, timeout_s) from error
         except asyncio.CancelledError:

@@ -12,7 +12,7 @@ import grpc
 
 from hedgerow import _convert
 from hedgerow._answer_stream import AnswerStream
-from hedgerow._base import ServiceClient, settle, value_of
+from hedgerow._base import ServiceClient, broken_off, settle, value_of
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError
 from hedgerow._events import Answer, Final
@@ -195,6 +195,8 @@ class Client(ServiceClient):
                 yield incoming.result(message)
         except grpc.RpcError as error:
             raise from_rpc_error(error, self._peer, out.timeout_s) from error
+        except BaseException:
+            broken_off(call)
         finally:
             call.cancel()
         incoming.ended()

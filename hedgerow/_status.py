@@ -16,7 +16,7 @@ from hedgerow.channel import RESET
 _NOT_TRUSTED = ("handshake failed", "verification check failed")
 _HTTP = "http1.x server"
 _HUNG_UP = ("socket closed", "connection reset")
-_OWN = "locally cancelled"  # in gRPC's words for a call that this side has cancelled
+_OWN = ("locally cancelled", "channel closed")  # gRPC's words for a call that this side has cancelled
 _NOBODY_THERE = ("failed to connect", "errors resolving", "dns resolution failed")
 
 
@@ -79,9 +79,8 @@ def _without_details(call: Any, peer: Peer, timeout_s: float | None, trace_id: s
     if code is grpc.StatusCode.UNAVAILABLE or (code is grpc.StatusCode.INTERNAL and RESET in text):
         message = f"lost the connection to the {peer.service} at {peer.target}: {text}"
         return Unavailable(message, reason="CONNECTION_LOST", trace_id=trace_id)
-    if (
-        code is grpc.StatusCode.CANCELLED and _OWN not in text.lower()
-    ):  # a server that stops drops what it has not begun
+    # A server that stops drops what it has not begun.
+    if code is grpc.StatusCode.CANCELLED and not any(words in text.lower() for words in _OWN):
         message = f"the {peer.service} at {peer.target} dropped the call: it may be stopping"
         return Unavailable(message, reason="CONNECTION_LOST", trace_id=trace_id)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_s is not None:

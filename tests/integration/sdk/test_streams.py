@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.integration.scripted_gateway import (
     stage,
 )
 from tests.integration.sdk.blocking import blocking
+from tests.waiting import until
 
 
 async def test_sentences_come_as_they_are_complete(gateway: ScriptedGateway, client: hedgerow.AsyncClient) -> None:
@@ -96,3 +98,32 @@ async def test_a_stream_whose_client_is_closed_says_which_answer_was_cancelled(g
     assert caught.value.trace_id == TRACE_ID
     assert caught.value.partial is not None
     assert caught.value.partial.text == "Pa"
+
+
+async def test_a_batch_whose_client_is_closed_is_cancelled_and_the_task_that_reads_it_is_not(
+    gateway: ScriptedGateway,
+) -> None:
+    gateway.script = [Hold()]
+    async with hedgerow.AsyncClient(gateway.target) as client:
+        reading = asyncio.ensure_future(anext(aiter(client.batch(["?"]))))
+        await until(lambda: bool(gateway.requests))
+    with pytest.raises(hedgerow.Cancelled):
+        await reading
+
+
+def _stream(client: hedgerow.Client) -> object:
+    return list(client.stream("?"))
+
+
+def _batch(client: hedgerow.Client) -> object:
+    return list(client.batch(["?"]))
+
+
+@pytest.mark.parametrize("ask", [_stream, _batch])
+async def test_a_blocking_call_whose_client_is_closed_is_cancelled(gateway: ScriptedGateway, ask: Any) -> None:
+    gateway.script = [Hold()]
+    with hedgerow.Client(gateway.target) as client:
+        asking = asyncio.create_task(asyncio.to_thread(ask, client))
+        await until(lambda: bool(gateway.requests))
+    with pytest.raises(hedgerow.Cancelled):
+        await asking

@@ -42,6 +42,7 @@ def test_an_answer_that_is_cut_off_on_its_way_is_a_lost_connection_also_through_
     ("code", "text", "kind"),
     [
         (grpc.StatusCode.CANCELLED, "Locally cancelled by application!", Cancelled),
+        (grpc.StatusCode.CANCELLED, "Stream removed (Channel closed!)", Cancelled),
         (grpc.StatusCode.INTERNAL, "oh", Internal),
     ],
 )
