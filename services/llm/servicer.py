@@ -14,7 +14,7 @@ from services.llm.errors import RequestRefused
 from services.llm.genai import Recorder
 from services.llm.own_limits import OwnLimits
 from services.llm.translate import FEATURES, from_sampling, to_messages, to_request, to_response, to_tools
-from services.runtime.aside import aside, size_in, size_of
+from services.runtime.aside import aside, size_in, size_of_conversation
 from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
 
@@ -29,7 +29,7 @@ class LLMServicer:
         self, request: llm_pb2.GenerateRequest, call: Call
     ) -> AsyncGenerator[llm_pb2.GenerateResponse, None]:
         model, tenant = self._engine.describe(), unquote(call.header(TENANT_HEADER) or "")
-        size = max(size_of(len(request.messages)), size_in(request.original.body))
+        size = max(size_of_conversation(request.messages), size_in(request.original.body))
         wanted, omitted = await aside(tenant, size, partial(_read, request, tenant, model))
         recorder = Recorder(call.span, model, wanted)
         try:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from services.runtime.policy.fair_thread import FairThread
 
@@ -29,6 +29,14 @@ _thread = FairThread("large requests", _MAX_WAITING)
 def size_of(objects: int) -> int:
     """The size of so many JSON objects, or messages of a request, for `aside`: their number counts, not their texts."""
     return objects * _OBJECT_BYTES
+
+
+def size_of_conversation(messages: Sequence[Any]) -> int:
+    """The size of the messages of a request, with their parts and calls: a message may have hundreds."""
+    size = size_of(len(messages))
+    if size > LARGE_BYTES:
+        return size
+    return size + size_of(sum(len(message.parts) + len(message.tool_calls) for message in messages))
 
 
 def size_in(body: bytes) -> int:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
+import pytest
 
 import hedgerow
 from tests.fault.proxy import FaultProxy
 from tests.integration.http_gateway import QUESTION, HttpGateway
 from tests.integration.scripted import Hold
 from tests.integration.scripted_llm import ScriptedLlm, end, words
+from tests.waiting import until
 
 FORM = '{"type": "object"}'  # no other model could go on from the middle of it
 
@@ -45,3 +49,18 @@ async def test_a_request_by_http_that_comes_twice_is_answered_once(gateway: Http
     assert texts == ["Paris.", "Paris."]
     assert len(llm.requests) - before == 1
     assert (other.status_code, "idempotency_key" in other.json()["error"]["message"]) == (400, True)
+
+
+async def test_a_client_with_less_time_than_the_answer_waits_for_its_own_budget_alone(
+    gateway: HttpGateway, llm: ScriptedLlm
+) -> None:
+    before, hold = len(llm.requests), Hold()
+    llm.script = [*words("Par"), hold, *words("is."), end()]
+    async with hedgerow.AsyncClient(gateway.process.spec.address) as client:
+        first = asyncio.create_task(client.ask("Long?", idempotency_key="long", budget_ms=60_000))
+        await until(lambda: len(llm.requests) > before)
+        with pytest.raises(hedgerow.DeadlineExceeded) as late:
+            await client.ask("Long?", idempotency_key="long", budget_ms=200)
+        hold.release.set()
+        assert late.value.reason == "TOO_LATE"  # the gateway's, before the SDK's own deadline
+        assert (await first).text == "Paris."

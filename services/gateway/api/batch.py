@@ -44,7 +44,7 @@ class Batch:
 
     def __init__(
         self,
-        check: Callable[[pb.GenerateRequest], CheckedRequest],
+        check: Callable[[pb.GenerateRequest], Awaitable[CheckedRequest]],
         give: Give,
         tell: Callable[[Exception], pb.BatchError],
     ):
@@ -56,7 +56,7 @@ class Batch:
         items: list[_BatchItem] = []
         for index, request in enumerate(requests):
             try:
-                items.append(_BatchItem(index, self._check(request)))
+                items.append(_BatchItem(index, await self._check(request)))
             except Exception as error:
                 yield self._failed(index, error)
         items.sort(key=lambda item: item.checked.deadline.at)

@@ -80,13 +80,14 @@ class IdempotencyStore:
     async def follow(
         self, request: pb.GenerateRequest, tenant: str, begin: Begin, admit: Admit, within_s: float, send: SendChoice
     ) -> None:
-        """Send the events that this client has not seen. `begin` gives the answer where there is none yet, and has the
-        place of one client for as long as that takes; `admit` admits any other client."""
+        """Send the events that this client has not seen. `begin` gives the answer where there is none yet, within its
+        own budget, and has the place of one client for as long as that takes; `admit` admits any other client, which
+        reads for `within_s` at most. Raises `TooLate`."""
         digest = _digest(request)
         if kept := self._find(request, tenant, digest):
             claim = REQUEST if kept.clients or kept.flight.over else TURN
         else:
-            kept, claim = self._start((tenant, request.idempotency_key), digest, begin), None
+            kept, claim, within_s = self._start((tenant, request.idempotency_key), digest, begin), None, math.inf
         reader = kept.flight.subscribe(within_s, request.events_seen)
         with self._client(kept, reader):
             place = await admit(claim) if claim else None

@@ -6,6 +6,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from opentelemetry.trace import Span
@@ -15,6 +16,7 @@ from services.gateway.admission.control import PIECE_S, SIZE_S
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.intake import Intake
+from services.gateway.admission.precedence import budget_of
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim
 from services.gateway.admission.validation import validate_conversation
@@ -38,12 +40,14 @@ from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.calls import whose
 from services.gateway.upstream.media import AudioCalls, Media
 from services.runtime import telemetry
-from services.runtime.aside import aside, size_in, size_of
+from services.runtime.aside import aside, size_in, size_of_conversation
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
+T = TypeVar("T")
 _HOLD_S = 1.0  # for the gateways' common quotas to decide on a conversation
+_SAME_BUDGET_S = 0.2  # a client that came back waits longer than its budget: the answer's own end comes first
 
 
 class GatewayServicer:
@@ -130,21 +134,23 @@ class GatewayServicer:
     ) -> Callable[[SendChoice], Awaitable[object]]:
         """The way to the answer that is kept for the request's key: `begin` gives it where there is none yet."""
         admit = partial(self._admission.hold, tenant, telemetry.trace_id(call.span), _HOLD_S)
-        return partial(self._kept.follow, request, tenant.name, begin, admit, call.deadline.remaining())
+        within_s = budget_of(request, tenant, self._settings, call.deadline).ms / 1000 + _SAME_BUDGET_S
+        return partial(self._kept.follow, request, tenant.name, begin, admit, within_s)
 
     async def GenerateBatch(
         self, request: pb.GenerateBatchRequest, call: Call
     ) -> AsyncIterator[pb.GenerateBatchResponse]:
-        credential, preparation = self.authorize(call.metadata, call.peer), self._preparation
+        credential = self.authorize(call.metadata, call.peer)
+        preparation, tenant = self._preparation, credential.tenant
         if not 1 <= len(request.requests) <= self._settings.max_batch:
             raise InvalidInput("requests", f"1 to {self._settings.max_batch} requests", len(request.requests))
 
-        def check(item: pb.GenerateRequest) -> CheckedRequest:
+        async def check(item: pb.GenerateRequest) -> CheckedRequest:
             if item.idempotency_key or item.events_seen:
                 raise InvalidInput("idempotency_key", "none in a batch", "one")
             if item.HasField("original"):
                 raise InvalidInput("original", "none by gRPC", "one")
-            return preparation.check(item, credential.tenant, call.deadline)
+            return await self._aside(item, tenant, partial(preparation.check, item, tenant, call.deadline))
 
         async def give(checked: CheckedRequest, turn: ItemTurn) -> pb.Final:
             credential.check()
@@ -163,7 +169,7 @@ class GatewayServicer:
         credential = self.authorize(call.metadata, call.peer)
         async with self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _HOLD_S):
             first = await opening(requests)
-            audio = self._may_converse(first)
+            audio = await self._may_converse(first, credential.tenant)
             call.admitted()
             conversation = self._conversation(first.options, credential, call)
             remaining = call.deadline.remaining()
@@ -197,11 +203,13 @@ class GatewayServicer:
         self._kept.drain()
         self._revalidating.close()
 
-    def _may_converse(self, first: pb.ConverseRequest) -> AudioCalls:
+    async def _may_converse(self, first: pb.ConverseRequest, tenant: Tenant) -> AudioCalls:
         """The audio service. Raises where it is not available, or where the first message is wrong."""
         if not first.HasField("options"):
             raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
-        hearing = validate_conversation(first.options, self._settings, self._media)
+        options, settings = first.options, self._settings
+        check = partial(validate_conversation, options, settings, self._media)
+        hearing = await self._aside(options.request, tenant, check)
         if not hearing.breaker.would_admit():
             raise hearing.breaker.refusal()
         return hearing.client
@@ -233,11 +241,15 @@ class GatewayServicer:
         self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
     ) -> Answer:
         preparation = self._preparation
-        size = max(size_of(len(request.messages)), size_in(request.original.body))
-        self._admission.spend(tenant, size * SIZE_S)
-        checked = await aside(tenant.name, size, partial(preparation.check, request, tenant, deadline))
+        checked = await self._aside(request, tenant, partial(preparation.check, request, tenant, deadline))
         admitted = await preparation.admit(checked, span, claim)
         return await preparation.answer(admitted, span, revalidate=self._revalidating.submit)
+
+    async def _aside(self, request: pb.GenerateRequest, tenant: Tenant, work: Callable[[], T]) -> T:
+        """The result of `work`, which looks at all of a request, beside the event loop where the request is large."""
+        size = max(size_of_conversation(request.messages), size_in(request.original.body))
+        self._admission.spend(tenant, size * SIZE_S)
+        return await aside(tenant.name, size, work)
 
     async def _answer_anew(self, question: Question, tenant: Tenant, span: Span) -> pb.Final:
         """As an item of a batch, which needs no place of the tenant's. Raises `Exhausted` where there is no room."""

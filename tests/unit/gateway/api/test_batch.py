@@ -33,7 +33,7 @@ class Scene:
         self.running = self.most = 0
         self.batch = Batch(self.check, self.begin, tell)
 
-    def check(self, request: pb.GenerateRequest) -> CheckedRequest:
+    async def check(self, request: pb.GenerateRequest) -> CheckedRequest:
         if request.budget_ms < 0:
             raise InvalidInput("budget_ms", "at least 1", request.budget_ms)
         deadline = Deadline.after(request.budget_ms / 1000, loop_clock)

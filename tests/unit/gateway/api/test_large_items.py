@@ -1,0 +1,36 @@
+"""An item of a batch is checked where a single request is: beside the event loop when it is large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.api import servicer
+from services.runtime.aside import LARGE_BYTES
+from tests.unit.gateway.api.test_ended_keys import CALL, gateway
+from tests.unit.gateway.scripted import ScriptedLlm, finish
+
+T = TypeVar("T")
+pytestmark = pytest.mark.paused
+_SHORT = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hi.")
+_IN_PARTS = chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=[chat_pb2.Part(text="a")] * 256)
+
+
+async def test_large_items_of_a_batch_leave_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = list[bool]()
+
+    async def aside(tenant: str, size: int, work: Callable[[], T]) -> T:
+        large.append(size > LARGE_BYTES)
+        return work()
+
+    monkeypatch.setattr(servicer, "aside", aside)
+    conversations = [[_SHORT], [_SHORT] * 1_100, [_IN_PARTS] * 10]
+    batch = pb.GenerateBatchRequest(requests=[pb.GenerateRequest(model="m", messages=each) for each in conversations])
+    with gateway(ScriptedLlm(finish("Yes."))) as served:
+        results = [result async for result in served.GenerateBatch(batch, CALL)]
+    assert large == [False, True, True]
+    assert len(results) == len(conversations)
