@@ -150,6 +150,7 @@ async def shared_mesh(folder: Path) -> AsyncIterator[Mesh]:
             cache_address=to_cache.address,
             router_address=to_router.address,
             metrics_address=f"127.0.0.1:{free_port()}",
+            **UNLIMITED,
         )
         caller = await enter(asking(gateway.spec.address))
         yield Mesh(starter, cache, router, gateway, llm, to_cache, to_router, to_llm, caller)
