@@ -116,7 +116,7 @@ def _load(file: ImageFile, needed: int) -> Image.Image:
         if file.mode.startswith("I"):
             return Image.fromarray((np.asarray(file) >> 8).astype(np.uint8)).convert("RGB")
     mode = "RGBA" if file.has_transparency_data else "RGB"
-    return file.copy() if file.mode == mode else file.convert(mode)
+    return file if file.mode == mode else file.convert(mode)
 
 
 def fit(picture: Image.Image, wanted: Preprocessing) -> Image.Image:
