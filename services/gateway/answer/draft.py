@@ -1,8 +1,7 @@
-"""One answer in the making: its request, the results of its stages, the writers of its events, and its tasks."""
+"""One answer in the making: its request, the results of its stages, and the writers of its events."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,35 +22,8 @@ from services.gateway.generation.shared import Generation
 from services.gateway.guard.checks import checks_for
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Equipment
-from services.runtime.errors import ServiceError, Unavailable
+from services.runtime.errors import Unavailable
 from services.runtime.routing import Choice as ModelChoice
-
-
-@dataclass(slots=True)
-class BesideWork:
-    """The stages that work concurrently. `working`: their tasks. `stirred` is set when one of them has ended, or
-    another stage may be ready."""
-
-    working: set[asyncio.Task[None]] = field(default_factory=set)
-    stirred: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def done(self, work: asyncio.Task[None]) -> None:
-        """Wait for `work`, one of the tasks. An error of another task ends the wait at once: no caller waits for the
-        rest of a long recording whose picture was refused."""
-        while work in self.working:
-            done, self.working = await asyncio.wait(self.working, return_when=asyncio.FIRST_COMPLETED)
-            try:
-                for each in done:
-                    each.result()
-            except ServiceError:
-                await self._stop()
-                raise
-
-    async def _stop(self) -> None:
-        for each in self.working:
-            each.cancel()
-        if self.working:
-            await asyncio.wait(self.working)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +55,6 @@ class Draft:
     privacy: Privacy = field(init=False)
     inputs: Inputs = field(init=False)
     identity: CacheIdentity = field(init=False)
-    beside: BesideWork = field(default_factory=BesideWork)
     writer: EventWriter = field(init=False)
     voice: TextWriter = field(init=False)
 

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,12 +18,12 @@ from services.runtime.security.private_data import Names
 
 @dataclass(slots=True)
 class Privacy:
-    """The guard's findings in one request. `checks`: None without a guard. `guarding`: whether the guard still works;
-    nothing is sent before it is done. `private`: whether the request may hold private data, so that no other caller may
-    share anything of it. `names` stand for private texts, the same in the whole prompt."""
+    """The findings of the guard in one request. `checks`: None without a guard. `guarded`: set when a guard that works
+    beside other stages is done; no text is sent before. `private`: whether the request may hold private data, so that
+    no other caller may share anything of it. `names` stand for private texts, the same in the whole prompt."""
 
     checks: Checks | None = None
-    guarding: bool = False
+    guarded: asyncio.Event | None = None
     private: bool = False
     names: Names = field(default_factory=Names)
 

@@ -11,16 +11,15 @@ failed part.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import JointReservation, Reservation
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.event_writer import Send
-from services.gateway.answer.plan import Slice
+from services.gateway.answer.plan import Stage
 from services.gateway.answer.registry import STAGES
-from services.gateway.answer.stages.stage import AnswerStage
+from services.gateway.answer.stages.stage import AnswerStage, Work, retrieve
 from services.gateway.cache_eligibility.settings import Bypassed
 from services.runtime.errors import ServiceError
 
@@ -36,6 +35,8 @@ class Answer:
     ):
         self._draft, self._ledger, self._reservation, self._stages = draft, draft.ledger, reservation, stages
         self._started: dict[str, AnswerStage] = {}
+        self._begun: dict[str, Work] = {}  # stages that have started; their work has not
+        self._working: dict[asyncio.Task[None], str] = {}
 
     async def give(self, send: Send | None = None) -> pb.Final:
         """Send its messages with `send`; None: no client reads them. Returns its last event."""
@@ -43,13 +44,13 @@ class Answer:
         draft.backends.fleet.request()
         try:
             self._begin(send)
-            for stage in chain(self._stages_to_wait_for(), self._closing()):
-                await (stage.run() if stage else self._until_one_is_ready())
+            await self._run_stages()
             late = self._late()
             final = ledger.close()
             await draft.writer.end(*late, pb.Event(final=final))
             return final
         except ServiceError as error:
+            await self._stop()
             ledger.failed(error)
             await draft.writer.arrived()
             raise
@@ -77,50 +78,63 @@ class Answer:
                 for stage in stages:
                     stage.after_final(final)
         finally:
+            self._cancel()
             for stage in stages:
                 stage.leave()
             self._reservation.settle(self._ledger.billed_tokens)
 
-    def _stages_to_wait_for(self) -> Iterator[AnswerStage | None]:
-        """The stages to run to their end, one after the other, whichever is ready first; None while none is.
-        Independent stages are started before."""
-        waiting, done = [each for each in self._ledger.plan.slices if not self._is_closing(each)], set[str]()
+    async def _run_stages(self) -> None:
+        """Start each stage as soon as those that it waits for are done, until one has finished the answer; then the
+        closing ones."""
+        waiting, closing, done = list[Stage](), list[Stage](), set[str]()
+        for planned in self._ledger.plan.slices:
+            (closing if self._stages[planned.stage.name].closing else waiting).append(planned.stage)
         while not self._ledger.finish_reason:
-            if startable := next((each for each in waiting if done.issuperset(each.stage.after)), None):
+            if startable := next((each for each in waiting if done.issuperset(each.after)), None):
                 waiting.remove(startable)
-                started = self._start(startable.stage.name)
-                if at_once := started.answers_at_once:
-                    yield started
-                if at_once or not started.waits:
-                    done.add(startable.stage.name)
-                continue
-            running = [name for name in self._started if name not in done]
-            if not running:
-                return
-            ready = running[0] if len(running) == 1 else next(filter(self._is_ready, running), None)
-            yield self._started[ready] if ready else None
-            if ready:
-                done.add(ready)
+                if work := await self._start(startable.name):
+                    self._begun[startable.name] = work
+                else:
+                    done.add(startable.name)
+            elif self._begun or self._working:
+                done |= await self._ended()
+            else:
+                break
+        for stage in closing:
+            if work := await self._start(stage.name):
+                await work
 
-    def _is_ready(self, name: str) -> bool:
-        return self._started[name].is_ready()
-
-    async def _until_one_is_ready(self) -> None:
-        """Wait until one of the stages under way has ended."""
-        await self._draft.beside.stirred.wait()
-        self._draft.beside.stirred.clear()
-
-    def _closing(self) -> Iterator[AnswerStage]:
-        for planned in filter(self._is_closing, self._ledger.plan.slices):
-            yield self._start(planned.stage.name)
-
-    def _is_closing(self, planned: Slice) -> bool:
-        return self._stages[planned.stage.name].closing
-
-    def _start(self, name: str) -> AnswerStage:
+    async def _start(self, name: str) -> Work | None:
         stage = self._started[name] = self._stages[name](self._draft)
-        stage.start()
-        return stage
+        return await stage.start()
+
+    async def _ended(self) -> set[str]:
+        """The names of the stages that are done, when one is. Raises the error of one: nothing waits for the rest of a
+        long recording when a picture has been refused."""
+        if len(self._begun) == 1 and not self._working:
+            name, work = self._begun.popitem()
+            await work  # a task of its own would cost 20 µs
+            return {name}
+        for name in list(self._begun):
+            task = asyncio.create_task(self._begun.pop(name))
+            task.add_done_callback(retrieve)
+            self._working[task] = name
+        ended, _ = await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.result()
+        return {self._working.pop(task) for task in ended}
+
+    async def _stop(self) -> None:
+        self._cancel()
+        if self._working:
+            await asyncio.wait(self._working)
+
+    def _cancel(self) -> None:
+        """Cancel the work of all stages."""
+        for work in self._begun.values():
+            work.close()
+        for task in self._working:
+            task.cancel()
 
     def _late(self) -> Sequence[pb.Event]:
         """Patches of the stages whose result came too late for the answer."""

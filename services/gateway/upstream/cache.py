@@ -58,10 +58,12 @@ class Cache:
         pending = Pending(self._report(request, timeout=timeout_s, metadata=metadata), "cache")
         return bool((await pending.reply()).tightened)
 
-    def lookup(self, request: cache_pb2.LookupRequest, timeout_s: float, metadata: Metadata) -> Pending:
-        """Start a lookup that ends after `timeout_s` at the latest."""
+    async def lookup(
+        self, request: cache_pb2.LookupRequest, timeout_s: float, metadata: Metadata
+    ) -> cache_pb2.LookupResponse:
         metadata = (*metadata, whose(request.question.tenant))
-        return Pending(self._lookup(request, timeout=timeout_s, metadata=metadata), "cache")
+        pending = Pending(self._lookup(request, timeout=timeout_s, metadata=metadata), "cache")
+        return await pending.reply()  # type: ignore[no-any-return]
 
     async def store(self, request: cache_pb2.StoreRequest, timeout_s: float) -> cache_pb2.StoreResponse:
         metadata = (whose(request.question.tenant),)

@@ -157,20 +157,6 @@ def words(messages: Sequence[chat_pb2.Message]) -> int:
     return sum(3 + len(message.content.split()) for message in messages)
 
 
-class ScriptedLookup:
-    def __init__(self, outcome: cache_pb2.LookupResponse | ServiceError):
-        self._outcome = outcome
-        self.cancelled = False
-
-    async def reply(self) -> cache_pb2.LookupResponse:
-        if isinstance(self._outcome, ServiceError):
-            raise self._outcome
-        return self._outcome
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
 class ScriptedCache:
     def __init__(self, outcome: cache_pb2.LookupResponse | ServiceError):
         self.outcome = outcome
@@ -179,12 +165,14 @@ class ScriptedCache:
         self.max_wrong: list[float | None] = []  # what each lookup allows for
         self.stale: list[int] = []  # for how long the time of what it finds may be over, in milliseconds
 
-    def lookup(self, request, timeout_s, metadata) -> ScriptedLookup:
+    async def lookup(self, request, timeout_s, metadata) -> cache_pb2.LookupResponse:
         self.questions.append(request.question)
         self.similarities.append(request.min_similarity if request.HasField("min_similarity") else None)
         self.max_wrong.append(request.max_wrong if request.HasField("max_wrong") else None)
         self.stale.append(request.stale_within_ms)
-        return ScriptedLookup(self.outcome)
+        if isinstance(self.outcome, ServiceError):
+            raise self.outcome
+        return self.outcome
 
 
 def _model(name: str) -> Model:

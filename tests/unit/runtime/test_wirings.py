@@ -246,9 +246,9 @@ async def test_a_caller_that_is_cancelled_stops_the_servicer(wired: Wired, strea
 
 async def test_a_cancelled_lookup_stops_its_servicer(wired: Wired) -> None:
     wired.service.work = forever
-    pending = Cache(wired.channel).lookup(cache_pb2.LookupRequest(), 5, ())
+    asking = asyncio.create_task(Cache(wired.channel).lookup(cache_pb2.LookupRequest(), 5, ()))
     await until(lambda: bool(wired.service.calls), 5)
-    pending.cancel()
+    asking.cancel()
     await asyncio.wait_for(wired.service.stopped.wait(), 5)
 
 

@@ -22,7 +22,7 @@ from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import BesideStage
+from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.answer.text_writer import counted
 from services.gateway.answer.unchanged_fields import is_of_conversation, texts_of, unread_texts
 from services.gateway.errors import GuardLate, GuardRefused
@@ -36,7 +36,7 @@ _BARE = re.compile(r"(?<=[:,\[\s])(\[[a-z ]+ \d+\])(?=\s*[,}\]])")  # a name tha
 _INSTRUCTING = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)  # roles whose texts may be injections
 
 
-class GuardStage(BesideStage):
+class GuardStage(AnswerStage):
     """Checks the texts of a request."""
 
     name, after = "guard", ("audio",)
@@ -50,7 +50,7 @@ class GuardStage(BesideStage):
         checks = checks_for(tenant.guard, question.request)
         return checks is not None and checks.asks
 
-    def start(self) -> None:
+    async def start(self) -> Work | None:
         draft, ledger = self.draft, self.draft.ledger
         stage = ledger.begin(self.name)
         deadline = Deadline.after(stage.budget_s, ledger.clock)
@@ -58,14 +58,14 @@ class GuardStage(BesideStage):
         texts = chain(_texts(draft), unread_texts(draft.question.request.original, draft.privacy.looked_at_also))
         long = sum(len(text) for _, text in texts) > _AT_ONCE
         if self._checks.hides and not long and not self._look_at_once(looking, stage):
-            return
+            return None
         if self._checks.hides and long:
             looking.keep_private(f"more than {_AT_ONCE} characters: not known yet whether it holds any")
         if not long and self._checks.settings.injection == "off":
             ledger.end(stage)
-            return
-        draft.privacy.guarding = True
-        self.begin(self._look(looking, stage, private=long and bool(self._checks.hides)))
+            return None
+        draft.privacy.guarded = guarded = asyncio.Event()
+        return self._look(looking, stage, guarded, private=long and bool(self._checks.hides))
 
     def _look_at_once(self, looking: _Request, stage: Running) -> bool:
         """Detect private data at once. Returns whether the stage has time for more; else it has ended. Raises
@@ -82,7 +82,7 @@ class GuardStage(BesideStage):
             return False
         return True
 
-    async def _look(self, looking: _Request, stage: Running, *, private: bool) -> None:
+    async def _look(self, looking: _Request, stage: Running, guarded: asyncio.Event, *, private: bool) -> None:
         with self.draft.ledger.ending(stage):
             try:
                 for _ in looking.for_private() if private else ():
@@ -91,7 +91,7 @@ class GuardStage(BesideStage):
                     await asyncio.sleep(0)
             except Late:
                 self._late(stage)
-        self.draft.privacy.guarding = False
+        guarded.set()
 
     def _late(self, stage: Running) -> None:
         ledger, is_open = self.draft.ledger, self._checks.settings.late == "open"

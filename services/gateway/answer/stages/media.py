@@ -20,7 +20,7 @@ from services.gateway.admission.question import Question, estimated_tokens, hear
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import BesideStage, retrieve
+from services.gateway.answer.stages.stage import AnswerStage, Work, retrieve
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.calls import Pending
@@ -31,7 +31,7 @@ from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLa
 T = TypeVar("T")
 
 
-class _MediaStage(BesideStage):
+class _MediaStage(AnswerStage):
     """An optional stage, unless its input is the question itself."""
 
     late: Degraded
@@ -85,13 +85,13 @@ class AudioStage(_MediaStage):
     def required(cls, question: Question) -> bool:
         return question.recording == "question"
 
-    def start(self) -> None:
-        if hearing := self.draft.question.hearing:
-            self.begin(self._listen(hearing))
+    async def start(self) -> Work | None:
+        hearing = self.draft.question.hearing
+        return self._transcribe(hearing) if hearing else None
 
-    async def run(self) -> None:
+    async def _transcribe(self, hearing: Hearing) -> None:
         try:
-            await super().run()
+            await self._listen(hearing)
         except TooLate as problem:
             await self._end_unheard(problem)
         if heard := self.draft.inputs.heard:
@@ -159,14 +159,9 @@ class VisionStage(_MediaStage):
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
         return bool(question.request.images) and not question.pixels
 
-    def start(self) -> None:
-        if seeing := self.draft.question.seeing:
-            self.begin(self._see(seeing))
-
-    async def run(self) -> None:
-        await super().run()
-        if self.draft.inputs.sights:
-            self.draft.writer.write(pb.Event(sights=self.draft.inputs.sights))
+    async def start(self) -> Work | None:
+        seeing = self.draft.question.seeing
+        return self._classify(seeing) if seeing else None
 
     def patches(self) -> Sequence[pb.Patch]:
         if self.draft.inputs.sights or not self._look or not self._look.done() or self._look.cancelled():
@@ -177,11 +172,10 @@ class VisionStage(_MediaStage):
         return [pb.Patch(stage=self.name, text="\n".join(self.draft.inputs.picture_lines))]
 
     def leave(self) -> None:
-        super().leave()
         if self._look:
             self._look.cancel()
 
-    async def _see(self, seeing: Seeing) -> None:
+    async def _classify(self, seeing: Seeing) -> None:
         async def look(stage: Running) -> vision_pb2.ClassifyResponse:
             metadata, left_s = telemetry.propagate(stage.span), self.draft.ledger.remaining()
             call = seeing.client.classify(self._wanted(seeing), left_s, metadata)
@@ -201,6 +195,7 @@ class VisionStage(_MediaStage):
             self.fallback(problem)
         elif seen:
             self._take(seen)
+            self.draft.writer.write(pb.Event(sights=self.draft.inputs.sights))
 
     def _wanted(self, seeing: Seeing) -> vision_pb2.ClassifyRequest:
         images = [vision_pb2.Image(data=image.data) for image in self.draft.question.request.images]

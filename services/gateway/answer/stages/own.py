@@ -24,7 +24,7 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import BesideStage
+from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.labels import Act
 from services.gateway.settings.answer_time import StageBudget
 from services.runtime.deadline import Deadline
@@ -33,7 +33,7 @@ Connect = Callable[[str, str], Awaitable[grpc.aio.Channel]]
 _log = logging.getLogger("services.gateway")
 
 
-class OwnStage(BesideStage):
+class OwnStage(AnswerStage):
     """Subclass it: `name`, `look`, and where the defaults do not fit `budget`, `after`, `before` and `wanted`.
 
     `after`: stages of the gateway that it waits for; `before`: those that wait for it. A stage that adds context comes
@@ -53,10 +53,7 @@ class OwnStage(BesideStage):
         continues without the lines."""
         raise NotImplementedError
 
-    def start(self) -> None:
-        self.begin(self._work())
-
-    async def _work(self) -> None:
+    async def run(self) -> None:
         draft, ledger = self.draft, self.draft.ledger
         with ledger.stage(self.name) as stage:
             if not ledger.worth_starting(self.name, stage):

@@ -19,7 +19,7 @@ from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import BesideStage, retrieve
+from services.gateway.answer.stages.stage import AnswerStage, Work, retrieve
 from services.gateway.answer.stages.summaries import NOTE
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
@@ -66,7 +66,7 @@ def _is_wordy(question: Question, settings: PromptSettings) -> bool:
     return any(message.role in roles for message in question.request.messages)
 
 
-class PromptStage(BesideStage):
+class PromptStage(AnswerStage):
     """Prepares the prompt for the model."""
 
     name, after = "prompt", ("audio", "vision", "guard", "router", "tools")
@@ -87,11 +87,12 @@ class PromptStage(BesideStage):
     def required(cls, question: Question) -> bool:
         return True
 
-    def start(self) -> None:
+    async def start(self) -> Work | None:
         question, came, limit = self.draft.question, self.draft.inputs.asked.for_model(), self._limit()
         long = 0 < limit < window.most_tokens(came, self._tools_bytes)
         if long or question.request.prompt.system or _is_wordy(question, self._settings):
-            self.begin(self._prepare(came, limit))
+            return self._prepare(came, limit)
+        return None
 
     def after_final(self, final: pb.Final) -> None:
         """Have the turns that were left out summarized for the next question."""
@@ -100,7 +101,6 @@ class PromptStage(BesideStage):
             self.draft.ledger.billed_tokens += summaries.order(self.draft.tenant, self._left_out)
 
     def leave(self) -> None:
-        super().leave()
         if self._counting:
             self._counting.cancel()
 

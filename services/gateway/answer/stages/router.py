@@ -21,9 +21,9 @@ from services.runtime.routing import Choice, Demand, Tier, affordable
 class RouterStage(AnswerStage):
     """Chooses a model."""
 
-    name, after, waits = "router", ("audio",), False
+    name, after = "router", ("audio",)
 
-    def start(self) -> None:
+    async def start(self) -> None:
         with self.draft.ledger.stage(self.name) as stage:
             self.draft.choice = self._choose(stage)
 

@@ -15,13 +15,13 @@ from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.stages import tool_call
-from services.gateway.answer.stages.stage import BesideStage
+from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.answer.stages.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Beforehand, Equipment
 
 
-class ToolsStage(BesideStage):
+class ToolsStage(AnswerStage):
     """Calls the tools."""
 
     name, after = "tools", ("audio", "guard")  # they read the question as a model does
@@ -34,15 +34,13 @@ class ToolsStage(BesideStage):
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
         return any(not (each.offered or each.source) for each in question.request.mesh_tools)
 
-    def start(self) -> None:
-        if self.draft.equipment:
-            self.begin(self._call_all(self.draft.equipment))
+    async def start(self) -> Work | None:
+        return self._call_all(self.draft.equipment) if self.draft.equipment else None
 
     def patches(self) -> Sequence[pb.Patch]:
         return [patch for run in self._runs if (patch := run.patch())]
 
     def leave(self) -> None:
-        super().leave()
         for run in self._runs:
             run.leave()
 

@@ -28,7 +28,6 @@ from tests.unit.gateway.scripted import (
     ScriptedAudio,
     ScriptedCache,
     ScriptedLlm,
-    ScriptedLookup,
     ScriptedVision,
     finish,
     senses,
@@ -44,16 +43,10 @@ def plain() -> Scene:
     return Scene(small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")), large=ScriptedLlm())
 
 
-class SlowLookup(ScriptedLookup):
-    async def reply(self) -> cache_pb2.LookupResponse:
-        await asyncio.sleep(0.01)
-        return await super().reply()
-
-
 class SlowCache(ScriptedCache):
-    def lookup(self, request, timeout_s, metadata) -> ScriptedLookup:
-        super().lookup(request, timeout_s, metadata)
-        return SlowLookup(self.outcome)
+    async def lookup(self, request, timeout_s, metadata) -> cache_pb2.LookupResponse:
+        await asyncio.sleep(0.01)
+        return await super().lookup(request, timeout_s, metadata)
 
 
 def after_a_miss() -> Scene:

@@ -60,7 +60,7 @@ class TimeStage(AnswerStage):
 
     name, after, budget = "time", ("audio",), StageBudget(share=0.1, cap_ms=20)
 
-    def start(self):
+    async def run(self):
         with self.draft.ledger.stage(self.name) as stage:
             self.draft.inputs.hear("It is noon.")
             stage.detail = "noon"
@@ -126,7 +126,7 @@ async def test_a_stage_is_planned_run_and_told(package: str) -> None:
     draft = Draft(Question(request), ACME, Ledger(plan, INVALID_SPAN, 0.01), scene.backends)
     reservation = scene.quotas.reserve("acme", ACME.allowance, 100)
     events = [event async for message in sent_by(Answer(draft, reservation, stages).give) for event in message.events]
-    assert [stage.name for stage in events[-1].final.stages] == ["time", "router", "llm"]
+    assert [stage.name for stage in events[-1].final.stages] == ["router", "time", "llm"]
     (sent,) = scene.llms["small"].requests
     assert sent.messages[-1].content.startswith("Context:\n- audio: It is noon.")
 

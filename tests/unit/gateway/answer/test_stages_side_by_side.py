@@ -11,11 +11,11 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.plan import Stage, make_plan
 from services.gateway.answer.stages.cache.stage import CacheStage
-from services.gateway.answer.stages.stage import AnswerStage, BesideStage
+from services.gateway.answer.stages.stage import AnswerStage, Work
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import EXACT, MISS, Scene
 from tests.unit.gateway.reading import sent_by
-from tests.unit.gateway.scripted import ScriptedCache, ScriptedLookup
+from tests.unit.gateway.scripted import ScriptedCache
 
 pytestmark = pytest.mark.paused
 
@@ -23,33 +23,24 @@ pytestmark = pytest.mark.paused
 class Slow(ScriptedCache):
     """Replies after 0.4 s."""
 
-    def lookup(self, request, timeout_s, metadata) -> ScriptedLookup:
-        found, came = super().lookup(request, timeout_s, metadata), loop_clock() + 0.4
-        reply = found.reply
-
-        async def later() -> cache_pb2.LookupResponse:
-            await asyncio.sleep(came - loop_clock())
-            return await reply()
-
-        found.reply = later  # type: ignore[method-assign]
-        return found
+    async def lookup(self, request, timeout_s, metadata) -> cache_pb2.LookupResponse:
+        await asyncio.sleep(0.4)
+        return await super().lookup(request, timeout_s, metadata)
 
 
-def beside(name: str, takes_s: float, started: dict[str, float], guards: bool = False) -> type[BesideStage]:
-    async def work(self: BesideStage) -> None:
-        self.draft.privacy.guarding = guards
-        await asyncio.sleep(takes_s)
-        self.draft.privacy.guarding = False
-
-    def start(self: BesideStage) -> None:
+def beside(name: str, takes_s: float, started: dict[str, float], guards: bool = False) -> type[AnswerStage]:
+    async def start(self: AnswerStage) -> Work:
         started[name] = loop_clock()
-        self.begin(work(self))
+        guarded = asyncio.Event()
+        if guards:
+            self.draft.privacy.guarded = guarded
+        return work(guarded)
 
-    async def run(self: BesideStage) -> None:
-        assert self.work
-        await self.draft.beside.done(self.work)
+    async def work(guarded: asyncio.Event) -> None:
+        await asyncio.sleep(takes_s)
+        guarded.set()
 
-    return type(name, (BesideStage,), {"name": name, "start": start, "run": run})
+    return type(name, (AnswerStage,), {"name": name, "start": start})
 
 
 async def ended(stages: Mapping[str, type[AnswerStage]], plan: list[Stage], scene: Scene) -> tuple[float, pb.Final]:

@@ -9,7 +9,6 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.stages.cache.stage import CacheStage
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
 from tests.unit.gateway.answer.scene import EXACT, MISS, STORED, Scene, outcomes
 from tests.unit.gateway.reading import sent_by
@@ -97,7 +96,7 @@ async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
     assert not scene.write_behind.stored
     assert scene.billed == [0]
     (message,) = await scene.messages()  # the near copy: everything in one message, no lookup
-    assert [event.WhichOneof("kind") for event in message.events] == ["accepted", "delta", "stage", "final"]
+    assert [event.WhichOneof("kind") for event in message.events] == ["accepted", "stage", "delta", "final"]
     assert len(scene.cache.questions) == 1
 
 
@@ -153,10 +152,15 @@ async def test_a_lookup_that_cannot_even_begin_is_no_probe_that_never_ends():
 
 
 async def test_a_lookup_that_its_client_leaves_has_an_end_in_the_trace():
-    scene = Scene(ScriptedCache(MISS))
-    answer = scene.answer()
-    stage = CacheStage(answer._draft)
-    stage.start()
-    stage.leave()
-    assert [each.name for each in answer._ledger.stages] == ["cache"]
-    answer._reservation.settle(0)
+    class Silent(ScriptedCache):
+        async def lookup(self, request, timeout_s, metadata) -> cache_pb2.LookupResponse:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    answer = Scene(Silent(MISS)).answer()
+    given = asyncio.create_task(answer.give())
+    await asyncio.sleep(0.001)
+    given.cancel()
+    await asyncio.wait({given})
+    await asyncio.sleep(0)
+    assert [each.name for each in answer._ledger.stages] == ["router", "cache"]

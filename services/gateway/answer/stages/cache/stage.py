@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,14 +17,12 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import VERDICTS
 from services.gateway.answer.stages.cache.l1 import Copy
 from services.gateway.answer.stages.cache.write_behind import is_of_another, is_storable, may_keep, note_private
-from services.gateway.answer.stages.stage import AnswerStage, retrieve
+from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.decisions import Changed
 from services.gateway.guard.screen import AT_ONCE
 from services.gateway.labels import Act, Degraded
-from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.upstream.cache import Cache
-from services.gateway.upstream.calls import Pending
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.security.private_data import find
@@ -53,10 +50,6 @@ class CacheStage(AnswerStage):
 
     def __init__(self, draft: Draft):
         super().__init__(draft)
-        self._lookup: tuple[Pending, SharedPermit, Running] | None = None
-        self._reply: asyncio.Task[cache_pb2.LookupResponse] | None = None  # a task where other stages are under way
-        self._near: tuple[Near, Running] | None = None  # an answer that waits for the guard
-        self._spoken: cache_pb2.Answer | Copy | None = None  # a hit that is sent at a pace
         self._identities = ""  # of all models, when the question was identified
         self._sample: cache_pb2.Sample | None = None  # a stored answer that the cache wants verified
 
@@ -64,62 +57,63 @@ class CacheStage(AnswerStage):
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
         return backends.cache is not None and question.shareable
 
-    def start(self) -> None:
+    async def start(self) -> Work | None:
         draft, cache = self.draft, self.draft.backends.cache
         draft.identity.identify()
         self._identities = draft.backends.routes.identity("")
         self._tell_choice()
         if cache is None or draft.identity.question is None:
-            return
+            return None
         draft.identity.known = draft.backends.l1.removals.known()
-        stage = draft.ledger.begin(self.name)
-        if near := self._find_near():
-            self._near = near, stage
-        else:
-            self._lookup = self._ask(cache, draft.identity.question, stage)
-        if not (self._near or self._lookup):
-            draft.ledger.end(stage)
+        if (near := self._find_near()) is None:
+            return self._look_up(cache, draft.identity.question)
+        if draft.privacy.guarded or self._pace:
+            return self._take_near(near)
+        await self._take_near(near)
+        return None
 
-    @property
-    def answers_at_once(self) -> bool:
-        return self._near is not None and not self.draft.privacy.guarding and not self._pace
+    async def _take_near(self, near: Near) -> None:
+        with self.draft.ledger.stage(self.name) as stage:
+            await self._take(pb.CACHE_VERDICT_EXACT, near.key, 1.0)
+            stage.detail = near.detail
+        await self._say(near.answer)
 
-    def is_ready(self) -> bool:
-        """Whether the reply is there and the guard is done: a stored answer waits for the guard as any other does."""
-        if self.draft.privacy.guarding:
-            return False
-        if self._lookup and self._reply is None:
-            stirred = self.draft.beside.stirred
-            self._reply = asyncio.create_task(self._lookup[0].reply())
-            self._reply.add_done_callback(retrieve)
-            self._reply.add_done_callback(lambda _: stirred.set())
-        return self._reply is None or self._reply.done()
+    async def _look_up(self, cache: Cache, question: cache_pb2.Question) -> None:
+        with self.draft.ledger.stage(self.name) as stage:
+            found = await self._ask(cache, question, stage)
+            is_hit = found and await self._take_verdict(found, stage)
+        if found and is_hit:
+            await self._say(found.answer)
 
-    async def run(self) -> None:
-        if self._near:
-            await self._take_near(*self._near)
-        if self._lookup:
-            await self._wait(*self._lookup)
-        if self._spoken:
-            await self._speak(self._spoken)
+    async def _ask(self, cache: Cache, question: cache_pb2.Question, stage: Running) -> cache_pb2.LookupResponse | None:
+        """The reply of the cache, where there is time for it and the breaker permits it; None without one."""
+        ledger, tenant, breaker = self.draft.ledger, self.draft.tenant.name, self.draft.backends.cache_breaker
+        if not ledger.worth_starting(self.name, stage):
+            return None
+        permit = breaker.enter(tenant)
+        if permit is None:
+            stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, breaker.why(tenant)
+            ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
+            ledger.decide(Act.BREAKER_SKIPPED, self.name, stage.detail)
+            return None
+        try:
+            found = await cache.lookup(self._request(question), stage.budget_s, telemetry.propagate(stage.span))
+            permit.replied()
+        except ServiceError as problem:
+            permit.ended(problem)
+            self.fallback(problem, stage)
+            return None
+        finally:
+            permit.withdrawn()  # unless it has reported
+        return found
 
-    async def _wait(self, pending: Pending, permit: SharedPermit, stage: Running) -> None:
-        """Wait for the reply of the cache."""
-        with self.draft.ledger.ending(stage):
-            self._lookup = None
-            try:
-                await self._take_verdict(await (self._reply or pending.reply()), stage)
-                permit.replied()
-            except ServiceError as problem:
-                permit.ended(problem)
-                self.fallback(problem, stage)
-            finally:
-                permit.withdrawn()  # unless it has reported
-                pending.cancel()
-
-    async def _speak(self, answer: cache_pb2.Answer | Copy) -> None:
-        """Send a hit at its pace, within 80% of the time left."""
+    async def _say(self, answer: cache_pb2.Answer | Copy) -> None:
+        """Answer with a hit, all at once, or at its pace within 80% of the time left."""
         draft, ledger = self.draft, self.draft.ledger
+        if not self._pace:
+            await draft.take_whole(answer.text, answer.model, answer.finish_reason)
+            return
+        ledger.model = answer.model
         await draft.voice.say_at_pace(answer.text, self._pace, ledger.remaining() * _SPOKEN_SHARE)
         if not ledger.finish_reason:  # else the guard has ended it
             await draft.voice.finish(answer.finish_reason)
@@ -176,39 +170,6 @@ class CacheStage(AnswerStage):
             return
         draft.backends.judging.submit(sample, draft.inputs.for_model(), draft.tenant, draft.ledger.span)
 
-    def leave(self) -> None:
-        if self._near:
-            self.draft.ledger.end(self._near[1])
-            self._near = None
-        if self._lookup:
-            pending, permit, stage = self._lookup
-            permit.withdrawn()
-            pending.cancel()
-            self.draft.ledger.end(stage)
-            self._lookup = None
-        if self._reply:
-            self._reply.cancel()
-
-    def _ask(
-        self, cache: Cache, question: cache_pb2.Question, stage: Running
-    ) -> tuple[Pending, SharedPermit, Running] | None:
-        """Start the lookup, where there is time for it and the breaker permits it."""
-        ledger, tenant = self.draft.ledger, self.draft.tenant.name
-        if not ledger.worth_starting(self.name, stage):
-            return None
-        breaker = self.draft.backends.cache_breaker
-        permit = breaker.enter(tenant)
-        if permit is None:
-            stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, breaker.why(tenant)
-            ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
-            ledger.decide(Act.BREAKER_SKIPPED, self.name, stage.detail)
-            return None
-        try:
-            return cache.lookup(self._request(question), stage.budget_s, telemetry.propagate(stage.span)), permit, stage
-        except BaseException:  # a closed channel, or a bug: no sample of the cache
-            permit.withdrawn()
-            raise
-
     def _request(self, question: cache_pb2.Question) -> cache_pb2.LookupRequest:
         policy = self.draft.question.request.cache
         similarity = policy.min_similarity if policy.HasField("min_similarity") else None
@@ -247,13 +208,8 @@ class CacheStage(AnswerStage):
             return Near(pending, "", "exact, on its way to the cache")
         return None
 
-    async def _take_near(self, near: Near, stage: Running) -> None:
-        self._near = None
-        await self._take(near.answer, pb.CACHE_VERDICT_EXACT, near.key, 1.0)
-        stage.detail = near.detail
-        self.draft.ledger.end(stage)
-
-    async def _take_verdict(self, found: cache_pb2.LookupResponse, stage: Running) -> None:
+    async def _take_verdict(self, found: cache_pb2.LookupResponse, stage: Running) -> bool:
+        """Report the verdict of the cache. Returns whether it is a hit."""
         draft, ledger, l1 = self.draft, self.draft.ledger, self.draft.backends.l1
         if found.local_only:
             ledger.degrade(Degraded.CACHE_LOCAL)
@@ -273,22 +229,21 @@ class CacheStage(AnswerStage):
         if verdict == pb.CACHE_VERDICT_MISS:
             ledger.cache = self._report(verdict, similarity=similarity)
             draft.identity.stale = found.stale if found.HasField("stale") else None
-            return
+            return False
         exact = verdict == pb.CACHE_VERDICT_EXACT
-        await self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
+        await self._take(verdict, found.key, 1.0 if exact else similarity)
         if found.expired_ms and draft.revalidate:
             ledger.cache.stale = True
             ledger.decide(Act.CACHE_STALE, self.name, f"its time has been over for {found.expired_ms} ms")
             draft.revalidate(draft.identity.key)
         elif exact and not found.local_only:  # else an invalidation by other replicas would be missed
             l1.put(draft.identity.key, found.answer, draft.tenant.name, draft.identity.known, found.key, found.ttl_ms)
+        return True
 
-    async def _take(
-        self, answer: cache_pb2.Answer | Copy, verdict: pb.CacheVerdict, key: str, similarity: float | None
-    ) -> None:
-        self.draft.ledger.cache = self._report(verdict, key=key, similarity=similarity)
-        self.draft.ledger.changes.add(Changed.CACHE, after=VERDICTS[verdict])
-        if self._pace:
-            self.draft.ledger.model, self._spoken = answer.model, answer
-        else:
-            await self.draft.take_whole(answer.text, answer.model, answer.finish_reason)
+    async def _take(self, verdict: pb.CacheVerdict, key: str, similarity: float | None) -> None:
+        """Report a hit. It waits for the guard as any other text does."""
+        draft, ledger = self.draft, self.draft.ledger
+        if draft.privacy.guarded:
+            await draft.privacy.guarded.wait()
+        ledger.cache = self._report(verdict, key=key, similarity=similarity)
+        ledger.changes.add(Changed.CACHE, after=VERDICTS[verdict])
