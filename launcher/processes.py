@@ -89,6 +89,7 @@ class ServiceProcess:
     """
 
     _orders: Orders | None = None
+    _check_every_s = 0.1  # until it serves
 
     def __init__(self, spec: ServiceSpec, log_dir: Path):
         self.spec = spec
@@ -155,7 +156,7 @@ class ServiceProcess:
                 return
             if time.monotonic() > deadline:
                 raise ServiceFailed(f"{self.spec.name} was not serving after {timeout_s:.0f} s:\n{self.tail()}")
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(self._check_every_s)
 
     def can_change(self, spec: ServiceSpec) -> bool:
         """Whether it can serve `spec` without being started again."""

@@ -71,6 +71,11 @@ class ServiceProcess(processes.ServiceProcess):
     """The launcher's, but for how it starts. vLLM starts as the launcher starts it: it reads variables before Python
     does."""
 
+    _check_every_s = 0.02  # it serves a tenth of a second after it was forked
+
+    async def wait(self, poll_s: float = 0.01) -> int:
+        return await super().wait(poll_s)
+
     def _start(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
         spec, environment = self.spec, {**os.environ, **self.spec.environment}
         if spec.module not in (*_SERVICES, *_PLAIN) or _loads_vllm(spec.module, environment):
