@@ -34,8 +34,11 @@ settings.load_profile("untimed")
 _PING_TIMEOUT_MS = "5000"
 REPOSITORY = Path(__file__).parents[1]
 Start = Callable[..., Awaitable[ServiceProcess]]
-# The files of each of these folders ask one mesh or one engine, which takes half a minute to start.
-_SHARE_A_MESH = tuple(f"tests/integration/{folder}/" for folder in ("public", "real_mesh", "vllm_engine"))
+# The files of each of these folders share a mesh, an engine or a copy of the tree, which takes half a minute.
+_SHARED = (
+    "tests/contract/checklists/",
+    *(f"tests/integration/{folder}/" for folder in ("public", "real_mesh", "vllm_engine")),
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,10 +58,10 @@ def pytest_collection() -> Iterator[None]:
 
 
 class _LoadFileScheduling(LoadFileScheduling):
-    """`--dist loadfile`, where the files that share a mesh count as one."""
+    """`--dist loadfile`, where the files of a folder that share something count as one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next(filter(nodeid.startswith, _SHARE_A_MESH), super()._split_scope(nodeid))
+        return next(filter(nodeid.startswith, _SHARED), super()._split_scope(nodeid))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:

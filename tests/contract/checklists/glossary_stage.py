@@ -1,22 +1,14 @@
-"""The checklist "Add a stage with its service" of CONTRIBUTING.md, followed in a copy of the tree: a few files by hand
-and one command, and images, mesh files and the chart have the service."""
+"""A stage with its service, `glossary`: what its checklist has written by hand."""
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-import yaml
+from tests.contract.checklists.following import Checklist
 
-from tests.contract.chart import ask, environment, ports
-from tests.contract.checklists import checklist, passing, run
-
-MOST_FILES = 12
+TITLE = "Add a stage with its service"
 NAME, PORT = "glossary", 50057
 IDENTITIES, PROJECT, STAGES = "hedgerow/identities.py", "pyproject.toml", "services/gateway/answer/registry.py"
 TEST = f"tests/unit/gateway/test_{NAME}.py"
@@ -176,63 +168,19 @@ async def test_a_question_has_the_explanations_of_its_words() -> None:
     await server.stop(0)
 ''',
 }
-MESH = """models:
-  small: {url: "http://10.0.0.1:8000/v1"}
-gateway: {allow_anonymous: true}
-services:
-  glossary: {settings: {words: {ttft: the time to the first token}}}
-"""
 TESTS = [
     *(f"tests/contract/test_{name}.py" for name in ("services", "stubs", "settings", "mesh_schema")),
     f"tests/contract/test_images.py::test_an_image_has_every_package_its_service_imports[{NAME}]",
     f"tests/contract/test_images.py::test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is[{NAME}]",
     "tests/contract/test_images.py::test_every_service_has_an_image",
 ]
-DECLARED = {
-    "test_a_question_has_the_explanations_of_its_words",
-    f"test_a_service_has_an_extra_and_its_own_port[{NAME}]",
-    "test_the_folders_are_the_services",
-    "test_the_import_rules_know_every_service",
-    f"test_an_image_has_every_package_its_service_imports[{NAME}]",
-    f"test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is[{NAME}]",
-    "test_every_service_has_an_image",
-    "test_stubs_are_what_the_contracts_generate",
-}
 
 
-def test_a_stage_with_its_service_is_added_by_the_checklist_in_at_most_twelve_files(tree: Path) -> None:
-    by_hand = {**OWN, **dict(named(tree))}
-    assert len(by_hand) <= MOST_FILES
-    steps = checklist(tree, "Add a stage with its service", by_hand)
-    assert {path for path in by_hand if f"`{path.replace(NAME, '<name>')}`" in steps} == by_hand.keys() - {TEST}
-
-    passed = passing(tree, TEST, *TESTS)
-    assert DECLARED - passed == set()
-
-    (tree / "mesh.yaml").write_text(MESH)
-    compose = rendered(tree, "compose")
-    gateway, glossary = compose["services"]["gateway"], compose["services"][NAME]
-    assert glossary["image"].startswith(f"hedgerow/{NAME}:")
-    assert glossary["environment"]["HEDGEROW_GLOSSARY_WORDS"] == '{"ttft": "the time to the first token"}'
-    assert gateway["environment"]["HEDGEROW_GATEWAY_STAGE_ADDRESSES"] == f'{{"{NAME}": "{NAME}:{PORT}"}}'
-    values = rendered(tree, "helm")
-    assert values["services"][NAME]["settings"] == {"WORDS": {"ttft": "the time to the first token"}}
-    if find_spec("helm_python"):
-        (answer,) = ask([values], chart=tree / "deploy/helm/hedgerow")
-        assert not answer.error
-        assert ports(answer.ours[NAME])["grpc"] == PORT
-        told = environment(answer.ours["gateway"])
-        assert json.loads(told["HEDGEROW_GATEWAY_STAGE_ADDRESSES"]) == {NAME: f"xds:///{NAME}"}
+def checklist(tree: Path) -> Checklist:
+    return Checklist(TITLE, {**OWN, **dict(_named(tree))}, [TEST, *TESTS])
 
 
-def rendered(tree: Path, target: str) -> dict[str, Any]:
-    """The mesh file as `hedgerow render` writes it."""
-    run(tree, sys.executable, "-m", "hedgerow_cli", "render", target, "mesh.yaml", "-o", "rendered.yaml")
-    found: dict[str, Any] = yaml.safe_load((tree / "rendered.yaml").read_text())
-    return found
-
-
-def named(tree: Path) -> Iterator[tuple[str, str]]:
+def _named(tree: Path) -> Iterator[tuple[str, str]]:
     """The files that name every service or stage, as they become."""
     text = (tree / IDENTITIES).read_text()
     yield (
