@@ -113,6 +113,10 @@ class BudgetSpent(TooLate):
     reason = "BUDGET_SPENT"
 
 
+class Unfinished(TooLate):
+    """The time was over while a backend worked. It had answered: there was too little time for so much work."""
+
+
 class Idle(TooLate):
     """A conversation in which nothing came for too long."""
 

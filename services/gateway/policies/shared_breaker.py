@@ -19,6 +19,7 @@ from enum import Enum
 
 from prometheus_client import Counter
 
+from services.gateway.errors import Unfinished
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.breaker import Breaker, BreakerOpen, Permit, State, Throttled
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Starting, TooLate
@@ -68,13 +69,13 @@ class SharedPermit:
 
     def ended(self, problem: ServiceError) -> Blame:
         """The call brought no reply. An invalid request or an overload is no failure of the backend; nor is a backend
-        that is still starting."""
+        that is still starting, or that had answered and was not given the time for so much work."""
         match problem:
-            case TooLate():
-                return self.abandoned()
-            case InvalidInput() | NotSupported() | Exhausted() | Starting():
+            case InvalidInput() | NotSupported() | Exhausted() | Starting() | Unfinished():
                 self.withdrawn()
                 return Blame.NOBODY
+            case TooLate():
+                return self.abandoned()
         return self.failed()
 
     def failed(self) -> Blame:

@@ -12,10 +12,11 @@ import grpc
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.config import GatewaySettings
+from services.gateway.errors import Unfinished
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.calls import Pending, both_streams, both_ways, unary
 from services.gateway.upstream.translate import Refused
-from services.runtime.errors import Unavailable
+from services.runtime.errors import TooLate, Unavailable
 from services.runtime.telemetry import Metadata
 
 _PIECE_BYTES = 256 * 1024  # of a recording, in one message
@@ -40,7 +41,7 @@ class AudioCalls:
         self._transcribe_stream = both_streams(channel, audio_pb2, "AudioService", "TranscribeStream")
 
     async def transcribe(self, recording: bytes, timeout_s: float, metadata: Metadata) -> audio_pb2.TranscribeSummary:
-        """Transcribe a recording, within `timeout_s`."""
+        """Transcribe a recording, within `timeout_s`. Raises as `recording` does."""
         try:
             options = audio_pb2.TranscribeOptions()
             async with aclosing(self.recording(recording, options, timeout_s, metadata)) as replies:
@@ -51,12 +52,19 @@ class AudioCalls:
             raise Refused(f"audio.{refusal.message}") from None
         raise Unavailable("audio: ended without saying why")
 
-    def recording(
+    async def recording(
         self, recording: bytes, options: audio_pb2.TranscribeOptions, timeout_s: float, metadata: Metadata
     ) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
-        """Transcribe a recording segment by segment, within `timeout_s`."""
-        call = self._transcribe(timeout=timeout_s, metadata=metadata)
-        return both_ways(call, _pieces(recording, options), "audio")
+        """Transcribe a recording segment by segment, within `timeout_s`. Raises `Unfinished` where that was too short
+        for a recording that the service has read."""
+        call, has_read = self._transcribe(timeout=timeout_s, metadata=metadata), False
+        try:
+            async with aclosing(both_ways(call, _pieces(recording, options), "audio")) as replies:
+                async for reply in replies:
+                    has_read = True
+                    yield reply
+        except TooLate as late:
+            raise (Unfinished(late.message) if has_read else late) from None
 
     def listen(
         self,

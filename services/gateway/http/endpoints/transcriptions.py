@@ -19,7 +19,7 @@ from services.gateway.http.errors import NotJson, NotOffered
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.upstream.media import Hearing
-from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.errors import InvalidInput, ServiceError
 
 _MOST_FIELDS = 64
 _TEXT = b"text/plain; charset=utf-8"
@@ -148,8 +148,7 @@ async def _heard(
                 yield reply
         permit.succeeded(None)  # the time that it took is the recording's and the client's
     except ServiceError as error:
-        if not (answered and isinstance(error, TooLate)):  # else there was too little time for so long a recording
-            permit.ended(error)
+        permit.ended(error)
         if not answered:
             admitted.failed(error)
         raise

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from prometheus_client import REGISTRY
 
+from services.gateway.errors import Unfinished
 from services.gateway.policies import shared_breaker
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.breaker import Breaker, BreakerOpen, State, Throttled
@@ -179,7 +180,7 @@ def test_silence_is_a_failure_where_it_lasted_as_long_as_the_backend_usually_nee
 
 
 def test_what_is_wrong_with_a_request_is_neither_failure_nor_success(breaker):
-    for problem in (InvalidInput("field", "small", "large"), Exhausted("too many")):
+    for problem in (InvalidInput("field", "small", "large"), Exhausted("too many"), Unfinished("too long for 1 s")):
         for _ in range(20):
             assert admitted(breaker, "a").ended(problem) is Blame.NOBODY
     fail(breaker, "a", 4)

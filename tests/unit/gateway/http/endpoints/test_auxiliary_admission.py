@@ -12,6 +12,7 @@ import pytest
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
+from services.gateway.errors import Unfinished
 from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
 from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.endpoints.transcriptions import MultipartForm, Transcriptions, _heard
@@ -119,7 +120,7 @@ async def test_how_slowly_a_client_reads_and_how_long_a_recording_is_is_not_what
 
 
 async def test_a_long_recording_with_little_time_is_no_failure_of_the_service_that_writes_it_down() -> None:
-    listening = hearing(0.1, SEGMENT, 5.0, TooLate("audio: late"))
+    listening = hearing(0.1, SEGMENT, 5.0, Unfinished("audio: late"))
     for _ in range(5):
         with pytest.raises(TooLate):
             await heard(listening)
