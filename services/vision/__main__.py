@@ -15,7 +15,7 @@ from hedgerow.vision.v1 import vision_pb2
 from services.runtime.process import serve
 from services.vision.config import VisionSettings
 from services.vision.engine import Engine
-from services.vision.engines import ArraySpec, open_engine
+from services.vision.engines import open_engine
 from services.vision.files import Trust
 from services.vision.manifest import Manifest
 from services.vision.pictures import Pictures
@@ -49,9 +49,7 @@ async def assemble(settings: VisionSettings) -> AsyncIterator[Mapping[ServiceDes
 
 
 def _open_engine(trust: Trust, manifest: Manifest, threads: int) -> Engine:
-    inputs = [ArraySpec(manifest.input.name, manifest.input.shape, manifest.input.dtype)]
-    outputs = list(manifest.outputs.values())
-    return open_engine(trust.read(manifest.file), manifest.device, manifest.precision, inputs, outputs, threads)
+    return open_engine(trust.read(manifest.file), manifest, threads)
 
 
 def _check(repository: Repository, settings: VisionSettings) -> None:

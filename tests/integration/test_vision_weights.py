@@ -12,9 +12,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from services.vision.engine import Engine
-from services.vision.engines import ArraySpec, open_engine
+from services.vision.engines import open_engine
 from services.vision.errors import BadModel
 from services.vision.files import Trust
+from tests.integration.vision_engines import manifest
 
 
 def with_weights_beside(folder: Path, weights: np.ndarray) -> Path:
@@ -37,7 +38,8 @@ def _sha256(file: Path) -> str:
 
 
 def opened(trust: Trust, file: Path) -> Engine:
-    return open_engine(trust.read(file), "cpu", "fp32", [ArraySpec("x", (4,))], ["y"], threads=1)
+    described = manifest(file, {"name": "x", "shape": (4,)}, outputs={"embedding": "y"})
+    return open_engine(trust.read(file), described, threads=1)
 
 
 def test_weights_in_a_file_of_their_own_are_found_and_pinned_like_the_model(tmp_path: Path) -> None:

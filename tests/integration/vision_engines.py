@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from services.vision.engine import Engine
-from services.vision.engines import ArraySpec, open_engine
+from services.vision.engines import open_engine
 from services.vision.files import Source
+from services.vision.manifest import Manifest
 from tests.models import MODELS
 
 DEMO = MODELS / "demo-vision"
 FILES = ("model.onnx", "model.int8.onnx", "model.ts", "model.pt2")
-IMAGE = ArraySpec("image", (3, 64, 64))
+IMAGE = {"name": "image", "shape": (3, 64, 64)}
 OUTPUTS = ("probabilities", "embedding")
 
 
-def open_demo(
-    file: Path,
-    device: str = "cpu",
-    precision: str = "fp32",
-    image: ArraySpec = IMAGE,
-    outputs: tuple[str, ...] = OUTPUTS,
-) -> Engine:
-    return open_engine(Source.of(file), device, precision, [image], outputs, threads=1)
+def manifest(file: Path, input: Mapping[str, Any] = IMAGE, **more: Any) -> Manifest:
+    said = {"device": "cpu", "outputs": {name: name for name in OUTPUTS}, **more}
+    return Manifest.model_validate({"file": file, "input": {**IMAGE, **input}, **said})
+
+
+def open_demo(file: Path, **said: Any) -> Engine:
+    return open_engine(Source.of(file), manifest(file, **said), threads=1)
 
 
 def noise(count: int, seed: int = 0) -> dict[str, np.ndarray]:

@@ -1,14 +1,15 @@
-"""What all engines have in common: what goes in and what comes out is looked at, and failures have one name."""
+"""What all engines have in common: what comes out is looked at, and failures have one name."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from services.vision.engine import Arrays
-from services.vision.engines.arrays import ArraySpec, batch_size
 from services.vision.errors import BadModel, EngineFailed
+from services.vision.manifest import Manifest
 
 _log = logging.getLogger(__name__)
 
@@ -32,18 +33,18 @@ class LoadedLibrary(Protocol):
 class CheckedEngine:
     """An `Engine` over a backend that has been tried once."""
 
-    def __init__(self, backend: LoadedLibrary, inputs: Sequence[ArraySpec], outputs: Sequence[str]):
+    def __init__(self, backend: LoadedLibrary, manifest: Manifest):
         self.kind, self.device, self.precision = backend.kind, backend.device, backend.precision
         self._backend: LoadedLibrary | None = backend
-        self._inputs, self._outputs = tuple(inputs), tuple(outputs)
+        self._input, self._outputs = manifest.input, tuple(manifest.outputs.values())
         try:
-            self.run({spec.name: spec.zeros(1) for spec in self._inputs})
+            self.run({self._input.name: np.zeros((1, *self._input.shape), self._input.dtype)})
         except EngineFailed as error:
             raise BadModel(f"the model does not run on zeros: {error.__cause__ or error}") from error
 
     def run(self, inputs: Arrays) -> Arrays:
-        """All outputs by name. Raises `InvalidInput` and `EngineFailed`."""
-        count = batch_size(self._inputs, inputs)
+        """All outputs by name. Raises `EngineFailed`."""
+        count = len(inputs[self._input.name])
         if self._backend is None:
             raise EngineFailed("the model has been closed")
         try:

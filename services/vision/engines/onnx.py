@@ -13,10 +13,10 @@ import onnxruntime
 
 from hedgerow.private import private_folder
 from services.vision.engine import Arrays
-from services.vision.engines.arrays import ArraySpec
 from services.vision.engines.devices import choose_device, refuse_precision
 from services.vision.errors import BadModel
 from services.vision.files import Source
+from services.vision.manifest import Input, Manifest
 
 _TENSORRT, _CUDA, _CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
 _MOST_GPUS = 64  # their number is not known before one is used
@@ -31,22 +31,21 @@ _DTYPES = {
 Provider = tuple[str, dict[str, Any]]
 
 
-def load(
-    source: Source, device: str, precision: str, inputs: Sequence[ArraySpec], outputs: Sequence[str], threads: int
-) -> OnnxBackend:
+def load(source: Source, manifest: Manifest, threads: int) -> OnnxBackend:
     """A session on the best provider of this machine that has the precision."""
     available = onnxruntime.get_available_providers()
-    chosen = choose_device(device, _MOST_GPUS if _CUDA in available else 0, "ONNX Runtime")
+    chosen = choose_device(manifest.device, _MOST_GPUS if _CUDA in available else 0, "ONNX Runtime")
     tensorrt = _TENSORRT in available
-    _check_precision(source, chosen, precision, inputs, tensorrt)
-    session = _session(source, _providers(source, chosen, precision, inputs, tensorrt), threads)
+    _check_precision(source, chosen, manifest, tensorrt)
+    session = _session(source, _providers(source, chosen, manifest, tensorrt), threads)
     if chosen != "cpu" and session.get_providers() == [_CPU]:  # it has what a GPU needs, but no GPU
-        if device != "auto":
-            raise BadModel(f"device: ONNX Runtime found no such GPU, got {device}")
+        if manifest.device != "auto":
+            raise BadModel(f"device: ONNX Runtime found no such GPU, got {manifest.device}")
         chosen = "cpu"
-        _check_precision(source, chosen, precision, inputs, tensorrt)
-    _check_names(session, inputs, outputs)
-    return OnnxBackend(session, chosen, precision, outputs)
+        _check_precision(source, chosen, manifest, tensorrt)
+    outputs = list(manifest.outputs.values())
+    _check_names(session, manifest.input, outputs)
+    return OnnxBackend(session, chosen, manifest.precision, outputs)
 
 
 class OnnxBackend:
@@ -79,12 +78,12 @@ class OnnxBackend:
         return binding.copy_outputs_to_cpu()
 
 
-def _check_precision(source: Source, device: str, precision: str, inputs: Sequence[ArraySpec], tensorrt: bool) -> None:
+def _check_precision(source: Source, device: str, manifest: Manifest, tensorrt: bool) -> None:
     """A file has a precision of its own, which only TensorRT can lower."""
+    precision, halves = manifest.precision, manifest.input.dtype == "float16"
     builds = device != "cpu" and tensorrt
     if precision == "int8" and b"QuantizeLinear" not in source.content:
         raise BadModel("precision: int8 needs a file with quantized layers, and this one has none")
-    halves = any(spec.dtype == "float16" for spec in inputs)
     if (precision == "fp16" and not builds and not (halves and device != "cpu")) or (
         precision == "bf16" and not builds
     ):
@@ -92,29 +91,30 @@ def _check_precision(source: Source, device: str, precision: str, inputs: Sequen
         raise refuse_precision(precision, device, "ONNX Runtime without TensorRT", supported)
 
 
-def _providers(
-    source: Source, device: str, precision: str, inputs: Sequence[ArraySpec], tensorrt: bool
-) -> list[Provider]:
+def _providers(source: Source, device: str, manifest: Manifest, tensorrt: bool) -> list[Provider]:
     if device == "cpu":
         return [(_CPU, {})]
     index = int(device.partition(":")[2])
     cuda: Provider = (_CUDA, {"device_id": index})
-    return [*([_tensorrt(source, index, precision, inputs)] if tensorrt else []), cuda, (_CPU, {})]
+    return [*([_tensorrt(source, index, manifest)] if tensorrt else []), cuda, (_CPU, {})]
 
 
-def _tensorrt(source: Source, index: int, precision: str, inputs: Sequence[ArraySpec]) -> Provider:
+def _tensorrt(source: Source, index: int, manifest: Manifest) -> Provider:
     # The provider names its engines after the graph and not after the weights, so each file has a folder of its own.
     # It is not beside the model: what changes there is a model to load.
     cache = Path.home() / ".cache" / "hedgerow" / "tensorrt" / source.digest
     private_folder(cache)  # an engine is machine code, and is loaded without a question
+    image = manifest.input
     profiles = {
-        f"trt_profile_{name}_shapes": ",".join(
-            f"{spec.name}:{'x'.join(map(str, (size, *spec.shape)))}" for spec in inputs
-        )
+        f"trt_profile_{name}_shapes": f"{image.name}:{'x'.join(map(str, (size, *image.shape)))}"
         for name, size in _PROFILE.items()
     }
     enabled = {"fp16": {"trt_fp16_enable": True}, "bf16": {"trt_bf16_enable": True}, "int8": {"trt_int8_enable": True}}
-    options = {"trt_engine_cache_enable": True, "trt_engine_cache_path": str(cache), **enabled.get(precision, {})}
+    options = {
+        "trt_engine_cache_enable": True,
+        "trt_engine_cache_path": str(cache),
+        **enabled.get(manifest.precision, {}),
+    }
     return _TENSORRT, {"device_id": index, **options, **profiles}
 
 
@@ -148,16 +148,15 @@ def _tell_what_is_beside(options: Any, source: Source) -> None:
     )
 
 
-def _check_names(session: Any, inputs: Sequence[ArraySpec], outputs: Sequence[str]) -> None:
+def _check_names(session: Any, given: Input, outputs: Sequence[str]) -> None:
     there = {entry.name: entry for entry in session.get_inputs()}
-    if set(there) != {spec.name for spec in inputs}:
-        raise BadModel(f"input: the file has {', '.join(there)}, got {', '.join(spec.name for spec in inputs)}")
-    for spec in inputs:
-        entry = there[spec.name]
-        if entry.type != _DTYPES.get(spec.dtype):
-            raise BadModel(f"input: {spec.name} is {entry.type} in the file, got {spec.dtype}")
-        if not _fits(spec.shape, entry.shape[1:]):
-            raise BadModel(f"input: {spec.name} has the shape {entry.shape[1:]} in the file, got {list(spec.shape)}")
+    if list(there) != [given.name]:
+        raise BadModel(f"input: the file has {', '.join(there)}, got {given.name}")
+    entry = there[given.name]
+    if entry.type != _DTYPES[given.dtype]:
+        raise BadModel(f"input: {given.name} is {entry.type} in the file, got {given.dtype}")
+    if not _fits(given.shape, entry.shape[1:]):
+        raise BadModel(f"input: {given.name} has the shape {entry.shape[1:]} in the file, got {list(given.shape)}")
     missing = set(outputs) - (names := {entry.name for entry in session.get_outputs()})
     if missing:
         raise BadModel(f"outputs: the file has {', '.join(sorted(names))}, got {', '.join(sorted(missing))}")

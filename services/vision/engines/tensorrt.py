@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from services.vision.engine import Arrays
-from services.vision.engines.arrays import ArraySpec
 from services.vision.engines.torch_backend import torch_device
 from services.vision.errors import BadModel
 from services.vision.files import Source
+from services.vision.manifest import Manifest
 
 trt: Any = import_module("tensorrt")  # the extra `vision-cuda` brings it
 _DTYPES = {
@@ -31,11 +31,9 @@ _DTYPES = {
 }
 
 
-def load(
-    source: Source, device: str, precision: str, inputs: Sequence[ArraySpec], outputs: Sequence[str], threads: int
-) -> TensorrtBackend:
-    """The plan, on its GPU. Its precision was chosen when it was built, so `precision` only says which it is."""
-    device = torch_device(device)
+def load(source: Source, manifest: Manifest, threads: int) -> TensorrtBackend:
+    """The plan, on its GPU. Its precision was chosen when it was built, so the manifest's only says which it is."""
+    device = torch_device(manifest.device)
     if device == "cpu":
         raise BadModel("device: a TensorRT plan needs a GPU, got cpu")
     with torch.cuda.device(device):
@@ -44,10 +42,10 @@ def load(
     if engine is None:
         raise BadModel(f"file: {source.name} is no plan for TensorRT {trt.__version__} on {device}")
     named = {engine.get_tensor_name(i) for i in range(engine.num_io_tensors)}
-    missing = {spec.name for spec in inputs} | set(outputs)
-    if missing - named:
-        raise BadModel(f"input, outputs: the plan has {sorted(named)}, got {sorted(missing)}")
-    return TensorrtBackend(engine, device, precision, outputs)
+    wanted = {manifest.input.name, *manifest.outputs.values()}
+    if wanted - named:
+        raise BadModel(f"input, outputs: the plan has {sorted(named)}, got {sorted(wanted)}")
+    return TensorrtBackend(engine, device, manifest.precision, list(manifest.outputs.values()))
 
 
 class TensorrtBackend:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from services.vision.engine import Arrays
-from services.vision.engines.arrays import ArraySpec
 from services.vision.engines.devices import choose_device, refuse_precision
+from services.vision.manifest import Manifest
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -41,51 +41,42 @@ def use_threads(count: int) -> None:
 
 
 class TorchBackend:
-    """A module that takes the inputs in their order, and returns a tensor, a tuple in the order of `outputs`, or a
+    """A module that takes the input, and returns a tensor, a tuple in the order of the manifest's outputs, or a
     dictionary. Floating-point arrays go in as `dtype` and come out as float32."""
 
-    def __init__(
-        self,
-        kind: str,
-        module: Any,
-        device: str,
-        precision: str,
-        dtype: torch.dtype,
-        inputs: Sequence[ArraySpec],
-        outputs: Sequence[str],
-    ):
-        self.kind, self.device, self.precision = kind, device, precision
-        self._module, self._dtype, self._inputs, self._outputs = module, dtype, inputs, outputs
+    def __init__(self, kind: str, module: Any, device: str, dtype: torch.dtype, manifest: Manifest):
+        self.kind, self.device, self.precision = kind, device, manifest.precision
+        self._module, self._dtype = module, dtype
+        self._input, self._outputs = manifest.input.name, tuple(manifest.outputs.values())
         # Engines on one GPU overlap: none waits for what another has queued on the default stream.
         self._stream: Any = None if device == "cpu" else torch.cuda.Stream(device)
-        self._pinned: dict[str, Any] = {}
+        self._pinned: Any = None
 
     def compute(self, inputs: Arrays) -> Arrays:
         with torch.inference_mode(), nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-            results = self._named(self._module(*(self._send(spec.name, inputs[spec.name]) for spec in self._inputs)))
+            results = self._named(self._module(self._send(inputs[self._input])))
             fetched = {name: self._fetch(tensor) for name, tensor in results.items()}
         if self._stream is not None:
             self._stream.synchronize()  # no array is read, and no pinned buffer reused, before its copy is done
         return {name: tensor.numpy() for name, tensor in fetched.items()}
 
     def close(self) -> None:
-        self._module, self._pinned = None, {}
+        self._module = self._pinned = None
         if self._stream is not None:
             torch.cuda.empty_cache()  # torch keeps what it has freed, and other libraries share the GPU
 
-    def _send(self, name: str, array: NDArray[np.generic]) -> Any:
+    def _send(self, array: NDArray[np.generic]) -> Any:
         # torch does not take arrays that may not be written to, such as those over a message's bytes.
         tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
         if self._stream is not None:
-            tensor = self._pin(name, tensor).to(self.device, non_blocking=True)
+            tensor = self._pin(tensor).to(self.device, non_blocking=True)
         return tensor.to(self._dtype) if tensor.is_floating_point() else tensor
 
-    def _pin(self, name: str, tensor: Any) -> Any:
+    def _pin(self, tensor: Any) -> Any:
         """A copy in page-locked memory, from where a GPU reads at full speed, without the CPU."""
-        buffer = self._pinned.get(name)
-        if buffer is None or len(buffer) < len(tensor):
-            self._pinned[name] = buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        return buffer[: len(tensor)].copy_(tensor)
+        if self._pinned is None or len(self._pinned) < len(tensor):
+            self._pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        return self._pinned[: len(tensor)].copy_(tensor)
 
     def _fetch(self, tensor: Any) -> Any:
         return (tensor.float() if tensor.is_floating_point() else tensor).contiguous().cpu()
