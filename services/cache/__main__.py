@@ -41,7 +41,7 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     default = settings.similarity_threshold
     made = made_by(default, own.engine.name) if settings.verify_share else ""
     thresholds = Thresholds(default, settings.max_wrong, made)
-    memory = Memory(entries, own.index, Watchers(settings.watch_queue), thresholds, own.device)
+    memory = Memory(entries, own.index, Watchers(settings.watch_queue), thresholds)
     open_store = opener(settings.store_used)
     async with open_store(settings, memory, own.engine.name, _now_ms) as store:
         embedder = Embedder(own.engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)

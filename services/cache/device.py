@@ -8,7 +8,8 @@ Source: https://github.com/facebookresearch/faiss/wiki/Faiss-on-the-GPU
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal
 
 _TEMPORARY_BYTES = 64 * 1024 * 1024  # of a GPU's memory, for each large partition; FAISS would take 1.5 GiB
 
@@ -17,40 +18,17 @@ class NoDevice(Exception):
     """There is no such device, or FAISS was built without it."""
 
 
-class Device(Protocol):
-    """Takes the work of gathering."""
+@dataclass(frozen=True, slots=True)
+class Device:
+    """This machine's cores, or its first GPU."""
 
-    gpu: bool
-
-    def placed(self, index: Any) -> Any:
-        """The index of some centroids, where it is searched. Used by one thread at a time."""
-
-
-class Cpu:
-    """This machine's cores."""
-
-    gpu = False
+    gpu: bool = False
 
     def placed(self, index: Any) -> Any:
-        """As it is."""
-        return index
-
-
-class Cuda:
-    """The first NVIDIA GPU. Raises `NoDevice`."""
-
-    gpu = True
-
-    def __init__(self) -> None:
-        import faiss
-
-        if not hasattr(faiss, "StandardGpuResources"):
-            raise NoDevice("index_device: cuda needs a FAISS with GPUs: install hedgerow[cache-cuda], not [cache]")
-        if not (found := faiss.get_num_gpus()):
-            raise NoDevice(f"index_device: cuda needs at least 1 NVIDIA GPU, got {found}")
-
-    def placed(self, index: Any) -> Any:
-        """A copy on the GPU, with memory of its own there: threads may not share that."""
+        """The index of some centroids, where it is searched: on a GPU a copy, with memory of its own there, which
+        threads may not share. Used by one thread at a time."""
+        if not self.gpu:
+            return index
         import faiss
 
         resources = faiss.StandardGpuResources()
@@ -58,7 +36,7 @@ class Cuda:
         return faiss.index_cpu_to_gpu(resources, 0, index)
 
 
-CPU = Cpu()
+CPU = Device()
 
 
 def load(name: Literal["cpu", "cuda"] | None = None) -> Device:
@@ -66,8 +44,18 @@ def load(name: Literal["cpu", "cuda"] | None = None) -> Device:
     if name == "cpu":
         return CPU
     try:
-        return Cuda()
+        return _cuda()
     except NoDevice:
         if name == "cuda":
             raise
         return CPU
+
+
+def _cuda() -> Device:
+    import faiss
+
+    if not hasattr(faiss, "StandardGpuResources"):
+        raise NoDevice("index_device: cuda needs a FAISS with GPUs: install hedgerow[cache-cuda], not [cache]")
+    if not (found := faiss.get_num_gpus()):
+        raise NoDevice(f"index_device: cuda needs at least 1 NVIDIA GPU, got {found}")
+    return Device(gpu=True)

@@ -5,8 +5,7 @@ The same code runs as with a model. Every text counts as too long to embed, so n
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
-from concurrent.futures import Executor
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NoReturn
 
@@ -14,14 +13,12 @@ from google.protobuf.message import Message
 
 from hedgerow.tool.v1 import tool_pb2
 from services.cache.config import CacheSettings
-from services.cache.device import CPU, Device
 from services.cache.embedding import Embedder
 from services.cache.parts import Around
 from services.runtime.errors import Missing, NotSupported
 from services.runtime.rpc.boundary import Call
 
 if TYPE_CHECKING:
-    from services.cache.partition import Partition
     from services.cache.vectors import Vector
 
 HOW = "a cache with an embedding model is needed: pip install 'hedgerow[cache,embedder]', and `embedder` not `none`"
@@ -43,44 +40,6 @@ class NoEngine:
 
     def unseen(self, asked: str, stored: str) -> str:
         return ""
-
-
-class NoRebuilds:
-    """Has nothing to make faster."""
-
-    def consider(self, partition: Partition | None) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class NoIndex:
-    """Holds no vectors."""
-
-    def begin(self) -> None:
-        pass
-
-    def rebuilds(self, vectors_thread: Executor, device: Device = CPU) -> NoRebuilds:
-        return NoRebuilds()
-
-    def __contains__(self, partition: bytes) -> bool:
-        return False
-
-    def partitions(self) -> list[bytes]:
-        return []
-
-    def partition(self, name: bytes) -> Partition | None:
-        return None
-
-    def add(self, partition: bytes, vectors: Iterable[tuple[str, Vector]]) -> None:
-        pass
-
-    def remove(self, partition: bytes, keys: Iterable[str]) -> None:
-        pass
-
-    def nearest(self, partition: bytes, vector: Vector, count: int) -> list[tuple[str, float]]:
-        return []
 
 
 class NoCollections:
@@ -106,7 +65,7 @@ class ExactOnly:
     """The parts of such a cache."""
 
     def __init__(self) -> None:
-        self.engine, self.index, self.device = NoEngine(), NoIndex(), CPU
+        self.engine, self.index = NoEngine(), None
 
     def unknown(self, text: str) -> str:
         """None: nothing is compared."""

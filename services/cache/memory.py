@@ -16,16 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from services.cache.device import CPU, Device
 from services.cache.entries import Entries, Entry
-from services.cache.index import Index
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
 from services.cache.watch import Watchers
 
 if TYPE_CHECKING:
-    from services.cache.vectors import Vector
+    from services.cache.vectors import Vector, VectorIndex
 
 T = TypeVar("T")
 
@@ -60,18 +58,13 @@ class ArrivingEntry:
 class Memory:
     """The entries held, which may be searched by meaning, and what was verified. `close` ends its threads."""
 
-    def __init__(
-        self,
-        entries: Entries,
-        vectors: Index,
-        watchers: Watchers,
-        thresholds: Thresholds,
-        device: Device = CPU,
-    ):
+    def __init__(self, entries: Entries, vectors: VectorIndex | None, watchers: Watchers, thresholds: Thresholds):
+        """Without `vectors` no two questions are ever compared."""
         self.entries, self.watchers, self.thresholds, self.stats = entries, watchers, thresholds, CacheStats()
         self._vectors = vectors
-        self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=vectors.begin)
-        self._rebuilds = vectors.rebuilds(self._vectors_thread, device)
+        begin = None if vectors is None else vectors.begin
+        self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=begin)
+        self._rebuilds = None if vectors is None else vectors.rebuilds(self._vectors_thread)
         self._arriving: set[ArrivingEntry] = set()
         self.overflowed = False  # something had to leave for lack of room
 
@@ -84,14 +77,15 @@ class Memory:
             evicted += self.entries.put(entry)
             if vector is not None and entry.expires_at_ms > now_ms:
                 partitions[entry.partition].append((entry.key, vector))
-        for partition, rows in partitions.items():
-            self._vectors_thread.submit(self._vectors.add, partition, rows).result()
+        if self._vectors is not None:
+            for partition, rows in partitions.items():
+                self._vectors_thread.submit(self._vectors.add, partition, rows).result()
         self._retire(evicted)
         return evicted
 
     def loaded(self) -> None:
         """Everything was taken over: what is many can be searched faster from now on."""
-        for partition in self._vectors.partitions():
+        for partition in () if self._vectors is None else self._vectors.partitions():
             self._on_vectors_thread(partial(self._reconsider, partition))
 
     def put(self, entry: Entry, vector: Vector | None, published: bool = False) -> list[Entry]:
@@ -105,7 +99,8 @@ class Memory:
         for arriving in self._arriving:
             arriving.outdated |= arriving.question.key == entry.key
         evicted = self.entries.put(entry)
-        self._on_vectors_thread(partial(self._index, entry.partition, entry.key, vector))
+        vectors = [] if vector is None else [(entry.key, vector)]
+        self._on_vectors_thread(partial(self._index, entry.partition, [entry.key], vectors))
         self._retire(evicted)
         self.stats.evictions += len(evicted)
         self.overflowed |= bool(evicted)
@@ -180,10 +175,11 @@ class Memory:
 
     def may_be_near(self, question: KeyedQuestion) -> bool:
         """Whether there is anything to compare a question with."""
-        return question.partition in self._vectors
+        return self._vectors is not None and question.partition in self._vectors
 
     async def nearest(self, question: KeyedQuestion, vector: Vector, count: int) -> Sequence[tuple[str, float]]:
         """Up to `count` (key, cosine similarity) in the question's partition, nearest first."""
+        assert self._vectors is not None  # else nothing `may_be_near`
         return await self._on_vectors_thread(partial(self._vectors.nearest, question.partition, vector, count))
 
     @contextmanager
@@ -198,21 +194,21 @@ class Memory:
 
     def close(self) -> None:
         """End the threads. Nothing may be asked of memory any more."""
-        self._rebuilds.close()
+        if self._rebuilds:
+            self._rebuilds.close()
         self._vectors_thread.shutdown()
 
-    def _index(self, partition: bytes, key: str, vector: Vector | None) -> None:
-        self._vectors.remove(partition, [key])
-        if vector is not None:
-            self._vectors.add(partition, [(key, vector)])
-        self._reconsider(partition)
-
-    def _unindex(self, partition: bytes, keys: Iterable[str]) -> None:
-        self._vectors.remove(partition, keys)
-        self._reconsider(partition)
+    def _index(self, partition: bytes, keys: Iterable[str], vectors: Iterable[tuple[str, Vector]] = ()) -> None:
+        """Vectors by key in place of those of `keys`."""
+        if self._vectors is not None:
+            self._vectors.remove(partition, keys)
+            if vectors:
+                self._vectors.add(partition, vectors)
+            self._reconsider(partition)
 
     def _reconsider(self, partition: bytes) -> None:
-        self._rebuilds.consider(self._vectors.partition(partition))
+        if self._vectors is not None and self._rebuilds:
+            self._rebuilds.consider(self._vectors.partition(partition))
 
     def _retire(self, entries: Collection[Entry]) -> None:
         """Entries that are hits no more leave the index and the watchers' copies."""
@@ -225,7 +221,7 @@ class Memory:
         for entry in gone:
             partitions[entry.partition].append(entry.key)
         for partition, keys in partitions.items():
-            self._on_vectors_thread(partial(self._unindex, partition, keys))
+            self._on_vectors_thread(partial(self._index, partition, keys))
 
     def _on_vectors_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Queued at once, so that changes reach the index in the order they were made."""

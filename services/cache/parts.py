@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from services.cache.device import Device
-from services.cache.index import Index
 from services.runtime.rpc.boundary import Servicer
 
 if TYPE_CHECKING:
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from services.cache.config import CacheSettings
     from services.cache.embedding import Embedder
     from services.cache.engines import Engine
+    from services.cache.vectors import VectorIndex
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,7 @@ class CacheParts(Protocol):
     """The parts that a cache is made of."""
 
     engine: Engine
-    index: Index
-    device: Device
+    index: VectorIndex | None
 
     def unknown(self, text: str) -> str:
         """The language of a text that the model does not know, ISO 639-1; empty where it does."""

@@ -32,7 +32,7 @@ class ByMeaning:
     """The parts of such a cache."""
 
     def __init__(self, engine: engines.Engine, gathering: Device):
-        self.engine, self.index, self.device = engine, VectorIndex(engines.DIMENSION), gathering
+        self.engine, self.index = engine, VectorIndex(engines.DIMENSION, gathering)
         self.unknown, self._loading = language.reader(engine.languages), asyncio.Lock()
 
     async def ready(self) -> None:

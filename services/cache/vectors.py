@@ -21,8 +21,9 @@ class VectorIndex:
 
     begin = staticmethod(scan_on_one_core)  # called once on the thread that uses it
 
-    def __init__(self, dimension: int):
-        self._dimension = dimension
+    def __init__(self, dimension: int, device: Device = CPU):
+        """`device` clusters large partitions."""
+        self._dimension, self._device = dimension, device
         self._partitions: dict[bytes, Partition] = {}
         self._ids: dict[str, int] = {}
         self._keys: dict[int, str] = {}
@@ -34,9 +35,9 @@ class VectorIndex:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def rebuilds(self, vectors_thread: Executor, device: Device = CPU) -> Rebuilds:
+    def rebuilds(self, vectors_thread: Executor) -> Rebuilds:
         """The worker that rebuilds the lists of its partitions."""
-        return Rebuilds(vectors_thread, device)
+        return Rebuilds(vectors_thread, self._device)
 
     def partitions(self) -> list[bytes]:
         """The names of those that have vectors."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from hedgerow.collection.v1 import collection_pb2 as pb
 from services.cache.collections import validation
 from services.cache.collections.collections import Collections, SearchResult
@@ -46,26 +48,13 @@ class CollectionServicer:
         documents = await self._collections.documents(tenant, name, request.page_token, count)
         reply = pb.ListDocumentsResponse(next_page_token=documents[-1].source if len(documents) == count else "")
         for each in documents:
-            reply.documents.add(
-                source=each.source,
-                title=each.title,
-                snippets=each.snippets,
-                bytes=each.bytes,
-                changed_at_ms=each.changed_at_ms,
-            )
+            reply.documents.add(**asdict(each))
         return reply
 
     async def ListCollections(self, request: pb.ListCollectionsRequest, call: Call) -> pb.ListCollectionsResponse:
         reply = pb.ListCollectionsResponse()
         for each in await self._collections.listed(validation.check_tenant(request.tenant)):
-            reply.collections.add(
-                name=each.name,
-                description=each.description,
-                documents=each.documents,
-                snippets=each.snippets,
-                bytes=each.bytes,
-                waiting=each.waiting,
-            )
+            reply.collections.add(**asdict(each))
         return reply
 
     async def Search(self, request: pb.SearchRequest, call: Call) -> pb.SearchResponse:
@@ -96,12 +85,5 @@ def _found(found: SearchResult, call: Call) -> pb.SearchResponse:
     call.span.set_attribute("hedgerow.collection.words_only", found.words_only)
     reply = pb.SearchResponse(words_only=found.words_only)
     for hit in found.hits:
-        reply.hits.add(
-            source=hit.source,
-            title=hit.title,
-            text=hit.text,
-            score=hit.score,
-            similarity=hit.similarity,
-            ordinal=hit.ordinal,
-        )
+        reply.hits.add(**asdict(hit))
     return reply

@@ -14,8 +14,6 @@ from hedgerow.tool.v1 import tool_pb2
 from services.cache import __main__ as service
 from services.cache.answers import Verdict
 from services.cache.config import CacheSettings
-from services.cache.exact_parts import NoIndex
-from services.cache.memory import Memory
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Missing, NotSupported
 from tests.unit.cache.conftest import identity
@@ -66,13 +64,3 @@ async def test_there_is_no_tool_that_searches(servicers: Mapping[str, Any]) -> N
     assert not (await tools.ListTools(tool_pb2.ListToolsRequest(), None)).tools
     with pytest.raises(Missing, match="there is no search_docs"):
         await tools.CallTool(tool_pb2.CallToolRequest(name="search_docs"), None)
-
-
-def test_an_index_without_vectors_has_all_that_memory_asks_of_one() -> None:
-    index = NoIndex()
-    index.add(b"p", [])
-    index.remove(b"p", ["k"])
-    assert (b"p" in index, index.partitions(), index.partition(b"p"), index.nearest(b"p", None, 8)) == (
-        (False, [], None, [])
-    )
-    assert Memory.__init__.__annotations__["vectors"] == "Index"
