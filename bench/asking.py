@@ -14,6 +14,7 @@ from bench.load import Arrival, Ask, GrpcAsk, ask_gateway
 from bench.stats import percentiles
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
+from hedgerow.llm.v1 import llm_pb2
 
 BUDGET_MS = 20_000
 _TIMEOUT_S = 120.0
@@ -34,6 +35,12 @@ def question(text: str, tokens: int = 0, *, bypass: bool = False, **fields: Any)
         given["sampling"] = chat_pb2.Sampling(max_tokens=tokens)
     cache = gateway_pb2.CachePolicy(bypass=bypass, min_similarity=1)
     return gateway_pb2.GenerateRequest(messages=user(text), cache=cache, **given).SerializeToString()
+
+
+def llm_question(text: str, tokens: int | None = None) -> bytes:
+    """A `hedgerow.llm.v1.GenerateRequest`."""
+    sampling = chat_pb2.Sampling(max_tokens=tokens)
+    return llm_pb2.GenerateRequest(messages=user(text), sampling=sampling).SerializeToString()
 
 
 def gateway(channel: grpc.aio.Channel) -> GrpcAsk:

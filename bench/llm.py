@@ -1,4 +1,4 @@
-"""Latency and throughput that the llm service adds to vLLM, and gains of a draft model and of the prefix cache.
+"""Latency and throughput that the llm service adds to vLLM, and the gain of a draft model.
 
 The service (over gRPC) and vLLM's bare `AsyncLLM` (`bench.raw_vllm`), each a process of its own with the same settings,
 are loaded side by side and asked in turns, one at a time, so that whatever else the machine does meets both alike.
@@ -24,7 +24,6 @@ from tests.models import MODELS
 ANIMALS = ("fox", "owl", "bear", "rabbit", "turtle")  # the model knows stories about these
 TURNS = 4  # of a story about each
 SETTLE_S = 1.1  # vLLM's worker polls for a second after its last step, which takes a core from its neighbour
-PREFIXES = 10  # long prompts, each asked twice
 _SETTINGS: dict[str, Any] = {
     "model": str(MODELS / "demo-llm"),
     "max_model_len": 2048,
@@ -50,7 +49,6 @@ async def run(progress: Progress) -> dict[str, object]:
             )
             progress(f"{TURNS * len(ANIMALS)} stories each from vLLM and from the service, in turns")
             pair = await _told({"raw": raw, "service": service})
-        prefix_cache = await _prefix_cache(service)
         off = await _service(cluster, "off", _SETTINGS)
         progress(f"{TURNS * len(ANIMALS)} stories each without speculation and with a draft model, in turns")
         speculation = await _told({"off": off, "draft": service})
@@ -61,8 +59,7 @@ async def run(progress: Progress) -> dict[str, object]:
             3,
         ),
         "speculation": {name: _speed(samples) for name, samples in speculation.items()},
-        "prefix_cache": prefix_cache,
-        "samples": {"stories": TURNS * len(ANIMALS), "prefixes": PREFIXES},
+        "samples": TURNS * len(ANIMALS),
     }
 
 
@@ -82,17 +79,6 @@ async def _told(ways: Mapping[str, Ask]) -> dict[str, list[Sample]]:
 
     told = await in_turns({name: partial(stories, ask=ask) for name, ask in ways.items()}, TURNS, 1)
     return {name: [sample for each in turns for sample in each] for name, turns in told.items()}
-
-
-async def _prefix_cache(ask: Ask) -> dict[str, float]:
-    """Long prompts, each twice."""
-    first_ms: list[list[float]] = []
-    for number in range(PREFIXES):
-        facts = "".join(f"- Fact {number}.{line}: the fox lives near the river.\n" for line in range(50))
-        prompt = f"Context:\n{facts}\nQuestion: Where does the fox live?"
-        first_ms.append([(await ask(prompt, 1)).first_s * 1000 for _ in range(2)])
-    cold, warm = zip(*first_ms, strict=True)
-    return {"cold_ttft_ms": round(median(cold), 2), "warm_ttft_ms": round(median(warm), 2)}
 
 
 async def _service(cluster: Cluster, name: str, settings: Mapping[str, Any]) -> Ask:

@@ -10,12 +10,10 @@ import time
 from functools import partial
 from typing import Any
 
-from bench.asking import Timing, added, gateway, in_turns, milliseconds, question, timed, user
+from bench.asking import Timing, added, gateway, in_turns, llm_question, milliseconds, question, timed
 from bench.cluster import MODEL, Progress, an_address, clustered
 from bench.load import Ask, ask_llm
 from bench.stats import percentiles
-from hedgerow.chat.v1 import chat_pb2
-from hedgerow.llm.v1 import llm_pb2
 from launcher.processes import ServiceSpec
 
 TOKENS = 4  # messages of a measured answer
@@ -51,14 +49,15 @@ async def run(progress: Progress) -> dict[str, object]:
         }
 
         async def asked(number: int, path: str) -> Timing:
-            return await timed(paths[path], _request(path))
+            request = question(_ASKED, TOKENS, bypass=True) if path == "gateway" else llm_question(_ASKED, TOKENS)
+            return await timed(paths[path], request)
 
         async def hit(number: int) -> float:
             return (await timed(paths["gateway"], question(_ASKED, TOKENS)))[1] * 1000
 
         async def echoed(number: int) -> float:
             began = time.perf_counter()
-            await echo(_request("direct"))
+            await echo(llm_question(_ASKED, TOKENS))
             return (time.perf_counter() - began) * 1000
 
         progress(f"{SAMPLES} calls on each of {', '.join(paths)}, in turns")
@@ -73,10 +72,3 @@ async def run(progress: Progress) -> dict[str, object]:
         **{f"{name}_ms": percentiles(spent_ms) for name, spent_ms in hits.items()},
         "samples": SAMPLES,
     }
-
-
-def _request(path: str) -> bytes:
-    if path == "gateway":
-        return question(_ASKED, TOKENS, bypass=True)
-    sampling = chat_pb2.Sampling(max_tokens=TOKENS)
-    return llm_pb2.GenerateRequest(messages=user(_ASKED), sampling=sampling).SerializeToString()

@@ -16,12 +16,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.asking import question, user
+from bench.asking import llm_question, question
 from bench.cluster import MODEL, Cluster, Progress
 from bench.jagged.latency import Mixture, Profile
 from bench.load import Arrival, Ask, OpenLoop, Outcome, Sample, ask_gateway, ask_llm, closed_loop, poisson
 from bench.stats import percentiles
-from hedgerow.llm.v1 import llm_pb2
 
 SLOTS = 12
 PROFILE = Profile(Mixture(median_ms=120, sigma=0.25), each_ms=9)
@@ -218,7 +217,7 @@ def _text() -> str:
 
 
 def _to_llm(at_s: float) -> Arrival:
-    return Arrival(at_s, llm_pb2.GenerateRequest(messages=user(_text())).SerializeToString())
+    return Arrival(at_s, llm_question(_text()))
 
 
 def _endless(make: Callable[[float], Arrival]) -> Iterator[Arrival]:

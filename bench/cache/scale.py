@@ -28,7 +28,6 @@ from services.cache.ivf_index import Rows
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.semantic_match.thresholds import Thresholds
-from services.cache.tombstones import Removal
 from services.cache.vectors import Vector, VectorIndex
 from services.cache.watch import Watchers
 
@@ -80,7 +79,6 @@ class _Scale:
                 "build_s": round(built_s, 1),
                 "lists_made_after_s": round(waited_s, 1),
                 "bytes_per_entry": round((_resident() - before) / self._entries),
-                "bytes_per_entry_counted": round(memory.entries.bytes / self._entries),
             }
             self._progress("cache: searching")
             times, found = await self._search(memory, self._asked)
@@ -154,17 +152,12 @@ class _Scale:
         }
 
     async def _change(self, memory: Memory) -> dict[str, object]:
-        self._progress("cache: inserting under searches, and deleting")
+        self._progress("cache: inserting under searches")
         numbers = range(self._entries, self._entries + CHANGES)
         inserting = asyncio.create_task(_each(memory, (partial(memory.put, *each) for each in self._changes(numbers))))
         while not inserting.done():
             await self._search(memory, self._asked[:20])
-        removals = np.random.default_rng(_SEED).choice(self._entries, CHANGES, replace=False).tolist()
-        deleted = await _each(memory, (partial(memory.remove, Removal(key=_key(each))) for each in removals))
-        return {
-            "insert_under_search_ms": _told(await inserting),
-            "delete_ms": _told(deleted),
-        }
+        return {"insert_under_search_ms": _told(await inserting)}
 
     def _changes(self, numbers: Iterable[int]) -> list[tuple[Entry, Vector]]:
         return [(_entry(number), synthetic.vector(row)) for number, row in zip(numbers, self._new, strict=True)]

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.asking import Timing, added, gateway, in_turns, milliseconds, question, timed
 from bench.cluster import MODEL, Progress, clustered
-from bench.stats import cpu_s, percentiles
+from bench.stats import cpu_s
 from services.gateway.guard import injection
 from services.gateway.settings.guard import UNGUARDED
 from services.runtime.complexity import Complexity, classify
 from services.runtime.security.all_rules import hidden
-from services.runtime.security.credentials import SECRETS
-from services.runtime.security.personal_data import PERSONAL
-from services.runtime.security.private_data import find
 
 BLOCKS, BLOCK, WARM_UP, TOKENS = 30, 50, 3, 16  # of each tenant; calls of a block; blocks; of an answer
 _REQUEST = {"injection": "refuse", "secrets": "mask", "personal": "mask"}
@@ -33,7 +29,6 @@ TENANTS: Mapping[str, Mapping[str, str]] = {
     "request and answer": {**_REQUEST, "answer_secrets": "mask", "answer_personal": "mask"},
 }
 _FOLDER = Path(__file__).parent
-_LENGTHS = (100, 1_000, 8_000)  # characters
 _SENTENCE = "Please check whether the meeting of 12 March still takes place at nine, and in which room. "
 
 
@@ -44,7 +39,6 @@ async def run(progress: Progress) -> dict[str, object]:
         "injections": _injections(_texts("injections")),
         "private": _private(_texts("private")),
         "complexity": _complexity(_texts("questions")),
-        "work_ms": {str(length): _work_ms((_SENTENCE * 100)[:length]) for length in _LENGTHS},
         "requests": await _requests(progress),
     }
 
@@ -70,10 +64,9 @@ def _private(texts: list[dict[str, Any]]) -> dict[str, float]:
     return {"n": len(texts), **_scores(found), "exact": round(exact, 4)}
 
 
-def _complexity(texts: list[dict[str, Any]]) -> dict[str, Any]:
+def _complexity(texts: list[dict[str, Any]]) -> dict[str, float]:
     right = [(classify(text["text"]) is Complexity.COMPLEX) is text["complex"] for text in texts]
-    took = [_timed(partial(classify, text["text"])) for text in texts * 20]
-    return {"n": len(texts), "right": round(sum(right) / len(right), 4), "ms": percentiles(took, 4)}
+    return {"n": len(texts), "right": round(sum(right) / len(right), 4)}
 
 
 def _scores(found: list[tuple[bool, bool]]) -> dict[str, float]:
@@ -81,20 +74,6 @@ def _scores(found: list[tuple[bool, bool]]) -> dict[str, float]:
     hits = sum(so and said for so, said in found)
     said, so = sum(said for _, said in found), sum(so for so, _ in found)
     return {"precision": round(hits / said, 4), "recall": round(hits / so, 4), "false_alarms": said - hits}
-
-
-def _work_ms(text: str) -> dict[str, Any]:
-    rules = (*SECRETS, *PERSONAL)
-    private = [_timed(lambda: find(text, rules)) for _ in range(100)]
-    injected = [_timed(lambda: [injection.probability(piece) for piece in injection.pieces(text)]) for _ in range(100)]
-    return {"private": percentiles(private, 4), "injection": percentiles(injected, 4)}
-
-
-def _timed(work: Callable[[], object]) -> float:
-    """In milliseconds."""
-    started = time.perf_counter()
-    work()
-    return (time.perf_counter() - started) * 1000
 
 
 async def _requests(progress: Progress) -> dict[str, Any]:

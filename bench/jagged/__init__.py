@@ -14,19 +14,19 @@ No call is left out: one that timed out counts with its time, and one that faile
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import random
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from bench.asking import in_turns
+from bench.asking import in_turns, llm_question, question
 from bench.cluster import Cluster, Progress, an_address, clustered
 from bench.jagged.engine import Tally, read_tally
 from bench.jagged.latency import ARTICLES, ARTICLES_TIMEOUT_S, ARTICLES_TOKENS
-from bench.jagged.questions import Question, arrivals, ask_around, to_gateway, to_llm
-from bench.load import Ask, OpenLoop, Outcome, Sample, ask_gateway, ask_llm
+from bench.load import Arrival, Ask, OpenLoop, Outcome, Sample, ask_gateway, ask_llm, poisson
 from bench.stats import TO_THE_TAIL, percentiles
 
 MODEL = "jagged"
@@ -72,7 +72,7 @@ async def open_arms(cluster: Cluster, seed: int) -> list[Arm]:
         ]
         if name == "before":
             channels = [await cluster.channel(replica) for replica in replicas]
-            arms.append(Arm(name, ask_llm(channels, ARTICLES_TIMEOUT_S), to_llm, metrics))
+            arms.append(Arm(name, ask_llm(channels, ARTICLES_TIMEOUT_S), llm_question, metrics))
             continue
         front = await cluster.gateway(
             f"gateway-{name}",
@@ -83,7 +83,7 @@ async def open_arms(cluster: Cluster, seed: int) -> list[Arm]:
             limit=LIMIT,
         )
         channels = [await cluster.channel(front) for _ in range(_CONNECTIONS)]
-        request = to_gateway(round(ARTICLES_TIMEOUT_S * 1000), bypass=name == "hedging_only")
+        request = partial(question, bypass=name == "hedging_only", budget_ms=round(ARTICLES_TIMEOUT_S * 1000))
         arms.append(Arm(name, ask_gateway(channels, ARTICLES_TIMEOUT_S + _GRACE_S), request, metrics))
     return arms
 
@@ -138,6 +138,7 @@ RATE = 80.0  # requests a second
 BLOCKS, BLOCK_S = 3, 18.0  # per arm
 WARM_UP_S = 15.0  # of the same load on all arms together, not counted
 REPEAT_SHARE = 0.4
+_RECENT = 1_000  # questions that a repeat is drawn from, each as likely
 SEED = 7
 
 
@@ -167,12 +168,34 @@ async def run(progress: Progress) -> dict[str, object]:
     }
 
 
+class Question(NamedTuple):
+    """A question and when it is asked, in seconds after the start. Every arm gets the same ones."""
+
+    at_s: float
+    text: str
+
+
+def ask_around(rate: float, seconds: float, repeat_share: float, seed: int) -> list[Question]:
+    """`rate` questions a second for so long; `repeat_share` of them were asked before, word for word."""
+    rng = random.Random(seed)
+    recent: deque[str] = deque(maxlen=_RECENT)
+    questions: list[Question] = []
+    for at_s in poisson(rate, seconds, rng):
+        if rng.random() < repeat_share and recent:
+            text = rng.choice(recent)
+        else:
+            text = f"What does page {len(questions)} say, and what follows?"
+            recent.append(text)
+        questions.append(Question(at_s, text))
+    return questions
+
+
 def _plans() -> list[list[Question]]:
     """One stream of questions, cut into the warm-up and the blocks: repeats reach back over the cuts."""
     questions = ask_around(RATE, WARM_UP_S + BLOCKS * BLOCK_S, REPEAT_SHARE, SEED)
     starts = [0.0, *(WARM_UP_S + block * BLOCK_S for block in range(BLOCKS + 1))]
     return [
-        [replace(each, at_s=each.at_s - start) for each in questions if start <= each.at_s < end]
+        [Question(at_s - start, text) for at_s, text in questions if start <= at_s < end]
         for start, end in pairwise(starts)
     ]
 
@@ -185,4 +208,4 @@ async def _block(number: int, arm: Arm, blocks: Sequence[Sequence[Question]]) ->
 
 
 async def _ask(arm: Arm, questions: Sequence[Question]) -> list[Sample]:
-    return await OpenLoop(arm.ask).run(arrivals(questions, arm.request))
+    return await OpenLoop(arm.ask).run([Arrival(each.at_s, arm.request(each.text)) for each in questions])

@@ -1,6 +1,6 @@
 """How hard a question looks: a small classifier, trained on questions of ten languages (`training/`).
 
-`hedgerow bench guard` measures it on questions that it was not trained on, and its time.
+`hedgerow bench guard` measures it on questions that it was not trained on.
 """
 
 from __future__ import annotations

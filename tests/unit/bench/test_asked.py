@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.jagged.questions import ask_around
+from bench.jagged import ask_around
 from bench.mesh import paths
 from services.gateway.cache_eligibility.choice import kinds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bench.retrieval.questions import Place, pages, questions
+from bench.retrieval import Place, pages, questions
 from hedgerow import CollectionHit
 
 
