@@ -60,14 +60,33 @@ def live_opening(
     return pb.TranscribeStreamRequest(options=options)
 
 
-class IncomingRecording:
+class _UntilSummary:
+    """A stream that ends with its summary, as it is read."""
+
+    def __init__(self, peer: Peer, timeout_s: float | None = None):
+        self._peer, self._timeout_s = peer, timeout_s
+        self._over = False
+
+    def failed(self, error: grpc.RpcError) -> None:
+        """Raise what gRPC raised as a typed error, unless everything had come by then."""
+        if not self._over:
+            self._over = True
+            raise from_rpc_error(error, self._peer, self._timeout_s) from error
+
+    def ended(self) -> None:
+        """Raise when the service said goodbye too early."""
+        if not self._over:
+            self._over = True
+            raise Internal("the stream ended without a summary", reason="NO_FINAL")
+
+
+class IncomingRecording(_UntilSummary):
     """What becomes of a recording, as it is read: what was found in the file, segments, and all of it at the end."""
 
     def __init__(self, peer: Peer, timeout_s: float):
-        self._peer, self._timeout_s = peer, timeout_s
+        super().__init__(peer, timeout_s)
         self._recording: Recording | None = None
         self._segments: list[Segment] = []
-        self._over = False
 
     def events(self, message: pb.TranscribeResponse) -> list[Recording | Segment | Transcription]:
         """The event of a message."""
@@ -96,18 +115,6 @@ class IncomingRecording:
             language=summary.language,
         )
 
-    def failed(self, error: grpc.RpcError) -> None:
-        """Raise what gRPC raised as a typed error, unless everything had come by then."""
-        if not self._over:
-            self._over = True
-            raise from_rpc_error(error, self._peer, self._timeout_s) from error
-
-    def ended(self) -> None:
-        """Raise when the service said goodbye too early."""
-        if not self._over:
-            self._over = True
-            raise Internal("the stream ended without a summary", reason="NO_FINAL")
-
 
 class Notices:
     """Callbacks of `transcribe`."""
@@ -124,12 +131,8 @@ class Notices:
         return None
 
 
-class IncomingSpeech:
+class IncomingSpeech(_UntilSummary):
     """Live audio's text as it is read."""
-
-    def __init__(self, peer: Peer):
-        self._peer = peer
-        self._over = False
 
     def events(self, message: pb.TranscribeStreamResponse) -> list[Heard]:
         """The transcript so far."""
@@ -148,18 +151,6 @@ class IncomingSpeech:
                 end = message.summary
                 return [SpeechSummary(end.text, end.audio_s, end.speech_s, end.busy_s, end.model, end.language)]
         return []
-
-    def failed(self, error: grpc.RpcError) -> None:
-        """Raise what gRPC raised as a typed error, unless everything had come by then."""
-        if not self._over:
-            self._over = True
-            raise from_rpc_error(error, self._peer, None) from error
-
-    def ended(self) -> None:
-        """Raise when the service said goodbye too early."""
-        if not self._over:
-            self._over = True
-            raise Internal("the stream ended without a summary", reason="NO_FINAL")
 
 
 def model(message: pb.GetModelResponse) -> SpeechModel:

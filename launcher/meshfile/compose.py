@@ -10,7 +10,7 @@ import yaml
 from launcher.meshfile.containers import HTTP_PORT, IMAGES, TENANTS, Container, containers, dump, port_of
 from launcher.meshfile.fields import is_loopback
 from launcher.meshfile.names import process_names
-from launcher.meshfile.parts import CredentialSource, Part, tenants_of
+from launcher.meshfile.parts import Part, tenants_of
 from launcher.meshfile.schema import MeshFile
 
 _HEAD = """\
@@ -51,7 +51,7 @@ def render(file: MeshFile, environment: Mapping[str, str], images: str = IMAGES)
         whole["configs"] = {"tenants": {"file": str(file.tenants_file)}}
     if volumes := [name for name in ("answers", "hub") if any(_mounts(each, name) for each in services.values())]:
         whole["volumes"] = {name: {} for name in volumes}
-    names = sorted({_variable(each.part, key) for each in found for key in each.keys.values()})
+    names = sorted({name for each in found for name in each.key_names.values()})
     needed = f": {', '.join(names)}" if names else ""
     return _HEAD.format(needed=needed) + dump(whole)
 
@@ -78,7 +78,7 @@ def _opened(gateway: Container) -> Container:
 def _service(file: MeshFile, container: Container) -> dict[str, Any]:
     part = container.part
     told = {name: _literal(text) for name, text in container.environment.items()}
-    told |= {name: f"${{{_variable(part, key)}:?}}" for name, key in container.keys.items()}
+    told |= {name: f"${{{variable}:?}}" for name, variable in container.key_names.items()}
     mounts: list[Any] = [
         {"type": "bind", "source": str(folder), "target": inside, "read_only": True}
         for inside, folder in container.folders.items()
@@ -106,11 +106,6 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
         if file.tenants or file.tenants_file:
             service["configs"] = [{"source": "tenants", "target": TENANTS}]
     return {**service, "environment": told, **({"volumes": mounts} if mounts else {})}
-
-
-def _variable(part: Part, key: CredentialSource) -> str:
-    """Where a key is taken from: its variable, or one named after the part where it is in a file here."""
-    return key.variable or f"{part.name.upper().replace('-', '_')}_KEY"
 
 
 def _literal(text: str) -> str:

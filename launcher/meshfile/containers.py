@@ -16,7 +16,7 @@ import yaml
 
 from hedgerow.identities import SERVICES
 from launcher.meshfile.fields import LOOPBACK
-from launcher.meshfile.parts import CredentialSource, Part, as_text, gateway_finds, parts
+from launcher.meshfile.parts import Part, as_text, gateway_finds, parts
 from launcher.meshfile.schema import MeshFile
 
 IMAGES = "hedgerow"
@@ -40,9 +40,11 @@ class Container:
     folders: Mapping[str, Path] = field(default_factory=dict)  # on this machine, by where they are inside
 
     @property
-    def keys(self) -> dict[str, CredentialSource]:
-        """Credentials by their variable."""
-        return {self.part.prefixed(name): key for name, key in self.part.keys.items()}
+    def key_names(self) -> dict[str, str]:
+        """By the variable of each credential the name that it has outside: that of the variable it is taken from, or
+        one after the part where it is in a file here."""
+        in_file = f"{self.part.name.upper().replace('-', '_')}_KEY"
+        return {self.part.prefixed(name): key.variable or in_file for name, key in self.part.keys.items()}
 
     def with_stand_ins(self) -> dict[str, str]:
         """The environment with something in the place of each key, and with what the image says."""

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from launcher.meshfile.containers import IMAGES, Container, containers, dump
-from launcher.meshfile.parts import CredentialSource, Part, parts, tenants_of
+from launcher.meshfile.parts import Part, parts, tenants_of
 from launcher.meshfile.schema import MeshFile
 
 KEYS = "hedgerow-keys"  # the Secret
@@ -85,7 +85,7 @@ def _served(part: Part) -> str:
 def _needed(found: Sequence[Container]) -> str:
     """The Secrets and models that must be there before it is installed."""
     lines = []
-    if names := sorted({_entry(each.part, key) for each in found for key in each.keys.values()}):
+    if names := sorted({name for each in found for name in each.key_names.values()}):
         literals = " ".join(f'--from-literal={name}="${name}"' for name in names)
         lines.append(f"# First: kubectl -n NAMESPACE create secret generic {KEYS} {literals}")
     if folders := sorted({inside for each in found for inside in each.folders}):
@@ -146,8 +146,8 @@ def _service(container: Container, workers: int = 1) -> Values:
     inside = {name: container.environment[part.prefixed(name)] for name in part.folders if name != "TENANTS_FILE"}
     settings = {name: value for name, value in {**part.settings, **inside}.items() if name not in _CHARTS}
     secrets = {
-        name: {"name": KEYS, "key": _entry(part, key)}
-        for name, key in part.keys.items()
+        name: {"name": KEYS, "key": container.key_names[part.prefixed(name)]}
+        for name in part.keys
         if name not in ("REDIS_URL", "ENCRYPTION_KEY")
     }
     memory = f"{round(part.memory_gib / workers * 1024)}Mi"
@@ -155,8 +155,3 @@ def _service(container: Container, workers: int = 1) -> Values:
     ports = [{"port": port, "protocol": "TCP"} for port in sorted(set(_ports(settings)))]
     more = {"settings": settings, "secrets": secrets, "egress": [{"ports": ports}] if ports else []}
     return {**told, **{name: value for name, value in more.items() if value}}
-
-
-def _entry(part: Part, key: CredentialSource) -> str:
-    """The key's name in the Secret."""
-    return key.variable or f"{part.name.upper().replace('-', '_')}_KEY"

@@ -8,13 +8,13 @@ if there is one. What differs: where a run goes on from the confirmed words is f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from services.audio.alignment import Span, after, in_order, plain
+from services.audio.alignment import SegmentWords, Span, after, in_order, plain
 from services.audio.speech import Word
 
 _ENDS = (".", "?", "!")
 _KEPT = 2  # confirmed words that stay in the utterance when it is cut inside a sentence
-_TAIL = 60  # confirmed words that are remembered to compare with
 _LONGEST = 2  # times `trim_s`: the utterance is cut although nothing in it is confirmed
 _HARD_S = 1.0  # what is kept then
 # An utterance is first transcribed when it is this long. In less of it a Whisper invents words, and notices: its second
@@ -22,35 +22,19 @@ _HARD_S = 1.0  # what is kept then
 _FIRST_S = 0.8
 
 
-class Agreement:
+class Agreement(SegmentWords):
     """The words of one segment. `trim_s` is the length at which the utterance is cut."""
 
     def __init__(self, start_s: float, trim_s: float):
-        self._start_s = self._heard_s = start_s
+        super().__init__(start_s)
         self._trim_s = trim_s
-        self._said: list[Word] = []  # confirmed
-        self._released = 0  # of those, given away
-        self._pending: list[Word] = []
         self._runs: list[int] = []  # in a row that had the pending word, for each
-
-    @property
-    def start_s(self) -> float:
-        """Audio before it is not needed any more."""
-        return self._start_s
-
-    @property
-    def confirmed(self) -> tuple[Word, ...]:
-        """The words that stay as they are."""
-        return tuple(self._said[self._released :])
 
     @property
     def pending(self) -> tuple[Word, ...]:
         """Words that may change. Stability is 1/2 for one heard once, 3/4 for one heard twice in a row, and so on."""
         stability = (1 - 0.5**runs for runs in self._runs)
-        return tuple(
-            Word(word.text, word.start_s, word.end_s, word.probability, sure)
-            for word, sure in zip(self._pending, stability, strict=True)
-        )
+        return tuple(replace(word, stability=sure) for word, sure in zip(self._pending, stability, strict=True))
 
     def next(self, upto_s: float, hurry: bool, step_s: float) -> Span | None:
         """What to transcribe when there is speech up to `upto_s`: a step after the last run, or at once in a hurry,
@@ -77,16 +61,8 @@ class Agreement:
             self._cut()
 
     def finish(self) -> None:
-        """The segment is over: what the last run found is confirmed."""
-        self._said += self._pending
-        self._pending, self._runs = [], []
-
-    def release(self) -> tuple[Word, ...]:
-        """Give the confirmed words away, as a segment of their own; the rest goes on."""
-        given = self.confirmed
-        self._said = self._said[-_TAIL:]
-        self._released = len(self._said)
-        return given
+        super().finish()
+        self._runs = []
 
     def _cut(self) -> None:
         """At the last end of a sentence; inside the sentence if that is not enough."""

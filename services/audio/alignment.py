@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from services.audio.speech import Word
@@ -17,6 +17,7 @@ from services.audio.speech import Word
 _PER_SECOND = 1.0  # a second away weighs as much as one word too many
 _CHANGED = 0.5  # so does a word heard differently, but less: "nine" and "9" are one word
 _CUT = 0.1  # so does a word that the run heard only the end of: models leave it out
+_TAIL = 60  # confirmed words that are remembered to compare with
 _BEFORE_S = 0.05  # what ends this close to the start of a run is the echo of the word before it
 
 
@@ -26,6 +27,38 @@ class Span:
 
     start_s: float
     stop_s: float
+
+
+class SegmentWords:
+    """The words of one segment: those that are confirmed, and those of the last run that may still change."""
+
+    def __init__(self, start_s: float):
+        self._start_s = self._heard_s = start_s
+        self._said: list[Word] = []  # confirmed
+        self._released = 0  # of those, given away
+        self._pending: list[Word] = []
+
+    @property
+    def start_s(self) -> float:
+        """Audio before it is not needed any more."""
+        return self._start_s
+
+    @property
+    def confirmed(self) -> tuple[Word, ...]:
+        """The words that stay as they are."""
+        return tuple(self._said[self._released :])
+
+    def finish(self) -> None:
+        """The segment is over: what the last run found is confirmed."""
+        self._said += self._pending
+        self._pending = []
+
+    def release(self) -> tuple[Word, ...]:
+        """Give the confirmed words away, as a segment of their own; the rest goes on."""
+        given = self.confirmed
+        self._said = self._said[-_TAIL:]
+        self._released = len(self._said)
+        return given
 
 
 def plain(text: str) -> str:
@@ -51,7 +84,7 @@ def after(confirmed: Sequence[Word], run: Sequence[Word], start_s: float) -> lis
 
 def shifted(word: Word, by_s: float) -> Word:
     """The word, said later."""
-    return Word(word.text, word.start_s + by_s, word.end_s + by_s, word.probability, word.stability)
+    return replace(word, start_s=word.start_s + by_s, end_s=word.end_s + by_s)
 
 
 def in_order(words: Sequence[Word], from_s: float) -> list[Word]:
@@ -59,7 +92,7 @@ def in_order(words: Sequence[Word], from_s: float) -> list[Word]:
     ordered = []
     for word in words:
         start, end = max(word.start_s, from_s), max(word.end_s, from_s)
-        ordered.append(Word(word.text, start, max(start, end), word.probability, word.stability))
+        ordered.append(replace(word, start_s=start, end_s=max(start, end)))
         from_s = start
     return ordered
 

@@ -7,38 +7,25 @@ earlier, with the last confirmed word, which shows where it goes on: a window th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from services.audio.alignment import Span, after, in_order
+from services.audio.alignment import SegmentWords, Span, after, in_order
 from services.audio.speech import Word
 
 _MARGIN_S = 0.1  # word times are no better than that
-_TAIL = 60  # confirmed words that are remembered to compare with
 
 
-class Windows:
+class Windows(SegmentWords):
     """The words of one segment."""
 
     def __init__(self, start_s: float, window_s: float, overlap_s: float):
-        self._start_s = self._heard_s = start_s
+        super().__init__(start_s)
         self._window_s, self._overlap_s = window_s, overlap_s
-        self._said: list[Word] = []  # confirmed
-        self._released = 0  # of those, given away
-        self._pending: list[Word] = []
-
-    @property
-    def start_s(self) -> float:
-        """Audio before it is not needed any more."""
-        return self._start_s
-
-    @property
-    def confirmed(self) -> tuple[Word, ...]:
-        """The words that stay as they are."""
-        return tuple(self._said[self._released :])
 
     @property
     def pending(self) -> tuple[Word, ...]:
         """The audio that the next window hears again."""
-        return tuple(Word(word.text, word.start_s, word.end_s, word.probability, 0.5) for word in self._pending)
+        return tuple(replace(word, stability=0.5) for word in self._pending)
 
     def next(self, upto_s: float, hurry: bool, step_s: float) -> Span | None:
         """A whole window when there is one, what there is in a hurry. `step_s` does not matter."""
@@ -60,18 +47,6 @@ class Windows:
         self._said += fresh[:count]
         self._pending = fresh[count:]
         self._start_s = self._next_start_s(sure_s)
-
-    def finish(self) -> None:
-        """The segment is over: what the last run found is confirmed."""
-        self._said += self._pending
-        self._pending = []
-
-    def release(self) -> tuple[Word, ...]:
-        """Give the confirmed words away, as a segment of their own; the rest goes on."""
-        given = self.confirmed
-        self._said = self._said[-_TAIL:]
-        self._released = len(self._said)
-        return given
 
     def _next_start_s(self, sure_s: float) -> float:
         """Before the last confirmed word, unless that is so long ago that windows would hardly move."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.speech import Behind, Heard, Partial, Segment, Started, Word, text_of
@@ -41,13 +42,4 @@ def segment(event: Segment, with_words: bool = True) -> audio_pb2.Segment:
 
 
 def _words(words: Iterable[Word]) -> list[audio_pb2.Word]:
-    return [
-        audio_pb2.Word(
-            text=word.text,
-            start_s=word.start_s,
-            end_s=word.end_s,
-            probability=word.probability,
-            stability=word.stability,
-        )
-        for word in words
-    ]
+    return [audio_pb2.Word(**asdict(word)) for word in words]

@@ -14,7 +14,7 @@ from services.control.conversation import XdsConversation
 from services.control.mesh import Mesh
 from services.control.snapshot import Kind
 from services.control.subscription import ORDER
-from services.runtime.deadline import Clock
+from services.runtime.deadline import Clock, until_set
 from services.runtime.errors import NotSupported, shorten
 from services.runtime.rpc.boundary import Call
 
@@ -102,12 +102,7 @@ class DiscoveryServicer:
 
     async def _until_settled(self) -> None:
         """A client that comes right after a start would get endpoints whose health is not known yet."""
-        settled, drained = (asyncio.create_task(event.wait()) for event in (self._mesh.settled, self._drained))
-        try:
-            await asyncio.wait({settled, drained}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            settled.cancel()
-            drained.cancel()
+        await until_set(self._drained, self._mesh.settled.wait())
 
 
 async def _read(requests: AsyncIterator[Any], client: XdsSubscriber, wake: asyncio.Event) -> None:

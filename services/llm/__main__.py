@@ -16,8 +16,7 @@ from services.llm import engines
 from services.llm.config import LlmSettings
 from services.llm.engine import Engine
 from services.llm.errors import BadEngineSettings
-from services.llm.own_limits import OwnLimits
-from services.llm.servicer import LLMServicer
+from services.llm.servicer import LLMServicer, OwnLimits
 from services.runtime.process import serve
 
 _SERVICE = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]

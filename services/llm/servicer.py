@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import unquote
 
@@ -12,17 +13,34 @@ from services.llm import features, untranslated, validation
 from services.llm.engine import Engine, Model, Request
 from services.llm.errors import RequestRefused
 from services.llm.genai import Recorder
-from services.llm.own_limits import OwnLimits
 from services.llm.translate import FEATURES, from_sampling, to_messages, to_request, to_response, to_tools
 from services.runtime.aside import aside, size_in, size_of_conversation
 from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
 
 
+@dataclass(frozen=True, slots=True)
+class OwnLimits:
+    """The limits on an answer's tokens that are this service's own, and not its request's or its model's: the settings
+    `default_max_tokens` and `max_tokens_cap`; None: not set."""
+
+    default: int | None = None
+    cap: int | None = None
+
+    def of(self, request: Request, model: Model, prompt_tokens: int) -> int:
+        """The most tokens that the answer may have by these settings; 0 where they do not limit it, because the request
+        or the model's own default asks for no more, or the context holds fewer. `prompt_tokens` 0: not known."""
+        said = request.sampling.max_tokens or model.default_sampling.max_tokens
+        usual = self.default or (None if model.reads(request) else model.usual_max_tokens)
+        most = min(filter(None, (said or usual, self.cap)), default=0)
+        room = model.context_tokens - prompt_tokens if model.context_tokens and prompt_tokens else most
+        return 0 if most == said or most > room else most
+
+
 class LLMServicer:
     """Serves `hedgerow.llm.v1.LLMService` with one engine."""
 
-    def __init__(self, engine: Engine, limits: OwnLimits = OwnLimits(), identity: str = ""):  # noqa: B008  # frozen
+    def __init__(self, engine: Engine, limits: OwnLimits = OwnLimits(), identity: str = ""):  # frozen
         self._engine, self._limits, self._identity = engine, limits, identity
 
     async def Generate(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable
-from typing import Literal
+from dataclasses import asdict
+from typing import Any, Literal
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
@@ -23,7 +24,6 @@ from services.llm.engine import (
     TokenLogprob,
     Tool,
     ToolCall,
-    ToolCallDelta,
     ToolChoice,
 )
 from services.llm.relayed_usage import without_cache
@@ -140,25 +140,15 @@ def _to_part(where: str, part: chat_pb2.Part) -> Part:
 
 
 def _to_sampling(sampling: chat_pb2.Sampling) -> Sampling:
-    return Sampling(
-        temperature=_as_written(sampling.temperature) if sampling.HasField("temperature") else None,
-        top_p=_as_written(sampling.top_p) if sampling.HasField("top_p") else None,
-        max_tokens=sampling.max_tokens if sampling.HasField("max_tokens") else None,
-        stop=tuple(sampling.stop),
-        seed=sampling.seed if sampling.HasField("seed") else None,
-        frequency_penalty=_as_written(sampling.frequency_penalty) if sampling.HasField("frequency_penalty") else None,
-        presence_penalty=_as_written(sampling.presence_penalty) if sampling.HasField("presence_penalty") else None,
-        logit_bias=tuple((bias.token, _as_written(bias.bias)) for bias in sampling.logit_bias),
-        top_logprobs=sampling.top_logprobs if sampling.HasField("top_logprobs") else None,
-        top_k=sampling.top_k if sampling.HasField("top_k") else None,
-        min_p=_as_written(sampling.min_p) if sampling.HasField("min_p") else None,
-        repetition_penalty=_as_written(sampling.repetition_penalty)
-        if sampling.HasField("repetition_penalty")
-        else None,
-        min_tokens=sampling.min_tokens if sampling.HasField("min_tokens") else None,
-        ignore_eos=sampling.ignore_eos,
-        stop_token_ids=tuple(sampling.stop_token_ids),
-    )
+    said: dict[str, Any] = {
+        field.name: _as_written(value) if isinstance(value, float) else value for field, value in sampling.ListFields()
+    }
+    said |= {
+        "stop": tuple(sampling.stop),
+        "logit_bias": tuple((bias.token, _as_written(bias.bias)) for bias in sampling.logit_bias),
+        "stop_token_ids": tuple(sampling.stop_token_ids),
+    }
+    return Sampling(**said)
 
 
 def _as_written(number: float) -> float:
@@ -215,15 +205,11 @@ def to_response(chunk: Chunk, *, tell_cached: bool = True) -> llm_pb2.GenerateRe
         text=chunk.text,
         tokens=chunk.tokens,
         finish=finish,
-        tool_calls=[_to_delta(delta) for delta in chunk.tool_calls],
+        tool_calls=[chat_pb2.ToolCallDelta(**asdict(delta)) for delta in chunk.tool_calls],
         reasoning=chunk.reasoning,
         logprobs=[_to_logprob(logprob) for logprob in chunk.logprobs],
         relayed=[event.encode() for event in relayed],
     )
-
-
-def _to_delta(delta: ToolCallDelta) -> chat_pb2.ToolCallDelta:
-    return chat_pb2.ToolCallDelta(index=delta.index, id=delta.id, name=delta.name, arguments=delta.arguments)
 
 
 def _to_logprob(logprob: TokenLogprob) -> chat_pb2.TokenLogprob:
@@ -232,18 +218,9 @@ def _to_logprob(logprob: TokenLogprob) -> chat_pb2.TokenLogprob:
 
 
 def _to_finish(finish: Finish) -> llm_pb2.Finish:
-    usage = chat_pb2.Usage(
-        prompt_tokens=finish.usage.prompt_tokens,
-        completion_tokens=finish.usage.completion_tokens,
-        cached_prompt_tokens=finish.usage.cached_prompt_tokens,
-        drafted_tokens=finish.usage.drafted_tokens,
-        accepted_tokens=finish.usage.accepted_tokens,
-        reasoning_tokens=finish.usage.reasoning_tokens,
-        cache_write_tokens=finish.usage.cache_write_tokens,
-    )
     return llm_pb2.Finish(
         reason=_REASONS[finish.reason],
-        usage=usage,
+        usage=chat_pb2.Usage(**asdict(finish.usage)),
         queue_ms=finish.queue_ms,
         billed_cached_tokens=finish.usage.cached_prompt_tokens,
         billed_cache_write_tokens=finish.usage.cache_write_tokens,

@@ -47,7 +47,7 @@ async def set_within(event: asyncio.Event, seconds: float) -> None:
             timer.cancel()
 
 
-async def until_set(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+async def until_set(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> None:
     """Do `work`, or as much of it as can be done before `event` is set: then it is cancelled."""
     working, waiting = asyncio.create_task(work), asyncio.create_task(event.wait())
     try:

@@ -185,8 +185,8 @@ def test_the_chart_tells_the_services_what_compose_tells_them() -> None:
         wanted = {name: value for name, value in found.environment.items() if name.startswith(prefix)}
         for name in [name for name in wanted if not re.search(elsewhere, name)]:
             assert as_data(told[name]) == as_data(wanted[name]), name
-        assert {name: told[name] for name in found.keys if "ENCRYPTION" not in name} == {
-            name: "key" for name in found.keys if "ENCRYPTION" not in name
+        assert {name: told[name] for name in found.key_names if "ENCRYPTION" not in name} == {
+            name: "key" for name in found.key_names if "ENCRYPTION" not in name
         }
 
 

@@ -1,7 +1,9 @@
-"""Conversations that are longer than a model's context: as providers say it, and where it is certain before."""
+"""The context of a model: how long servers say it is, and conversations that are longer, as providers say it and where
+it is certain before."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -33,6 +35,9 @@ _WORDS = re.compile(
     r"|input is too long for requested model",
     re.IGNORECASE,
 )
+
+# By whose word: vLLM and SGLang; OpenRouter and Together; Mistral; Groq; llama.cpp, in an object `meta`.
+_LISTED = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
 
 
 def refused(error: Mapping[str, Any], said: str, status: int, own: str) -> ContextRefused | None:
@@ -68,3 +73,20 @@ def _texts(messages: tuple[Message, ...]) -> Iterator[str]:
         yield message.content
         yield from (part.text for part in message.parts)
         yield from (call.arguments for call in message.tool_calls)
+
+
+def listed_tokens(listed: str, model: str) -> int:
+    """How many tokens the context of `model` holds by a server's list of models, `/v1/models`; 0 where that does not
+    say."""
+    try:
+        told = json.loads(listed)
+    except ValueError:
+        return 0
+    rows = told.get("data") if isinstance(told, dict) else told  # Together has no object around them
+    named = (row for row in rows if isinstance(row, dict) and row.get("id") == model) if isinstance(rows, list) else ()
+    told_of = ({**meta, **row} if isinstance(meta := row.get("meta"), dict) else row for row in named)
+    return next((row[name] for row in told_of for name in _LISTED if _is_count(row.get(name))), 0)
+
+
+def _is_count(given: Any) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and 0 < given < 2**31

@@ -17,7 +17,7 @@ from services.llm.config import LlmSettings
 from services.llm.dialects.forwarding import encode
 from services.llm.engine import Chunk, Load, Message, Model, Original, Progress, Request, Tool
 from services.llm.errors import AnswerTooLarge, BadEngineSettings, EngineDown
-from services.llm.providers import context, listing
+from services.llm.providers import context
 from services.llm.providers.coalescing import chunks_of
 from services.llm.providers.config import ProviderSettings
 from services.llm.providers.errors import in_stream_status, to_error, unreachable, word
@@ -153,8 +153,8 @@ class ProviderEngine(ABC):
             self._outages.began(f"the provider cannot be reached: {word(error)}", away=True)
 
     def _learn(self, listed: str) -> None:
-        if context := listing.context_tokens(listed, self._provider_model):
-            self._model = replace(self._model, context_tokens=context)
+        if tokens := context.listed_tokens(listed, self._provider_model):
+            self._model = replace(self._model, context_tokens=tokens)
 
     async def wait_failed(self) -> str:
         """Never: it may always come back. Meanwhile a connection is kept, and tried again where there is none."""

@@ -19,7 +19,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 from services.llm.config import ConstraintSettings
 from services.llm.engine import Constraint
@@ -30,8 +30,7 @@ from services.llm.vllm.params import refused
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import ShareUsed, TooLate
 from services.runtime.policy.bucket import TokenBucket
-from services.runtime.policy.fair import Rank
-from services.runtime.policy.fair_places import FairPlaces
+from services.runtime.policy.fair_places import FairTurns
 
 _REMEMBERED = 4_096  # constraints: a digest and a verdict each
 _TENANTS = 4_096
@@ -119,24 +118,12 @@ def _used_up(allowance: TokenBucket, cost_s: float) -> ShareUsed:
     return ShareUsed("response_format: this tenant's share of the time for new ones is used up", retry_delay_s=delay_s)
 
 
-@dataclass(slots=True, eq=False)
-class _WaitingTenant:
-    tenant: str
-    rank: Rank
-    weight: float = 1.0
-    called: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def call(self) -> bool:
-        self.called.set()
-        return True
-
-
 class Scheduler:
     """One at a time, tenants in turn. A tenant may have `most` inside, the one whose turn it is included."""
 
     def __init__(self, most: int):
         self._most, self._inside = most, Counter[str]()
-        self._places: FairPlaces[_WaitingTenant] = FairPlaces(1, _WaitingTenant.call)
+        self._turns = FairTurns()
 
     @asynccontextmanager
     async def turn(self, tenant: str) -> AsyncIterator[None]:
@@ -146,14 +133,13 @@ class Scheduler:
                 f"response_format: at most {self._most} new ones at once, got one more", retry_delay_s=_RETRY_S
             )
         self._inside[tenant] += 1
-        waiter = _WaitingTenant(tenant, self._places.rank())
-        self._places.add(waiter)
         try:
-            await waiter.called.wait()
-            yield
+            await self._turns.begin(tenant)
+            try:
+                yield
+            finally:
+                self._turns.ended()
         finally:
-            if not self._places.waiting.remove(waiter):  # else it left before its turn
-                self._places.ended()
             self._inside[tenant] -= 1
             if not self._inside[tenant]:
                 del self._inside[tenant]

@@ -35,10 +35,10 @@ class _Item(Generic[T]):
 class Batcher(Generic[T, R]):
     """Runs items through `run`, which returns one result for each, in their order. Used on one event loop.
 
-    Up to `max_size` items run together, and up to `concurrency` batches. The first item of a batch waits for
-    `max_delay_s` at most while the engine is idle; with 0, for what is submitted in the same turn of the event loop.
-    An idle engine starts at once with any of the `preferred` sizes, and with any size while `more_to_come` says no.
-    `max_queue` items may wait.
+    Up to `max_size` items run together, and one batch at a time. The first item of a batch waits for `max_delay_s` at
+    most while the engine is idle; with 0, for what is submitted in the same turn of the event loop. An idle engine
+    starts at once with any of the `preferred` sizes, and with any size while `more_to_come` says no. `max_queue` items
+    may wait.
     """
 
     def __init__(
@@ -49,15 +49,14 @@ class Batcher(Generic[T, R]):
         max_delay_s: float,
         preferred: tuple[int, ...] = (),
         max_queue: int = 1_000,
-        concurrency: int = 1,
         more_to_come: Callable[[], bool] = lambda: True,
     ):
-        self._name, self._run, self._concurrency = name, run, concurrency
+        self._name, self._run = name, run
         self._max_size, self._max_delay_s, self._max_queue = max_size, max_delay_s, max_queue
         self._more_to_come = more_to_come
         self._preferred = sorted((size for size in preferred if size < max_size), reverse=True)
         self._waiting: OrderedDict[asyncio.Future[R], _Item[T]] = OrderedDict()
-        self._workers: set[asyncio.Task[None]] = set()
+        self._worker: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._batch_s = 0.0  # how long the last batch took
         self._stopped = False
@@ -112,17 +111,18 @@ class Batcher(Generic[T, R]):
     async def close(self) -> None:
         """Stop, and wait for what runs."""
         self.stop()
-        if self._workers:
-            await asyncio.wait(self._workers)
+        if self._worker:
+            await asyncio.wait({self._worker})
 
     def _start(self, now: float) -> None:
-        """Put idle workers to work, and come back when the first item that is left is due."""
+        """Put an idle worker to work, or come back when the first item is due."""
+        if self._worker:
+            return
         loop = asyncio.get_running_loop()
-        while len(self._workers) < self._concurrency and (batch := self._next(now)):
-            worker = loop.create_task(self._work(batch))
-            self._workers.add(worker)
-            worker.add_done_callback(self._rest)
-        if self._waiting and not self._timer and len(self._workers) < self._concurrency:
+        if batch := self._next(now):
+            self._worker = loop.create_task(self._work(batch))
+            self._worker.add_done_callback(self._rest)
+        elif self._waiting and not self._timer:
             due = self._first().due
             self._timer = loop.call_at(due, self._ring, due)
 
@@ -179,14 +179,14 @@ class Batcher(Generic[T, R]):
             _fail(batch, error)
 
     def _rest(self, worker: asyncio.Task[None]) -> None:
-        self._workers.discard(worker)
+        self._worker = None
         if worker.cancelled():  # the event loop or the engine ends
             self.stop()
         else:
             self._start(asyncio.get_running_loop().time())
 
     def _full(self) -> Exhausted:
-        delay_s = self._batch_s * self._max_queue / (self._max_size * self._concurrency)
+        delay_s = self._batch_s * self._max_queue / self._max_size
         return Exhausted(f"{self._name}: {len(self._waiting)} of {self._max_queue} waiting", retry_delay_s=delay_s)
 
     def _too_late(self) -> TooLate:

@@ -24,8 +24,7 @@ from hedgerow.channel import MAX_MESSAGE_BYTES, ping_timeout_ms
 from services.runtime import yaml_file
 from services.runtime.errors import shorten
 from services.runtime.process.fixed import Fixed, NoneFixed
-from services.runtime.process.replaced import replacement
-from services.runtime.process.suggestions import hint, nearest, nearest_at, offered
+from services.runtime.process.suggestions import hint, nearest, nearest_at, offered, replacement
 from services.runtime.security.secrets import AS_SHOWN, HIDDEN, Url, is_secret, shown, without_passwords
 
 

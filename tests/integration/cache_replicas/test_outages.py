@@ -134,7 +134,7 @@ async def test_a_removal_and_a_store_that_were_both_under_way_when_redis_was_los
     removing = asyncio.create_task(a.remove(CAPITAL))
     await asyncio.sleep(0)
     storing = asyncio.create_task(a.keep(CAPITAL, b"old", epoch=epoch))
-    await until(lambda: a.store._writes._workers)
+    await until(lambda: a.store._writes._worker is not None)
     a.state.lose("the test says so")
     redis.cont()
     with pytest.raises(NotRemoved):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from services.llm.engine import Model, Original, Request, Sampling
-from services.llm.own_limits import OwnLimits
+from services.llm.servicer import OwnLimits
 
 MODEL = Model("m", "vllm", 1_000, 999, "off", continues=True)
 

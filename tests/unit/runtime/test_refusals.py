@@ -14,7 +14,7 @@ import pytest
 
 from services.runtime import refusals as asked
 from services.runtime.explain import settings_class
-from services.runtime.process.replaced import INSTEAD
+from services.runtime.process.suggestions import INSTEAD
 from services.runtime.refusals import main, refusals
 
 MODEL = "HEDGEROW_AUDIO_MODEL"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.llm.providers.listing import context_tokens
+from services.llm.providers.context import listed_tokens
 
 OTHER = {"id": "small", "max_model_len": 1}
 
@@ -33,9 +33,9 @@ OTHER = {"id": "small", "max_model_len": 1}
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_a_list_of_models_may_say_how_much_a_context_holds(row: dict[str, Any], tokens: int, wrapped: bool) -> None:
     rows = [OTHER, {"id": "big", **row}]
-    assert context_tokens(json.dumps({"object": "list", "data": rows} if wrapped else rows), "big") == tokens
+    assert listed_tokens(json.dumps({"object": "list", "data": rows} if wrapped else rows), "big") == tokens
 
 
 @pytest.mark.parametrize("listed", ["", "<html>", "3", '{"data": 3}', '{"data": [3, null, {"id": "small"}]}', "[[]]"])
 def test_what_is_no_such_list_says_nothing(listed: str) -> None:
-    assert context_tokens(listed, "big") == 0
+    assert listed_tokens(listed, "big") == 0

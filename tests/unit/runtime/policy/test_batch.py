@@ -127,16 +127,6 @@ async def test_who_waits_is_told_when_nothing_more_will_come(engine, make):
     assert await waiting == 2
 
 
-async def test_as_many_batches_run_at_once_as_allowed(engine, make):
-    batcher = make(max_size=1, concurrency=2)
-    engine.limiter.clear()
-    futures = [batcher.put(item) for item in (1, 2, 3)]
-    await engine.busy.wait()
-    assert engine.batches == [[1], [2]]
-    engine.limiter.set()
-    assert await asyncio.gather(*futures) == [2, 4, 6]
-
-
 async def test_a_cancelled_waiters_item_does_not_run(engine, make):
     batcher = make(max_delay_s=0)
     first = await occupied(engine, batcher)
@@ -254,10 +244,9 @@ async def test_the_sizes_of_batches_are_measured(engine, make):
 @given(
     max_size=st.integers(1, 5),
     preferred=st.lists(st.integers(1, 6), max_size=2),
-    concurrency=st.integers(1, 3),
     callers=st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(0, 4)), max_size=30),
 )
-def test_each_item_runs_at_most_once_and_its_result_goes_to_its_owner(max_size, preferred, concurrency, callers):
+def test_each_item_runs_at_most_once_and_its_result_goes_to_its_owner(max_size, preferred, callers):
     """A caller: after how many turns of the event loop it comes, and after how many more it gives up, if it does."""
     batches: list[list[int]] = []
 
@@ -272,7 +261,7 @@ def test_each_item_runs_at_most_once_and_its_result_goes_to_its_owner(max_size, 
         return await batcher.submit(item)
 
     async def main() -> list[asyncio.Task[int]]:
-        batcher = Batcher("any", run, max_size, 0.0005, tuple(preferred), concurrency=concurrency)
+        batcher = Batcher("any", run, max_size, 0.0005, tuple(preferred))
         tasks = [asyncio.create_task(caller(batcher, item, turns)) for item, (turns, _) in enumerate(callers)]
         for turn in range(10):
             for task, (turns, patience) in zip(tasks, callers, strict=True):

@@ -41,7 +41,7 @@ def test_of_a_batcher(run: Any, within_s: float):
         yield batcher.submit(7, Deadline.after(within_s, loop_clock))
         await asyncio.gather(*others, return_exceptions=True)
         await batcher.close()
-        assert (len(batcher._waiting), len(batcher._workers)) == (0, 0)
+        assert (len(batcher._waiting), batcher._worker) == (0, None)
 
     assert cancelled_at_every_await(scene) >= 1
 
