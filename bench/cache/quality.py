@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import binomtest
 
 from bench.cache import pairs, parts
 from bench.cache.pairs import Pair, divided
@@ -24,7 +25,6 @@ from services.cache.answers import Answers
 from services.cache.config import CacheSettings
 from services.cache.engines import DIMENSION, Engine
 from services.cache.keyed_question import KeyedQuestion, keyed
-from services.cache.semantic_match.bounds import clopper_pearson
 from services.cache.vectors import Vector
 from services.runtime.deadline import Deadline
 
@@ -144,7 +144,7 @@ class Lookups:
     def _summary(self, hits: Sequence[bool]) -> dict[str, object]:
         right, duplicates = self._right(hits), sum(each.duplicate for each in self._measured)
         wrong = sum(hits) - right
-        low, high = clopper_pearson(wrong, len(hits), confidence=0.975)  # of each side
+        low, high = binomtest(wrong, len(hits)).proportion_ci(0.95, method="exact")  # Clopper and Pearson
         return {
             "found": _share(right, duplicates),
             "wrong_of_lookups": _share(wrong, len(hits)),

@@ -1,4 +1,4 @@
-"""How large a share may be, by a sample of it: bounds that hold at every look, and bounds for one look.
+"""How large a share may be, by a sample of it: bounds that hold at every look.
 
 A confidence sequence holds for all sizes of the sample at once, so one may look after each report and act on what one
 sees. The method of mixtures (Robbins, Statistical methods related to the law of the iterated logarithm, 1970; Howard et
@@ -12,7 +12,7 @@ Assumed: the sample's items are exchangeable, and which items are in it does not
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp, lgamma, log, log1p
+from math import lgamma, log, log1p
 
 CONFIDENCE = 0.95  # of each bound separately
 _CERTAIN = -log(1 - CONFIDENCE)
@@ -45,16 +45,6 @@ def lower(hits: int, count: int) -> float:
     return _bisect(lambda share: is_above(share, hits, count), 0.0, hits / count)
 
 
-def clopper_pearson(hits: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """(lower, upper), each separately with this confidence, for a sample whose size was fixed before: one look.
-
-    Source: Clopper and Pearson, Biometrika 26, 1934.
-    """
-    low = _bisect(lambda share: 1 - _at_most(hits - 1, count, share) < 1 - confidence, 0.0, 1.0) if hits else 0.0
-    high = _bisect(lambda share: _at_most(hits, count, share) > 1 - confidence, 0.0, 1.0) if hits < count else 1.0
-    return low, high
-
-
 def _log_ratio(share: float, hits: int, count: int) -> float:
     """The logarithm of how much likelier the sample is under the mixture than under `share`."""
     misses, (a, b) = count - hits, _PRIOR
@@ -64,15 +54,6 @@ def _log_ratio(share: float, hits: int, count: int) -> float:
 
 def _log_beta(a: float, b: float) -> float:
     return lgamma(a) + lgamma(b) - lgamma(a + b)
-
-
-def _at_most(hits: int, count: int, share: float) -> float:
-    """The probability of at most so many hits."""
-    logs = (
-        lgamma(count + 1) - lgamma(k + 1) - lgamma(count - k + 1) + k * log(share) + (count - k) * log1p(-share)
-        for k in range(hits + 1)
-    )
-    return min(sum(map(exp, logs)), 1.0)
 
 
 def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
