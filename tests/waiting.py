@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import count
 from typing import Any
 
 
@@ -17,3 +18,8 @@ async def until(
             if holds(seen := await seen if isinstance(seen, Awaitable) else seen):
                 return seen
             await asyncio.sleep(every_s)
+
+
+def budgets_ms(first: int = 300) -> Iterator[int]:
+    """A budget, and twice as much each time: on a busy machine a short one ends before an answer has begun."""
+    return (first * 2**doubled for doubled in count())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable
 from typing import Any
 
 import httpx
@@ -16,6 +17,7 @@ from tests.conftest import Start
 from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_llm import ScriptedLlm, end, words
+from tests.waiting import budgets_ms, until
 
 PATH = "/v1/chat/completions"
 
@@ -134,8 +136,12 @@ async def test_a_spent_budget_is_a_length_that_says_it_was_the_budget(
     http: httpx.AsyncClient, llm: ScriptedLlm
 ) -> None:
     answers(llm, *words("Par"), Hold())
-    answer = await http.post(PATH, json=QUESTION, headers={"x-hedgerow-budget-ms": "5000"})
-    assert answer.status_code == 200
+    budgets = budgets_ms()
+
+    def ask() -> Awaitable[httpx.Response]:
+        return http.post(PATH, json=QUESTION, headers={"x-hedgerow-budget-ms": str(next(budgets))})
+
+    answer = await until(ask, holds=lambda answer: answer.status_code == 200)
     assert answer.json()["choices"][0]["finish_reason"] == "length"
     assert answer.json()["choices"][0]["message"]["content"] == "Par"
     assert answer.json()["hedgerow"]["finish_reason"] == "budget"
@@ -189,9 +195,14 @@ async def test_a_silent_stream_has_heartbeats_that_clients_skip(start: Start, ll
 async def test_an_error_after_a_heartbeat_is_told_in_the_stream(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm, http='{"heartbeat_ms": 100}')
     answers(llm, Hold())
+    budgets = budgets_ms()
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
-        answer = await http.post(PATH, json={**QUESTION, "stream": True}, headers={"x-hedgerow-budget-ms": "3000"})
-    assert answer.status_code == 200
+
+        def ask() -> Awaitable[httpx.Response]:
+            told = {"x-hedgerow-budget-ms": str(next(budgets))}
+            return http.post(PATH, json={**QUESTION, "stream": True}, headers=told)
+
+        answer = await until(ask, holds=lambda answer: answer.status_code == 200)
     *pings, last = answer.text.rstrip().split("\n")
     assert set(pings) == {": ping"}
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "budget_timeout"

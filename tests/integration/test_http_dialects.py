@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import openai
 import pytest
 from openai import AsyncOpenAI
+from openai.types.responses import Response
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2 as pb
 from tests.integration.http_gateway import HttpGateway
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_llm import ScriptedLlm, end, words
+from tests.waiting import budgets_ms, until
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -121,7 +124,15 @@ async def test_openais_own_accumulator_takes_a_response_with_a_thought_and_a_cal
 
 async def test_a_response_that_its_budget_ends_is_incomplete(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
     llm.script = [*words("Par"), Hold()]
-    response = await openai_.responses.create(model="m", input=ASKED, extra_body={"hedgerow": {"budget_ms": 5_000}})
+    budgets = budgets_ms()
+
+    async def ask() -> Response | None:
+        options = {"budget_ms": next(budgets)}
+        with suppress(openai.APIStatusError):  # of no text in time
+            return await openai_.responses.create(model="m", input=ASKED, extra_body={"hedgerow": options})
+        return None
+
+    response = await until(ask)
     assert response.status == "incomplete"
     assert response.incomplete_details is not None
     assert response.incomplete_details.reason == "max_output_tokens"

@@ -16,6 +16,7 @@ from tests.integration.http_gateway import HttpGateway, start_http_gateway
 from tests.integration.scripted import Hold
 from tests.integration.scripted_llm import ScriptedLlm, words
 from tests.keys import digest
+from tests.waiting import budgets_ms, until
 
 
 async def limited(start: Start, llm: ScriptedLlm, **limits: float) -> HttpGateway:
@@ -68,12 +69,12 @@ async def test_a_picture_that_is_none_is_refused_with_its_place_and_the_limit(
 async def test_a_port_that_speaks_http_and_an_url_are_told_apart_from_nobody(gateway: HttpGateway) -> None:
     wrong = f"127.0.0.1:{gateway.port}"
     async with hedgerow.AsyncClient(wrong) as client:
-        for call in (client.ask("What?"), client.prewarm(timeout_s=20)):
+        for call in (client.ask("What?"), client.prewarm(timeout_s=0.5)):
             with pytest.raises(hedgerow.Unavailable, match=rf"{wrong}: the port speaks HTTP/1.1, not gRPC") as caught:
                 await call
             assert caught.value.reason == "NOT_GRPC"
     with pytest.raises(hedgerow.Unavailable, match=r"the port speaks HTTP/1\.1"):
-        await asyncio.to_thread(hedgerow.Client(wrong).prewarm, 20)
+        await asyncio.to_thread(hedgerow.Client(wrong).prewarm, 0.5)
     with pytest.raises(hedgerow.InvalidArgument, match=rf"target: host:port, .*; without the scheme it is {wrong}$"):
         hedgerow.Client(f"http://{wrong}/v1")
     with pytest.raises(hedgerow.InvalidArgument, match=r"mesh.example:443, with tls=hedgerow.Tls\(\) for TLS$"):
@@ -128,7 +129,11 @@ async def test_the_fixed_text_is_an_answer_where_it_is_allowed(gateway: HttpGate
     async with hedgerow.AsyncClient(gateway.process.spec.address) as client:
         whole = await client.ask("What?", allow_fallback=True)
         llm.script = [*words("It is"), Hold()]
-        cut = await client.ask("What?", budget_ms=3_000)
+        budgets = budgets_ms()
+        cut = await until(
+            lambda: client.ask("What?", budget_ms=next(budgets), allow_fallback=True),
+            holds=lambda answer: not answer.is_fallback,
+        )
         llm.script = [Hold()]
         fixed = await client.ask("What?", budget_ms=300, allow_fallback=True)
         ((_, item),) = [pair async for pair in client.batch(["What?"], budget_ms=300, allow_fallback=True)]
