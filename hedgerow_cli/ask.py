@@ -11,13 +11,15 @@ import typer
 
 from hedgerow._option_types import MeshOptions
 from hedgerow_cli import given, options
-from hedgerow_cli.request_flags import with_request_flags
+from hedgerow_cli.option_groups import with_options
+from hedgerow_cli.reach import Reach, to_gateway
+from hedgerow_cli.request_flags import request_flags
 
 if TYPE_CHECKING:
     from hedgerow import Options
 
 
-@with_request_flags()
+@with_options(chosen=request_flags(), form=given.FormOptions, tools=given.ToolOptions, reach=to_gateway)
 def ask(
     question: Annotated[
         str | None,
@@ -36,21 +38,10 @@ def ask(
     max_tokens: Annotated[int | None, typer.Option(metavar="N", help="The most tokens to generate.")] = None,
     temperature: Annotated[float | None, typer.Option(metavar="T", help="0 is greedy, up to 2.")] = None,
     system: options.System = None,
-    json_schema: options.Schema = None,
-    choice: options.Choice = None,
-    grammar: options.Grammar = None,
-    tool: options.Tools = None,
-    tool_choice: options.ToolChoice = None,
-    mcp: options.Mcp = None,
-    collection: options.Collections = None,
-    agent: options.Agent = False,
+    form: given.FormOptions,
+    tools: given.ToolOptions,
     waterfall: Annotated[bool, typer.Option(help="Show where the time went.")] = True,
-    gateway: options.Gateway = "127.0.0.1:50050",
-    api_key: options.ApiKey = None,
-    tls: options.UseTls = False,
-    ca_file: options.CaFile = None,
-    tls_dir: options.TlsDir = None,
-    plaintext_key: options.PlaintextKey = False,
+    reach: Reach,
 ) -> None:
     """Ask one question, and see where the time went.
 
@@ -90,20 +81,8 @@ def ask(
     _refuse_wrong_use(question, audio, stream, pause_ms)
     text = sys.stdin.read() if question == "-" else question
     images = image or []
-    own: Options = {
-        "model": model,
-        "max_tokens": max_tokens,
-        "temperature": temperature,
-        "system": system,
-        "json_schema": given.json_text(json_schema, "--json-schema") if json_schema else None,
-        "choice": choice or None,
-        "grammar": given.text_of(grammar, "--grammar") if grammar else None,
-        "tools": given.own_tools(tool),
-        "mesh_tools": given.mesh_tools(tool, mcp, collection, agent=agent),
-        "tool_choice": tool_choice,
-    }
-    choices: Options = {**chosen, **own}
-    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
+    own: Options = {"model": model, "max_tokens": max_tokens, "temperature": temperature, "system": system}
+    choices: Options = {**chosen, **own, **form.as_options(), **tools.as_options()}
     if stream and audio:
         _converse(audio, images, pause_ms, choices, reach, waterfall, as_json)
     elif as_json:
@@ -128,7 +107,7 @@ def _ask(
     images: list[Path],
     audio: Path | None,
     choices: Options,
-    reach: options.Reach,
+    reach: Reach,
     waterfall: bool,
 ) -> None:
     from rich.console import Console
@@ -148,7 +127,7 @@ def _ask(
     raise typer.Exit(answer.finish_reason not in options.COMPLETE)
 
 
-def _ask_json(text: str | None, images: list[Path], audio: Path | None, choices: Options, reach: options.Reach) -> None:
+def _ask_json(text: str | None, images: list[Path], audio: Path | None, choices: Options, reach: Reach) -> None:
     import json
 
     from hedgerow import Client
@@ -166,7 +145,7 @@ def _converse(
     images: list[Path],
     pause_ms: int | None,
     choices: Options,
-    reach: options.Reach,
+    reach: Reach,
     waterfall: bool,
     as_json: bool,
 ) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hedgerow_cli import options
+from hedgerow_cli import options, running
+from hedgerow_cli.option_groups import with_options
+from hedgerow_cli.reach import Credentials, Reach, to_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,15 +23,30 @@ DEFAULT_CACHE = "127.0.0.1:50051"
 LOCAL = "local"  # the one tenant of a gateway without keys
 
 cache = typer.Typer(help="Look at the answers that are kept.", no_args_is_help=True, rich_markup_mode=None)
-Caches = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--cache",
-        envvar="HEDGEROW_TARGET_CACHE",
-        metavar="HOST:PORT",
-        help="The cache service; may be given several times. Without it, those of the mesh that runs from --state-dir.",
-    ),
-]
+
+
+@dataclass(frozen=True)
+class CacheServices:
+    """The cache services that are named, else those of the mesh that runs in `state_dir`."""
+
+    caches: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cache",
+            envvar="HEDGEROW_TARGET_CACHE",
+            metavar="HOST:PORT",
+            help="The cache service; may be given several times. Without it, those of the mesh that runs from "
+            "--state-dir.",
+        ),
+    ] = None
+    state_dir: options.StateDir = running.FOLDER
+    tls_dir: options.TlsDir = None
+
+    def peers(self) -> list[Peer]:
+        from hedgerow._peer import Peer
+
+        tls = Credentials(tls_dir=self.tls_dir).at(DEFAULT_CACHE, "cache")["tls"]
+        return [Peer(target, service="cache service", tls=tls) for target in self.caches or _known(self.state_dir)]
 
 
 @cache.callback()
@@ -37,11 +55,11 @@ def _cache() -> None:
 
 
 @cache.command()
+@with_options(services=CacheServices)
 def stats(
-    caches: Caches = None,
     tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose thresholds are shown.")] = LOCAL,
-    state_dir: options.StateDir = Path(".hedgerow"),
-    tls_dir: options.TlsDir = None,
+    *,
+    services: CacheServices,
     as_json: options.AsJson = False,
 ) -> None:
     """Show what each cache service holds, and how its lookups have ended since it started.
@@ -61,7 +79,7 @@ def stats(
     from hedgerow_cli.cache_stats import get_stats, show
     from hedgerow_cli.failures import reported
 
-    peers = peers_at(caches, state_dir, tls_dir)
+    peers = services.peers()
     with reported(as_json):
         counts = asyncio.run(_ask_all(peers, partial(get_stats, tenant, TIMEOUT_S)))
     found = [{"address": peer.target, **count} for peer, count in zip(peers, counts, strict=True)]
@@ -72,14 +90,14 @@ def stats(
 
 
 @cache.command()
+@with_options(services=CacheServices)
 def clear(
     tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose answers.")] = LOCAL,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="One answer alone, by the key that the report of a hit has.")
     ] = None,
-    caches: Caches = None,
-    state_dir: options.StateDir = Path(".hedgerow"),
-    tls_dir: options.TlsDir = None,
+    *,
+    services: CacheServices,
     as_json: options.AsJson = False,
 ) -> None:
     """Forget all answers of a tenant, or one.
@@ -106,21 +124,18 @@ def clear(
         return reply.removed
 
     with reported(as_json):
-        removed = sum(asyncio.run(_ask_all(peers_at(caches, state_dir, tls_dir), forget)))
+        removed = sum(asyncio.run(_ask_all(services.peers(), forget)))
     print(json.dumps({"removed": removed}) if as_json else f"removed {removed}")
 
 
 @cache.command()
+@with_options(reach=to_gateway)
 def warm(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Questions, one a line.")],
     at_once: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="How many are asked at once.")] = 4,
     as_json: options.AsJson = False,
-    gateway: options.Gateway = "127.0.0.1:50050",
-    api_key: options.ApiKey = None,
-    tls: options.UseTls = False,
-    ca_file: options.CaFile = None,
-    tls_dir: options.TlsDir = None,
-    plaintext_key: options.PlaintextKey = False,
+    *,
+    reach: Reach,
 ) -> None:
     """Ask the questions of a file, so that their answers are stored before a caller waits for them.
 
@@ -140,7 +155,6 @@ def warm(
         questions = [line.strip() for line in file.read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         fail(f"{file} cannot be read: {error}")
-    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
     with reported(as_json):
         answers = asyncio.run(_ask_questions(questions, reach, at_once))
     verdicts = [answer.cache.verdict if answer else "" for answer in answers]
@@ -153,18 +167,15 @@ def warm(
 
 
 @cache.command()
+@with_options(reach=to_gateway)
 def wrong(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The key that the report of a hit has.")],
     question: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What was asked. Without it, only its very own question gets it.")
     ] = None,
     as_json: options.AsJson = False,
-    gateway: options.Gateway = "127.0.0.1:50050",
-    api_key: options.ApiKey = None,
-    tls: options.UseTls = False,
-    ca_file: options.CaFile = None,
-    tls_dir: options.TlsDir = None,
-    plaintext_key: options.PlaintextKey = False,
+    *,
+    reach: Reach,
 ) -> None:
     """Report that an answer was wrong for what was asked, so that it is not given to that again.
 
@@ -185,20 +196,11 @@ def wrong(
         async with AsyncClient(**reach) as client:
             return await client.report_wrong(key, question, TIMEOUT_S)
 
-    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
     with reported(as_json):
         tightened = asyncio.run(report())
     told = "it is not given to that any more" if tightened else "there is no such answer"
     print(json.dumps({"tightened": tightened}) if as_json else told)
     raise typer.Exit(not tightened)
-
-
-def peers_at(caches: Sequence[str] | None, state_dir: Path, tls_dir: Path | None) -> list[Peer]:
-    """The cache services that are named, else those of the mesh that runs in `state_dir`."""
-    from hedgerow._peer import Peer
-
-    reach = options.reach(DEFAULT_CACHE, "cache", tls_dir=tls_dir)
-    return [Peer(target, service="cache service", tls=reach["tls"]) for target in caches or _known(state_dir)]
 
 
 def _known(state_dir: Path) -> list[str]:
@@ -238,7 +240,7 @@ async def _ask(peer: Peer, ask: Callable[[Any], Any]) -> Any:
             raise from_rpc_error(error, peer, TIMEOUT_S) from None
 
 
-async def _ask_questions(questions: Sequence[str], reach: options.Reach, at_once: int) -> list[Answer | None]:
+async def _ask_questions(questions: Sequence[str], reach: Reach, at_once: int) -> list[Answer | None]:
     """Their answers; None for one that could not be had."""
     import asyncio
 

@@ -68,13 +68,15 @@ def certs(
 
     with needs("launcher", as_json):
         from hedgerow.identities import IDENTITIES
-        from launcher.certificate_authority import ForeignAuthority
+        from launcher.certificate_authority import ForeignAuthority, open_authority, read_authority
         from launcher.redis_secrets import write_redis_secrets
 
     wanted = identity or list(IDENTITIES)
     _refuse_wrong_use(days, wanted, ip or [], redis)
     try:
-        authority, is_new = _authority(folder, renew)
+        if renew and not read_authority(folder):
+            raise FileNotFoundError(f"there is no CA in {folder}; leave --renew out to make one")
+        authority, is_new = open_authority(folder)
         made = [_make(authority, folder, name, days, [*(dns or []), *(ip or [])]) for name in wanted]
         shared = [str(file) for file in write_redis_secrets(folder, redis)] if redis else []
     except (ForeignAuthority, OSError) as error:
@@ -114,19 +116,6 @@ def _refuse_wrong_use(days: float, wanted: list[str], addresses: list[str], redi
         url_with("", redis or "redis://none")
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--redis") from None
-
-
-def _authority(folder: Path, renew: bool) -> tuple[Authority, bool]:
-    """The CA of the folder, and whether it is new. Raises `ForeignAuthority` and OSError."""
-    from launcher.certificate_authority import make_authority, read_authority, write_authority
-
-    if authority := read_authority(folder):
-        return authority, False
-    if renew:
-        raise FileNotFoundError(f"there is no CA in {folder}; leave --renew out to make one")
-    authority = make_authority()
-    write_authority(folder, authority)
-    return authority, True
 
 
 def _make(authority: Authority, folder: Path, identity: str, days: float, names: list[str]) -> dict[str, str]:

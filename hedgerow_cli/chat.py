@@ -11,7 +11,9 @@ import typer
 from hedgerow import Message
 from hedgerow._option_types import MeshOptions
 from hedgerow_cli import options
-from hedgerow_cli.request_flags import with_request_flags
+from hedgerow_cli.option_groups import with_options
+from hedgerow_cli.reach import Reach, to_gateway
+from hedgerow_cli.request_flags import request_flags
 
 if TYPE_CHECKING:
     from hedgerow import Client, Options
@@ -19,19 +21,14 @@ if TYPE_CHECKING:
 _HELP = "/reset forgets what was said · /quit or Ctrl-D leaves · Ctrl-C stops an answer"
 
 
-@with_request_flags("tier", "budget_ms")
+@with_options(chosen=request_flags("tier", "budget_ms"), reach=to_gateway)
 def chat(
     *,
     chosen: MeshOptions,
     model: options.Model = None,
     system: options.System = None,
     temperature: Annotated[float | None, typer.Option(metavar="T", help="0 is greedy, up to 2.")] = None,
-    gateway: options.Gateway = "127.0.0.1:50050",
-    api_key: options.ApiKey = None,
-    tls: options.UseTls = False,
-    ca_file: options.CaFile = None,
-    tls_dir: options.TlsDir = None,
-    plaintext_key: options.PlaintextKey = False,
+    reach: Reach,
 ) -> None:
     """Talk to a model; it remembers what was said.
 
@@ -50,7 +47,6 @@ def chat(
         "temperature": temperature,
     }
     choices: Options = {**chosen, **own}
-    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
     with reported(), Client(**reach) as client:
         client.prewarm(timeout_s=2)
         print(_HELP)

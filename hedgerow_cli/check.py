@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -33,7 +34,6 @@ def check(
     """
     import asyncio
     import json
-    import shlex
     from datetime import UTC, datetime
 
     from hedgerow_cli.failures import fail, needs
@@ -57,21 +57,34 @@ def check(
         refuse_missing(str(file), planned.file)
     except MeshError as error:
         fail(str(error), "NOT_INSTALLED", as_json)
-    missing = missing_models(planned.file)
     now = datetime.now(UTC)
     keys = KeysFile.of_mesh(file).keys() if planned.file.tenants or planned.file.tenants_file else []
-    expired = [(key.tenant, key.id, written(key.expires)) for key in keys if key.expires and key.has_expired(now)]
+    checked = {
+        "file": str(file),
+        "services": [{"name": spec.name, "address": spec.address} for spec in planned.specs],
+        "pulls": [
+            {"name": each.name, "download_bytes": each.sources[-1].bytes} for each in missing_models(planned.file)
+        ],
+        "expired_keys": [
+            {"tenant": key.tenant, "id": key.id, "expires": written(key.expires)}
+            for key in keys
+            if key.expires and key.has_expired(now)
+        ],
+        "problems": [],
+    }
     if as_json:
-        services = [{"name": spec.name, "address": spec.address} for spec in planned.specs]
-        pulls = [{"name": each.name, "download_bytes": each.sources[-1].bytes} for each in missing]
-        gone = [{"tenant": tenant, "id": key, "expires": at} for tenant, key, at in expired]
-        checked = {"file": str(file), "services": services, "pulls": pulls, "expired_keys": gone, "problems": []}
         print(json.dumps(checked))
-        return
-    for spec in planned.specs:
-        print(f"{spec.name:24} {spec.address}")
-    for each in missing:
-        print(f"{each.name:24} would be pulled first: {each.sources[-1].bytes / 1e6:.0f} MB")
-    for tenant, key, at in expired:
-        print(f"{tenant:24} warning: API key {key} expired at {at}")
-    print(f"{file} can be used: hedgerow up {shlex.quote(str(file))}")
+    else:
+        _print(checked)
+
+
+def _print(checked: Mapping[str, Any]) -> None:
+    import shlex
+
+    for each in checked["services"]:
+        print(f"{each['name']:24} {each['address']}")
+    for each in checked["pulls"]:
+        print(f"{each['name']:24} would be pulled first: {each['download_bytes'] / 1e6:.0f} MB")
+    for each in checked["expired_keys"]:
+        print(f"{each['tenant']:24} warning: API key {each['id']} expired at {each['expires']}")
+    print(f"{checked['file']} can be used: hedgerow up {shlex.quote(checked['file'])}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hedgerow_cli import options
+from hedgerow_cli.option_groups import with_options
+from hedgerow_cli.reach import Reach, to_vision
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 AT_ONCE = 8  # files that are asked about side by side; the service computes them together
 
 
+@with_options(reach=to_vision)
 def classify(
     files: Annotated[list[Path], typer.Argument(help="Pictures: PNG, JPEG, WebP, GIF or AVIF.", metavar="FILE")],
     top: Annotated[int | None, typer.Option(metavar="K", help="How many labels for each, best first.")] = None,
@@ -24,12 +27,8 @@ def classify(
         str | None, typer.Option(metavar="NAME", help="One model by name. Without it, the service's default.")
     ] = None,
     as_json: options.AsJson = False,
-    vision: options.VisionService = "127.0.0.1:50055",
-    api_key: options.ApiKey = None,
-    tls: options.UseTls = False,
-    ca_file: options.CaFile = None,
-    tls_dir: options.TlsDir = None,
-    plaintext_key: options.PlaintextKey = False,
+    *,
+    reach: Reach,
 ) -> None:
     """Say what pictures show.
 
@@ -44,11 +43,10 @@ def classify(
     """
     import asyncio
 
-    reach = options.reach(vision, "vision", api_key, tls, ca_file, tls_dir, plaintext_key)
     raise typer.Exit(asyncio.run(_classify(files, top, model, as_json, reach)))
 
 
-async def _classify(files: list[Path], top: int | None, model: str | None, as_json: bool, reach: options.Reach) -> bool:
+async def _classify(files: list[Path], top: int | None, model: str | None, as_json: bool, reach: Reach) -> bool:
     """Whether any file failed."""
     import json
 

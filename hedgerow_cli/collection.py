@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from hedgerow_cli import options
-from hedgerow_cli.cache import LOCAL, TIMEOUT_S, Caches, peers_at
+from hedgerow_cli.cache import LOCAL, TIMEOUT_S, CacheServices
+from hedgerow_cli.option_groups import with_options
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -43,6 +44,7 @@ def _collection() -> None:
 
 
 @collection.command()
+@with_options(services=CacheServices)
 def put(
     name: Name,
     files: Annotated[
@@ -60,9 +62,8 @@ def put(
     ] = "",
     prune: Annotated[bool, typer.Option("--prune", help="Remove documents whose files are not among these.")] = False,
     tenant: Tenant = LOCAL,
-    caches: Caches = None,
-    state_dir: options.StateDir = Path(".hedgerow"),
-    tls_dir: options.TlsDir = None,
+    *,
+    services: CacheServices,
     as_json: options.AsJson = False,
 ) -> None:
     """Put documents, each in place of the one of the same source.
@@ -85,7 +86,7 @@ def put(
     if not found:
         fail("there is no .md, .markdown or .txt file in what was given")
     put_all = PutAll(name, description, prune, found)
-    results = _each(peers_at(caches, state_dir, tls_dir), tenant, as_json, put_all)
+    results = _each(services.peers(), tenant, as_json, put_all)
     if as_json:
         print(json.dumps({"caches": [{"address": address, **told.as_object()} for address, told in results]}))
     for address, told in results if not as_json else ():
@@ -94,14 +95,14 @@ def put(
 
 
 @collection.command(name="list")
+@with_options(services=CacheServices)
 def list_(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Its documents. Without it, all collections.")
     ] = None,
     tenant: Tenant = LOCAL,
-    caches: Caches = None,
-    state_dir: options.StateDir = Path(".hedgerow"),
-    tls_dir: options.TlsDir = None,
+    *,
+    services: CacheServices,
     as_json: options.AsJson = False,
 ) -> None:
     """List a tenant's collections, or the documents of one, as each cache service has them.
@@ -119,7 +120,7 @@ def list_(
     async def look(client: AsyncCollectionClient) -> Sequence[Collection | CollectionDocument]:
         return await client.documents(name) if name else await client.collections()
 
-    results = _each(peers_at(caches, state_dir, tls_dir), tenant, as_json, look)
+    results = _each(services.peers(), tenant, as_json, look)
     if as_json:
         print(json.dumps({"caches": [{"address": at, what: [asdict(each) for each in told]} for at, told in results]}))
     else:
@@ -127,15 +128,15 @@ def list_(
 
 
 @collection.command()
+@with_options(services=CacheServices)
 def search(
     name: Name,
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What to look for: a question, or words.")],
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, max=50, help="How many snippets; 5.")] = None,
     by: Annotated[RankingName, typer.Option(help="What to go by.")] = RankingName.BOTH,
     tenant: Tenant = LOCAL,
-    caches: Caches = None,
-    state_dir: options.StateDir = Path(".hedgerow"),
-    tls_dir: options.TlsDir = None,
+    *,
+    services: CacheServices,
     as_json: options.AsJson = False,
 ) -> None:
     """Find the snippets that fit a question best. Of several cache services the first is asked.
@@ -151,7 +152,7 @@ def search(
     async def look(client: AsyncCollectionClient) -> CollectionSearch:
         return await client.search(name, question, limit=limit, ranking=by.value)
 
-    [(_, found)] = _each(peers_at(caches, state_dir, tls_dir)[:1], tenant, as_json, look)
+    [(_, found)] = _each(services.peers()[:1], tenant, as_json, look)
     if as_json:
         print(json.dumps(asdict(found)))
     else:
@@ -159,13 +160,13 @@ def search(
 
 
 @collection.command()
+@with_options(services=CacheServices)
 def remove(
     name: Name,
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Documents, as `list` names them.")],
     tenant: Tenant = LOCAL,
-    caches: Caches = None,
-    state_dir: options.StateDir = Path(".hedgerow"),
-    tls_dir: options.TlsDir = None,
+    *,
+    services: CacheServices,
     as_json: options.AsJson = False,
 ) -> None:
     """Remove documents from a collection.
@@ -178,16 +179,16 @@ def remove(
     async def go(client: AsyncCollectionClient) -> int:
         return await client.remove(name, sources)
 
-    _print_removed(_each(peers_at(caches, state_dir, tls_dir), tenant, as_json, go), as_json)
+    _print_removed(_each(services.peers(), tenant, as_json, go), as_json)
 
 
 @collection.command()
+@with_options(services=CacheServices)
 def drop(
     name: Name,
     tenant: Tenant = LOCAL,
-    caches: Caches = None,
-    state_dir: options.StateDir = Path(".hedgerow"),
-    tls_dir: options.TlsDir = None,
+    *,
+    services: CacheServices,
     as_json: options.AsJson = False,
 ) -> None:
     """Remove a collection with all its documents.
@@ -200,7 +201,7 @@ def drop(
     async def go(client: AsyncCollectionClient) -> int:
         return await client.drop(name)
 
-    _print_removed(_each(peers_at(caches, state_dir, tls_dir), tenant, as_json, go), as_json)
+    _print_removed(_each(services.peers(), tenant, as_json, go), as_json)
 
 
 def _each(

@@ -1,17 +1,86 @@
-"""Values that options name: JSON text, files, tools of the mesh and of the caller."""
+"""Options whose values name JSON text, files, tools of the mesh and of the caller."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from hedgerow import MeshTool, Tool
+    from hedgerow import MeshTool, Options, Tool
 
 _MESH_TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}(=.*)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class FormOptions:
+    """The group of options for the form of an answer."""
+
+    json_schema: Annotated[
+        str | None,
+        typer.Option(
+            "--json-schema", metavar="JSON|FILE", help="A JSON Schema, or a file with one: the answer matches it."
+        ),
+    ] = None
+    choice: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A text that the answer may be, and it is one of them. Given several times."),
+    ] = None
+    grammar: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, metavar="FILE", help="A grammar, Lark's or GBNF: the answer is of it."
+        ),
+    ] = None
+
+    def as_options(self) -> Options:
+        """As the SDK takes them. Raises `BadParameter`."""
+        return {
+            "json_schema": json_text(self.json_schema, "--json-schema") if self.json_schema else None,
+            "choice": self.choice or None,
+            "grammar": text_of(self.grammar, "--grammar") if self.grammar else None,
+        }
+
+
+@dataclass(frozen=True)
+class ToolOptions:
+    """The group of options for tools."""
+
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=JSON]|FILE",
+            help="A tool of the mesh, called with these arguments or with the question; or a file with one of your own "
+            "that the model may call: name, description and parameters (a JSON Schema), as chat APIs have it. May be "
+            "given several times.",
+        ),
+    ] = None
+    tool_choice: Annotated[
+        str | None, typer.Option(metavar="CHOICE", help="auto, none, required, or the name of the tool to call.")
+    ] = None
+    mcp: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SOURCE", help="Offer the model all tools of a source that the gateway knows."),
+    ] = None
+    collection: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Search a collection with the question: the tool search_NAME."),
+    ] = None
+    agent: Annotated[
+        bool,
+        typer.Option("--agent", help="Offer the tools of the mesh to the model, which calls them as it sees fit."),
+    ] = False
+
+    def as_options(self) -> Options:
+        """As the SDK takes them. Raises `BadParameter`."""
+        return {
+            "tools": own_tools(self.tool),
+            "mesh_tools": mesh_tools(self.tool, self.mcp, self.collection, agent=self.agent),
+            "tool_choice": self.tool_choice,
+        }
 
 
 def json_text(given: str, option: str) -> str:

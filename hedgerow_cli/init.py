@@ -108,22 +108,6 @@ def _print_next_steps(file: Path, answers: InitAnswers) -> None:
     print(f"  hedgerow up {shlex.quote(str(file))}")
 
 
-def _by_the_servers_name(model: str, key_env: str) -> str:
-    """`NAME=URL` with the name that the server has for its model, where it lists one alone; others as they are."""
-    import asyncio
-    import os
-
-    from launcher.meshfile.given import with_its_name
-    from launcher.meshfile.template import name_before_url
-
-    name = name_before_url(model)
-    if not name or "#" in model:
-        return model
-    url = model.removeprefix(f"{name}=")
-    found = asyncio.run(with_its_name({"url": [url], "model": name}, os.environ.get(key_env, "")))
-    return f"{model}#{found['model']}"
-
-
 def _usable(model: str) -> str:
     from launcher.meshfile.template import place_of
 
@@ -149,6 +133,10 @@ def _which(stored: str) -> str:
 def _answers(
     model: str | None, key_env: str | None, callers: Callers | None, stored: StoredAnswers | None, ask: bool
 ) -> InitAnswers:
+    import asyncio
+    import os
+
+    from launcher.meshfile.given import named_by_server
     from launcher.meshfile.template import InitAnswers, place_of, usual_key
 
     if not model:
@@ -165,5 +153,5 @@ def _answers(
         question = "May a stored answer be given again? no; exact: to the same question; semantic: also other wordings"
         stored = StoredAnswers(typer.prompt(question, "no", err=True, value_proc=_which))
     key_env = (key_env or "").strip()
-    model = _by_the_servers_name(model, key_env)
+    model = asyncio.run(named_by_server(model, os.environ.get(key_env, "")))
     return InitAnswers(model, key_env, (callers or Callers.LOCAL).value, (stored or StoredAnswers.NO).value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hedgerow_cli import options
+from hedgerow_cli.reach import Credentials
 
 if TYPE_CHECKING:
     from hedgerow._peer import Peer
@@ -60,7 +61,7 @@ def status(
     from hedgerow._peer import Peer
     from hedgerow_cli.failures import reported
 
-    reach = options.reach(control or known_control(state_dir), "control", tls_dir=tls_dir)
+    reach = Credentials(tls_dir=tls_dir).at(control or known_control(state_dir), "control")
     peer = Peer(reach["target"], service="control plane", tls=reach["tls"])
     with reported(as_json):
         well = asyncio.run(_watch(peer, as_json) if watch else _show(peer, as_json))

@@ -1,15 +1,15 @@
-"""Flags of a command for the options of a request, by the table of options."""
+"""Flags for the options of a request, by the table of options."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from inspect import Parameter
-from typing import Annotated, Any, Literal
+from inspect import Parameter, Signature
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
+from hedgerow._option_types import MeshOptions
 from hedgerow.request_options import Kind, RequestOption, Surface
 from hedgerow.request_options.table import options_on
 
@@ -18,26 +18,17 @@ _METAVARS: Mapping[Kind, str] = {Kind.WHOLE: "N", Kind.NUMBER: "N", Kind.TEXT: "
 _LISTS = (Kind.WORDS, Kind.OWN)
 
 
-def with_request_flags(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command a flag for each option of a request, or for those that are named, in the place of its parameter
-    `chosen`. That has the values by the options' names; an option that is not given is None or not there."""
+def request_flags(*names: str) -> Callable[..., MeshOptions]:
+    """The group of a flag for each option of a request, or for those that are named. Its value has the options by their
+    names; an option that is not given is None."""
     options = [option for option in options_on(Surface.CLI) if not names or option.name in names]
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        def run(**given: Any) -> None:
-            chosen = {option.name: _value(option, given.pop(option.name)) for option in options}
-            command(**given, chosen=chosen)
+    def chosen(**given: Any) -> MeshOptions:
+        values: Any = {option.name: _value(option, given[option.name]) for option in options}
+        return cast(MeshOptions, values)
 
-        signature = inspect.signature(command, eval_str=True)
-        parameters = list[Parameter]()
-        for parameter in signature.parameters.values():
-            parameters += map(_parameter, options) if parameter.name == "chosen" else [parameter]
-        run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {}  # the signature has them
-        return run
-
-    return decorate
+    chosen.__signature__ = Signature(list(map(_parameter, options)))  # type: ignore[attr-defined]
+    return chosen
 
 
 def _parameter(option: RequestOption) -> Parameter:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from hedgerow_cli import options
+from hedgerow_cli.option_groups import with_options
+from hedgerow_cli.reach import Reach, to_gateway
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -14,14 +16,11 @@ if TYPE_CHECKING:
     from hedgerow import ListedTool, ToolSource
 
 
+@with_options(reach=to_gateway)
 def tools(
     as_json: options.AsJson = False,
-    gateway: options.Gateway = "127.0.0.1:50050",
-    api_key: options.ApiKey = None,
-    tls: options.UseTls = False,
-    ca_file: options.CaFile = None,
-    tls_dir: options.TlsDir = None,
-    plaintext_key: options.PlaintextKey = False,
+    *,
+    reach: Reach,
 ) -> None:
     """List the tools of the mesh that you may use, where they come from, and how they are.
 
@@ -40,7 +39,6 @@ def tools(
     from hedgerow import Client
     from hedgerow_cli.failures import reported
 
-    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
     with reported(as_json), Client(**reach) as client:
         found, sources = client.tools()
     if as_json:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hedgerow_cli import options
+from hedgerow_cli.option_groups import with_options
+from hedgerow_cli.reach import Reach, to_audio
 
 if TYPE_CHECKING:
     from hedgerow_cli.options import PolicyName
 
 
+@with_options(reach=to_audio)
 def transcribe(
     file: Annotated[Path, typer.Argument(help="A recording: WAV, FLAC, MP3 or Ogg Opus.", metavar="FILE")],
     stream: Annotated[
@@ -27,12 +30,8 @@ def transcribe(
     ] = None,
     pause_ms: options.PauseMs = None,
     as_json: options.JsonLines = False,
-    audio_service: options.AudioService = "127.0.0.1:50056",
-    api_key: options.ApiKey = None,
-    tls: options.UseTls = False,
-    ca_file: options.CaFile = None,
-    tls_dir: options.TlsDir = None,
-    plaintext_key: options.PlaintextKey = False,
+    *,
+    reach: Reach,
 ) -> None:
     """Write down what a recording says.
 
@@ -48,14 +47,13 @@ def transcribe(
     for name, value in (("--policy", policy), ("--pause-ms", pause_ms)):
         if value is not None and not stream:
             raise typer.BadParameter("works with --stream alone", param_hint=name)
-    reach = options.reach(audio_service, "audio", api_key, tls, ca_file, tls_dir, plaintext_key)
     if stream:
         _listen(file, language, words, policy, pause_ms, as_json, reach)
     else:
         _transcribe(file, language, words, as_json, reach)
 
 
-def _transcribe(file: Path, language: str | None, words: bool, as_json: bool, reach: options.Reach) -> None:
+def _transcribe(file: Path, language: str | None, words: bool, as_json: bool, reach: Reach) -> None:
     import json
     from dataclasses import asdict
 
@@ -77,7 +75,7 @@ def _listen(
     policy: PolicyName | None,
     pause_ms: int | None,
     as_json: bool,
-    reach: options.Reach,
+    reach: Reach,
 ) -> None:
     import asyncio
     from contextlib import aclosing, closing

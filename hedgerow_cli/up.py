@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hedgerow_cli import options, running, up_plans
+from hedgerow_cli.option_groups import with_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,14 +34,23 @@ _GIVEN = "models"  # the state folder's name of a mesh without a file
 
 
 @dataclass(frozen=True)
-class _Demo:
-    """Which of the demo's two meshes."""
+class DemoOptions:
+    """The group of options for the demo: which of its two meshes."""
 
-    mesh: bool
-    replicas: int
-    tls: bool
+    demo: Annotated[bool, typer.Option("--demo", help="The demo, whatever is in the environment.")] = False
+    mesh: Annotated[
+        bool, typer.Option("--mesh", help="Replicas, found through a control plane; Envoy in front, Redis behind.")
+    ] = False
+    replicas: Annotated[
+        int, typer.Option(metavar="N", min=1, max=8, help="With --mesh: processes of each service.")
+    ] = 2
+    tls: Annotated[
+        bool,
+        typer.Option("--tls", help="With --mesh: new certificates for all services, which refuse callers without one."),
+    ] = False
 
 
+@with_options(demo=DemoOptions)
 def up(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A mesh file.")] = None,
@@ -74,17 +84,8 @@ def up(
             help="Where to listen, with --model or a key; beyond loopback callers need HEDGEROW_API_KEY.",
         ),
     ] = "127.0.0.1",
-    demo: Annotated[bool, typer.Option("--demo", help="The demo, whatever is in the environment.")] = False,
-    mesh: Annotated[
-        bool, typer.Option("--mesh", help="Replicas, found through a control plane; Envoy in front, Redis behind.")
-    ] = False,
-    replicas: Annotated[
-        int, typer.Option(metavar="N", min=1, max=8, help="With --mesh: processes of each service.")
-    ] = 2,
-    tls: Annotated[
-        bool,
-        typer.Option("--tls", help="With --mesh: new certificates for all services, which refuse callers without one."),
-    ] = False,
+    *,
+    demo: DemoOptions,
     processes: Annotated[
         bool,
         typer.Option("--processes", help="One process for each service, also where one is enough."),
@@ -130,21 +131,21 @@ def up(
 
     from hedgerow_cli.failures import fail, needs
 
-    wanted = _Demo(mesh, replicas, tls) if demo or mesh or _said(context, "replicas") else None
+    wanted = demo if demo.demo or demo.mesh or _said(context, "replicas") else None
     with needs("demo" if wanted else "proxy"):
         from launcher.mesh import MeshError, PortInUse
         from launcher.meshfile.given import Given
         from launcher.processes import ServiceFailed
 
     _refuse_pairs(context, file, wanted)
-    if not mesh and tls:
+    if not demo.mesh and demo.tls:
         raise typer.BadParameter("needs --mesh", param_hint="--tls")
     console, given = Console(highlight=False), Given(model or (), key_env, host, base_port, otlp_endpoint)
     try:
         plan, folder = _chosen(file, given, wanted, state_dir, console, share=not processes)
         asyncio.run(_run(plan, folder, console))
     except PortInUse as error:
-        same = " --mesh" if mesh else " --demo" if demo else ""
+        same = " --mesh" if demo.mesh else " --demo" if demo.demo else ""
         fail(f"{error}; choose others{_where_to_choose_ports(file, base_port, same)}")
     except (MeshError, ServiceFailed) as error:
         fail(str(error))
@@ -158,7 +159,7 @@ def _where_to_choose_ports(file: Path | None, base_port: int, same: str) -> str:
 
 
 def _chosen(
-    file: Path | None, given: Given, demo: _Demo | None, state_dir: Path | None, console: Console, *, share: bool
+    file: Path | None, given: Given, demo: DemoOptions | None, state_dir: Path | None, console: Console, *, share: bool
 ) -> tuple[up_plans.UpPlan, Path]:
     """The plan to start, and its state folder. The demo where nothing else is named and its engine is installed."""
     import os
@@ -190,7 +191,7 @@ def _said(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _refuse_pairs(context: typer.Context, file: Path | None, demo: _Demo | None) -> None:
+def _refuse_pairs(context: typer.Context, file: Path | None, demo: DemoOptions | None) -> None:
     """A file says these itself, or has no use for them; and the demo has its own models."""
     own = ("model", "key_env", "host")
     for name in _IN_FILE if file else own if demo else ():

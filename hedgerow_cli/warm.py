@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hedgerow_cli import options
+from hedgerow_cli.option_groups import with_options
+from hedgerow_cli.reach import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -21,6 +23,7 @@ Target = Annotated[
 ]
 
 
+@with_options(credentials=Credentials)
 def warm(
     system_prompts: Annotated[
         list[str] | None,
@@ -34,11 +37,8 @@ def warm(
     timeout_s: Annotated[float, typer.Option(metavar="N", min=1, max=3_600, help="The longest it may take.")] = 120,
     as_json: options.AsJson = False,
     gateway: Target = "127.0.0.1:50050",
-    api_key: options.ApiKey = None,
-    tls: options.UseTls = False,
-    ca_file: options.CaFile = None,
-    tls_dir: options.TlsDir = None,
-    plaintext_key: options.PlaintextKey = False,
+    *,
+    credentials: Credentials,
 ) -> None:
     """Warm a running mesh: the gateway's connections, every replica's engine, and system prompts.
 
@@ -57,7 +57,7 @@ def warm(
     from hedgerow._peer import Peer
     from hedgerow_cli.failures import reported
 
-    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
+    reach = credentials.at(gateway, "gateway")
     with reported(as_json):
         peer = Peer(
             reach["target"], reach["api_key"], tls=reach["tls"], allow_plaintext_key=reach["allow_plaintext_key"]

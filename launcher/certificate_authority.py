@@ -112,6 +112,15 @@ def read_authority(folder: Path) -> Authority | None:
     return Authority(read, loaded)
 
 
+def open_authority(folder: Path) -> tuple[Authority, bool]:
+    """The CA in `folder`, and whether it is new: it is made where there is none. Raises `ForeignAuthority`."""
+    if authority := read_authority(folder):
+        return authority, False
+    authority = make_authority()
+    write_authority(folder, authority)
+    return authority, True
+
+
 def write_authority(folder: Path, authority: Authority) -> None:
     """Put the CA into `folder`, for `read_authority`; its key is for the owner's eyes alone."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -18,13 +18,7 @@ from pathlib import Path
 from hedgerow import Tls
 from hedgerow.identities import IDENTITIES, REDIS
 from launcher import envoy
-from launcher.certificate_authority import (
-    ForeignAuthority,
-    make_authority,
-    read_authority,
-    write_authority,
-    write_identity,
-)
+from launcher.certificate_authority import ForeignAuthority, open_authority, write_identity
 from launcher.demo import SERVICES, DemoModels, demo_settings, found_at
 from launcher.mesh import MeshError, service_spec
 from launcher.processes import ServiceSpec
@@ -228,12 +222,9 @@ def xds_bootstrap(control: str, node: str, certificates: Path | None = None, reg
 def _write_certificates(folder: Path) -> None:
     """New certificates for every identity, under the authority of `folder`, which is made when there is none."""
     try:
-        authority = read_authority(folder)
+        authority, _ = open_authority(folder)
     except ForeignAuthority as error:
         raise MeshError(str(error)) from None
-    if authority is None:
-        authority = make_authority()
-        write_authority(folder, authority)
     for identity in IDENTITIES:
         write_identity(folder / identity, authority.pem(), authority.issue(identity, CERTIFICATE_DAYS))
 

@@ -18,7 +18,7 @@ import yaml
 from launcher.mesh import HTTP_OFFSET
 from launcher.meshfile.fields import LOOPBACK, is_loopback, is_url
 from launcher.meshfile.models import KINDS
-from launcher.meshfile.template import CALLERS_KEY, PROVIDERS, Provider
+from launcher.meshfile.template import CALLERS_KEY, PROVIDERS, Provider, name_before_url
 
 AZURE, AZURE_KEY = "azure", "AZURE_OPENAI_API_KEY"
 _AZURE_ENDPOINT, _AZURE_DEPLOYMENT = "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_DEPLOYMENT"
@@ -171,6 +171,15 @@ async def named_by_servers(
     keys = [environment.get(each.get("key_env", ""), "").strip() for each in asked.values()]
     found = await asyncio.gather(*map(with_its_name, asked.values(), keys))
     return {**models, **dict(zip(asked, found, strict=True))}
+
+
+async def named_by_server(model: str, key: str) -> str:
+    """`NAME=URL` with the name that the server has for its model, where it lists one alone; others as they are."""
+    name = name_before_url(model)
+    if not name or "#" in model:
+        return model
+    found = await with_its_name({"url": [model.removeprefix(f"{name}=")], "model": name}, key)
+    return f"{model}#{found['model']}"
 
 
 def write(given: Given, models: Mapping[str, Any], environment: Mapping[str, str]) -> str:
