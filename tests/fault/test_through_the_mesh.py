@@ -8,88 +8,33 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Any
+from contextlib import closing
 
 import pytest
-import pytest_asyncio
-import yaml
 
 from hedgerow import Answer, AsyncClient
-from hedgerow.control.v1 import control_pb2
 from launcher.processes import check_health
-from tests.fault.asking import Asker, Outcome, times_s
+from tests.fault.asking import Outcome, times_s
 from tests.fault.flood import healthy, in_turns
+from tests.fault.load import (
+    RATE,
+    Load,
+    edited_topology,
+    failures_in,
+    in_service,
+    is_typed,
+    once_known,
+    refusals,
+    write_topology,
+)
 from tests.fault.mesh import killed
 from tests.fault.proxy import Timeout
-from tests.fault.replicated import GRACE_MS, Replicated, replicated
+from tests.fault.replicated import GRACE_MS, Replicated
 from tests.fault.report import Report
 from tests.waiting import until
 
 pytestmark = [pytest.mark.measures, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
-_RATE = 50  # calls a second
 _NOTICED_S = 2.0
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Replicated]:
-    async with replicated(tmp_path_factory.mktemp("replicated"), proxied=("gateway", "llm")) as mesh:
-        yield mesh
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def replicas(started: Replicated) -> AsyncIterator[Replicated]:
-    """The shared mesh, healthy before the test and again after it."""
-    await _answers(started.caller)
-    yield started
-    await started.heal()
-
-
-async def _answers(caller: Asker) -> None:
-    """Ask until each gateway has had its turn several times, and all is well."""
-    well = 0
-    async with asyncio.timeout(30):
-        while well < 8:
-            outcome = await caller.ask(f"Well {time.monotonic_ns()}?", budget_ms=5_000)
-            well = well + 1 if outcome.ok else 0
-
-
-class Load:
-    """Questions at a steady rate, until it is stopped; a third of them in a run that writes no table."""
-
-    def __init__(self, caller: Asker, full_size: bool, **fields: object):
-        self._caller, self._fields = caller, {"budget_ms": 5_000, **fields}
-        self._share = 1 if full_size else 3
-        self.tasks: list[asyncio.Task[Outcome]] = []
-
-    @property
-    def in_flight(self) -> int:
-        return sum(not task.done() for task in self.tasks)
-
-    async def send(self, calls: int) -> None:
-        """So many more, at `_RATE` a second."""
-        began = time.monotonic()
-        for number in range(calls // self._share):
-            await asyncio.sleep(max(0.0, began + number / _RATE - time.monotonic()))
-            question = f"Load {time.monotonic_ns()}?"
-            self.tasks.append(asyncio.create_task(self._caller.ask(question, **self._fields)))
-
-    async def outcomes(self) -> list[Outcome]:
-        """Of all calls, when they have ended."""
-        return list(await asyncio.gather(*self.tasks))
-
-
-def _failures(outcomes: list[Outcome]) -> list[Outcome]:
-    """Answers that are not whole. Each says so."""
-    assert all(map(_typed, outcomes)), [each for each in outcomes if not _typed(each)]
-    return [outcome for outcome in outcomes if not outcome.whole]
-
-
-def _typed(outcome: Outcome) -> bool:
-    """Envoy can end a stream whose gateway died in mid-answer by a reset alone; our SDK calls that Unavailable."""
-    return outcome.typed or "RST_STREAM" in outcome.details
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm", "cache", "router"])
@@ -97,14 +42,14 @@ async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(
     replicas: Replicated, report: Report, full_size: bool, service: str
 ):
     victim, load = replicas.pairs[service][0], Load(replicas.caller, full_size)
-    with report.case(4, f"SIGKILL of one {service} (mesh), {_RATE} requests/s") as row:
+    with report.case(4, f"SIGKILL of one {service} (mesh), {RATE} requests/s") as row:
         await load.send(100)
         in_flight, killing = load.in_flight, asyncio.create_task(killed(victim))
         await load.send(300)
         gone = await killing
         outcomes = await load.outcomes()
         row.count(*outcomes)
-        failures = _failures(outcomes)
+        failures = failures_in(outcomes)
         row.measured("success", 100 * (1 - len(failures) / len(outcomes)), 99.5, " %", at_least=True)
         row.measured("failures", len(failures), max(in_flight, 2), "")
         assert all(outcome.began < gone for outcome in failures), (gone, failures)
@@ -124,7 +69,7 @@ async def test_an_answer_survives_its_gateway(replicas: Replicated, report: Repo
     gateways = replicas.pairs["gateway"]
     both = "ipv4:" + ",".join(gateway.spec.address for gateway in gateways)
     # The gateway that is left has to have room for all of them, also on a busy machine: it refuses what is too much.
-    rate, seconds = (_RATE, 6) if full_size else (_RATE // 2, 4)
+    rate, seconds = (RATE, 6) if full_size else (RATE // 2, 4)
     victim, words, streams = gateways[0], 40, seconds * rate
     with report.case(39, f"SIGKILL of one of two gateways, {rate} streams/s by the SDK, {way}") as row:
         async with AsyncClient(replicas.edge if way == "through Envoy" else both) as client:
@@ -154,11 +99,11 @@ async def test_freezing_one_of_a_pair_is_noticed_and_healed(
         frozen.signal(signal.SIGSTOP)
         began = time.monotonic()
         try:
-            sending = asyncio.create_task(load.send(6 * _RATE))
+            sending = asyncio.create_task(load.send(6 * RATE))
             await replicas.until(lambda mesh: not replicas.sees(frozen)(mesh))
             row.detected(time.monotonic() - began, _NOTICED_S)
             await sending
-            known = await _once_known(replicas, full_size)
+            known = await once_known(replicas, full_size)
         finally:
             frozen.signal(signal.SIGCONT)
         thawed = time.monotonic()
@@ -166,16 +111,8 @@ async def test_freezing_one_of_a_pair_is_noticed_and_healed(
         row.recovered(time.monotonic() - thawed, 2.0)
         outcomes = await load.outcomes()
         row.count(*outcomes, *known)
-        assert all(map(_typed, outcomes))
-        assert not _failures(known)
-
-
-async def _once_known(replicas: Replicated, full_size: bool) -> list[Outcome]:
-    """How calls end that begin after every client knows the unhealthy replica."""
-    await replicas.until(lambda mesh: all(each.sent_version == each.acked_version for each in _subscriptions(mesh)))
-    load = Load(replicas.caller, full_size)  # more time than a machine stands still, and none for what never answers
-    await load.send(2 * _RATE)
-    return await load.outcomes()
+        assert all(map(is_typed, outcomes))
+        assert not failures_in(known)
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm"])
@@ -186,22 +123,18 @@ async def test_a_black_hole_before_one_of_a_pair_is_noticed_and_heals(
     with report.case(6, f"black hole before one {service} (mesh), then healed") as row:
         proxy.add(Timeout())
         began = time.monotonic()
-        sending = asyncio.create_task(load.send(6 * _RATE))
-        await replicas.until(lambda mesh: not _in_service(mesh, proxy.address))
+        sending = asyncio.create_task(load.send(6 * RATE))
+        await replicas.until(lambda mesh: not in_service(mesh, proxy.address))
         row.detected(time.monotonic() - began, _NOTICED_S)
         await sending
-        known, outcomes = await _once_known(replicas, full_size), await load.outcomes()
+        known, outcomes = await once_known(replicas, full_size), await load.outcomes()
         row.count(*outcomes, *known)
-        assert all(map(_typed, outcomes))
-        assert not _failures(known)
+        assert all(map(is_typed, outcomes))
+        assert not failures_in(known)
         proxy.heal()
         healed = time.monotonic()
-        await replicas.until(lambda mesh: _in_service(mesh, proxy.address))
+        await replicas.until(lambda mesh: in_service(mesh, proxy.address))
         row.recovered(time.monotonic() - healed, 2.0)
-
-
-def _in_service(mesh: control_pb2.GetMeshResponse, address: str) -> bool:
-    return any(each.in_service for of in mesh.services for each in of.endpoints if each.address == address)
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm"])
@@ -212,12 +145,12 @@ async def test_one_of_a_pair_that_accepts_and_never_speaks_gets_no_calls(
     with report.case(7, f"one {service} (mesh) accepts TCP and never speaks") as row:
         proxy.add(Timeout())
         proxy.cut()
-        await replicas.until(lambda mesh: not _in_service(mesh, proxy.address))
-        outcomes = await _once_known(replicas, full_size)
+        await replicas.until(lambda mesh: not in_service(mesh, proxy.address))
+        outcomes = await once_known(replicas, full_size)
         row.count(*outcomes)
         late = max(outcome.seconds for outcome in outcomes) * 1000 - 1_000
         row.measured("past the budget", max(0.0, late), 20)
-        assert not _failures(outcomes)
+        assert not failures_in(outcomes)
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm", "cache", "router"])
@@ -225,7 +158,7 @@ async def test_one_of_a_pair_that_is_told_to_stop_costs_nothing(
     replicas: Replicated, report: Report, full_size: bool, service: str
 ):
     leaving, load = replicas.pairs[service][0], Load(replicas.caller, full_size, max_tokens=20)
-    with report.case(14, f"SIGTERM of one {service} (mesh), {_RATE} requests/s") as row:
+    with report.case(14, f"SIGTERM of one {service} (mesh), {RATE} requests/s") as row:
         await load.send(50)
         told = time.monotonic()
         leaving.signal(signal.SIGTERM)
@@ -236,7 +169,7 @@ async def test_one_of_a_pair_that_is_told_to_stop_costs_nothing(
         outcomes = await load.outcomes()
         row.count(*outcomes)
         assert code == 0
-        assert not _failures(outcomes)
+        assert not failures_in(outcomes)
 
 
 async def test_streams_that_outlast_a_gateways_grace_end_in_a_typed_way(replicas: Replicated, report: Report):
@@ -251,7 +184,7 @@ async def test_streams_that_outlast_a_gateways_grace_end_in_a_typed_way(replicas
         outcomes = await asyncio.gather(*(stream.end() for stream in asked))
         row.count(*outcomes)
         assert code == 0
-        cut = _failures(list(outcomes))
+        cut = failures_in(list(outcomes))
         assert cut, "both gateways had some of them"
         assert len(cut) < len(outcomes)
         assert all(outcome.text for outcome in cut)
@@ -261,15 +194,15 @@ async def test_a_control_plane_that_is_away_changes_nothing(replicas: Replicated
     load = Load(replicas.caller, full_size)
     with report.case(3, "SIGKILL of the control plane, started again (mesh)") as row:
         replicas.control.signal(signal.SIGKILL)
-        await load.send(2 * _RATE)
+        await load.send(2 * RATE)
         again = replicas.again(replicas.control)
-        sending = asyncio.create_task(load.send(4 * _RATE))
+        sending = asyncio.create_task(load.send(4 * RATE))
         await again.wait_serving()
         await replicas.well()
         await sending
         outcomes = await load.outcomes()
         row.count(*outcomes)
-        assert not _failures(outcomes)
+        assert not failures_in(outcomes)
         undegraded = sum(not outcome.degraded for outcome in outcomes)
         # The cache has 200 ms of each call. On a slow machine a process that starts takes that time away, and a breaker
         # leaves the cache alone for a while: which is in the table, and no fault of this one.
@@ -279,14 +212,14 @@ async def test_a_control_plane_that_is_away_changes_nothing(replicas: Replicated
 async def test_redis_that_is_away_costs_no_answer(replicas: Replicated, report: Report, full_size: bool):
     load = Load(replicas.caller, full_size)
     with report.case(3, "SIGKILL of Redis, started again (mesh)") as row:
-        await load.send(_RATE)
+        await load.send(RATE)
         await replicas.redis.kill()
-        await load.send(2 * _RATE)
+        await load.send(2 * RATE)
         await replicas.redis.start()
-        await load.send(2 * _RATE)
+        await load.send(2 * RATE)
         outcomes = await load.outcomes()
         row.count(*outcomes)
-        assert not _failures(outcomes)
+        assert not failures_in(outcomes)
         marks = Counter(label for outcome in outcomes for label in outcome.final.degraded)
         assert set(marks) == {"cache:local"}, "its own memory alone was asked, and the answer says so"
 
@@ -295,19 +228,19 @@ async def test_what_envoy_refuses_is_seen_and_the_good_configuration_stays(repli
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with _edited(replicas.topology) as topology:
+        with edited_topology(replicas.topology) as topology:
             topology["edge"]["address"] = f"127.0.0.1:{taken.getsockname()[1]}"
-            _write(replicas.topology, topology)
-            mesh = await replicas.until(lambda mesh: any(_refusals(mesh)), within_s=30)
-            assert "cannot bind" in " ".join(_refusals(mesh))
+            write_topology(replicas.topology, topology)
+            mesh = await replicas.until(lambda mesh: any(refusals(mesh)), within_s=30)
+            assert "cannot bind" in " ".join(refusals(mesh))
             assert (await replicas.caller.ask("Still there?")).ok
-    await replicas.until(lambda mesh: not any(_refusals(mesh)), within_s=30)
+    await replicas.until(lambda mesh: not any(refusals(mesh)), within_s=30)
 
 
 async def test_a_topology_that_cannot_be_used_changes_nothing_and_is_told(replicas: Replicated):
-    with _edited(replicas.topology) as topology:
+    with edited_topology(replicas.topology) as topology:
         topology["services"]["llm"]["endpoints"][0]["weight"] = 0
-        _write(replicas.topology, topology)
+        write_topology(replicas.topology, topology)
         mesh = await replicas.until(lambda mesh: mesh.topology_problem, within_s=30)
         assert "services.llm.endpoints.0.weight" in mesh.topology_problem
         assert (await replicas.caller.ask("Still the same?")).ok
@@ -318,36 +251,12 @@ async def test_a_drill_in_the_topology_reaches_the_gateways_own_calls_and_ends_w
     def drilled(outcome: Outcome) -> bool:
         return "delayed" in outcome.decided("drill")
 
-    with _edited(replicas.topology) as topology:
+    with edited_topology(replicas.topology) as topology:
         topology["services"]["llm"]["drill"] = {"delay_ms": 20, "delay_percent": 100}
-        _write(replicas.topology, topology)
+        write_topology(replicas.topology, topology)
         outcomes = await replicas.caller.until(drilled, within_s=30, bypass=True)
         assert all(outcome.whole for outcome in outcomes)
     await replicas.caller.until(lambda outcome: not drilled(outcome), within_s=30, bypass=True)
-
-
-@contextmanager
-def _edited(file: Path) -> Iterator[Any]:
-    """The topology's content, to be changed and written; it is as it was afterwards."""
-    before = yaml.safe_load(file.read_text())
-    try:
-        yield yaml.safe_load(file.read_text())
-    finally:
-        _write(file, before)
-
-
-def _write(file: Path, topology: Any) -> None:
-    unfinished = file.with_suffix(".new")
-    unfinished.write_text(yaml.safe_dump(topology))
-    unfinished.replace(file)
-
-
-def _refusals(mesh: control_pb2.GetMeshResponse) -> list[str]:
-    return [each.refused for each in _subscriptions(mesh) if each.refused]
-
-
-def _subscriptions(mesh: control_pb2.GetMeshResponse) -> list[control_pb2.Subscription]:
-    return [each for client in mesh.clients for each in client.subscriptions]
 
 
 async def test_a_flood_of_cancelled_calls_at_the_edge(replicas: Replicated, report: Report, full_size: bool):
@@ -369,4 +278,4 @@ async def test_a_thousand_silent_connections_at_the_edge(replicas: Replicated, r
                 writer.close()
         row.count(*during)
         row.slowed("p99", times_s(before), times_s(during))
-        assert not _failures(during)
+        assert not failures_in(during)

@@ -1,4 +1,4 @@
-"""The meaning of a mesh file: which processes run, with which settings."""
+"""The meaning of a mesh file: which processes run, and the settings that each gets."""
 
 from __future__ import annotations
 
@@ -12,66 +12,10 @@ import pytest
 import yaml
 
 from launcher.meshfile import compose, helm
-from launcher.meshfile.containers import VERSION, elsewhere
-from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.parts import tenants_of
 from launcher.meshfile.processes import TENANTS_FILE, ports_of, processes, write_tenants
-from launcher.meshfile.reading import parse
-from launcher.meshfile.schema import MeshFile
-from launcher.processes import ServiceSpec
 from services.gateway.settings.tenants import TenantSettings
-from services.router.config import RouterSettings
-
-KEY = "sk-proj-Ab12Cd34Ef56"
-CACHE_KEY = "Ab12" * 10 + "Ab0="
-ENVIRONMENT = {
-    "PROVIDER_KEY": f"{KEY}\n",
-    "CALLER_KEY": "a-callers-key",
-    "REDIS": "redis://:pw@127.0.0.1:6379/0",
-    "CACHE_KEY": CACHE_KEY,
-}
-FULL = """\
-models:
-  remote:
-    url: https://api.example/v1
-    model: big-one
-    key_env: PROVIDER_KEY
-    tier: quality
-    prices: {input: 0.5, output: 1.5}
-    context_tokens: 128000
-    max_tokens: 1000
-    expected_ttft_ms: 300
-    options: {http_version: "2"}
-  local:
-    folder: ./model
-    replicas: 2
-    options: {enforce_eager: true}
-    settings: {grace_ms: 9}
-tenants:
-  acme: {key_env: [CALLER_KEY], requests_per_s: 5}
-gateway: {address: "127.0.0.1:6000", workers: 2, settings: {hedge: {mode: fixed}, default_budget_ms: 9000}}
-cache: {redis_url_env: REDIS}
-vision: {models: ., default: shapes}
-audio: ./model
-tracing: http://127.0.0.1:4317
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text('{"max_position_embeddings": 4096}')
-    return tmp_path
-
-
-def file_of(text: str, folder: Path) -> MeshFile:
-    return parse(text, "mesh.yaml", Surroundings(folder, ENVIRONMENT)).whole()
-
-
-def specs_of(text: str, folder: Path) -> dict[str, ServiceSpec]:
-    file = file_of(text, folder)
-    found = processes(file, ports_of(file), folder / "state", ENVIRONMENT)
-    return {process.spec.name: process.spec for process in found}
+from tests.unit.launcher.mesh_files import CACHE_KEY, ENVIRONMENT, FULL, file_of, specs_of
 
 
 def test_every_service_is_a_process_and_every_replica_and_the_gateway_is_last(folder: Path) -> None:
@@ -98,32 +42,6 @@ def test_a_database_beside_redis_is_set_only_where_the_file_has_one(folder: Path
     assert Path(specs_of(text, folder)["cache"].environment["HEDGEROW_CACHE_DATABASE"]).name == database
 
 
-def test_a_provider_is_told_its_url_its_model_and_its_key(folder: Path) -> None:
-    told = specs_of(FULL, folder)["llm-remote"].environment
-    assert (told["HEDGEROW_LLM_MODEL_NAME"], told["HEDGEROW_LLM_ENGINE"]) == ("remote", "openai")
-    assert json.loads(told["HEDGEROW_LLM_OPENAI"]) == {
-        "base_url": "https://api.example/v1", "model": "big-one", "context_tokens": 128000, "http_version": "2",
-    }  # fmt: skip
-    assert told["HEDGEROW_LLM_OPENAI__API_KEY"] == KEY
-    assert told["HEDGEROW_LLM_MAX_TOKENS_CAP"] == told["HEDGEROW_LLM_DEFAULT_MAX_TOKENS"] == "1000"
-
-
-def test_a_model_that_embeds_is_told_so_with_the_gateway_and_the_router_has_its_price(folder: Path) -> None:
-    text = """
-        models:
-          embed: {url: "http://a.example/v1", model: bge, serves: [embeddings, rerank], prices: {input: 0.02}}
-          gpt: {url: "http://a.example/v1"}
-    """
-    specs = specs_of(text, folder)
-    assert json.loads(specs["llm-embed"].environment["HEDGEROW_LLM_OPENAI"])["apis"] == ["embeddings", "rerank"]
-    assert "apis" not in json.loads(specs["llm-gpt"].environment["HEDGEROW_LLM_OPENAI"])
-    gateway = specs["gateway"].environment
-    assert json.loads(gateway["HEDGEROW_GATEWAY_SERVES"]) == {"embed": ["embeddings", "rerank"]}
-    assert json.loads(gateway["HEDGEROW_GATEWAY_LLM_ADDRESSES"]).keys() == {"embed", "gpt"}
-    rows = json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])
-    assert rows[0]["prompt_usd_per_mtok"] == 0.02
-
-
 @pytest.mark.parametrize(
     ("said", "loads"),
     [
@@ -142,29 +60,6 @@ def test_a_cache_that_compares_nothing_by_itself_loads_its_embedder_when_it_is_n
 ) -> None:
     cache = specs_of(f"models:\n  m: {{url: 'http://a/v1'}}\n{said}\n", folder)["cache"]
     assert cache.environment.get("HEDGEROW_CACHE_LOAD_EMBEDDER") == loads
-
-
-def test_several_urls_of_a_model_are_its_replicas(folder: Path) -> None:
-    specs = specs_of("models:\n  m: {url: ['http://a/v1', 'http://b/v1'], replicas: 2}\n", folder)
-    names = ["llm-m-1-1", "llm-m-1-2", "llm-m-2-1", "llm-m-2-2"]
-    told = {name: json.loads(specs[name].environment["HEDGEROW_LLM_OPENAI"])["base_url"] for name in names}
-    assert list(told.values()) == ["http://a/v1", "http://a/v1", "http://b/v1", "http://b/v1"]
-    addresses = json.loads(specs["gateway"].environment["HEDGEROW_GATEWAY_LLM_ADDRESSES"])
-    assert addresses == {"m": [specs[name].address for name in names]}
-
-
-def test_a_folder_is_told_to_vllm_with_its_options(folder: Path) -> None:
-    told = specs_of(FULL, folder)["llm-local-2"].environment
-    assert (told["HEDGEROW_LLM_ENGINE"], told["HEDGEROW_LLM_VLLM__MODEL"]) == ("vllm", str(folder / "model"))
-    assert json.loads(told["HEDGEROW_LLM_VLLM"]) == {"enforce_eager": True}
-    assert told["HEDGEROW_LLM_GRACE_MS"] == "9"
-
-
-def test_an_engine_of_ones_own_is_given_the_settings_of_the_one_it_stands_for(folder: Path) -> None:
-    text = "models:\n  a: {url: 'http://a/v1', engine: 'mine.engine:start', options: {http_version: '2'}}\n"
-    told = specs_of(text, folder)["llm-a"].environment
-    assert told["HEDGEROW_LLM_ENGINE"] == "mine.engine:start"
-    assert json.loads(told["HEDGEROW_LLM_OPENAI"]) == {"base_url": "http://a/v1", "model": "a", "http_version": "2"}
 
 
 def test_the_cache_alone_is_told_the_key_that_encrypts_and_no_rendered_mesh_has_it(folder: Path) -> None:
@@ -226,47 +121,6 @@ def test_the_files_own_tools_stay_beside_the_collections_and_come_first(folder: 
     assert told("{sources: 3}") == {"sources": 3}
 
 
-def test_the_routers_catalogue_has_tiers_prices_and_what_a_folder_says_of_its_context(folder: Path) -> None:
-    remote, local = json.loads(specs_of(FULL, folder)["router"].environment["HEDGEROW_ROUTER_MODELS"])
-    assert len({remote.pop("identity"), local.pop("identity")}) == 2
-    assert remote == {
-        "name": "remote", "tier": "quality", "context_tokens": 128000, "prompt_usd_per_mtok": 0.5,
-        "completion_usd_per_mtok": 1.5, "expected_ttft_ms": 300,
-    }  # fmt: skip
-    assert (local["name"], local["tier"], local["context_tokens"]) == ("local", "balanced", 4096)
-
-
-ANTHROPIC = "url: 'https://api.anthropic.com/v1', engine: anthropic, model: claude-sonnet-4-5"
-PUBLIC = {
-    "context_tokens": 200_000, "prompt_usd_per_mtok": 3, "completion_usd_per_mtok": 15,
-    "cached_prompt_usd_per_mtok": 0.3, "cache_write_usd_per_mtok": 3.75,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("said", "row"),
-    [
-        (ANTHROPIC, PUBLIC),
-        (f"{ANTHROPIC}, context_tokens: 1000000", {**PUBLIC, "context_tokens": 1_000_000}),
-        (
-            f"{ANTHROPIC}, prices: {{input: 1, output: 2}}",
-            {"context_tokens": 200_000, "prompt_usd_per_mtok": 1, "completion_usd_per_mtok": 2},
-        ),
-        ("url: 'https://llm.example/v1', model: claude-sonnet-4-5", {}),
-        ("hub: x/y", {}),
-    ],
-)
-def test_what_the_file_does_not_say_of_a_providers_model_is_what_is_public_of_it(
-    folder: Path, said: str, row: dict[str, float]
-) -> None:
-    specs = specs_of(f"models: {{m: {{{said}}}}}\n", folder)
-    (told,) = json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])
-    assert {name: told[name] for name in told if name not in ("name", "tier", "identity")} == row
-    assert RouterSettings(models=[told]).models[0].context_tokens == row.get("context_tokens", 0)
-    engine = json.loads(specs["llm-m"].environment.get("HEDGEROW_LLM_ANTHROPIC", "{}"))
-    assert engine.get("context_tokens") == (1_000_000 if "1000000" in said else None), "what is public may be old"
-
-
 def test_what_replicas_share_and_where_traces_go_is_told_to_those_who_need_it(folder: Path) -> None:
     for name, spec in specs_of(FULL, folder).items():
         prefix = f"HEDGEROW_{spec.module.removeprefix('services.').upper()}_"
@@ -296,37 +150,6 @@ def test_a_process_keeps_its_port_when_others_come_and_go(folder: Path) -> None:
     after = {each.spec.name: each.spec for each in processes(other, ports, folder, ENVIRONMENT)}
     assert after["llm-b"] == before["llm-b"]
     assert after["llm-c"].address not in {spec.address for spec in before.values()}
-
-
-def test_in_compose_keys_are_references_and_folders_are_mounted(folder: Path) -> None:
-    text = compose.render(file_of(FULL, folder), ENVIRONMENT, "registry.example/h")
-    assert KEY not in text
-    assert "a-callers-key" not in text
-    services = yaml.safe_load(text)["services"]
-    assert services["llm-remote"]["environment"]["HEDGEROW_LLM_OPENAI__API_KEY"] == "${PROVIDER_KEY:?}"
-    assert services["gateway"]["environment"]["HEDGEROW_GATEWAY_REDIS_URL"] == "${REDIS:?}"
-    assert services["gateway"]["image"] == f"registry.example/h/gateway:{VERSION}"
-    (mount,) = services["llm-local-1"]["volumes"]
-    assert mount["source"] == str(folder / "model")
-    assert mount["target"] == services["llm-local-1"]["environment"]["HEDGEROW_LLM_VLLM__MODEL"] == "/models/model"
-
-
-def test_in_compose_a_dollar_is_a_dollar(folder: Path) -> None:
-    text = compose.render(file_of("models:\n  a: {hub: x/y, options: {revision: $A}}\n", folder), ENVIRONMENT)
-    assert '"revision": "$$A"' in yaml.safe_load(text)["services"]["llm-a"]["environment"]["HEDGEROW_LLM_VLLM"]
-
-
-def test_without_tenants_compose_lets_in_who_is_on_this_machine_and_nobody_else(folder: Path) -> None:
-    name, tenants = "HEDGEROW_GATEWAY_ALLOW_ANONYMOUS", "tenants: {t: {key_env: CALLER_KEY}}\n"
-    out, http = "gateway: '0.0.0.0:50050'\n", "gateway: {http: '0.0.0.0:8080'}\n"
-    for text, opened in (("", "true"), (out, None), (http, None), (tenants, None)):
-        rendered = compose.render(file_of(f"models: {{a: x/y}}\n{text}", folder), ENVIRONMENT)
-        assert yaml.safe_load(rendered)["services"]["gateway"]["environment"].get(name) == opened
-
-
-def test_what_leads_to_this_machines_loopback_is_told_for_containers(folder: Path) -> None:
-    found = helm.planned(file_of("models: {a: 'http://127.0.0.1:8000/v1', b: 'http://h:1/v1'}\n", folder))
-    assert elsewhere(found) == ["llm-a: HEDGEROW_LLM_OPENAI leads to 127.0.0.1, which is the container itself there"]
 
 
 @pytest.mark.parametrize(
@@ -367,11 +190,3 @@ def test_keys_that_expire_reach_the_gateways_file_with_the_time(folder: Path) ->
         None,
         "2027-01-31T16:00:00+00:00",
     ]
-
-
-def test_a_models_service_and_the_router_say_alike_what_it_is(folder: Path) -> None:
-    specs = specs_of("models: {local: ./model, far: https://api.example/v1}", folder)
-    rows = {row["name"]: row["identity"] for row in json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])}
-    told = {name: specs[f"llm-{name}"].environment["HEDGEROW_LLM_IDENTITY"] for name in rows}
-    assert told == rows
-    assert len({*told.values()}) == 2

@@ -1,0 +1,102 @@
+"""Fields for a provider beside the gateway's own policies: what is refused, and what goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission import provider
+from services.gateway.admission.question import Question
+from services.gateway.cache_eligibility.settings import Bypassed
+from services.gateway.guard.checks import checks_for
+from services.gateway.settings.guard import GuardSettings
+from services.runtime.errors import InvalidInput
+from tests.unit.gateway.admission.bodies import HELLO, SEARCH, chat, messages, part
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (chat(n=2), Bypassed.PROVIDER),
+        (chat(modalities=["text", "audio"]), Bypassed.PROVIDER),
+        (chat(web_search_options={}), Bypassed.PROVIDER),
+        (messages(tools=[SEARCH]), Bypassed.TOOLS),
+        (messages(**part(type="image", source={"type": "file", "file_id": "f"})), Bypassed.PROVIDER),
+        (chat(store=True), None),
+    ],
+)
+def test_what_is_not_one_text_of_the_models_own_is_nobody_elses(request_: pb.GenerateRequest, why: Bypassed) -> None:
+    assert Question(request_).unshared == why
+
+
+@pytest.mark.parametrize(
+    ("beside", "why"),
+    [
+        ({"guard": "answer_personal=mask"}, "a guard of answers"),
+        ({"cascade": "default"}, "a cascade"),
+        ({"mesh_tools": ["search"]}, "mesh_tools"),
+    ],
+)
+@pytest.mark.parametrize("asked", [{"n": 2}, {"modalities": ["text", "audio"]}])
+def test_a_policy_that_looks_at_one_text_is_not_beside_several(
+    asked: dict[str, Any], beside: dict[str, Any], why: str
+) -> None:
+    request = chat(**asked, hedgerow=beside)
+    (place,) = asked
+    with pytest.raises(InvalidInput, match=rf"^{place}: none beside {why}, which looks at one text, got "):
+        provider.check_beside(request, checks_for(GuardSettings(), request), form=False)
+
+
+def test_a_form_that_is_checked_is_not_beside_several_answers() -> None:
+    with pytest.raises(InvalidInput, match=r"^n: none beside a check of the answer's form"):
+        provider.check_beside(chat(n=2), None, form=True)
+    provider.check_beside(chat(n=2), None, form=False)
+
+
+def test_a_guard_of_requests_wants_parts_that_it_can_read() -> None:
+    body = part(type="document", source={"type": "base64", "media_type": "application/pdf", "data": "eA=="})
+    checks = checks_for(GuardSettings(personal="refuse"), pb.GenerateRequest())
+    with pytest.raises(InvalidInput, match=r"^messages\[0\]\.content\[1\]: text, which the guard of requests"):
+        provider.check_beside(messages(**body), checks, form=False)
+    provider.check_beside(chat(**part(type="image_url", image_url={"url": "https://a.example"})), checks, form=False)
+    text = {"type": "text", "media_type": "text/plain", "data": "jane@example.org"}
+    provider.check_beside(messages(**part(type="document", source=text)), checks, form=False)  # the stage reads it
+
+
+def test_a_part_that_a_policy_would_lose_is_refused_by_its_place() -> None:
+    own = chat(**part(type="file", file={"file_data": "eA=="})).original
+    with pytest.raises(InvalidInput, match=r"^messages\[0\]\.content\[1\]: none where the gateway changes"):
+        provider.refuse_left(own, {"messages", "system"})
+    provider.refuse_left(own, {"tools"})
+    with pytest.raises(InvalidInput, match=r"^tools\[0\]: none where the gateway changes"):
+        provider.refuse_left(messages(tools=[SEARCH]).original, {"messages", "tools"})
+
+
+def test_a_turn_that_the_provider_has_paused_goes_on() -> None:
+    paused = {
+        "role": "assistant",
+        "content": [{"type": "server_tool_use", "id": "1", "name": "web_search", "input": {}}],
+    }
+    request = messages(messages=[HELLO, paused], tools=[SEARCH])
+    assert [message.content for message in request.messages] == ["Hi", "[server_tool_use]", "[pause_turn]"]
+    assert not request.prefix
+    begun = messages(messages=[HELLO, {"role": "assistant", "content": "Hello,"}])
+    assert begun.prefix == "Hello,"
+
+
+def test_a_choice_of_a_tool_that_was_left_is_left_too() -> None:
+    request = messages(tools=[SEARCH], tool_choice={"type": "tool", "name": "web_search"})
+    assert not request.HasField("tool_choice")
+    assert "tool_choice" in request.original.untranslated
+    both = messages(tools=[SEARCH, {"name": "f", "input_schema": {}}], tool_choice={"type": "tool", "name": "f"})
+    assert both.tool_choice.name == "f"
+
+
+def test_the_result_of_a_custom_call_has_a_call_before_it() -> None:
+    call = {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
+    turns = [HELLO, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c1", "content": "1"}]
+    request = chat(messages=turns, tools=[{"type": "custom", "custom": {"name": "sql"}}])
+    assert request.messages[1].tool_calls[0].name == "sql"
+    assert set(request.original.untranslated) == {"messages[1].tool_calls[0]", "tools[0]"}

@@ -1,0 +1,42 @@
+"""A mesh file for containers: keys stay references, folders are mounted, loopback is pointed out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from launcher.meshfile import compose, helm
+from launcher.meshfile.containers import VERSION, elsewhere
+from tests.unit.launcher.mesh_files import ENVIRONMENT, FULL, KEY, file_of
+
+
+def test_in_compose_keys_are_references_and_folders_are_mounted(folder: Path) -> None:
+    text = compose.render(file_of(FULL, folder), ENVIRONMENT, "registry.example/h")
+    assert KEY not in text
+    assert "a-callers-key" not in text
+    services = yaml.safe_load(text)["services"]
+    assert services["llm-remote"]["environment"]["HEDGEROW_LLM_OPENAI__API_KEY"] == "${PROVIDER_KEY:?}"
+    assert services["gateway"]["environment"]["HEDGEROW_GATEWAY_REDIS_URL"] == "${REDIS:?}"
+    assert services["gateway"]["image"] == f"registry.example/h/gateway:{VERSION}"
+    (mount,) = services["llm-local-1"]["volumes"]
+    assert mount["source"] == str(folder / "model")
+    assert mount["target"] == services["llm-local-1"]["environment"]["HEDGEROW_LLM_VLLM__MODEL"] == "/models/model"
+
+
+def test_in_compose_a_dollar_is_a_dollar(folder: Path) -> None:
+    text = compose.render(file_of("models:\n  a: {hub: x/y, options: {revision: $A}}\n", folder), ENVIRONMENT)
+    assert '"revision": "$$A"' in yaml.safe_load(text)["services"]["llm-a"]["environment"]["HEDGEROW_LLM_VLLM"]
+
+
+def test_without_tenants_compose_lets_in_who_is_on_this_machine_and_nobody_else(folder: Path) -> None:
+    name, tenants = "HEDGEROW_GATEWAY_ALLOW_ANONYMOUS", "tenants: {t: {key_env: CALLER_KEY}}\n"
+    out, http = "gateway: '0.0.0.0:50050'\n", "gateway: {http: '0.0.0.0:8080'}\n"
+    for text, opened in (("", "true"), (out, None), (http, None), (tenants, None)):
+        rendered = compose.render(file_of(f"models: {{a: x/y}}\n{text}", folder), ENVIRONMENT)
+        assert yaml.safe_load(rendered)["services"]["gateway"]["environment"].get(name) == opened
+
+
+def test_what_leads_to_this_machines_loopback_is_told_for_containers(folder: Path) -> None:
+    found = helm.planned(file_of("models: {a: 'http://127.0.0.1:8000/v1', b: 'http://h:1/v1'}\n", folder))
+    assert elsewhere(found) == ["llm-a: HEDGEROW_LLM_OPENAI leads to 127.0.0.1, which is the container itself there"]

@@ -1,0 +1,109 @@
+"""Models of a mesh file: the settings of their services, of the gateway and of the router."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from services.router.config import RouterSettings
+from tests.unit.launcher.mesh_files import FULL, KEY, specs_of
+
+
+def test_a_provider_is_told_its_url_its_model_and_its_key(folder: Path) -> None:
+    told = specs_of(FULL, folder)["llm-remote"].environment
+    assert (told["HEDGEROW_LLM_MODEL_NAME"], told["HEDGEROW_LLM_ENGINE"]) == ("remote", "openai")
+    assert json.loads(told["HEDGEROW_LLM_OPENAI"]) == {
+        "base_url": "https://api.example/v1", "model": "big-one", "context_tokens": 128000, "http_version": "2",
+    }  # fmt: skip
+    assert told["HEDGEROW_LLM_OPENAI__API_KEY"] == KEY
+    assert told["HEDGEROW_LLM_MAX_TOKENS_CAP"] == told["HEDGEROW_LLM_DEFAULT_MAX_TOKENS"] == "1000"
+
+
+def test_a_model_that_embeds_is_told_so_with_the_gateway_and_the_router_has_its_price(folder: Path) -> None:
+    text = """
+        models:
+          embed: {url: "http://a.example/v1", model: bge, serves: [embeddings, rerank], prices: {input: 0.02}}
+          gpt: {url: "http://a.example/v1"}
+    """
+    specs = specs_of(text, folder)
+    assert json.loads(specs["llm-embed"].environment["HEDGEROW_LLM_OPENAI"])["apis"] == ["embeddings", "rerank"]
+    assert "apis" not in json.loads(specs["llm-gpt"].environment["HEDGEROW_LLM_OPENAI"])
+    gateway = specs["gateway"].environment
+    assert json.loads(gateway["HEDGEROW_GATEWAY_SERVES"]) == {"embed": ["embeddings", "rerank"]}
+    assert json.loads(gateway["HEDGEROW_GATEWAY_LLM_ADDRESSES"]).keys() == {"embed", "gpt"}
+    rows = json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])
+    assert rows[0]["prompt_usd_per_mtok"] == 0.02
+
+
+def test_several_urls_of_a_model_are_its_replicas(folder: Path) -> None:
+    specs = specs_of("models:\n  m: {url: ['http://a/v1', 'http://b/v1'], replicas: 2}\n", folder)
+    names = ["llm-m-1-1", "llm-m-1-2", "llm-m-2-1", "llm-m-2-2"]
+    told = {name: json.loads(specs[name].environment["HEDGEROW_LLM_OPENAI"])["base_url"] for name in names}
+    assert list(told.values()) == ["http://a/v1", "http://a/v1", "http://b/v1", "http://b/v1"]
+    addresses = json.loads(specs["gateway"].environment["HEDGEROW_GATEWAY_LLM_ADDRESSES"])
+    assert addresses == {"m": [specs[name].address for name in names]}
+
+
+def test_a_folder_is_told_to_vllm_with_its_options(folder: Path) -> None:
+    told = specs_of(FULL, folder)["llm-local-2"].environment
+    assert (told["HEDGEROW_LLM_ENGINE"], told["HEDGEROW_LLM_VLLM__MODEL"]) == ("vllm", str(folder / "model"))
+    assert json.loads(told["HEDGEROW_LLM_VLLM"]) == {"enforce_eager": True}
+    assert told["HEDGEROW_LLM_GRACE_MS"] == "9"
+
+
+def test_an_engine_of_ones_own_is_given_the_settings_of_the_one_it_stands_for(folder: Path) -> None:
+    text = "models:\n  a: {url: 'http://a/v1', engine: 'mine.engine:start', options: {http_version: '2'}}\n"
+    told = specs_of(text, folder)["llm-a"].environment
+    assert told["HEDGEROW_LLM_ENGINE"] == "mine.engine:start"
+    assert json.loads(told["HEDGEROW_LLM_OPENAI"]) == {"base_url": "http://a/v1", "model": "a", "http_version": "2"}
+
+
+def test_the_routers_catalogue_has_tiers_prices_and_what_a_folder_says_of_its_context(folder: Path) -> None:
+    remote, local = json.loads(specs_of(FULL, folder)["router"].environment["HEDGEROW_ROUTER_MODELS"])
+    assert len({remote.pop("identity"), local.pop("identity")}) == 2
+    assert remote == {
+        "name": "remote", "tier": "quality", "context_tokens": 128000, "prompt_usd_per_mtok": 0.5,
+        "completion_usd_per_mtok": 1.5, "expected_ttft_ms": 300,
+    }  # fmt: skip
+    assert (local["name"], local["tier"], local["context_tokens"]) == ("local", "balanced", 4096)
+
+
+ANTHROPIC = "url: 'https://api.anthropic.com/v1', engine: anthropic, model: claude-sonnet-4-5"
+PUBLIC = {
+    "context_tokens": 200_000, "prompt_usd_per_mtok": 3, "completion_usd_per_mtok": 15,
+    "cached_prompt_usd_per_mtok": 0.3, "cache_write_usd_per_mtok": 3.75,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "row"),
+    [
+        (ANTHROPIC, PUBLIC),
+        (f"{ANTHROPIC}, context_tokens: 1000000", {**PUBLIC, "context_tokens": 1_000_000}),
+        (
+            f"{ANTHROPIC}, prices: {{input: 1, output: 2}}",
+            {"context_tokens": 200_000, "prompt_usd_per_mtok": 1, "completion_usd_per_mtok": 2},
+        ),
+        ("url: 'https://llm.example/v1', model: claude-sonnet-4-5", {}),
+        ("hub: x/y", {}),
+    ],
+)
+def test_what_the_file_does_not_say_of_a_providers_model_is_what_is_public_of_it(
+    folder: Path, said: str, row: dict[str, float]
+) -> None:
+    specs = specs_of(f"models: {{m: {{{said}}}}}\n", folder)
+    (told,) = json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])
+    assert {name: told[name] for name in told if name not in ("name", "tier", "identity")} == row
+    assert RouterSettings(models=[told]).models[0].context_tokens == row.get("context_tokens", 0)
+    engine = json.loads(specs["llm-m"].environment.get("HEDGEROW_LLM_ANTHROPIC", "{}"))
+    assert engine.get("context_tokens") == (1_000_000 if "1000000" in said else None), "what is public may be old"
+
+
+def test_a_models_service_and_the_router_say_alike_what_it_is(folder: Path) -> None:
+    specs = specs_of("models: {local: ./model, far: https://api.example/v1}", folder)
+    rows = {row["name"]: row["identity"] for row in json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])}
+    told = {name: specs[f"llm-{name}"].environment["HEDGEROW_LLM_IDENTITY"] for name in rows}
+    assert told == rows
+    assert len({*told.values()}) == 2
