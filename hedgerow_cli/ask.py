@@ -114,7 +114,7 @@ def _ask(
 
     from hedgerow import Client
     from hedgerow_cli.failures import reported
-    from hedgerow_cli.screen import print_account, written_as_it_comes
+    from hedgerow_cli.screen import print_report, written_as_it_comes
 
     with reported(), Client(**reach) as client, written_as_it_comes() as write:
         if write.replaceable or not (choices.get("repair") or choices.get("cascade_at_once")):
@@ -123,7 +123,7 @@ def _ask(
             answer = client.ask(text, images=images, audio=audio, **choices)
             write(answer.text)
     if waterfall:
-        print_account(Console(), answer)
+        print_report(Console(), answer)
     raise typer.Exit(answer.finish_reason not in options.COMPLETE)
 
 
@@ -131,8 +131,8 @@ def _ask_json(text: str | None, images: list[Path], audio: Path | None, choices:
     import json
 
     from hedgerow import Client
-    from hedgerow_cli.account import as_object
     from hedgerow_cli.failures import reported
+    from hedgerow_cli.report import as_object
 
     with reported(as_json=True), Client(**reach) as client:
         answer = client.ask(text, images=images, audio=audio, **choices)

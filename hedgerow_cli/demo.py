@@ -121,7 +121,7 @@ async def _ask_by_openai(base_url: str, console: Console) -> str:
 
 async def _ask(client: AsyncClient, mesh: Mesh, step: DemoStep, console: Console) -> str:
     """One step, with its report. Returns what fell short."""
-    from hedgerow_cli.screen import print_account, written_as_it_comes
+    from hedgerow_cli.screen import print_report, written_as_it_comes
 
     if step.after_stored:
         await _stored(client, step.after_stored)
@@ -134,7 +134,7 @@ async def _ask(client: AsyncClient, mesh: Mesh, step: DemoStep, console: Console
         answer = await client.ask(
             step.question, images=images, audio=audio, on_token=write, allow_fallback=True, **step.options
         )
-    print_account(console, answer)
+    print_report(console, answer)
     console.print()
     return step.shortfall(answer)
 

@@ -13,7 +13,7 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from hedgerow import Answer
-from hedgerow_cli.account import account_lines
+from hedgerow_cli.report import report_lines
 from hedgerow_cli.waterfall import waterfall
 
 # A model must not be able to write characters that a terminal obeys.
@@ -66,11 +66,11 @@ def written_as_it_comes() -> Iterator[ScreenWriter]:
         write.end_line()
 
 
-def print_account(console: Console, answer: Answer) -> None:
+def print_report(console: Console, answer: Answer) -> None:
     """The waterfall and the lines below it."""
     console.print()
     console.print(waterfall(answer, console.width))
-    for line in account_lines(answer):
+    for line in report_lines(answer):
         console.print(harmless(line), style="dim", highlight=False, markup=False)
 
 

@@ -25,9 +25,9 @@ from hedgerow import (
     TurnFailed,
 )
 from hedgerow_cli import failures, options
-from hedgerow_cli.account import as_object
 from hedgerow_cli.playback import opened
-from hedgerow_cli.screen import Captions, ScreenWriter, print_account
+from hedgerow_cli.report import as_object
+from hedgerow_cli.screen import Captions, ScreenWriter, print_report
 
 Show = Callable[[int, ConversationEvent], None]
 
@@ -88,7 +88,7 @@ class SpokenScreen:
                 self._write.instead(text)
             case Final(answer):
                 self._begin_line()
-                self._account(answer)
+                self._report(answer)
             case Interrupted():
                 self._begin_line()
                 print("(interrupted)", flush=True)
@@ -104,9 +104,9 @@ class SpokenScreen:
         self._captions.clear()
         self._write.end_line()
 
-    def _account(self, answer: Answer) -> None:
+    def _report(self, answer: Answer) -> None:
         if self._waterfall:
-            print_account(self._console, replace(answer, transcript=""))  # what was heard stands above it
+            print_report(self._console, replace(answer, transcript=""))  # what was heard stands above it
 
 
 def print_event(turn: int, event: ConversationEvent) -> None:

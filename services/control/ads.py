@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from services.control import metrics
-from services.control.conversation import XdsConversation
+from services.control.discovery_stream import DiscoveryStream
 from services.control.mesh import Mesh
 from services.control.snapshot import Kind
 from services.control.subscription import ORDER
@@ -25,9 +25,9 @@ _log = logging.getLogger(__name__)
 class XdsSubscriber:
     """One that is connected."""
 
-    def __init__(self, conversation: XdsConversation, since: float):
-        self.conversation, self.since = conversation, since
-        self.node = conversation.node
+    def __init__(self, stream: DiscoveryStream, since: float):
+        self.stream, self.since = stream, since
+        self.node = stream.node
         self.region = self.node.locality.region
         self.kind = Kind.ENVOY if self.node.user_agent_name.startswith("envoy") else Kind.GRPC
 
@@ -43,9 +43,9 @@ class Clients:
         return iter(list(self._clients))
 
     @contextmanager
-    def connected(self, conversation: XdsConversation) -> Iterator[XdsSubscriber]:
+    def connected(self, stream: DiscoveryStream) -> Iterator[XdsSubscriber]:
         """A client from its first request to the end of its stream."""
-        client = XdsSubscriber(conversation, self.clock())
+        client = XdsSubscriber(stream, self.clock())
         self._clients[client] = None
         metrics.CLIENTS.labels(client.kind).inc()
         try:
@@ -64,7 +64,7 @@ class DiscoveryServicer:
         self._ends: set[asyncio.Event] = set()
 
     def StreamAggregatedResources(self, requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
-        return self._serve(requests, XdsConversation())
+        return self._serve(requests, DiscoveryStream())
 
     async def DeltaAggregatedResources(self, requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
         raise NotSupported("DeltaAggregatedResources: this control plane sends whole states (Envoy's `api_type: GRPC`)")
@@ -76,12 +76,12 @@ class DiscoveryServicer:
         for wake in self._ends:
             wake.set()
 
-    async def _serve(self, requests: AsyncIterator[Any], conversation: XdsConversation) -> AsyncIterator[Any]:
+    async def _serve(self, requests: AsyncIterator[Any], stream: DiscoveryStream) -> AsyncIterator[Any]:
         first = await anext(requests, None)
         if first is None:
             return
-        conversation.take(first)
-        with self._clients.connected(conversation) as client, self._mesh.listening() as wake:
+        stream.take(first)
+        with self._clients.connected(stream) as client, self._mesh.listening() as wake:
             self._ends.add(wake)
             reading = asyncio.create_task(_read(requests, client, wake))
             reading.add_done_callback(lambda _: wake.set())
@@ -89,7 +89,7 @@ class DiscoveryServicer:
                 await self._until_settled()
                 while not (reading.done() or self._drained.is_set()):
                     wake.clear()
-                    while response := conversation.next(self._mesh.snapshot(client.region, client.kind)):
+                    while response := stream.next(self._mesh.snapshot(client.region, client.kind)):
                         metrics.PUSHES.labels(_label(response.type_url)).inc()
                         yield response
                     await wake.wait()
@@ -108,7 +108,7 @@ class DiscoveryServicer:
 async def _read(requests: AsyncIterator[Any], client: XdsSubscriber, wake: asyncio.Event) -> None:
     """Take requests in for as long as they come."""
     async for request in requests:
-        refusal = client.conversation.take(request)
+        refusal = client.stream.take(request)
         if refusal:
             label = _label(request.type_url)
             metrics.REFUSED.labels(label).inc()

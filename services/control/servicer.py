@@ -66,7 +66,7 @@ def _client(client: XdsSubscriber, now: float) -> pb.Client:
         agent=client.node.user_agent_name,
         region=client.region,
         connected_ms=round((now - client.since) * 1000),
-        subscriptions=map(_subscription, client.conversation.subscriptions()),
+        subscriptions=map(_subscription, client.stream.subscriptions()),
     )
 
 

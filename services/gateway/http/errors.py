@@ -175,7 +175,7 @@ class Told:
     allow: str = ""  # methods
     own: Mapping[str, Any] | None = None  # a provider's own error
     api: str = ""  # whose words `own` are in
-    account: Mapping[str, Any] | None = None  # what the gateway did before
+    report: Mapping[str, Any] | None = None  # what the gateway did before
     too_long: TooLong | None = None
 
     def openai(self) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class Told:
         error = {"message": message, "type": self.type, "param": self.param, "code": self.code}
         if self.own and self.api != MESSAGES:
             error = dict(self.own)
-        return {"error": error, **({"hedgerow": self.account} if self.account else {})}
+        return {"error": error, **({"hedgerow": self.report} if self.report else {})}
 
     def responses(self) -> dict[str, Any]:
         """The same for a caller of Responses, whose conversation is its `input`."""
@@ -240,10 +240,10 @@ def tell(error: Exception) -> Told:
     if error.code in _NOT_AGAIN and status >= 500:
         told = replace(told, again=False)
     param, message = _param(error)
-    quota, account = error.metadata.get("quota", ""), _account(error)
+    quota, report = error.metadata.get("quota", ""), _report(error)
     allow = error.allow if isinstance(error, MethodUnknown) else ""
     too_long = TooLong.read(error) if isinstance(error, ContextExceeded) else None
-    told = replace(told, param=param, message=message, quota=quota, allow=allow, account=account, too_long=too_long)
+    told = replace(told, param=param, message=message, quota=quota, allow=allow, report=report, too_long=too_long)
     if own := error.metadata.get("provider_error"):
         status, api = int(error.metadata["provider_status"]), error.metadata["provider_api"]
         return replace(told, status=status, own=json.loads(own), api=api)
@@ -259,7 +259,7 @@ def _param(error: ServiceError) -> tuple[str | None, str]:
     return param, param + error.message.removeprefix(field) if error.message.startswith(field) else error.message
 
 
-def _account(error: ServiceError) -> Mapping[str, Any] | None:
+def _report(error: ServiceError) -> Mapping[str, Any] | None:
     trace_id = error.metadata.get("trace_id")
     if not trace_id:
         return None

@@ -16,7 +16,7 @@ from services.control.snapshot import ASSIGNMENTS, Kind, Snapshot
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
-from tests.unit.control.test_conversation import content, snapshot
+from tests.unit.control.test_discovery_stream import content, snapshot
 
 CALL = Call((), Deadline.never(), trace.INVALID_SPAN)
 

@@ -16,7 +16,7 @@ from services.control.snapshot import CLUSTERS, Kind, Renderer
 from services.control.topology import Drill
 from tests.clock import PausedClock
 from tests.unit.control.test_ads import CALL
-from tests.unit.control.test_conversation import GrpcClient
+from tests.unit.control.test_discovery_stream import GrpcClient
 from tests.unit.control.topologies import topology
 
 MESH = 'services: {cache: {balance: ring_hash, drill: {drop_percent: 5}, endpoints: [{address: "10.0.0.1:1"}]}}'
@@ -46,9 +46,9 @@ async def test_a_client_is_shown_with_what_it_was_sent_and_what_it_said():
     mesh = Mesh(Renderer(topology(MESH), Path("/x")), Names(1), lambda *_: None, health_timeout_s=1, clock=clock)
     client = GrpcClient()
     client.ask(CLUSTERS, "cache", "other")
-    client.conversation.node.id, client.conversation.node.user_agent_name = "gateway-1", "gRPC C-core"
+    client.stream.node.id, client.stream.node.user_agent_name = "gateway-1", "gRPC C-core"
     servicer = ControlServicer(mesh, clients, "/etc/topology.yaml")
-    with clients.connected(client.conversation):
+    with clients.connected(client.stream):
         clock.advance(1.5)
         response = client.hear(mesh.snapshot("", Kind.GRPC))
         assert response

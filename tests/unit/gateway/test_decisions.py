@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity
 from services.gateway.decisions import By, Changed, Changes, told
-from services.gateway.http.account import account, short
+from services.gateway.http.report import report, short
 from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.tenants import TenantSettings
 from tests.keys import digest
@@ -40,7 +40,7 @@ def limited(most: int, used: int = 3, reason: int = LENGTH) -> ScriptedLlm:
 async def test_a_request_that_nothing_was_done_to_has_no_changes() -> None:
     final = await Scene(ScriptedCache(MISS)).final()
     assert (made(final), final.HasField("cut")) == ([], False)
-    assert not {"changes", "cut"} & account(final).keys()
+    assert not {"changes", "cut"} & report(final).keys()
 
 
 @pytest.mark.parametrize(("reply", "kind"), [(EXACT, "exact"), (SEMANTIC, "semantic")])
@@ -57,7 +57,7 @@ async def test_a_stored_answer_is_told_with_who_asked_for_it(reply: Any, kind: s
     scene.tenant = replace(scene.tenant, said=said)
     final = await scene.final(cache=policy)
     assert made(final) == [f"cache: {kind}, by {by}"]
-    assert account(final)["changes"] == [{"what": "cache", "to": kind, "by": by}]
+    assert report(final)["changes"] == [{"what": "cache", "to": kind, "by": by}]
 
 
 async def test_a_limit_of_tokens_of_the_mesh_is_told_and_told_apart_from_the_models_own_end() -> None:
@@ -71,14 +71,14 @@ async def test_a_limit_of_tokens_of_the_mesh_is_told_and_told_apart_from_the_mod
         final = await Scene(small=limited(most, used, reason), large=ScriptedLlm()).final()
         assert made(final) == ([f"max_tokens: {most} tokens, by mesh"] if most else [])
         assert (final.cut.what, dict(short(final)).get(b"x-hedgerow-cut", b"").decode()) == (cut, header)
-        assert ("cut" in account(final)) == bool(cut)
+        assert ("cut" in report(final)) == bool(cut)
 
 
 async def test_a_limit_says_what_was_asked_for() -> None:
     scene = Scene(small=limited(3), large=ScriptedLlm())
     final = await scene.final(sampling=chat_pb2.Sampling(max_tokens=50))
     assert made(final) == ["max_tokens: 50 tokens → 3 tokens, by mesh"]
-    assert account(final)["cut"] == {"what": "max_tokens", "from": "50 tokens", "to": "3 tokens", "by": "mesh"}
+    assert report(final)["cut"] == {"what": "max_tokens", "from": "50 tokens", "to": "3 tokens", "by": "mesh"}
 
 
 async def test_a_cut_by_the_budget_says_whose_it_was() -> None:

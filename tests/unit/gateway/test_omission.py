@@ -10,7 +10,7 @@ import pytest
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.config import GatewaySettings
 from services.gateway.decisions import told
-from services.gateway.http.account import account, short
+from services.gateway.http.report import report, short
 from services.runtime import question_key
 from tests.unit.gateway.admission.tenants_file import tenant
 from tests.unit.gateway.answer.scene import MISS, Scene
@@ -55,7 +55,7 @@ async def test_the_request_then_its_tenant_then_the_mesh_decides(
     assert [told(change) for change in final.changes] == [f"field_omitted: {name}, by {by}" for name in names]
     assert dict(short(final)).get(b"x-hedgerow-omitted", b"").decode() == ", ".join(names)
     if omits:
-        assert account(final)["changes"][0] == {"what": "field_omitted", "from": "seed", "by": by}
+        assert report(final)["changes"][0] == {"what": "field_omitted", "from": "seed", "by": by}
 
 
 async def test_an_answer_with_less_is_not_given_to_a_request_that_refuses_that() -> None:

@@ -10,14 +10,14 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.metrics import degrade
 from services.gateway.http import sse
-from services.gateway.http.account import account, adds_words, found
 from services.gateway.http.dialects.chat_relay import RelayedChat
 from services.gateway.http.errors import Told
+from services.gateway.http.report import adds_words, found, report
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.sse import compact, quoted
 from services.gateway.labels import Degraded
 
-# A budget that is spent is a length that was reached; that it was the time, the account says.
+# A budget that is spent is a length that was reached; that it was the time, the report says.
 FINISHES = {
     chat_pb2.FINISH_REASON_LENGTH: "length",
     chat_pb2.FINISH_REASON_BUDGET: "length",
@@ -69,15 +69,15 @@ class ChatWriter:
         return self._begin() + text
 
     def end(self, final: pb.Final) -> bytes:
-        """The finish, the usage where it is wanted, and the end. The account is in the last chunk."""
+        """The finish, the usage where it is wanted, and the end. The report is in the last chunk."""
         if self._relayed.ended:
             self._compare(self._relayed.begun, final)
-            return self._relayed.end(account(final))
-        told = account(final)
+            return self._relayed.end(report(final))
+        told = report(final)
         return self.end_choice(final, None if self._order.usage else told) + self.end_all(final.usage, told)
 
     def end_choice(self, final: pb.Final, told: Mapping[str, Any] | None) -> bytes:
-        """The finish, with the account where there is one."""
+        """The finish, with the report where there is one."""
         if self._relayed.ended:
             return self._relayed.held(told)
         finish = b'{},"logprobs":null,"finish_reason":"%s"}]' % finish_of(final).encode()
@@ -86,7 +86,7 @@ class ChatWriter:
         return self._begin() + self._relayed.held() + b"}\n\n".join(ends) + last + b"}\n\n"
 
     def end_all(self, used: chat_pb2.Usage, told: Mapping[str, Any]) -> bytes:
-        """The last words after all choices: the usage and the account, where the usage is wanted, and the end."""
+        """The last words after all choices: the usage and the report, where the usage is wanted, and the end."""
         if not self._order.usage:
             return sse.DONE
         last = self._same.removesuffix(b',"usage":null') + b',"choices":[],"usage":' + compact(usage(used))
@@ -109,7 +109,7 @@ class ChatWriter:
             for choice in relayed["choices"]:
                 choice["finish_reason"] = choice.get("finish_reason") or finish_of(final)
             self._compare(len(relayed["choices"]), final)
-            return {**relayed, "hedgerow": account(final)}
+            return {**relayed, "hedgerow": report(final)}
         message: dict[str, Any] = {"role": "assistant", "content": final.text, "refusal": None, "annotations": []}
         if final.reasoning:
             message["reasoning_content"] = final.reasoning
@@ -129,7 +129,7 @@ class ChatWriter:
             "model": final.model or self._order.model,
             "choices": [choice],
             "usage": usage(final.usage),
-            "hedgerow": account(final),
+            "hedgerow": report(final),
         }
 
     def _compare(self, choices: int, final: pb.Final) -> None:

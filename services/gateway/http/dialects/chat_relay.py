@@ -30,7 +30,7 @@ class _Growing:
 
 
 class RelayedChat:
-    """One answer, or several choices of one. Chunks leave as they came; those that end a choice wait for the account.
+    """One answer, or several choices of one. Chunks leave as they came; those that end a choice wait for the report.
     `same` is what all of them say."""
 
     def __init__(self, *, usage: bool, index: int = 0, own: Mapping[str, Any] | None = None):
@@ -63,10 +63,10 @@ class RelayedChat:
                 data += b"data: " + event + b"\n\n"
         return data
 
-    def end(self, account: Mapping[str, Any]) -> bytes:
-        """The end of the stream, with the account in its last chunk."""
+    def end(self, report: Mapping[str, Any]) -> bytes:
+        """The end of the stream, with the report in its last chunk."""
         *before, (_, last) = [each for each in self._last if self._is_wanted(each[1])]
-        return self._sent(before) + sse.event({**last, "hedgerow": account}) + sse.DONE
+        return self._sent(before) + sse.event({**last, "hedgerow": report}) + sse.DONE
 
     @property
     def begun(self) -> int:
@@ -77,12 +77,12 @@ class RelayedChat:
         """The choices of which the provider has not said how they ended, or the only one."""
         return sorted(self._begun - self._waiting) or [self._index]
 
-    def held(self, account: Mapping[str, Any] | None = None) -> bytes:
+    def held(self, report: Mapping[str, Any] | None = None) -> bytes:
         """The chunks that wait for the report, where other chunks come before it; else with it."""
         held = [(event, said) for event, said in self._last if said.get("choices")]
-        if account and held:
+        if report and held:
             *held, (_, last) = held
-            return self._sent(held) + sse.event({**last, "hedgerow": account})
+            return self._sent(held) + sse.event({**last, "hedgerow": report})
         return self._sent(held)
 
     def _sent(self, held: Iterable[tuple[bytes, Mapping[str, Any]]]) -> bytes:

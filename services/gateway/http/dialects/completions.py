@@ -9,11 +9,11 @@ from typing import Any
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
-from services.gateway.http.account import account, found
 from services.gateway.http.dialects.chat_answer import FINISHES, usage
 from services.gateway.http.dialects.chat_request import take_choices, take_form, take_sampling, take_stream
 from services.gateway.http.errors import Told
 from services.gateway.http.fields import Fields
+from services.gateway.http.report import found, report
 from services.gateway.http.request_options import RequestOptions, take_model, take_options
 from services.gateway.http.sse import compact, quoted
 from services.runtime.errors import InvalidInput
@@ -77,17 +77,17 @@ class CompletionWriter:
 
     def end(self, final: pb.Final) -> bytes:
         """The finish, the usage where it is wanted, and the end."""
-        told = account(final)
+        told = report(final)
         return self.end_choice(final, None if self._order.usage else told) + self.end_all(final.usage, told)
 
     def end_choice(self, final: pb.Final, told: Mapping[str, Any] | None) -> bytes:
-        """The finish, with the account where there is one."""
+        """The finish, with the report where there is one."""
         choices = [{"index": self._index, "text": "", "logprobs": None, "finish_reason": _finish(final)}]
         nothing = {"usage": None} if self._order.usage else {}
         return sse.event({**self._same, **nothing, "choices": choices, **({"hedgerow": told} if told else {})})
 
     def end_all(self, used: chat_pb2.Usage, told: Mapping[str, Any]) -> bytes:
-        """The last words after all choices: the usage and the account, where the usage is wanted, and the end."""
+        """The last words after all choices: the usage and the report, where the usage is wanted, and the end."""
         last = sse.event({**self._same, "choices": [], "usage": usage(used), "hedgerow": told})
         return (last if self._order.usage else b"") + sse.DONE
 
@@ -102,7 +102,7 @@ class CompletionWriter:
         """The answer in one piece."""
         choices = [{"index": self._index, "text": final.text, "logprobs": None, "finish_reason": _finish(final)}]
         same = {**self._same, "model": final.model or self._order.model}
-        return {**same, "choices": choices, "usage": usage(final.usage), "hedgerow": account(final)}
+        return {**same, "choices": choices, "usage": usage(final.usage), "hedgerow": report(final)}
 
 
 def _finish(final: pb.Final) -> str:

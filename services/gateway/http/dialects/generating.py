@@ -17,12 +17,12 @@ from services.gateway.api.choices import Choices
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import refuses_choices
-from services.gateway.http.account import short
 from services.gateway.http.dialects import several
 from services.gateway.http.dialects.original import original
 from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take
 from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told, by_callers_names
 from services.gateway.http.fields import Fields
+from services.gateway.http.report import short
 from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
 from services.gateway.http.server.endpoint import Shape
 from services.gateway.http.server.exchange import Exchange

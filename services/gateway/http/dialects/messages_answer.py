@@ -8,9 +8,9 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.http import sse
-from services.gateway.http.account import account, adds_words, found
 from services.gateway.http.dialects.messages_relay import RelayedMessages, input_of
 from services.gateway.http.errors import MESSAGES, Told
+from services.gateway.http.report import adds_words, found, report
 from services.gateway.http.request_options import RequestOptions
 
 _STOPS = {
@@ -44,7 +44,7 @@ def error(told: Told) -> dict[str, Any]:
         shown["details"] = {"error_code": "thread_unsupported_request"}
     if told.own and told.api == MESSAGES:
         shown = dict(told.own)
-    return {"type": "error", "error": shown, **({"hedgerow": told.account} if told.account else {})}
+    return {"type": "error", "error": shown, **({"hedgerow": told.report} if told.report else {})}
 
 
 class MessageWriter:
@@ -82,8 +82,8 @@ class MessageWriter:
     def end(self, final: pb.Final) -> bytes:
         """Every block stops, and so does the message."""
         if self._relayed.ended:
-            return self._relayed.end(account(final))
-        told = _delta(stop_reason(final), _usage(final.usage), account(final))
+            return self._relayed.end(report(final))
+        told = _delta(stop_reason(final), _usage(final.usage), report(final))
         stops = self._relayed.stops() + b"".join(self._stop(key) for key in list(self._open))
         return self._begin() + stops + sse.named(told) + sse.named({"type": "message_stop"})
 
@@ -101,7 +101,7 @@ class MessageWriter:
     def whole(self, final: pb.Final) -> dict[str, Any]:
         """The answer in one piece."""
         if not self._own_words and (relayed := self._relayed.whole()):
-            return {**relayed, "hedgerow": account(final)}
+            return {**relayed, "hedgerow": report(final)}
         content: list[dict[str, Any]] = []
         if final.reasoning:
             content.append({"type": "thinking", "thinking": final.reasoning, "signature": ""})
@@ -112,7 +112,7 @@ class MessageWriter:
             **self._message(final.model or self._order.model, _usage(final.usage)),
             "content": content,
             "stop_reason": stop_reason(final),
-            "hedgerow": account(final),
+            "hedgerow": report(final),
         }
 
     def _begin(self) -> bytes:

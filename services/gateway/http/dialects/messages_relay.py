@@ -51,9 +51,9 @@ class RelayedMessages:
         self._open.clear()
         return data
 
-    def end(self, account: Mapping[str, Any]) -> bytes:
-        """The end of the stream, with the account."""
-        return sse.named({**self._last, "hedgerow": account}) + sse.named({"type": "message_stop"})
+    def end(self, report: Mapping[str, Any]) -> bytes:
+        """The end of the stream, with the report."""
+        return sse.named({**self._last, "hedgerow": report}) + sse.named({"type": "message_stop"})
 
     def gather(self, events: Iterable[bytes]) -> None:
         """Take events of an answer that is written in one piece."""

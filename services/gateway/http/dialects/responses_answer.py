@@ -8,10 +8,10 @@ from typing import Any
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
-from services.gateway.http.account import account, adds_words, found
 from services.gateway.http.dialects.chat_answer import logprobs
 from services.gateway.http.dialects.responses_relay import RelayedResponse
 from services.gateway.http.errors import Told
+from services.gateway.http.report import adds_words, found, report
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.sse import GrowingTexts
 
@@ -64,7 +64,7 @@ class ResponseWriter:
     def close(self, final: pb.Final) -> bytes:
         """The last events of a stream but one: every item is done, and the response is as `whole` has it."""
         if self._relayed.ended:
-            self._whole = {**self._relayed.whole(), "hedgerow": account(final)}
+            self._whole = {**self._relayed.whole(), "hedgerow": report(final)}
             return b""
         status = "incomplete" if final.finish_reason in _INCOMPLETE else "completed"
         data = self._begin(status) + b"".join(self._done(key, status) for key in list(self._open))
@@ -94,7 +94,7 @@ class ResponseWriter:
 
     def _in_one_piece(self, final: pb.Final) -> dict[str, Any]:
         if not self._own_words and (relayed := self._relayed.whole()):
-            return {**relayed, "hedgerow": account(final)}
+            return {**relayed, "hedgerow": report(final)}
         status = "incomplete" if final.finish_reason in _INCOMPLETE else "completed"
         items = []
         if final.reasoning:
@@ -202,7 +202,7 @@ class ResponseWriter:
             "incomplete_details": {"reason": reason} if reason else None,
             "output": items,
             "usage": _usage(final.usage),
-            "hedgerow": account(final),
+            "hedgerow": report(final),
         }
 
     def _base(self, status: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ Told = tuple[str, dict[str, Any]]  # the type of an event, and its other fields
 
 
 class RelayedResponse:
-    """One answer. Events leave as they came; the last one waits for the account. `own`: fields of the response that
+    """One answer. Events leave as they came; the last one waits for the report. `own`: fields of the response that
     the gateway says, not the provider. `sequence`: the next number."""
 
     def __init__(self, own: Mapping[str, Any] = MappingProxyType({})) -> None:
@@ -73,7 +73,7 @@ class RelayedResponse:
         return data
 
     def end(self, response: Mapping[str, Any]) -> bytes:
-        """The end of the stream, with the whole response and its account."""
+        """The end of the stream, with the whole response and its report."""
         return sse.named({**self._last, "response": response})
 
     def whole(self) -> dict[str, Any]:

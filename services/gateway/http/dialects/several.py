@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
-from services.gateway.http.account import account
 from services.gateway.http.dialects.chat_answer import usage
 from services.gateway.http.fields import Fields
+from services.gateway.http.report import report
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.sse import compact
 from services.runtime.deadline import Clock
@@ -42,7 +42,7 @@ class ChoiceWriter(Protocol):
         """Take an event of an answer that is written in one piece."""
 
     def end_choice(self, final: pb.Final, told: Mapping[str, Any] | None) -> bytes:
-        """The finish of the choice in a stream, with the account where there is one."""
+        """The finish of the choice in a stream, with the report where there is one."""
 
     def end_all(self, used: chat_pb2.Usage, told: Mapping[str, Any]) -> bytes:
         """The last words of a stream, after all choices."""
@@ -126,7 +126,7 @@ class Several:
         """The answers in one piece."""
         each = [writer.whole(self._finals[index]) for index, writer in enumerate(self.writers)]
         choices = [choice for one in each for choice in one["choices"]]
-        return {**each[0], "choices": choices, "usage": usage(together.usage), "hedgerow": self._account(together)}
+        return {**each[0], "choices": choices, "usage": usage(together.usage), "hedgerow": self._report(together)}
 
     async def take(self, index: int, message: pb.GenerateResponse) -> None:
         """More of the answer with that index."""
@@ -152,12 +152,12 @@ class Several:
         if not over:
             return self.writers[index].end_choice(final, None)
         all_of_them = together([self._finals[each] for each in sorted(self._finals)])
-        told = self._account(all_of_them)
+        told = self._report(all_of_them)
         ended = self.writers[index].end_choice(final, None if self.order.usage else told)
         return ended + self.writers[index].end_all(all_of_them.usage, told)
 
-    def _account(self, all_of_them: pb.Final) -> dict[str, Any]:
-        return {**account(all_of_them), "choices": [account(self._finals[each]) for each in sorted(self._finals)]}
+    def _report(self, all_of_them: pb.Final) -> dict[str, Any]:
+        return {**report(all_of_them), "choices": [report(self._finals[each]) for each in sorted(self._finals)]}
 
 
 def together(finals: Sequence[pb.Final]) -> pb.Final:

@@ -17,10 +17,10 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.answer.metrics import degrade
 from services.gateway.http import structure
-from services.gateway.http.account import account
 from services.gateway.http.dialects.generating import Read, ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.fields import Fields
+from services.gateway.http.report import report
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
@@ -172,7 +172,7 @@ class StoredTurns:
             stored = False
         if not stored:
             degrade(final, Degraded.RESPONSE_UNSTORED)
-            response.update(store=False, hedgerow=account(final))
+            response.update(store=False, hedgerow=report(final))
 
 
 def _items(given: Any) -> list[dict[str, Any]]:

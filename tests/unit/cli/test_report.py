@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from hedgerow import Answer, CacheReport, Label, Usage
-from hedgerow_cli.account import account_lines, as_object
+from hedgerow_cli.report import as_object, report_lines
 from tests.unit.cli.answers import TRACE_ID, an_answer
 
 
 def test_people_read_what_came_how_fast_and_under_which_trace() -> None:
-    assert account_lines(an_answer()) == [
+    assert report_lines(an_answer()) == [
         "demo-llm · stop · cache miss 0.42",
         "▲ first token 75 ms · total 280 of 300 ms · 71 tokens/s",
         f"trace {TRACE_ID}",
@@ -24,14 +24,14 @@ def test_what_is_special_about_an_answer_is_said() -> None:
         finish_reason="budget",
         cache=CacheReport("bypass", None, ""),
     )
-    assert account_lines(answer)[0] == (
+    assert report_lines(answer)[0] == (
         "demo-llm · budget · cache bypass · 12 of 16 drafted tokens accepted · degraded: llm:budget"
     )
 
 
 def test_what_was_heard_and_seen_is_said_first() -> None:
     sights = ((Label("red circle", 0.991), Label("red square", 0.009)), ())
-    assert account_lines(an_answer(transcript="Which shape?", sights=sights))[:3] == [
+    assert report_lines(an_answer(transcript="Which shape?", sights=sights))[:3] == [
         "heard  Which shape?",
         "saw  red circle 0.99  red square 0.01",
         "saw  nothing",
@@ -40,7 +40,7 @@ def test_what_was_heard_and_seen_is_said_first() -> None:
 
 def test_an_answer_from_the_cache_has_no_rate() -> None:
     answer = an_answer(usage=Usage(0, 0, 0, 0, 0), ttft_ms=0.2, total_ms=0.3)
-    assert account_lines(answer)[1] == "▲ first token 0.2 ms · total 0.3 of 300 ms"
+    assert report_lines(answer)[1] == "▲ first token 0.2 ms · total 0.3 of 300 ms"
 
 
 def test_programs_read_one_object_with_both_sides_of_the_measurement() -> None:

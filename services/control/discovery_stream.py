@@ -22,7 +22,7 @@ _WHOLE = (CLUSTERS, LISTENERS)
 _NOTHING: Mapping[str, Resource] = {}
 
 
-class XdsConversation:
+class DiscoveryStream:
     """What changes for the client goes out in warming order: clusters, endpoints, listeners, routes. What goes, goes in
     reverse order, when everything new has been answered: nothing is taken from under what still refers to it."""
 

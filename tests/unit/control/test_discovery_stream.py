@@ -8,7 +8,7 @@ import pytest
 from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest, DiscoveryResponse
 from google.protobuf.any_pb2 import Any as Packed
 
-from services.control.conversation import XdsConversation
+from services.control.discovery_stream import DiscoveryStream
 from services.control.snapshot import ASSIGNMENTS, CLUSTERS, LISTENERS, ROUTES, Resource, Snapshot
 from services.control.subscription import MAX_NAMES, MAX_TYPES
 from services.runtime.errors import InvalidInput
@@ -29,7 +29,7 @@ class GrpcClient:
     """A client that answers what it is sent, as gRPC does."""
 
     def __init__(self) -> None:
-        self.conversation = XdsConversation()
+        self.stream = DiscoveryStream()
         self.last: dict[str, DiscoveryResponse] = {}
         self.names: dict[str, tuple[str, ...]] = {}
         self.acked: dict[str, str] = {}
@@ -42,10 +42,10 @@ class GrpcClient:
         request.response_nonce = (last.nonce if last else "") if nonce is None else nonce
         if refusal:
             request.error_detail.message = refusal
-        return self.conversation.take(request)
+        return self.stream.take(request)
 
     def hear(self, now: Snapshot) -> DiscoveryResponse | None:
-        response = self.conversation.next(now)
+        response = self.stream.next(now)
         if response:
             self.last[response.type_url] = response
         return response
@@ -76,7 +76,7 @@ def connected(now: Snapshot, *services: str) -> GrpcClient:
 
 
 def subscription(client: GrpcClient, type_url: str) -> Any:
-    return next(each for each in client.conversation.subscriptions() if each.type_url == type_url)
+    return next(each for each in client.stream.subscriptions() if each.type_url == type_url)
 
 
 def test_a_client_gets_the_endpoints_that_it_names_and_nothing_else():
@@ -153,7 +153,7 @@ def test_a_refusal_without_a_word_is_still_one():
     assert response
     request = DiscoveryRequest(type_url=CLUSTERS, resource_names=["a"], response_nonce=response.nonce)
     request.error_detail.code = 3
-    assert client.conversation.take(request)
+    assert client.stream.take(request)
 
 
 def test_an_answer_with_an_old_nonce_changes_nothing():

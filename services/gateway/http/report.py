@@ -1,4 +1,4 @@
-"""The account of an answer, as JSON beside it and, in short, as headers."""
+"""The report of an answer, as JSON beside it and, in short, as headers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _omitted(final: pb.Final) -> str:
     return ", ".join(change.before for change in final.changes if change.what == Changed.FIELD_OMITTED)
 
 
-def account(final: pb.Final) -> dict[str, Any]:
+def report(final: pb.Final) -> dict[str, Any]:
     """The `hedgerow` object of an answer."""
     told: dict[str, Any] = {
         "trace_id": final.trace_id,

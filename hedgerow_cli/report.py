@@ -10,7 +10,7 @@ from hedgerow import Answer, Change, Citations, Decision, Label, PromptReport
 from hedgerow_cli.waterfall import short
 
 
-def account_lines(answer: Answer) -> list[str]:
+def report_lines(answer: Answer) -> list[str]:
     """The lines below the waterfall: transcript, image labels, decisions, cache, model, speed, trace."""
     heard = [f"heard  {answer.transcript}"] if answer.transcript else []
     saw = [f"saw  {label_text(labels)}" for labels in answer.sights]

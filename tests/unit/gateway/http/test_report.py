@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.http.account import account, short
+from services.gateway.http.report import report, short
 from tests.unit.gateway.answer.scene import MISS, Scene
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish
 
@@ -29,4 +29,4 @@ async def test_a_client_that_gets_no_stored_answer_is_told_why(
     headers = dict(short(final))
     assert headers[b"x-hedgerow-cache"] == verdict.encode()
     assert headers.get(b"x-hedgerow-cache-reason", b"") == reason.encode()
-    assert account(final)["cache"].get("reason", "") == reason
+    assert report(final)["cache"].get("reason", "") == reason
