@@ -114,7 +114,7 @@ class BudgetSpent(TooLate):
 
 
 class Unfinished(TooLate):
-    """The time was over while a backend worked. It had answered: there was too little time for so much work."""
+    """The time was over while a backend worked, and was too little for so much work: no failure of the backend."""
 
 
 class Idle(TooLate):

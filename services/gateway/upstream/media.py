@@ -94,6 +94,12 @@ class Seeing:
     top_k: int = 1
     note: str = ""
 
+    def late(self, pictures: int, within_s: float) -> TooLate:
+        """The error for so many pictures that were not classified within `within_s`. Where one after the other could
+        not have been, it is `Unfinished`."""
+        kind = TooLate if within_s >= pictures * self.breaker.usual.needs_s() else Unfinished
+        return kind(f"vision: longer than its {within_s * 1000:.0f} ms")
+
 
 @dataclass(frozen=True, slots=True)
 class Hearing:

@@ -184,7 +184,7 @@ class VisionStage(_MediaStage):
             self._look.add_done_callback(lambda _: call.cancel())  # also where it is cancelled before it has begun
             done, _ = await asyncio.wait({self._look}, timeout=stage.budget_s)
             if not done:
-                raise TooLate(f"vision: longer than its {stage.budget_s * 1000:.0f} ms")
+                raise seeing.late(len(self.draft.question.request.images), stage.budget_s)
             seen = self._look.result()
             named = sum(bool(shown.labels) for shown in seen.results)  # not as what: that is for the caller
             stage.detail = f"{seen.model}: {named} of {len(seen.results)} named"

@@ -13,7 +13,12 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.control import _tokens
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.backends import Fallbacks
+from services.gateway.policies.baseline import LatencyBaseline
+from services.gateway.settings.generation import BreakerSettings
+from services.gateway.upstream.fleet import make_breaker
+from services.gateway.upstream.media import Media, Seeing
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
+from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import MISS, Scene, outcomes
 from tests.unit.gateway.prompt.conversations import said
 from tests.unit.gateway.reading import sent_by
@@ -106,6 +111,15 @@ async def test_the_cache_is_asked_with_the_words_and_keyed_by_what_the_pictures_
     assert red.messages[-1].content == "What is the capital of France?"
     assert len(red.attachments) == 1
     assert red.attachments != blue.attachments
+
+
+@pytest.mark.parametrize(("pictures", "is_well"), [(1, False), (20, True)])
+async def test_more_pictures_than_there_is_time_for_are_no_failure_of_the_service(pictures: int, is_well: bool):
+    breaker = make_breaker(BreakerSettings(), "vision", LatencyBaseline(0.05, loop_clock), loop_clock)
+    scene = Scene(senses=Media(seeing=Seeing(ScriptedVision(CIRCLE, pause_s=5), breaker)))
+    for _ in range(5):
+        assert "vision:budget" in (await scene.final(images=[PICTURE] * pictures)).degraded
+    assert breaker.would_admit("another tenant") is is_well
 
 
 async def test_a_late_look_degrades_the_answer_and_comes_as_a_patch():
