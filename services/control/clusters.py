@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from envoy.config.cluster.v3 import cluster_pb2, outlier_detection_pb2
-from envoy.config.core.v3 import base_pb2, config_source_pb2
-from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2, tls_pb2
-from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
-from envoy.type.matcher.v3 import string_pb2
+from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.config.cluster.v3.outlier_detection_pb2 import OutlierDetection
+from envoy.extensions.transport_sockets.tls.v3.tls_pb2 import UpstreamTlsContext
+from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
 
 from hedgerow.channel import CHANNEL_OPTIONS, connect_timeout_ms, ping_timeout_ms
 from hedgerow.identities import server_name_of, uri_of
@@ -28,27 +28,24 @@ _FAILED_PERCENT = 85  # of an endpoint's calls in an interval, where failures in
 # any number, and a gateway resets those that are too many, again and again, without a word that it refused them. Fewer
 # than this are not recommended (RFC 9113, 6.5.2).
 _STREAMS = 100
-_Cluster = cluster_pb2.Cluster
-_POLICIES = {"round_robin": _Cluster.ROUND_ROBIN, "least_request": _Cluster.LEAST_REQUEST}
+_POLICIES = {"round_robin": Cluster.ROUND_ROBIN, "least_request": Cluster.LEAST_REQUEST}
 
 
-def for_grpc(name: str, service: Service, *, mtls: bool) -> cluster_pb2.Cluster:
+def for_grpc(name: str, service: Service, *, mtls: bool) -> Cluster:
     """gRPC C-core balances in turn or by hash; in turn also stands for `least_request`, which it does not know. It
     weighs localities automatically, and counts no failures in a row: see `_outliers_of_grpc`."""
     cluster = _cluster(name, service)
-    cluster.lb_policy = _Cluster.RING_HASH if service.balance == "ring_hash" else _Cluster.ROUND_ROBIN
+    cluster.lb_policy = Cluster.RING_HASH if service.balance == "ring_hash" else Cluster.ROUND_ROBIN
     cluster.outlier_detection.CopyFrom(_outliers_of_grpc(service.outliers))
     if mtls:
-        cluster.transport_socket.CopyFrom(
-            _socket(tls_pb2.UpstreamTlsContext(common_tls_context=_grpc_tls(name, service)))
-        )
+        _secure(cluster, UpstreamTlsContext(common_tls_context=_grpc_tls(name, service)))
     return cluster
 
 
-def for_envoy(name: str, service: Service, *, mtls: bool, sds_dir: Path) -> cluster_pb2.Cluster:
+def for_envoy(name: str, service: Service, *, mtls: bool, sds_dir: Path) -> Cluster:
     """Envoy must be configured to speak HTTP/2 to upstreams, to ping them, and to weigh localities."""
     cluster = _cluster(name, service)
-    cluster.lb_policy = _POLICIES.get(service.balance, _Cluster.RING_HASH)
+    cluster.lb_policy = _POLICIES.get(service.balance, Cluster.RING_HASH)
     cluster.connect_timeout.FromMilliseconds(connect_timeout_ms())
     cluster.common_lb_config.locality_weighted_lb_config.SetInParent()
     cluster.common_lb_config.healthy_panic_threshold.value = _PANIC
@@ -60,8 +57,7 @@ def for_envoy(name: str, service: Service, *, mtls: bool, sds_dir: Path) -> clus
     limits.max_retries.value = service.limits.retries
     if mtls:
         server = server_name_of(identity(name, service))
-        context = tls_pb2.UpstreamTlsContext(common_tls_context=_envoy_tls(name, service, sds_dir), sni=server)
-        cluster.transport_socket.CopyFrom(_socket(context))
+        _secure(cluster, UpstreamTlsContext(common_tls_context=_envoy_tls(name, service, sds_dir), sni=server))
     return cluster
 
 
@@ -70,10 +66,10 @@ def health_cluster(name: str) -> str:
     return f"{name}_health"
 
 
-def for_health(cluster: cluster_pb2.Cluster, checks: int) -> cluster_pb2.Cluster:
+def for_health(cluster: Cluster, checks: int) -> Cluster:
     """The same endpoints as `cluster`, for health checks that come from outside: with connections and thresholds of its
     own, so that strangers take no place of callers; and no endpoint is ejected for requests of strangers."""
-    own = cluster_pb2.Cluster()
+    own = Cluster()
     own.CopyFrom(cluster)
     own.name = health_cluster(cluster.name)
     own.ClearField("outlier_detection")
@@ -88,24 +84,23 @@ def http_cluster(name: str) -> str:
     return f"{name}_http"
 
 
-def for_http(cluster: cluster_pb2.Cluster) -> cluster_pb2.Cluster:
+def for_http(cluster: Cluster) -> Cluster:
     """The same members as `cluster`, where they serve HTTP/1.1."""
-    own, options = cluster_pb2.Cluster(), http_protocol_options_pb2.HttpProtocolOptions()
+    own, options = Cluster(), HttpProtocolOptions()
     own.CopyFrom(cluster)
     own.name = own.eds_cluster_config.service_name = http_cluster(cluster.name)
     options.explicit_http_config.http_protocol_options.SetInParent()
     own.typed_extension_protocol_options[_HTTP].CopyFrom(packed(options))
-    context = tls_pb2.UpstreamTlsContext()
+    context = UpstreamTlsContext()
     if own.transport_socket.typed_config.Unpack(context):
         context.common_tls_context.alpn_protocols[:] = ["http/1.1"]
         own.transport_socket.typed_config.CopyFrom(packed(context))
     return own
 
 
-def _cluster(name: str, service: Service) -> cluster_pb2.Cluster:
+def _cluster(name: str, service: Service) -> Cluster:
     """Settings that gRPC and Envoy both understand."""
-    cluster = _Cluster(name=name, type=_Cluster.EDS)
-    cluster.eds_cluster_config.CopyFrom(_Cluster.EdsClusterConfig(eds_config=ads(), service_name=name))
+    cluster = Cluster(name=name, type="EDS", eds_cluster_config={"eds_config": ads(), "service_name": name})
     cluster.circuit_breakers.thresholds.add(max_requests={"value": service.limits.requests})
     if service.balance == "ring_hash":
         least, largest = _RING
@@ -114,8 +109,8 @@ def _cluster(name: str, service: Service) -> cluster_pb2.Cluster:
     return cluster
 
 
-def _outliers(outliers: Outliers) -> outlier_detection_pb2.OutlierDetection:
-    detection = outlier_detection_pb2.OutlierDetection(
+def _outliers(outliers: Outliers) -> OutlierDetection:
+    detection = OutlierDetection(
         max_ejection_percent={"value": outliers.max_ejected_percent}, enforcing_success_rate={"value": 0}
     )
     detection.interval.FromMilliseconds(outliers.interval_ms)
@@ -124,7 +119,7 @@ def _outliers(outliers: Outliers) -> outlier_detection_pb2.OutlierDetection:
     return detection
 
 
-def _outliers_of_grpc(outliers: Outliers) -> outlier_detection_pb2.OutlierDetection:
+def _outliers_of_grpc(outliers: Outliers) -> OutlierDetection:
     """gRPC knows percentages of failures only (gRFC A50): an endpoint that fails most of at least so many calls in an
     interval is out, as long as it is not the only one."""
     detection = _outliers(outliers)
@@ -135,7 +130,7 @@ def _outliers_of_grpc(outliers: Outliers) -> outlier_detection_pb2.OutlierDetect
     return detection
 
 
-def _outliers_of_envoy(outliers: Outliers) -> outlier_detection_pb2.OutlierDetection:
+def _outliers_of_envoy(outliers: Outliers) -> OutlierDetection:
     """Failures that Envoy sees itself: connections that fail, and streams that are reset. No status that a gateway
     answers ejects it: DEADLINE_EXCEEDED is up to the caller's deadline, UNAVAILABLE mostly to a model, and a caller
     that causes five of them in a row could put gateways out of service for all."""
@@ -149,8 +144,8 @@ def _outliers_of_envoy(outliers: Outliers) -> outlier_detection_pb2.OutlierDetec
     return detection
 
 
-def _http2() -> http_protocol_options_pb2.HttpProtocolOptions:
-    options = http_protocol_options_pb2.HttpProtocolOptions()
+def _http2() -> HttpProtocolOptions:
+    options = HttpProtocolOptions()
     http2 = options.explicit_http_config.http2_protocol_options
     http2.max_concurrent_streams.value = _STREAMS
     keepalive = http2.connection_keepalive
@@ -159,38 +154,32 @@ def _http2() -> http_protocol_options_pb2.HttpProtocolOptions:
     return options
 
 
-def _socket(context: tls_pb2.UpstreamTlsContext) -> base_pb2.TransportSocket:
-    return base_pb2.TransportSocket(name=_TLS, typed_config=packed(context))
+def _secure(cluster: Cluster, context: UpstreamTlsContext) -> None:
+    cluster.transport_socket.name = _TLS
+    cluster.transport_socket.typed_config.CopyFrom(packed(context))
 
 
-def _grpc_tls(name: str, service: Service) -> tls_pb2.CommonTlsContext:
-    provider = common_pb2.CertificateProviderPluginInstance(instance_name=PROVIDER)
-    validation = common_pb2.CertificateValidationContext(ca_certificate_provider_instance=provider)
-    who = identity(name, service)
-    for alternative in (uri_of(who), server_name_of(who)):  # either one will do
-        validation.match_subject_alt_names.append(string_pb2.StringMatcher(exact=alternative))
-    return tls_pb2.CommonTlsContext(tls_certificate_provider_instance=provider, validation_context=validation)
+def _grpc_tls(name: str, service: Service) -> dict[str, Any]:
+    provider, who = {"instance_name": PROVIDER}, identity(name, service)
+    validation = {
+        "ca_certificate_provider_instance": provider,
+        "match_subject_alt_names": [{"exact": uri_of(who)}, {"exact": server_name_of(who)}],  # either one will do
+    }
+    return {"tls_certificate_provider_instance": provider, "validation_context": validation}
 
 
-def _envoy_tls(name: str, service: Service, sds_dir: Path) -> tls_pb2.CommonTlsContext:
-    validation = common_pb2.CertificateValidationContext()
-    validation.match_typed_subject_alt_names.add(
-        san_type=common_pb2.SubjectAltNameMatcher.URI,
-        matcher=string_pb2.StringMatcher(exact=uri_of(identity(name, service))),
-    )
-    return tls_pb2.CommonTlsContext(
-        alpn_protocols=["h2"],
-        tls_certificate_sds_secret_configs=[_secret(CERTIFICATE, f"{sds_dir}/sds_cert.yaml")],
-        combined_validation_context=tls_pb2.CommonTlsContext.CombinedCertificateValidationContext(
-            default_validation_context=validation,
-            validation_context_sds_secret_config=_secret(AUTHORITIES, f"{sds_dir}/sds_ca.yaml"),
-        ),
-    )
+def _envoy_tls(name: str, service: Service, sds_dir: Path) -> dict[str, Any]:
+    server = {"san_type": "URI", "matcher": {"exact": uri_of(identity(name, service))}}
+    return {
+        "alpn_protocols": ["h2"],
+        "tls_certificate_sds_secret_configs": [_secret(CERTIFICATE, f"{sds_dir}/sds_cert.yaml")],
+        "combined_validation_context": {
+            "default_validation_context": {"match_typed_subject_alt_names": [server]},
+            "validation_context_sds_secret_config": _secret(AUTHORITIES, f"{sds_dir}/sds_ca.yaml"),
+        },
+    }
 
 
-def _secret(name: str, file: str) -> secret_pb2.SdsSecretConfig:
-    source = config_source_pb2.PathConfigSource(path=file)  # with a `/` in it always: Envoy watches its folder
-    return secret_pb2.SdsSecretConfig(
-        name=name,
-        sds_config=config_source_pb2.ConfigSource(path_config_source=source, resource_api_version=config_source_pb2.V3),
-    )
+def _secret(name: str, file: str) -> dict[str, Any]:
+    source = {"path": file}  # with a `/` in it always: Envoy watches its folder
+    return {"name": name, "sds_config": {"path_config_source": source, "resource_api_version": "V3"}}

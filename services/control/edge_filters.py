@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import Buffer
 from envoy.extensions.filters.http.cors.v3.cors_pb2 import Cors
@@ -14,9 +13,8 @@ from envoy.extensions.filters.http.health_check.v3.health_check_pb2 import Healt
 from envoy.extensions.filters.http.jwt_authn.v3.config_pb2 import JwtAuthentication, JwtProvider
 from envoy.extensions.filters.http.rbac.v3.rbac_pb2 import RBAC
 from envoy.extensions.filters.http.router.v3.router_pb2 import Router
-from google.protobuf.message import Message
 
-from services.control.routes import packed
+from services.control.routes import Filter, http_filter
 from services.control.topology import Edge, Jwt
 from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 
@@ -25,33 +23,23 @@ HEALTH_SERVICE = "/grpc.health.v1.Health/"  # of the gateway; its callers have n
 BUFFER = "envoy.filters.http.buffer"
 TRACE_ID = "%DYNAMIC_METADATA(hedgerow:trace_id)%"
 
-Filter = dict[str, Any]
 
-
-def chain(edge: Edge) -> list[Filter]:
+def chain(edge: Edge) -> Iterator[Filter]:
     """The filters of `edge`, outermost first."""
-    return list(_chain(edge))
-
-
-def _chain(edge: Edge) -> Iterator[Filter]:
-    yield _filter("header_to_metadata", _trace_id())
-    yield _filter("health_check", _health())
+    yield http_filter("header_to_metadata", _trace_id())
+    yield http_filter("health_check", _health())
     # Outside of the filters that refuse: a page may read a refusal only when it comes with CORS' own headers, and a
     # caller of gRPC-Web only in its own framing.
-    yield _filter("cors", Cors())
-    yield _filter("grpc_web", GrpcWeb())
+    yield http_filter("cors", Cors())
+    yield http_filter("grpc_web", GrpcWeb())
     if edge.jwt:
-        yield _filter("jwt_authn", _tokens(edge.jwt, preflight=bool(edge.cors_origins)))
-        yield _filter("rbac", _tenant_is_named())
+        yield http_filter("jwt_authn", _tokens(edge.jwt, preflight=bool(edge.cors_origins)))
+        yield http_filter("rbac", _tenant_is_named())
     # Only where a route asks for it: holds a call back until all of its request is there.
-    yield {**_filter("buffer", Buffer(max_request_bytes={"value": 1})), "disabled": True}
-    yield _filter("fault", HTTPFault())  # does nothing until a drill of the route configures it
+    yield {**http_filter("buffer", Buffer(max_request_bytes={"value": 1})), "disabled": True}
+    yield http_filter("fault", HTTPFault())  # does nothing until a drill of the route configures it
     # Its caller learns nothing about what is behind.
-    yield _filter("router", Router(suppress_envoy_headers=True))
-
-
-def _filter(name: str, message: Message) -> Filter:
-    return {"name": f"envoy.filters.http.{name}", "typed_config": packed(message)}
+    yield http_filter("router", Router(suppress_envoy_headers=True))
 
 
 def _trace_id() -> HeaderToMetadata:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from envoy.config.core.v3 import address_pb2, base_pb2, health_check_pb2
-from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
-from envoy.type.v3 import percent_pb2
+from envoy.config.core.v3 import health_check_pb2
+from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
+from envoy.type.v3.percent_pb2 import FractionalPercent
 
-from services.control.members import Health, Member, Seen
+from services.control.members import Health, Seen
 from services.control.topology import Region, Service
 
 _Place = tuple[str, str, str]  # region, zone, build
@@ -25,14 +26,14 @@ _OUT = {Health.NOT_SERVING: health_check_pb2.DRAINING}
 
 def assignment(
     name: str, service: Service, seen: Sequence[Seen], regions: Mapping[str, Region], region: str, *, weigh_all: bool
-) -> endpoint_pb2.ClusterLoadAssignment:
+) -> ClusterLoadAssignment:
     """What `xds:///<name>` means to a client in `region` (empty or unknown: all regions are alike).
 
     A locality weighs as much as its members in service: those that are left of a zone are not to carry the whole
     zone's load. With `weigh_all` as much as all of them, for clients (Envoy) that scale it down themselves.
     """
     priorities = ranks(regions, region, {each.member.region for each in seen})
-    return endpoint_pb2.ClusterLoadAssignment(
+    return ClusterLoadAssignment(
         cluster_name=name,
         endpoints=[
             _locality(place, of, priorities[place[0]], weigh_all=weigh_all) for place, of in _grouped(seen).items()
@@ -58,11 +59,9 @@ def distance(one: Region, other: Region) -> float:
     return 2 * math.asin(math.sqrt(min(1.0, chord)))
 
 
-def percent(value: float) -> percent_pb2.FractionalPercent:
+def percent(value: float) -> FractionalPercent:
     """Of a hundred, to four decimals."""
-    return percent_pb2.FractionalPercent(
-        numerator=round(value * 10_000), denominator=percent_pb2.FractionalPercent.MILLION
-    )
+    return FractionalPercent(numerator=round(value * 10_000), denominator="MILLION")
 
 
 def _grouped(seen: Sequence[Seen]) -> dict[_Place, list[Seen]]:
@@ -73,35 +72,30 @@ def _grouped(seen: Sequence[Seen]) -> dict[_Place, list[Seen]]:
     return places
 
 
-def _locality(
-    place: _Place, of: Sequence[Seen], priority: int, *, weigh_all: bool
-) -> endpoint_components_pb2.LocalityLbEndpoints:
+def _locality(place: _Place, of: Sequence[Seen], priority: int, *, weigh_all: bool) -> dict[str, Any]:
     """Its weight is the sum of its members'; members' weights are shares of `_WHOLE`. In a ring gRPC multiplies both
     (1.85 does not divide by the sum, as gRFC A113 says it should): with equal sums in all localities both are right."""
     region, zone, build = place
     counted = of if weigh_all else ([each for each in of if each.in_service] or of)
     total = sum(each.member.weight for each in counted)
-    return endpoint_components_pb2.LocalityLbEndpoints(
-        locality=base_pb2.Locality(region=region, zone=zone, sub_zone=build),
-        lb_endpoints=[
+    return {
+        "locality": {"region": region, "zone": zone, "sub_zone": build},
+        "lb_endpoints": [
             _endpoint(each, round(each.member.weight * _WHOLE / total) if weigh_all or each.in_service else 1)
             for each in of
         ],
-        load_balancing_weight={"value": total},
-        priority=priority,
-    )
+        "load_balancing_weight": {"value": total},
+        "priority": priority,
+    }
 
 
-def _endpoint(seen: Seen, share: int) -> endpoint_components_pb2.LbEndpoint:
-    return endpoint_components_pb2.LbEndpoint(
-        endpoint=endpoint_components_pb2.Endpoint(address=_address(seen.member)),
-        health_status=_status(seen),
-        load_balancing_weight={"value": max(1, share)},
-    )
-
-
-def _address(member: Member) -> address_pb2.Address:
-    return address_pb2.Address(socket_address={"address": member.host, "port_value": member.port})
+def _endpoint(seen: Seen, share: int) -> dict[str, Any]:
+    address = {"socket_address": {"address": seen.member.host, "port_value": seen.member.port}}
+    return {
+        "endpoint": {"address": address},
+        "health_status": _status(seen),
+        "load_balancing_weight": {"value": max(1, share)},
+    }
 
 
 def _status(seen: Seen) -> int:
@@ -110,8 +104,7 @@ def _status(seen: Seen) -> int:
     return int(health_check_pb2.UNKNOWN if seen.in_service else _OUT.get(seen.health, health_check_pb2.UNHEALTHY))
 
 
-def _policy(service: Service) -> endpoint_pb2.ClusterLoadAssignment.Policy:
-    policy = endpoint_pb2.ClusterLoadAssignment.Policy()
+def _policy(service: Service) -> dict[str, Any]:
     if service.drill and service.drill.drop_percent:
-        policy.drop_overloads.add(category=_DROP, drop_percentage=percent(service.drill.drop_percent))
-    return policy
+        return {"drop_overloads": [{"category": _DROP, "drop_percentage": percent(service.drill.drop_percent)}]}
+    return {}
