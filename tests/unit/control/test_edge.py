@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 from envoy.extensions.filters.network.connection_limit.v3.connection_limit_pb2 import ConnectionLimit
 from envoy.extensions.http.early_header_mutation.header_mutation.v3.header_mutation_pb2 import HeaderMutation
 from envoy.extensions.transport_sockets.tls.v3.tls_pb2 import DownstreamTlsContext
 from google.protobuf.json_format import MessageToDict
 
-from tests.unit.control.edges import calls, connections, listener, routes, unpacked
+from services.control.snapshot import Renderer
+from services.control.topology import BadTopology
+from tests.unit.control.edges import calls, connections, listener, routes, topology, unpacked
 
 
 def access_log(**edge: Any) -> dict[str, str]:
@@ -93,3 +97,9 @@ def test_the_access_log_has_the_trace_id_of_the_span_or_of_the_caller_or_of_the_
     assert access_log(otlp_endpoint="http://collector:4317")["trace_id"] == "%TRACE_ID%"
     assert access_log()["trace_id"] == "%DYNAMIC_METADATA(hedgerow:trace_id)%%TRAILER(x-hedgerow-trace-id)%"
     assert access_log().keys() >= {"grpc_status", "duration_ms", "upstream", "bytes_sent", "flags", "tenant"}
+
+
+@pytest.mark.parametrize("seconds", [10**15, 10**20])
+def test_a_duration_that_is_too_long_to_write_makes_no_resources(seconds: int) -> None:
+    with pytest.raises(BadTopology, match="topology: "):
+        Renderer(topology(limits={"idle_s": seconds}), Path())
