@@ -8,26 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
 import numpy as np
 
 from services.audio.speech import RATE, Audio
-from services.runtime.deadline import Clock
 
 
 class Inbox:
     """An asynchronous iterator over audio. `error`: why it ended, if not because the client was done."""
 
-    def __init__(
-        self,
-        max_ahead_s: float,
-        max_waiting_s: float,
-        clock: Clock = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ):
+    def __init__(self, max_ahead_s: float, max_waiting_s: float):
         self._max_ahead_s, self._max_waiting = max_ahead_s, round(max_waiting_s * RATE)
-        self._clock, self._sleep = clock, sleep
         self._began: float | None = None
         self._pieces: list[Audio] = []
         self._waiting = self._taken = 0  # in samples
@@ -44,14 +35,14 @@ class Inbox:
         """Add audio; return when there is room for more. After the end, it is dropped."""
         if self.ended or not len(audio):
             return
-        self._began = self._clock() if self._began is None else self._began
+        self._began = time.monotonic() if self._began is None else self._began
         self._pieces.append(audio)
         self._waiting += len(audio)
         self._taken += len(audio)
         self._changed.set()
-        ahead_s = self.taken_s - (self._clock() - self._began) - self._max_ahead_s
+        ahead_s = self.taken_s - (time.monotonic() - self._began) - self._max_ahead_s
         if ahead_s > 0:
-            await self._sleep(ahead_s)
+            await asyncio.sleep(ahead_s)
         while self._waiting > self._max_waiting and not self.ended:
             self._changed.clear()
             await self._changed.wait()

@@ -60,8 +60,8 @@ class _WaitingWork(Generic[T]):
 class BusyMeter:
     """The share of the last seconds in which something was at work."""
 
-    def __init__(self, clock: Clock = time.monotonic, window_s: float = WINDOW_S):
-        self._clock, self._window_s = clock, window_s
+    def __init__(self, clock: Clock = time.monotonic):
+        self._clock = clock
         self._pieces: deque[tuple[float, float]] = deque()  # (began, ended)
         self._lock = Lock()  # a scrape of metrics comes from another thread
 
@@ -73,12 +73,12 @@ class BusyMeter:
     def share(self, running: list[float] | None = None) -> float:
         """0 to 1 for each worker; `running`: when what runs now began."""
         now = self._clock()
-        since = now - self._window_s
+        since = now - WINDOW_S
         with self._lock:
             while self._pieces and self._pieces[0][1] <= since:
                 self._pieces.popleft()
             pieces = [*self._pieces, *((began, now) for began in running or ())]
-        return sum(ended - max(began, since) for began, ended in pieces) / self._window_s
+        return sum(ended - max(began, since) for began, ended in pieces) / WINDOW_S
 
 
 class Scheduler:
