@@ -120,11 +120,13 @@ def _to_message(where: str, message: chat_pb2.Message) -> Message:
         raise InvalidInput(f"{where}.role", "system, user, assistant or tool", message.role)
     if message.content and message.parts:
         raise InvalidInput(f"{where}.parts", "none beside content", len(message.parts))
-    parts = tuple(_to_part(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts))
-    content = message.content
-    if all(part.kind == "text" for part in parts):
-        content, parts = content or "".join(part.text for part in parts), ()
-    calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls)
+    content, parts, calls = message.content, tuple[Part, ...](), tuple[ToolCall, ...]()
+    if message.parts:
+        parts = tuple(_to_part(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts))
+        if all(part.kind == "text" for part in parts):
+            content, parts = content or "".join(part.text for part in parts), ()
+    if message.tool_calls:
+        calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls)
     return Message(role, content, parts, calls, message.tool_call_id)
 
 

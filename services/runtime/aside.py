@@ -1,29 +1,38 @@
-"""Work on a request that may be large, beside the event loop.
+"""Work on a request that may be large, where it delays no other request.
 
-One thread does it all: several would keep the interpreter from the event loop for longer. Tenants take turns at it, or
-the large request of one would wait for all those of another. Python runs one thread at a time. While a large request is
-worked on, the event loop waits for its turn after each call of the operating system. So threads then take turns every
-0.5 ms: with Python's 5 ms a small call of ten such steps took 50 ms. Objects of JSON have no cycles, and to look for
-some among 100,000 of them takes 60 ms in one go. So Python does not look meanwhile.
+Small work is done at once. Of medium work the event loop does one piece between two turns, and tenants take turns: ten
+conversations of 500 messages would otherwise be read in one go.
+
+Large work is done beside the event loop. One thread does it all: several would keep the interpreter from the event loop
+for longer. Tenants take turns at it, or the large request of one would wait for all those of another. Python runs one
+thread at a time. While a large request is worked on, the event loop waits for its turn after each call of the operating
+system. So threads then take turns every 0.5 ms: with Python's 5 ms a small call of ten such steps took 50 ms. Objects
+of JSON have no cycles, and to look for some among 100,000 of them takes 60 ms in one go. So Python does not look
+meanwhile, and work that frees its objects before it ends leaves none to look at.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
+from services.runtime.policy.fair_places import FairTurns
 from services.runtime.policy.fair_thread import FairThread
 
 T = TypeVar("T")
 LARGE_BYTES = 65_536  # of small objects: some 10 ms. A long text costs next to nothing
+MEDIUM_BYTES = 8_192  # likewise: some 1 ms
 _OBJECT_BYTES, _VALUE_BYTES = 64, 8
 _TURN_S = 0.0005
 _MAX_WAITING = 10_000
 _thread = FairThread("large requests", _MAX_WAITING)
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, FairTurns] = WeakKeyDictionary()
 
 
 def size_of(objects: int) -> int:
@@ -46,11 +55,19 @@ def size_in(body: bytes) -> int:
 
 
 async def aside(tenant: str, size: int, work: Callable[[], T]) -> T:
-    """The result of `work` on about `size` bytes of a tenant's, from the thread where the event loop would notice it.
-    Raises `Exhausted` where 10,000 wait for that."""
-    if size <= LARGE_BYTES:
+    """The result of `work` on about `size` bytes of a tenant's, which does not keep the event loop for long. Raises
+    `Exhausted` where 10,000 large ones wait."""
+    if size > LARGE_BYTES:
+        return await _thread.run(tenant, partial(_yielding, work))
+    if size <= MEDIUM_BYTES:
         return work()
-    return await _thread.run(tenant, partial(_yielding, work))
+    loop = asyncio.get_running_loop()
+    turns = _turns.get(loop) or _turns.setdefault(loop, FairTurns())
+    await turns.begin(tenant)
+    try:
+        return work()
+    finally:
+        loop.call_soon(turns.ended)  # after all that is ready by now
 
 
 def _yielding(work: Callable[[], T]) -> T:

@@ -43,7 +43,9 @@ _REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota
 
 
 class Pressure:
-    """The process's load: 1 when its event loop runs `lag_limit_s` late while it uses `cpu_limit` cores or more."""
+    """The process's load: 1 when its event loop runs `lag_limit_s` late, also with little CPU: on a machine that other
+    processes keep busy, a process at its limit may have a fifth of a core. One that uses less than `cpu_limit`
+    cores has no load that refusals would take from it."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class Pressure:
         self._lag_s = self._cores = 0.0
 
     def value(self) -> float:
-        """The smoothed lag over its limit; 0 while there is CPU left."""
+        """The smoothed lag over its limit; 0 while the process does next to nothing."""
         return self._lag_s / self._lag_limit_s if self._cores >= self._cpu_limit else 0.0
 
     async def run(self) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.prompt.window import size
+from services.gateway.prompt.window import size, size_of
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import PARTS, TOOL_CALLS
 
 _ROLES = frozenset(chat_pb2.Role.values()) - {chat_pb2.ROLE_UNSPECIFIED}
+_SPEAKING = _ROLES - {chat_pb2.ROLE_TOOL}
 _MAY_BE_EMPTY = (chat_pb2.ROLE_SYSTEM, chat_pb2.ROLE_TOOL)
 _MEDIA = ("image", "audio")
 Messages = Iterable[chat_pb2.Message]
@@ -22,8 +23,11 @@ def check(request: pb.GenerateRequest, most: int) -> int:
     messages, spoken = request.messages, request.HasField("audio")
     if not (0 if spoken else 1) <= len(messages) <= most:
         raise InvalidInput("messages", f"1 to {most} messages", len(messages))
-    called, last = set[str](), len(messages) - 1
+    called, last, written = set[str](), len(messages) - 1, 0
     for index, message in enumerate(messages):
+        if text := _text_alone(message):
+            written += size_of(text)
+            continue
         where = f"messages[{index}]"
         if message.role not in _ROLES:
             raise InvalidInput(f"{where}.role", "a Role, 1 to 4", message.role)
@@ -32,11 +36,12 @@ def check(request: pb.GenerateRequest, most: int) -> int:
         _check_parts(where, message, last=index == last)
         _check_calls(where, message, called)
         called.update(call.id for call in message.tool_calls)
+        written += size((message,))
     asking = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)
     if messages and messages[last].role not in asking and not spoken:
         name = chat_pb2.Role.Name(messages[last].role)
         raise InvalidInput(f"messages[{last}].role", "ROLE_USER or ROLE_TOOL for the last message", name)
-    return size(messages)
+    return written
 
 
 def flatten(request: pb.GenerateRequest) -> None:
@@ -55,6 +60,15 @@ def flatten(request: pb.GenerateRequest) -> None:
         del message.parts[:]
     if request.messages and not request.messages[-1].content and request.messages[-1].role == chat_pb2.ROLE_USER:
         del request.messages[-1]  # the recording is the question
+
+
+def _text_alone(message: chat_pb2.Message) -> str:
+    """The text of a message that has no more than that, and is as it must be; empty for any other. A conversation may
+    have 100,000."""
+    text = message.content
+    if text.isspace() or message.role not in _SPEAKING or message.parts or message.tool_calls or message.tool_call_id:
+        return ""
+    return text
 
 
 def _check_counts(where: str, message: chat_pb2.Message) -> None:

@@ -8,7 +8,7 @@ time within the same budget, and end together: the first error ends them all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,7 +31,7 @@ class Choices:
     whole: pb.GenerateRequest
     tried: bool
     refused: Callable[[InvalidInput], bool]
-    each: Callable[[], Sequence[pb.GenerateRequest]]
+    each: Callable[[], Awaitable[Sequence[pb.GenerateRequest]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ChoicesGiver:
         paid = 0
         if choices.tried:
             try:
-                whole = await self.preparation.admit(self._checked(choices.whole), span)
+                whole = await self.preparation.admit(await self._checked(choices.whole), span)
                 paid = 1
                 self.admitted()
                 await (await self.preparation.answer(whole, span)).give(send)
@@ -57,10 +57,10 @@ class ChoicesGiver:
                     raise
             else:
                 return
-        await self._give_each(choices.each(), paid, span, send)
+        await self._give_each(await choices.each(), paid, span, send)
 
     async def _give_each(self, asked: Sequence[pb.GenerateRequest], paid: int, span: Span, send: SendChoice) -> None:
-        checked = [self._checked(request) for request in asked]
+        checked = [await self._checked(request) for request in asked]
         async with self.preparation.admitted_together(checked, span, paid) as requests:
             self.admitted()
             try:
@@ -74,8 +74,8 @@ class ChoicesGiver:
         answer = await self.preparation.answer(request, span)
         await answer.give(partial(_send_of, send, index))
 
-    def _checked(self, request: pb.GenerateRequest) -> CheckedRequest:
-        return self.preparation.check(request, self.tenant, self.deadline)
+    async def _checked(self, request: pb.GenerateRequest) -> CheckedRequest:
+        return await self.preparation.checked(request, self.tenant, self.deadline)
 
 
 async def _send_of(send: SendChoice, index: int, message: pb.GenerateResponse) -> None:

@@ -14,11 +14,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import TypeVar
 
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.control import SIZE_S, AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.precedence import Budget, budget_of, limited, note_asked
 from services.gateway.admission.question import Question
@@ -37,8 +38,10 @@ from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Equipment
 from services.gateway.upstream.media import Media
 from services.runtime import telemetry
+from services.runtime.aside import aside, size_in, size_of_conversation
 from services.runtime.deadline import Deadline
 
+T = TypeVar("T")
 _LEAST_MS = 1.0  # of a budget, and of a wait worth a word
 
 
@@ -90,6 +93,16 @@ class Preparation:
         _ = question.unshared  # which looks at every message: here it is beside the event loop, where they are many
         budget = budget_of(request, tenant, self._settings, deadline, tokens)
         return CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
+
+    async def checked(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
+        """`check`, beside the event loop where the request is large."""
+        return await self.aside(request, tenant, partial(self.check, request, tenant, deadline))
+
+    async def aside(self, request: pb.GenerateRequest, tenant: Tenant, work: Callable[[], T]) -> T:
+        """The result of `work`, which looks at all of a request, beside the event loop where the request is large."""
+        size = max(size_of_conversation(request.messages), size_in(request.original.body))
+        self._admission.spend(tenant, size * SIZE_S)
+        return await aside(tenant.name, size, work)
 
     def check_again(self, question: Question, tenant: Tenant) -> CheckedRequest:
         """A question that was checked before, for a revalidation, which no client waits for."""

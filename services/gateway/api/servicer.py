@@ -6,13 +6,12 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.control import PIECE_S, SIZE_S
+from services.gateway.admission.control import PIECE_S
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.intake import Intake
@@ -40,12 +39,10 @@ from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.calls import whose
 from services.gateway.upstream.media import AudioCalls, Media
 from services.runtime import telemetry
-from services.runtime.aside import aside, size_in, size_of_conversation
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
-T = TypeVar("T")
 _HOLD_S = 1.0  # for the gateways' common quotas to decide on a conversation
 _SAME_BUDGET_S = 0.2  # a client that came back waits longer than its budget: the answer's own end comes first
 
@@ -150,7 +147,7 @@ class GatewayServicer:
                 raise InvalidInput("idempotency_key", "none in a batch", "one")
             if item.HasField("original"):
                 raise InvalidInput("original", "none by gRPC", "one")
-            return await self._aside(item, tenant, partial(preparation.check, item, tenant, call.deadline))
+            return await preparation.checked(item, tenant, call.deadline)
 
         async def give(checked: CheckedRequest, turn: ItemTurn) -> pb.Final:
             credential.check()
@@ -209,7 +206,7 @@ class GatewayServicer:
             raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
         options, settings = first.options, self._settings
         check = partial(validate_conversation, options, settings, self._media)
-        hearing = await self._aside(options.request, tenant, check)
+        hearing = await self._preparation.aside(options.request, tenant, check)
         if not hearing.breaker.would_admit():
             raise hearing.breaker.refusal()
         return hearing.client
@@ -241,15 +238,8 @@ class GatewayServicer:
         self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
     ) -> Answer:
         preparation = self._preparation
-        checked = await self._aside(request, tenant, partial(preparation.check, request, tenant, deadline))
-        admitted = await preparation.admit(checked, span, claim)
+        admitted = await preparation.admit(await preparation.checked(request, tenant, deadline), span, claim)
         return await preparation.answer(admitted, span, revalidate=self._revalidating.submit)
-
-    async def _aside(self, request: pb.GenerateRequest, tenant: Tenant, work: Callable[[], T]) -> T:
-        """The result of `work`, which looks at all of a request, beside the event loop where the request is large."""
-        size = max(size_of_conversation(request.messages), size_in(request.original.body))
-        self._admission.spend(tenant, size * SIZE_S)
-        return await aside(tenant.name, size, work)
 
     async def _answer_anew(self, question: Question, tenant: Tenant, span: Span) -> pb.Final:
         """As an item of a batch, which needs no place of the tenant's. Raises `Exhausted` where there is no room."""

@@ -67,7 +67,21 @@ def estimated_tokens(messages: Sequence[chat_pb2.Message], more_bytes: int = 0) 
 
 def size(messages: Iterable[chat_pb2.Message]) -> int:
     """Of all that is written in them, in bytes of UTF-8."""
-    return sum(len(text.encode()) for message in messages for text in texts(message))
+    return sum(map(_size, messages))
+
+
+def _size(message: chat_pb2.Message) -> int:
+    size = size_of(message.content)
+    for part in message.parts:
+        size += size_of(part.text)
+    for call in message.tool_calls:
+        size += size_of(call.name) + size_of(call.arguments)
+    return size
+
+
+def size_of(text: str) -> int:
+    """Of a text, in bytes of UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def texts(message: chat_pb2.Message) -> Iterable[str]:

@@ -63,7 +63,7 @@ def check(request: Request, limit: int) -> None:
     of two words. Whether fewer words fit is for the provider to say, which counts."""
     if sum(map(len, _texts(request.messages))) <= limit * _FEWEST_BYTES:
         return
-    words = sum(len(text.split()) for text in _texts(request.messages))
+    words = sum(len(text.split(maxsplit=limit)) for text in _texts(request.messages))
     if words > limit:
         raise ContextExceeded.of(limit, words, at_least=True)
 

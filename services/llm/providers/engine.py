@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +28,7 @@ from services.llm.providers.transport.client import ProviderClient
 from services.llm.providers.transport.opening import open_wire
 from services.llm.providers.transport.reply import ReplyLimits
 from services.llm.providers.transport.wire import Broken, TooLong, Wire
+from services.runtime.aside import aside, size_of
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported
 from services.runtime.security.secrets import Url
@@ -102,10 +104,8 @@ class ProviderEngine(ABC):
     async def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         if request.prefix and not (self._model.continues or self._model.reads(request)):
             raise NotSupported("prefix: this provider does not go on from an answer's beginning")
-        if (limit := self._model.context_tokens) and not self._cuts(request):
-            context.check(request, limit)
         own = request.original if self._model.reads(request) else None
-        body = self._posted(request, own)
+        body = await aside(request.tenant, size_of(len(request.messages)), partial(self._posted, request, own))
         answer = self._answer(request)
         answer.relays = own is not None
         self._running += 1
@@ -228,6 +228,8 @@ class ProviderEngine(ABC):
         return {**own, **extra, **tried}
 
     def _posted(self, request: Request, own: Original | None) -> bytes:
+        if (limit := self._model.context_tokens) and not self._cuts(request):
+            context.check(request, limit)
         if own:
             return encode(with_extra(self._forwarded(request, own), self._extra))
         return _encode(with_extra(self._translated(request), self._extra))

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from services.runtime.aside import LARGE_BYTES, aside, size_in
+from services.runtime.aside import LARGE_BYTES, MEDIUM_BYTES, aside, size_in
 
 
 async def test_work_on_a_large_request_leaves_the_event_loop() -> None:
@@ -41,6 +41,45 @@ async def test_tenants_take_turns() -> None:
     open_.set()
     await asyncio.gather(other, *flood)
     assert done.index("other") <= 1
+
+
+async def test_the_event_loop_runs_between_two_pieces_of_medium_work() -> None:
+    loop, turns, seen = asyncio.get_running_loop(), list[int](), list[int]()
+
+    def turn() -> None:
+        turns.append(1)
+        loop.call_soon(turn) if len(seen) < 10 else None
+
+    loop.call_soon(turn)
+    await asyncio.gather(*(aside("acme", MEDIUM_BYTES + 1, lambda: seen.append(len(turns))) for _ in range(10)))
+    assert len({*seen}) == 10
+
+
+async def test_small_work_waits_for_no_turn() -> None:
+    done = list[str]()
+    medium = [asyncio.create_task(aside("acme", LARGE_BYTES, lambda: done.append("medium"))) for _ in range(5)]
+    await asyncio.sleep(0)
+    await aside("acme", MEDIUM_BYTES, lambda: done.append("small"))
+    await asyncio.gather(*medium)
+    assert done.index("small") == 1
+
+
+async def test_tenants_take_turns_at_medium_work() -> None:
+    done = list[str]()
+    flood = [asyncio.create_task(aside("flood", LARGE_BYTES, lambda: done.append("flood"))) for _ in range(9)]
+    await asyncio.sleep(0)
+    await aside("other", LARGE_BYTES, lambda: done.append("other"))
+    await asyncio.gather(*flood)
+    assert done.index("other") <= 2
+
+
+async def test_medium_work_that_is_cancelled_while_it_waits_leaves_its_turn_to_others() -> None:
+    done = list[str]()
+    waiting = [asyncio.create_task(aside("acme", LARGE_BYTES, lambda: done.append("done"))) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert done == ["done"] * 2
 
 
 async def test_threads_take_short_turns_and_no_cycles_are_looked_for_while_one_is_worked_on() -> None:

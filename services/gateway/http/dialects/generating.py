@@ -90,20 +90,20 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A request as it is answered: its `body`, read from `data`, and the writer of the answer. `before_end` is awaited
-    before the end is written, and returns what comes before that in a stream."""
+    """A request as it is answered: its body, `data`, what was read from it, and the writer of the answer. Objects of
+    its JSON are not kept: the garbage collector would look at 100,000 for as long as the answer takes. `before_end` is
+    awaited before the end is written, and returns what comes before that in a stream."""
 
     data: bytes
-    body: Fields
     order: RequestOptions
     writer: AnswerWriter
     before_end: Callable[[pb.Final], Awaitable[bytes]] | None = None
 
 
 class Read(Protocol):
-    """Reads a body, which may be large, beside the event loop where it is: `size` as for `aside`."""
+    """Reads a `body`, whose bytes are `data`, with `aside`: `size` as there."""
 
-    def __call__(self, body: Fields, size: int, /) -> Awaitable[RequestOptions]: ...
+    def __call__(self, data: bytes, body: Fields, size: int, /) -> Awaitable[RequestOptions]: ...
 
 
 class Continue(Protocol):
@@ -125,11 +125,7 @@ class Generating:
 
     async def __call__(self, exchange: Exchange) -> None:
         asked, tenant = await self._asked(exchange), exchange.credential.tenant
-        body, order = asked.body, asked.order
-        if self.dialect.api:
-            await aside(tenant.name, size_in(asked.data), partial(self._keep_words, asked, exchange.headers))
-        for place in () if self.dialect.api else body.left():
-            raise InvalidInput(place, "text, a picture in a data: URL, a recording or a function", "another type")
+        order = asked.order
         settle_replacing(order, checks=tenant.checks_forms(by_default=self.settings.response_format.check))
         settle_pace(order)
         deadline = _deadline(order, exchange.headers)
@@ -141,33 +137,37 @@ class Generating:
                 if order.choices == 1:
                     await self.servicer.answer(order.request, call, take)
                 else:
-                    await self._answer_several(exchange, order, body, watch, call, take)
+                    await self._answer_several(exchange, asked, watch, call, take)
             except InvalidInput as refused:
                 raise by_callers_names(refused, order.request.original.untranslated) from None
 
-    def _keep_words(self, asked: ReadRequest, headers: Mapping[str, str]) -> None:
-        """Have the request hold its caller's own words."""
-        asked.order.request.original.CopyFrom(original(self.dialect.api, asked.data, asked.body, headers))
-
     async def _asked(self, exchange: Exchange) -> ReadRequest:
-        data, tenant = await exchange.json(), exchange.credential.tenant.name
-        size = size_in(data)
-        body = await aside(tenant, size, partial(exchange.parsed, data))
+        size, tenant = size_in(data := await exchange.json()), exchange.credential.tenant.name
 
-        async def read(body: Fields, size: int, /) -> RequestOptions:
-            known, most = self.settings.chat_models, self.settings.max_messages
-            return await aside(tenant, size, partial(self.dialect.read, body, exchange.headers, known, most))
+        def read(data: bytes, body: Fields, size: int, /) -> Awaitable[RequestOptions]:
+            return aside(tenant, size, partial(self._read, exchange.headers, data, body))
 
-        if self.go_on and (asked := await self.go_on(exchange, body, size, read)):
+        if self.go_on and (asked := await self.go_on(exchange, await exchange.read(data), size, read)):
             return asked
-        order = await read(body, size)
-        return ReadRequest(data, body, order, self.dialect.write(order, exchange.answer_id))
+        order = await aside(tenant, size, lambda: self._read(exchange.headers, data, exchange.parsed(data)))
+        return ReadRequest(data, order, self.dialect.write(order, exchange.answer_id))
+
+    def _read(self, headers: Mapping[str, str], data: bytes, body: Fields) -> RequestOptions:
+        """The order in a body, which holds its caller's own words where the models' services know the API."""
+        order = self.dialect.read(body, headers, self.settings.chat_models, self.settings.max_messages)
+        if self.dialect.api:
+            order.request.original.CopyFrom(original(self.dialect.api, data, body, headers))
+        else:
+            for place in body.left():
+                raise InvalidInput(place, "text, a picture in a data: URL, a recording or a function", "another type")
+        return order
 
     async def _answer_several(
-        self, exchange: Exchange, order: RequestOptions, body: Fields, watch: ConnectionWatch, call: Call, whole: Take
+        self, exchange: Exchange, asked: ReadRequest, watch: ConnectionWatch, call: Call, whole: Take
     ) -> None:
         """Answer with several choices. `whole` takes the answer of a model that gives them all."""
         assert self.dialect.choose
+        order = asked.order
 
         async def send(data: bytes, last: bool) -> None:
             await exchange.reply.begin()
@@ -184,13 +184,13 @@ class Generating:
         async def take(message: pb.GenerateResponse, choice: int | None = None, /) -> None:
             await (whole(message) if choice is None else answers.take(choice, message))
 
-        await self.servicer.answer_choices(self._choices(exchange, order, body), call, take)
+        await self.servicer.answer_choices(self._choices(exchange, asked), call, take)
         if (final := answers.together) and not order.stream:
             await exchange.reply.whole(200, compact(answers.whole(final)), short(final))
 
-    def _choices(self, exchange: Exchange, order: RequestOptions, body: Fields) -> Choices:
+    def _choices(self, exchange: Exchange, asked: ReadRequest) -> Choices:
         """What is asked for: of a provider in one request, unless its model has refused that lately."""
-        tenant = exchange.credential.tenant
+        tenant, order = exchange.credential.tenant, asked.order
 
         def refused(error: InvalidInput) -> bool:
             separate = refuses_choices(error)
@@ -198,11 +198,12 @@ class Generating:
                 self.alone.note(order.model)
             return separate
 
-        def each() -> Sequence[pb.GenerateRequest]:
+        async def each() -> Sequence[pb.GenerateRequest]:
             words_of.check(chat_pb2.Original(untranslated={"n": str(order.choices)}), tenant.provider, tenant.name)
             several.check_choices(order.choices, tenant)
             several.check_bytes(order, exchange.bounds.most_bytes)
-            return several.separate(order, body)
+            size, separate = size_in(asked.data) * order.choices, several.separate
+            return await aside(tenant.name, size, lambda: separate(order, exchange.parsed(asked.data)))
 
         return Choices(order.request, bool(self.dialect.api) and order.model not in self.alone, refused, each)
 

@@ -32,6 +32,7 @@ from services.gateway.http.stored_responses.store import (
     ResponseStore,
     StoredResponse,
     StoreUnavailable,
+    lines,
 )
 from services.gateway.labels import Degraded
 from services.runtime.aside import aside, size_in
@@ -81,29 +82,32 @@ class StoredTurns:
             return None
         given = {name: body.seen(name) for name in body if name != _PREVIOUS} | {"store": False}
         body = Fields(given)
-        order = await read(body, size)  # its own input alone, so that errors have the caller's places
+        data = await aside(tenant.name, size, partial(_written, given))
+        order = await read(data, body, size)  # its own input alone, so that errors have the caller's places
         whose = owner(tenant, order)
         wanted = wanted and whose is not None
-        items, data = _items(given["input"]), await aside(tenant.name, size, partial(_written, given))
+        items = _items(given["input"])
         answer_id = secrets.token_hex(_ID_BYTES) if wanted else exchange.answer_id
         if previous or named:
             asked = _Asked(exchange, whose, previous or "", named, wanted, items, data)
             items, most, answer_id = await self._conversation(asked, order.request.idempotency_key, answer_id)
             given["input"] = items
             data, body = await _within(exchange, given, most, _PREVIOUS if previous else "input"), Fields(given)
-            order = await read(body, size_in(data))  # with what was joined
+            order = await read(data, body, size_in(data))  # with what was joined
         order.stored = {"store": wanted, _PREVIOUS: previous, **({"id": f"resp_{answer_id}"} if wanted else {})}
         order.echo = {**order.echo, **order.stored}
         writer = ResponseWriter(order, answer_id)
         if not (wanted and whose):
-            return ReadRequest(data, body, order, writer)
+            return ReadRequest(data, order, writer)
+
+        written = await aside(tenant.name, size_in(data), partial(lines, items))  # their objects are not kept so long
 
         async def before_end(final: pb.Final) -> bytes:
             closing = writer.close(final) if order.stream else b""
-            await self._store(exchange, whose, StoredResponse(writer.whole(final), items), len(data), final)
+            await self._store(exchange, whose, StoredResponse(writer.whole(final), []), written, final)
             return closing
 
-        return ReadRequest(data, body, order, writer, before_end)
+        return ReadRequest(data, order, writer, before_end)
 
     async def _conversation(self, asked: _Asked, key: str, answer_id: str) -> tuple[list[Any], int, str]:
         """The items that a model is asked with, about how many bytes they and the request have, and the answer's id. A
@@ -152,18 +156,18 @@ class StoredTurns:
         raise PreviousResponseNotFound(response_id)
 
     async def _store(
-        self, exchange: Exchange, whose: Owner, answered: StoredResponse, size: int, final: pb.Final
+        self, exchange: Exchange, whose: Owner, answered: StoredResponse, asked: bytes, final: pb.Final
     ) -> None:
-        """Store a response to a request of `size` bytes, or have it and its report say that it is not stored."""
+        """Store a response to the items `asked`, or have it and its report say that it is not stored."""
         response = answered.response
 
         def written() -> bytes:
-            data = answered.serialize()
+            data = b"\n".join(filter(None, (answered.serialize(), asked)))
             structure.check(data, exchange.bounds.json)  # or the next turn could not be read
             return data
 
         try:
-            data = await aside(whose.tenant, size, written)
+            data = await aside(whose.tenant, len(asked), written)
             stored = await references.keep(self.store, whose, answered)
             stored = stored and await self.store.put(whose, response["id"], data)
             if not stored:

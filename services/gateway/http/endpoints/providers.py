@@ -83,7 +83,7 @@ class ByName:
             await self.own(exchange)
             return
         written = await exchange.json()
-        body = exchange.parsed(written)
+        body = await exchange.read(written)
         name = body.text("model") or ANY[0]
         if name in ANY and (not self.has_own or _OF_TEI in body):
             name = names[0]

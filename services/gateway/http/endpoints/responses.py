@@ -19,7 +19,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.http.stored_responses import references
 from services.gateway.http.stored_responses.store import Owner, ResponseNotFound, ResponseStore, StoredResponse
-from services.runtime.aside import aside
+from services.runtime.aside import aside, size_of
 from services.runtime.errors import InvalidInput
 
 _PAGE, _LARGEST_PAGE = 20, 100
@@ -55,8 +55,10 @@ class Responses:
 
     async def input_items(self, exchange: Exchange) -> None:
         async with self._aside.admitted(exchange):
-            stored = await self._find(exchange)
-            await exchange.reply.whole(200, compact(page(stored.input, stored.response["id"], _query(exchange))))
+            stored, query = await self._find(exchange), _query(exchange)
+            listed = partial(page, stored.input, stored.response["id"], query)
+            size, tenant = size_of(len(stored.input)), exchange.credential.tenant.name
+            await exchange.reply.whole(200, compact(await aside(tenant, size, listed)))
 
     async def _remove(self, exchange: Exchange) -> None:
         async with self._aside.admitted(exchange):

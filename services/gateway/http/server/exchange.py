@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from opentelemetry.trace import Span, format_span_id
@@ -26,7 +26,7 @@ from services.gateway.http.server.connection import PEER
 from services.gateway.http.server.watch import Left
 from services.gateway.http.sse import CONTENT_TYPE, compact
 from services.runtime import telemetry
-from services.runtime.aside import size_in
+from services.runtime.aside import aside, size_in
 from services.runtime.policy.waiting_bytes import Held
 from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 
@@ -163,7 +163,11 @@ class Exchange:
 
     async def fields(self) -> Fields:
         """The object that a JSON body is."""
-        return self.parsed(await self.json())
+        return await self.read(await self.json())
+
+    async def read(self, body: bytes) -> Fields:
+        """The object that a JSON body is, read beside the event loop where it is large."""
+        return await aside(self.credential.tenant.name, size_in(body), partial(self.parsed, body))
 
     def parsed(self, body: bytes) -> Fields:
         """The object that a JSON body is, with the model that the path names."""

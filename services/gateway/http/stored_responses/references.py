@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from services.gateway.http.fields import Fields
 from services.gateway.http.stored_responses.store import ItemNotFound, Owner, ResponseStore, StoredResponse
+from services.runtime.aside import aside
 from services.runtime.errors import InvalidInput
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ async def find(
         raise InvalidInput("input", f"items of at most {most_bytes} bytes", f"{size} bytes")
     expand(size)
     found = await _there(partial(store.get, owner), ids)
-    return {each: json.loads(data) for each, data in found.items()}
+    return await aside(whose.tenant, size, lambda: {each: json.loads(data) for each, data in found.items()})
 
 
 def put_in(items: list[dict[str, Any]], found: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self
 
@@ -51,13 +52,18 @@ class StoredResponse:
 
     def serialize(self) -> bytes:
         """As lines of JSON, one of the response and one of each item: between two a thread lets the event loop run."""
-        return b"\n".join(map(_line, (self.response, *self.input)))
+        return lines([self.response, *self.input])
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """The response that was serialized as `data`."""
         response, *items = map(json.loads, io.BytesIO(data))
         return cls(response, items)
+
+
+def lines(items: Iterable[dict[str, Any]]) -> bytes:
+    """Of JSON, one of each item."""
+    return b"\n".join(map(_line, items))
 
 
 def _line(given: dict[str, Any]) -> bytes:

@@ -57,7 +57,7 @@ class ScriptedPreparation(Preparation):
         self._admission._quotas._clock = loop_clock
         self.problems, self.asked = list(problems), 0
 
-    def check(self, request_: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
+    async def checked(self, request_: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
         return CheckedRequest(request(), tenant, Budget(1_000), deadline)
 
     async def answer(self, admitted: AdmittedRequest, span: Span, **_: Any) -> Any:
@@ -81,9 +81,10 @@ async def given(
     async def send(message: pb.GenerateResponse, choice: int | None = None, /) -> None:
         came.append(choice)
 
-    choices = Choices(
-        pb.GenerateRequest(), tried, refuses_choices, lambda: [pb.GenerateRequest() for _ in range(count)]
-    )
+    async def each() -> list[pb.GenerateRequest]:
+        return [pb.GenerateRequest() for _ in range(count)]
+
+    choices = Choices(pb.GenerateRequest(), tried, refuses_choices, each)
     giver = ChoicesGiver(preparation, tenant, Deadline.never(loop_clock), lambda: None)
     await giver.give(choices, INVALID_SPAN, send)
     return came

@@ -9,7 +9,7 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.api import servicer
+from services.gateway.api import preparation
 from services.runtime.aside import LARGE_BYTES
 from tests.unit.gateway.api.test_ended_keys import CALL, gateway
 from tests.unit.gateway.scripted import ScriptedLlm, finish
@@ -27,7 +27,7 @@ async def test_large_items_of_a_batch_leave_the_event_loop(monkeypatch: pytest.M
         large.append(size > LARGE_BYTES)
         return work()
 
-    monkeypatch.setattr(servicer, "aside", aside)
+    monkeypatch.setattr(preparation, "aside", aside)
     conversations = [[_SHORT], [_SHORT] * 1_100, [_IN_PARTS] * 10]
     batch = pb.GenerateBatchRequest(requests=[pb.GenerateRequest(model="m", messages=each) for each in conversations])
     with gateway(ScriptedLlm(finish("Yes."))) as served:

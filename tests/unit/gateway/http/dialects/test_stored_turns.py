@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -12,9 +13,12 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.intake import USUAL
 from services.gateway.errors import BodiesWaiting
-from services.gateway.http.dialects.generating import Generating
+from services.gateway.http.dialects.generating import Dialect, Generating
+from services.gateway.http.dialects.responses_answer import ResponseWriter
+from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.dialects.stored_turns import StoredTurns
-from services.gateway.http.fields import Fields
+from services.gateway.http.errors import Told
+from services.gateway.http.fields import Fields, parse
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.stored_responses.retries import Retries
@@ -63,7 +67,7 @@ def _turns(store: Steps) -> StoredTurns:
     return StoredTurns(store, Retries(KeptSettings(), lambda tenant, key: False))
 
 
-async def _order(body: Fields, size: int, /) -> RequestOptions:
+async def _order(data: bytes, body: Fields, size: int, /) -> RequestOptions:
     return RequestOptions(pb.GenerateRequest(), stream=True)
 
 
@@ -89,7 +93,7 @@ async def test_a_short_request_that_goes_on_with_a_long_conversation_is_read_as_
 
     sizes = list[int]()
 
-    async def order(body: Fields, size: int, /) -> RequestOptions:
+    async def order(data: bytes, body: Fields, size: int, /) -> RequestOptions:
         sizes.append(size)
         return RequestOptions(pb.GenerateRequest())
 
@@ -99,6 +103,32 @@ async def test_a_short_request_that_goes_on_with_a_long_conversation_is_read_as_
     alone, joined = sizes
     assert alone <= LARGE_BYTES < joined
     assert joined > size_of(2_000)
+
+
+async def test_no_objects_of_the_json_of_a_request_are_kept_while_it_is_answered() -> None:
+    body = json.dumps({"model": "m", "input": [{"role": "user", "content": "A"}] * 2_000}).encode()
+
+    class Sent(Steps):
+        headers: ClassVar[dict[str, str]] = {}
+
+        async def json(self) -> bytes:
+            return body
+
+        def parsed(self, data: bytes) -> Fields:
+            return parse(data)
+
+        async def read(self, data: bytes) -> Fields:
+            return parse(data)
+
+    settings = cast(Any, SimpleNamespace(chat_models=["m"], max_messages=2_000))
+    dialect = Dialect(read_response, ResponseWriter, Told.openai, chat_pb2.API_RESPONSES)
+    for store in (None, Steps()):
+        generating = Generating(dialect, cast(Any, None), settings, _turns(store) if store else None)
+        asked = await generating._asked(cast(Exchange, Sent()))
+        assert len(asked.order.request.messages) == 2_000
+        assert asked.order.request.original.body == asked.data
+        gc.collect()
+        assert [each for each in gc.get_objects() if isinstance(each, Fields) and "content" in each] == []
 
 
 async def test_a_body_is_written_in_the_order_of_its_fields() -> None:

@@ -34,6 +34,7 @@ async def unknown(exchange: Exchange) -> None:
 
 
 async def read(exchange: Exchange) -> None:
+    vars(exchange).setdefault("credential", SimpleNamespace(tenant=SimpleNamespace(name="t")))
     await exchange.fields()
     await exchange.reply.whole(200, b"{}")
 
