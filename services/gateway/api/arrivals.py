@@ -74,7 +74,7 @@ class CallArrival:
         `BodiesWaiting` and `InvalidInput`."""
         with self._intake.reading(self._tenant, telemetry.trace_id(self._span), self._claim) as self._held:
             raw = await Reading(self._held, self._most_bytes).message(read)
-        await self._counted.check(raw)
+        await self._counted.check(raw, self._tenant.name)
         return raw
 
     async def all(self, messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -85,7 +85,7 @@ class CallArrival:
             return
         yield first
         async for raw in messages:
-            await self._counted.check(raw)
+            await self._counted.check(raw, self._tenant.name)
             yield raw
 
     def admitted(self) -> None:

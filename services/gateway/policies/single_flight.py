@@ -8,12 +8,14 @@ the beginning. As Go's `golang.org/x/sync/singleflight`, for streams.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Hashable
+from collections.abc import Coroutine, Hashable, Iterator
 from copy import copy
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 
+_AT_ONCE = 32  # readers that are woken in one turn of the event loop: each then sends its message
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
@@ -25,7 +27,7 @@ class Flight(Generic[T]):
         self.items: list[T] = []
         self.over = False
         self.error: Exception | None = None
-        self._readers: list[FlightReader[T]] = []
+        self._readers: dict[FlightReader[T], None] = {}  # the first first
         self._task: asyncio.Task[None] | None = None
 
     def start(self, execution: Coroutine[Any, Any, None]) -> None:
@@ -35,13 +37,13 @@ class Flight(Generic[T]):
     def subscribe(self, within_s: float, seen: int = 0) -> FlightReader[T]:
         """Read along, for `within_s` at the most, what comes after the first `seen` items."""
         reader = FlightReader(self, within_s, seen)
-        self._readers.append(reader)
+        self._readers[reader] = None
         return reader
 
     def leave(self, reader: FlightReader[T]) -> None:
         """Stop reading; an execution without readers is cancelled."""
         if reader in self._readers:
-            self._readers.remove(reader)
+            del self._readers[reader]
             if not self._readers and self._task and not self.over:
                 # At once, and not when the task runs next: a reader that comes in between must not get an empty end.
                 self.over, self.error = True, Unavailable("cancelled: the last reader has left")
@@ -58,9 +60,15 @@ class Flight(Generic[T]):
         self.over = True
         self._wake()
 
-    def _wake(self) -> None:
-        for reader in self._readers:
+    def _wake(self, readers: Iterator[FlightReader[T]] | None = None) -> None:
+        """Wake these readers, a few in each turn of the event loop; None: all there are."""
+        if readers is None:
+            readers = iter(tuple(self._readers))
+        woken = list(islice(readers, _AT_ONCE))
+        for reader in woken:
             reader.news.set()
+        if len(woken) == _AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._wake, readers)
 
     async def _fly(self, execution: Coroutine[Any, Any, None]) -> None:
         try:

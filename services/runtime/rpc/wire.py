@@ -2,23 +2,28 @@
 two bytes each, would become 160 MiB.
 
 A message of n bytes has n/2 fields at most, so most messages are not looked at. Of any other one each field is stepped
-over, or into where it is a message, until one limit is reached; every few thousand fields others may run.
+over, or into where it is a message, until one limit is reached: from the 4,096th on beside the event loop, because
+200,000 take 0.1 s. protobuf parses 100,000 messages in 5 ms, so that stays on the loop.
 Source: the wire format, https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
 
-import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import FieldDescriptor
 
+from services.runtime.aside import aside
 from services.runtime.errors import InvalidInput
 
 _LEAST_BYTES = 2  # of a field
 _STRIDE = 4_096  # fields, which take some 2 ms
+_SIZE = 2  # of a byte, as for `aside`
 _DEPTH = 16  # no message of ours nests deeper
 _VARINT, _FIXED64, _SIZED, _FIXED32 = 0, 1, 2, 5  # the kinds of fields on the wire; groups are of no use any more
 _CONTINUED = bytes(range(128, 256))  # of a number, all bytes but its last
@@ -70,11 +75,13 @@ class Counted:
         self._fields = _fields(descriptor, most, items, {})
         self._few_bytes = _LEAST_BYTES * min(items, values)
 
-    async def check(self, raw: bytes) -> None:
-        """Raise `InvalidInput` for a message with more of anything than there may be, and for what is no message."""
+    async def check(self, raw: bytes, tenant: str = "") -> None:
+        """Raise `InvalidInput` for a message with more of anything than there may be, and for what is no message.
+        `tenant`: whose it is."""
         if len(raw) > self._few_bytes:
-            for _ in self._strides(raw):
-                await asyncio.sleep(0)
+            strides = self._strides(raw)
+            for _ in islice(strides, 1):
+                await aside(tenant, _SIZE * len(raw), partial(deque, strides, 0))
 
     def _strides(self, raw: bytes) -> Iterator[None]:
         """Step through `raw`."""
@@ -84,7 +91,7 @@ class Counted:
             while True:
                 while at < level.end:
                     left -= 1
-                    if not left % _STRIDE:
+                    if not (self._values - left) % _STRIDE:
                         yield
                     tag, size, at = raw[at], raw[at + 1], at + 2
                     if tag > 127 or size > 127 or tag & 7 != _SIZED:

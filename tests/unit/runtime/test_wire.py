@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.runtime.errors import InvalidInput
+from services.runtime.rpc import wire
 from services.runtime.rpc.wire import Counted
 
 ITEMS, VALUES = 20, 200
@@ -89,21 +92,23 @@ def test_a_message_within_itself_has_16_levels_at_most() -> None:
         asyncio.run(check.check(value.SerializeToString()))
 
 
-async def test_others_run_while_a_large_message_is_counted() -> None:
-    check, turns = Counted(pb.GenerateRequest.DESCRIPTOR, lambda _: 100_000, 100_000, 100_000), 0
+async def test_all_but_the_first_fields_of_a_large_message_are_counted_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads, stepped = set[int](), wire.Counted._strides
 
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
+    def strides(check: Counted, raw: bytes) -> Iterator[None]:
+        for _ in stepped(check, raw):
+            threads.add(threading.get_ident())
+            yield
+        threads.add(threading.get_ident())
 
-    counting = asyncio.create_task(count())
-    try:
-        await check.check(many(40_000, messages=[chat_pb2.Message(content="abc")]))
-    finally:
-        counting.cancel()
-    assert turns > 10
+    monkeypatch.setattr(wire.Counted, "_strides", strides)
+    check = Counted(pb.GenerateRequest.DESCRIPTOR, lambda _: 100_000, 10_000, 500_000)
+    await check.check(many(1, messages=[chat_pb2.Message(content="a" * 100_000)]))
+    assert threads == {threading.get_ident()}
+    await check.check(many(40_000, messages=[chat_pb2.Message(content="abc")]))
+    assert len(threads) == 2
 
 
 @settings(max_examples=300, deadline=None)

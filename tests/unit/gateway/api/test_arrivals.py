@@ -101,7 +101,7 @@ async def test_a_large_message_that_came_with_its_headers_has_room_for_what_it_i
     scene = Scene()
 
     async def read() -> bytes:
-        return b"x" * (WINDOW_BYTES + 1)
+        return b"\xff" * (WINDOW_BYTES + 1)
 
     arrival = scene.arrival("a")
     with pytest.raises(InvalidInput):  # it is no message

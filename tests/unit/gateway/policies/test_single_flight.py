@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -44,6 +45,28 @@ async def test_who_leaves_does_not_end_it_for_others_and_the_last_one_does():
     two.leave()
     await asyncio.sleep(5)
     assert (flight.items, flight.over) == ([1, 2], True)
+
+
+async def test_the_event_loop_runs_while_thousands_of_readers_are_woken():
+    flight, loop, turns, seen = Flight[int](), asyncio.get_running_loop(), [0], list[int]()
+
+    async def noted() -> None:
+        reader = flight.subscribe(60)
+        assert await reader.take() == [1]
+        seen.append(turns[0])
+        reader.leave()
+
+    def turn() -> None:
+        turns[0] += 1
+        if len(seen) < 1_000:
+            loop.call_soon(turn)
+
+    readers = [asyncio.create_task(noted()) for _ in range(1_000)]
+    await asyncio.sleep(0)
+    flight.start(emit(flight, 1, every_s=0.0))
+    loop.call_soon(turn)
+    await asyncio.gather(*readers)
+    assert max(Counter(seen).values()) <= 32
 
 
 async def test_a_readers_own_time_ends_its_reading_alone():
