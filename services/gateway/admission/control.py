@@ -38,7 +38,7 @@ _LEAST_S = 0.01  # between two tries
 _SHARED_SHARE = 0.2  # of the time there is, that the gateways' common quotas may take at most
 # CPU time, as estimated: of a refused call, of an answer beside that, of a piece of one, of a byte that is read, and of
 # a byte of a size as `aside` has it.
-CALL_S, _ANSWER_S, PIECE_S, _READ_S, SIZE_S = 0.0002, 0.0008, 0.0001, 1e-9, 0.01 / LARGE_BYTES
+CALL_S, _ANSWER_S, PIECE_S, _READ_S, SIZE_S = 0.0002, 0.0008, 0.0001, 1e-8, 0.01 / LARGE_BYTES
 _REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota.", ["tenant", "quota"])
 
 

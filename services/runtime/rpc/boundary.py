@@ -168,7 +168,9 @@ class Method:
         await self._guard(context, serve)
 
     async def _request(self, given: _Given, context: _Context, arrival: Arrival) -> Message:
-        if isinstance(given, bytes | Message):
+        if isinstance(given, Message):
+            return given  # of a caller in this process: a copy, made for this call alone
+        if isinstance(given, bytes):
             return self._parse(given)
         return self._parse(await arrival.one(lambda: first_message.message(context, self._within_s)))
 

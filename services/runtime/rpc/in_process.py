@@ -3,8 +3,8 @@
 The channel is a `grpc.aio.Channel`, so a stub does not know which kind it has. Behind it is the same boundary as behind
 gRPC's server (`boundary.py`): spans, metrics, admission and error mapping are the same code. What gRPC's core would do
 is done here: a deadline ends the call with DEADLINE_EXCEEDED and cancels the servicer; a caller that cancels, or whose
-task is cancelled, cancels the servicer; a reader that is slow holds the servicer back. Messages are copied at both
-ends, because each side may change its own.
+task is cancelled, cancels the servicer; a reader that is slow holds the servicer back. Each message is copied once,
+because each side may change its own.
 
 There is no largest message here: the gateway's validation bounds requests, and the engines bound answers.
 """

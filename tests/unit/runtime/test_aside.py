@@ -119,7 +119,16 @@ async def test_an_error_of_the_work_is_the_callers() -> None:
         (b"[" + b'"a",' * 9_000 + b'"a"]', True),
         (b"[" + b"[]," * 5_000 + b"[]]", True),
         (b"[" + b"{}," * 500 + b"{}]", False),
+        (b"[" + b'{"a":"' + b"a" * 1_000 + b'"},' * 1_000 + b"{}]", False),
+        (b"[" + b'{"a":"aaaaaaaaaa"},' * 20_000 + b"{}]", True),
+        (b'{"content":"' + b"a" * 1_100_000 + b'"}', True),
     ],
 )
 def test_a_body_is_large_by_its_objects_and_values_and_not_by_the_length_of_its_texts(body: bytes, large: bool) -> None:
     assert (size_in(body) > LARGE_BYTES) is large
+
+
+def test_the_size_of_a_long_body_is_estimated_from_parts_of_it() -> None:
+    item = b'{"role":"user","content":"a"},'
+    short, long = (b"[" + item * times + b"{}]" for times in (5_000, 500_000))
+    assert size_in(long) == pytest.approx(100 * size_in(short), rel=0.01)
