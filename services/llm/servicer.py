@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from hedgerow.llm.v1 import llm_pb2
 from services.llm import features, untranslated, validation
-from services.llm.engine import Engine, Model, Request
+from services.llm.engine import Engine, Message, Model, Request
 from services.llm.errors import RequestRefused
 from services.llm.genai import Recorder
 from services.llm.translate import FEATURES, from_sampling, to_messages, to_request, to_response, to_tools
@@ -67,9 +67,15 @@ class LLMServicer:
             raise
 
     async def CountTokens(self, request: llm_pb2.CountTokensRequest, call: Call) -> llm_pb2.CountTokensResponse:
-        messages = to_messages(request.messages)
-        validation.check_messages(messages)
-        features.check_messages(messages, self._engine.describe())
+        model, tenant = self._engine.describe(), unquote(call.header(TENANT_HEADER) or "")
+
+        def read() -> tuple[Message, ...]:
+            messages = to_messages(request.messages)
+            validation.check_messages(messages)
+            features.check_messages(messages, model)
+            return messages
+
+        messages = await aside(tenant, size_of_conversation(request.messages), read)
         tokens = await self._engine.count_tokens(messages, to_tools(request.tools), call.deadline)
         return llm_pb2.CountTokensResponse(tokens=tokens)
 

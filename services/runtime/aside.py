@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from traceback import clear_frames
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -40,6 +41,11 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, FairTurns] = WeakKeyDiction
 def size_of(objects: int) -> int:
     """The size of so many JSON objects, or messages of a request, for `aside`: their number counts, not their texts."""
     return objects * _OBJECT_BYTES
+
+
+def size_of_text(length: int) -> int:
+    """The size of texts of so many characters: those of 1 MiB are large, because some steps take each in one go."""
+    return length * LARGE_BYTES // _LONG_BYTES
 
 
 def size_of_conversation(messages: Sequence[Any]) -> int:
@@ -79,7 +85,11 @@ async def aside(tenant: str, size: int, work: Callable[[], T]) -> T:
 
 def _yielding(work: Callable[[], T]) -> T:
     with _short_turns(), _without_collection():
-        return work()
+        try:
+            return work()
+        except BaseException as error:
+            clear_frames(error.__traceback__)  # whose variables hold all that was made of a refused request
+            raise
 
 
 @contextmanager

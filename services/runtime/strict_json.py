@@ -7,10 +7,13 @@ import json
 import math
 from typing import Any, NoReturn
 
+_MOST_DIGITS = 400  # the largest float has 309
+
 
 def loads(text: str) -> Any:
     """Parse `text`. Raises ValueError for what is not JSON, or too deep for Python, for `NaN` and numbers that no float
-    holds, for a name that an object has twice, and for half a surrogate pair, which no UTF-8 can carry."""
+    holds or of more than 400 digits, for a name that an object has twice, and for half a surrogate pair, which no UTF-8
+    can carry."""
     try:
         parsed = _DECODER.decode(text)
     except RecursionError:
@@ -25,6 +28,12 @@ def _number(text: str) -> float:
     if math.isinf(number):
         raise ValueError(f"number out of range: {text[:32]}")
     return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:  # to read n digits, and to write them, takes n² steps
+        raise ValueError(f"number out of range: {text[:32]}")
+    return int(text)
 
 
 def _constant(name: str) -> NoReturn:
@@ -47,4 +56,4 @@ def _refuse_surrogates(parsed: Any) -> None:
         raise ValueError(f"half a surrogate pair, \\u{ord(error.object[error.start]):04x}") from None
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_int=_whole, parse_constant=_constant)

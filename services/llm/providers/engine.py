@@ -28,7 +28,7 @@ from services.llm.providers.transport.client import ProviderClient
 from services.llm.providers.transport.opening import open_wire
 from services.llm.providers.transport.reply import ReplyLimits
 from services.llm.providers.transport.wire import Broken, TooLong, Wire
-from services.runtime.aside import aside, size_in, size_of
+from services.runtime.aside import aside, size_in, size_of, size_of_text
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported
 from services.runtime.security.secrets import Url
@@ -105,7 +105,8 @@ class ProviderEngine(ABC):
         if request.prefix and not (self._model.continues or self._model.reads(request)):
             raise NotSupported("prefix: this provider does not go on from an answer's beginning")
         own = request.original if self._model.reads(request) else None
-        size = max(size_of(len(request.messages)), size_in(own.body) if own else 0)
+        written = size_in(own.body) if own else size_of_text(sum(len(each.content) for each in request.messages))
+        size = max(size_of(len(request.messages)), written)
         body = await aside(request.tenant, size, partial(self._posted, request, own))
         answer = self._answer(request)
         answer.relays = own is not None

@@ -47,6 +47,7 @@ class FairThread:
         finally:
             with self._lock:
                 self._waiting.remove(work)  # unless it has begun
+            del work, call  # which an error would keep, and they the error, until Python looks for garbage
         return result
 
     def close(self) -> None:
@@ -64,3 +65,4 @@ class FairThread:
             work.outcome.set_result(work.call())
         except BaseException as error:
             work.outcome.set_exception(error)
+        del work

@@ -6,6 +6,8 @@ import asyncio
 import gc
 import sys
 import threading
+import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -104,6 +106,28 @@ async def test_collection_that_was_off_stays_off() -> None:
 async def test_an_error_of_the_work_is_the_callers() -> None:
     with pytest.raises(ZeroDivisionError):
         await aside("acme", LARGE_BYTES + 1, lambda: 1 // 0)
+
+
+async def test_refused_work_leaves_nothing_for_the_garbage_collector() -> None:
+    class Made:
+        pass
+
+    made = list[weakref.ref[Made]]()
+
+    def refuse() -> None:
+        object_of_a_request = Made()
+        made.append(weakref.ref(object_of_a_request))
+        raise ZeroDivisionError
+
+    gc.disable()
+    try:
+        for _ in range(3):
+            with suppress(ZeroDivisionError):
+                await aside("acme", LARGE_BYTES + 1, refuse)
+        await aside("acme", LARGE_BYTES + 1, int)  # the thread is done with the others
+        assert [each() for each in made] == [None] * 3
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.router import Routes
+from services.runtime.aside import aside, size_in
 from services.runtime.errors import InvalidInput
 
 
@@ -61,8 +62,14 @@ class Counting:
 
     async def __call__(self, exchange: Exchange) -> None:
         settings = self._aside.settings
-        request = read_prompt(await exchange.fields(), settings.chat_models, settings.max_messages).request
-        self._check(request)
+        data, tenant = await exchange.json(), exchange.credential.tenant.name
+
+        def read() -> pb.GenerateRequest:
+            request = read_prompt(exchange.parsed(data), settings.chat_models, settings.max_messages).request
+            self._check(request)
+            return request
+
+        request = await aside(tenant, size_in(data), read)
         async with self._aside.admitted(exchange) as admitted:
             tokens = await self._count(request, admitted)
             await exchange.reply.whole(200, compact({"input_tokens": tokens}))
