@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from services.gateway.cache_eligibility.settings import Bypassed
-from services.gateway.decisions import By, Changed
-from services.gateway.labels import Act, Degraded
+from services.gateway.decisions import Changed
+from services.gateway.labels import Act, Degraded, Policy
 
 PAGE = Path(__file__).with_name("reports.md")
 
 
 def main() -> None:
     PAGE.write_text(render(PAGE.read_text()))
-    print(f"{PAGE.name}: {len(Degraded) + len(Bypassed) + len(Changed) + len(By)} labels, {len(Act)} decisions")
+    print(f"{PAGE.name}: {len(Degraded) + len(Bypassed) + len(Changed)} labels, {len(Act)} decisions")
 
 
 def render(page: str) -> str:
     """The page with its tables as they should be."""
-    degraded, bypassed, changed, by = [
+    degraded, bypassed, changed = [
         [f"| `{label}` | {label.means[0].upper()}{label.means[1:]}. |" for label in labels]
-        for labels in (Degraded, Bypassed, Changed, By)
+        for labels in (Degraded, Bypassed, Changed)
     ]
-    acts = [f"| `{act.value.policy} {act.value.action}` | {act.value.means} | {act.value.settings} |" for act in Act]
     page = replaced(page, "| label | what happened |", degraded)
     page = replaced(page, "| reason | why the cache was left out |", bypassed)
     page = replaced(page, "| change | what was done |", changed)
-    page = replaced(page, "| by | requested by |", by)
-    return replaced(page, "| decision | what it means | setting |", acts)
+    return replaced(page, "| policy | actions | settings |", list(_policies()))
+
+
+def _policies() -> Iterator[str]:
+    """A row for each policy: its actions, each in a line, and all their settings."""
+    for policy in Policy:
+        said = [act.value for act in Act if act.value.policy is policy]
+        actions = "<br>".join(f"`{each.action}`: {each.means}" for each in said)
+        settings = dict.fromkeys(name for each in said for name in each.settings.split(", ") if name)
+        yield f"| `{policy}` | {actions} | {', '.join(settings)} |"
 
 
 def replaced(page: str, head: str, rows: Sequence[str], name: str = PAGE.name) -> str:

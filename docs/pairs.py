@@ -1,14 +1,15 @@
-"""Writes the table of fields by pair of APIs in `http.md`, from the published request schemas and from what the gateway
-and the models' services do with each field. Run it with `make docs`."""
+"""Writes `fields.csv`: the treatment of each request field by each API of a model, from the published request schemas,
+the gateway and the llm services. A slash separates treatments that depend on the value. Run it with `make docs`."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from docs.labels import replaced
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.http.dialects.chat_request import read_chat
@@ -26,8 +27,7 @@ from services.llm.vllm.fields import TAKEN, fields
 from services.runtime.errors import InvalidInput, NotSupported
 from tests import published
 
-PAGE = Path(__file__).with_name("http.md")
-HEAD = "| by the API of the model | fields of a request |"
+PAGE = Path(__file__).with_name("fields.csv")
 _NAMES = {"chat": "chat completions", "responses": "Responses", "messages": "Messages", "vllm": "vLLM"}
 _ASKED: Mapping[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
 _LIMITED = {**_ASKED, "max_tokens": 9}
@@ -63,53 +63,34 @@ Body = Mapping[str, Any]
 
 
 def main() -> None:
-    PAGE.write_text(render(PAGE.read_text()))
+    PAGE.write_text(render())
     print(f"{PAGE.name}: the fields of each API")
 
 
-def render(page: str) -> str:
-    """The page with its table as it should be."""
-    return replaced(page, HEAD, [*rows()], PAGE.name)
+def render() -> str:
+    """The file as it should be."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("api", "field", *(f"to {name}" for name in _NAMES.values())))
+    writer.writerows(rows())
+    return file.getvalue()
 
 
-def rows() -> Iterator[str]:
-    """Fields that have the same fate, together."""
+def rows() -> Iterator[tuple[str, ...]]:
+    """An API, a field of its requests, and its treatment for the models of each API."""
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming as Messages
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Chat
     from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming as Responses
 
-    found: dict[str, dict[str, list[str]]] = {}
-    for name, schema, api, asked in (
-        ("chat completions", Chat, "chat", _ASKED),
-        ("Responses", Responses, "responses", _RESPONSE),
-        ("Messages", Messages, "messages", _LIMITED),
+    for api, schema, asked in (
+        ("chat", Chat, _ASKED),
+        ("responses", Responses, _RESPONSE),
+        ("messages", Messages, _LIMITED),
     ):
-        by_field = _by_field(schema, asked).items()
-        _add(found, name, {field: [_fate(api, to, field, bodies) for to in _TO] for field, bodies in by_field})
-    _add(found, "gRPC", {field: [_of_model(to, asked) for to in _TO] for field, asked in _by_grpc()})
-    for summary, fields_ in sorted(found.items()):
-        listed = "; ".join(f"{name}: {', '.join(each)}" for name, each in fields_.items())
-        yield f"| {summary} | {listed} |"
-
-
-def _add(found: dict[str, dict[str, list[str]]], name: str, fates: Mapping[str, list[str]]) -> None:
-    for field, fate in fates.items():
-        if summary := _summary(name, dict(zip(_NAMES.values(), fate, strict=True))):
-            found.setdefault(summary, {}).setdefault(name, []).append(f"`{field}`")
-
-
-def _summary(name: str, fates: Mapping[str, str]) -> str:
-    """Which models do what with a field; empty: forwarded to its own API, translated for all others."""
-    others = {api: fate for api, fate in fates.items() if (api, fate) != (name, "forwarded")}
-    by_fate: dict[str, list[str]] = {}
-    for api, fate in others.items():
-        by_fate.setdefault(fate, []).append("own" if api == name else api)
-    if set(by_fate) <= {"translated"}:
-        return ""
-    if len(by_fate) == 1:
-        return f"{next(iter(by_fate))} by all{'' if name in others or name == 'gRPC' else ' others'}"
-    exceptions = sorted((fate, apis) for fate, apis in by_fate.items() if fate != "translated")
-    return "; ".join(f"{fate}: {', '.join(apis)}" for fate, apis in exceptions)
+        for field, bodies in _by_field(schema, asked).items():
+            yield _NAMES[api], field, *(_fate(api, to, field, bodies) for to in _TO)
+    for field, request in _by_grpc():
+        yield "gRPC", field, *(_of_model(to, request) for to in _TO)
 
 
 def _by_grpc() -> Iterator[tuple[str, Request]]:

@@ -35,8 +35,8 @@ RETRY = {
     "NotFound": ("no", "no"),
     "ResourceExhausted": ("yes", "yes, after the delay"),
     "DeadlineExceeded": ("no", "with a larger `budget_ms`"),
-    "Unavailable": ("where the gateway knows it", "yes, after the delay or with backoff"),
-    "Cancelled": ("no", "as you like: the call was ended on your side"),
+    "Unavailable": ("if the gateway knows it", "yes, after the delay or with backoff"),
+    "Cancelled": ("no", "as you like"),
     "Internal": ("no", "no: report it with the trace id"),
     "HedgerowError": ("no", "no"),
 }

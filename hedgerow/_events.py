@@ -157,43 +157,41 @@ class Timings:
 class Answer(Generic[T]):
     """An answer, and an account of it. `ttft_ms` and `total_ms` are the gateway's, `timings` the client's own."""
 
-    text: str  # whole, with all that replaced or followed it
-    finish_reason: FinishReason  # why the text ends where it does
+    text: str  # the whole text, after replacements
+    finish_reason: FinishReason  # why the text ends
     model: str  # the model that answered; empty for the gateway's fixed text
     usage: Usage  # tokens
-    cache: CacheReport  # what the cache said: `verdict`, `similarity`, `key`, `reason`
+    cache: CacheReport  # the cache's `verdict`, `similarity`, `key`, `reason`
     degraded: tuple[str, ...]  # stable labels; empty: the answer is whole
-    stages: tuple[StageReport, ...]  # each with its budget, the time it took and its outcome
-    ttft_ms: float | None  # the gateway's time to the first text; None where there was no text
-    total_ms: float  # the gateway's time for the whole answer
+    stages: tuple[StageReport, ...]  # each with its budget, time and outcome
+    ttft_ms: float | None  # the gateway's time to the first text; None without text
+    total_ms: float  # the gateway's time for the answer
     trace_id: str  # W3C, 32 hexadecimal digits
-    budget_ms: float  # the time there was for the whole answer
-    timings: Timings  # what this client measured
-    decisions: tuple[Decision, ...] = ()  # in the order they were made; empty for an answer that needed none
-    cost_usd: float = 0.0  # at the router's prices, calls that lost a race included
-    transcript: str = ""  # what the recording said; empty without one
-    sights: tuple[tuple[Label, ...], ...] = ()  # of each picture; empty without pictures or labels in time
-    tool_calls: tuple[ToolCall, ...] = ()  # of your own tools, to be run by you
-    reasoning: str = ""  # what the model thought before it answered
-    logprobs: tuple[TokenLogprob, ...] = ()  # of the text's tokens, where `top_logprobs` asks for them
-    prompt: PromptReport | None = None  # None where it was as it came
-    usable_ms: float | None = None  # to the first whole sentence, or all there is without one
-    citations: tuple[Citations, ...] = ()  # where the results of the mesh's tools come from
-    patches: tuple[Patch, ...] = ()  # what came after its time was over
-    changes: tuple[Change, ...] = ()  # what was done to the request and the answer; empty: nothing
-    cut: Change | None = None  # the mesh's own limit that ended it: `budget` or `max_tokens`; None: the model ended it
+    budget_ms: float  # the time limit of the answer
+    timings: Timings  # measured by this client
+    decisions: tuple[Decision, ...] = ()  # of policies, in order
+    cost_usd: float = 0.0  # of all calls, lost races included
+    transcript: str = ""  # of the recording
+    sights: tuple[tuple[Label, ...], ...] = ()  # labels of each picture, if in time
+    tool_calls: tuple[ToolCall, ...] = ()  # of your own tools, for you to run
+    reasoning: str = ""  # the model's thoughts before the answer
+    logprobs: tuple[TokenLogprob, ...] = ()  # of the text's tokens, with `top_logprobs`
+    prompt: PromptReport | None = None  # None: the prompt was not changed
+    usable_ms: float | None = None  # to the first whole sentence, or to the end
+    citations: tuple[Citations, ...] = ()  # sources of the mesh's tools
+    patches: tuple[Patch, ...] = ()  # late results
+    changes: tuple[Change, ...] = ()  # of the request and the answer
+    cut: Change | None = None  # the mesh's limit that ended it: `budget` or `max_tokens`
     parsed: T = _NOTHING  # the value of `ask(…, into=…)`; else None
 
     @property
     def is_fallback(self) -> bool:
-        """Whether the text is the gateway's fixed one, because no model answered in time. Without `allow_fallback` such
-        an answer is an error."""
+        """Whether the text is the gateway's fixed text, because no model answered in time."""
         return _FIXED_TEXT in self.degraded
 
     @property
     def complete(self) -> bool:
-        """Whether the model ended the answer itself. False for a text that was cut (`length`, `budget`, `interrupted`,
-        `cancelled`, `content_filter`) and for the gateway's fixed text."""
+        """Whether the model ended the answer: `finish_reason` is `stop` or `tool_calls`, and it is no fallback."""
         return self.finish_reason in ("stop", "tool_calls") and not self.is_fallback
 
 

@@ -44,31 +44,30 @@ class Options(MeshOptions, total=False):
     temperature: float | None
     """0 to 2; 0 is greedy."""
     top_p: float | None
-    """Nucleus sampling: the share of probability that is drawn from, up to 1."""
+    """Nucleus sampling: the share of probability to draw from, up to 1."""
     frequency_penalty: float | None
-    """-2 to 2; above 0, tokens are less likely the more often they have occurred."""
+    """-2 to 2; above 0, frequent tokens become less likely."""
     presence_penalty: float | None
-    """-2 to 2; above 0, tokens that have occurred are less likely."""
+    """-2 to 2; above 0, used tokens become less likely."""
     logit_bias: Mapping[int, float]
     """Added to a token's logit, by its number in the model's vocabulary: -100 to 100."""
     top_logprobs: int | None
-    """Return each token's log-probability, and those of this many of the likeliest tokens: 0 to 20."""
+    """Return each token's log-probability, and those of this many likeliest tokens: 0 to 20."""
     stop: str | Sequence[str]
     """Strings that end the answer and are not part of it."""
     seed: int | None
-    """Makes sampling repeatable where the engine can."""
+    """Makes sampling repeatable, if the engine supports it."""
     json_schema: str | Mapping[str, Any] | type | None
-    """A JSON Schema, as text or parsed, or a class that has one: the answer matches it. At most one of `json_schema`,
-    `regex`, `choice` and `grammar`."""
+    """A JSON Schema (text, mapping or class) for the answer. At most one of `json_schema`, `regex`, `choice` and
+    `grammar`."""
     regex: str | None
-    """A regular expression that the whole answer matches."""
+    """A regular expression for the whole answer."""
     choice: Sequence[str] | None
     """Texts; the answer is one of them."""
     grammar: str | None
-    """A grammar in Lark's notation, or GBNF, that the whole answer matches."""
+    """A grammar in Lark's notation, or GBNF, for the whole answer."""
     tools: Sequence[Tool | Mapping[str, Any] | Callable[..., Any]]
-    """Tools of yours that the model may call: as `Tool`, as the mapping that chat APIs share, or a function with types
-    and a docstring. `run_tools` calls them, too."""
+    """Your own tools for the model: `Tool`, a mapping as in chat APIs, or a function with types and a docstring."""
     tool_choice: str | None
     """`auto`, `none`, `required`, or the name of the tool to call."""
     parallel_tool_calls: bool | None
@@ -79,8 +78,8 @@ class Request(Options, total=False):
     """One item of a batch, with options that overrule the batch's."""
 
     messages: Messages | None
-    """The question: a text, or the turns of a conversation. May be left out where there is audio."""
+    """A text, or the turns of a conversation. Optional beside audio."""
     images: Media | Sequence[Media]
-    """Pictures that belong to the question, as bytes or paths: PNG, JPEG, WebP, GIF or AVIF."""
+    """Pictures, as bytes or paths: PNG, JPEG, WebP, GIF or AVIF."""
     audio: Media | None
-    """A recording that is, or belongs to, the question: WAV, FLAC, MP3 or Ogg Opus."""
+    """A recording, the question or a part of it: WAV, FLAC, MP3 or Ogg Opus."""

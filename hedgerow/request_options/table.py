@@ -11,7 +11,7 @@ OPTIONS = (
     RequestOption(
         "tier",
         Kind.WORD,
-        "The class of model. Without it, the router chooses.",
+        "The class of model. Default: the router chooses.",
         words=("fast", "balanced", "quality"),
         http_words=("auto", "fast", "balanced", "quality"),
         alias="Tier",
@@ -19,21 +19,21 @@ OPTIONS = (
     RequestOption(
         "budget_ms",
         Kind.WHOLE,
-        "The time for the whole answer, in milliseconds.",
+        "The time for the whole answer, in ms.",
         least=1,
         sdk_note="Default: the client's `default_budget_ms`.",
     ),
     RequestOption(
         "first_token_ms",
         Kind.WHOLE,
-        "The longest time to the first text, thought or tool call, in milliseconds.",
+        "The longest time to the first text, thought or tool call, in ms.",
         field="first_token_budget_ms",
         least=1,
     ),
     RequestOption(
         "silence_ms",
         Kind.WHOLE,
-        "The longest silence after the first text, in milliseconds; 0: no limit.",
+        "The longest silence after the first text, in ms; 0: no limit.",
         field="",
         least=0,
         on=_HTTP_ALONE,
@@ -41,7 +41,7 @@ OPTIONS = (
     RequestOption(
         "priority",
         Kind.WORD,
-        "`realtime`: a person waits, so the request is among the last to be shed. Default: `normal`.",
+        "`realtime` requests are among the last to be shed. Default: `normal`.",
         field="realtime",
         words=("normal", "realtime"),
         http_words=("realtime", "normal"),
@@ -53,9 +53,9 @@ OPTIONS = (
         "The largest cost of one call to a model, in US dollars; models that may cost more are not asked.",
         above=0,
         metavar="USD",
-        http_note="Estimated from the prompt and `max_tokens`, for each call alone.",
+        http_note="Estimated from the prompt and `max_tokens`.",
     ),
-    RequestOption("single_attempt", Kind.FLAG, "Reach a model once at most: no hedge, no retry."),
+    RequestOption("single_attempt", Kind.FLAG, "No hedge, no retry."),
     RequestOption(
         "attempt",
         Kind.WHOLE,
@@ -72,15 +72,15 @@ OPTIONS = (
     RequestOption(
         "repair",
         Kind.FLAG,
-        "Ask the model once more when its answer does not match the form.",
+        "Ask the model once more if its answer does not match the form.",
         sdk_note="A `Patch` replaces the text. Without it, such an answer is an error, except in a batch.",
         http_note="`false`: such an answer is an error ([forms](forms.md#repair)). `true` is refused with `stream`.",
     ),
     RequestOption(
         "cache",
         Kind.WORD,
-        "Stored answers that may be given: `use` also those to other wordings, `exact` this question's alone, `bypass` "
-        "none. Default: the tenant's settings.",
+        "Stored answers: `use` also those to other wordings, `exact` this question's alone, `bypass` none. Default: "
+        "the tenant's settings.",
         words=("auto", "use", "exact", "bypass"),
         http_words=("bypass", "exact", "use"),
         alias="CacheUse",
@@ -97,7 +97,7 @@ OPTIONS = (
     RequestOption(
         "cache_allow",
         Kind.WORDS,
-        "Kinds of question that may be cached all the same.",
+        "Kinds of questions that may be cached.",
         field="cache.allow",
         words=("sampled", "time_bound", "personal"),
         alias="QuestionKind",
@@ -113,11 +113,11 @@ OPTIONS = (
     RequestOption(
         "cache_scope",
         Kind.WORD,
-        "Which callers share stored answers. `user`: each end user has its own.",
+        "Sharing of stored answers. `user`: each end user has its own.",
         field="cache.scope",
         words=("tenant", "user"),
         alias="CacheScope",
-        http_note="`tenant`: all of the tenant, where its setting is not `user` "
+        http_note="`tenant`: all of the tenant, unless its setting is `user` "
         "([cache](semantic-cache.md#which-questions-may-hit)).",
     ),
     RequestOption(
@@ -149,7 +149,7 @@ OPTIONS = (
     RequestOption(
         "tool_steps",
         Kind.WHOLE,
-        "The most times that a model may choose tools of the mesh, at least 1.",
+        "The most times that a model may choose mesh tools, at least 1.",
         field="tool_limits.steps",
         least=1,
         http_note="The gateway's settings limit it further.",
@@ -157,7 +157,7 @@ OPTIONS = (
     RequestOption(
         "tool_calls",
         Kind.WHOLE,
-        "The most calls of the mesh's tools by a model, at least 1.",
+        "The most calls of mesh tools by a model, at least 1.",
         field="tool_limits.calls",
         least=1,
         http_note="The gateway's settings limit it further.",
@@ -186,13 +186,13 @@ OPTIONS = (
         Kind.FLAG,
         "With `cascade`: stream the fast model's text before it has passed.",
         field="cascade.at_once",
-        sdk_note="Where it fails, a `Patch` replaces it.",
-        http_note="Refused with `stream`, whose text cannot be replaced; without it, of no effect.",
+        sdk_note="If it fails, a `Patch` replaces it.",
+        http_note="Refused with `stream`; without it, of no effect.",
     ),
     RequestOption(
         "guard",
         Kind.OWN,
-        "Further checks of the guard, beside the tenant's settings, and the action for each.",
+        "Further checks of the guard, and the action for each.",
         metavar="THING=ACTION",
         sdk_type="Mapping[GuardedThing, GuardAction]",
         schema="GuardActions",
@@ -201,7 +201,7 @@ OPTIONS = (
     RequestOption(
         "diet",
         Kind.WORD,
-        "Which messages are compressed: `off` none, `system` instructions, `all` the user's as well.",
+        "Compressed messages: `off` none, `system` instructions, `all` the user's too.",
         field="prompt.diet",
         words=("off", "system", "all"),
         alias="Diet",
@@ -222,7 +222,7 @@ OPTIONS = (
     RequestOption(
         "untranslated",
         Kind.WORD,
-        "A field that the model's API lacks: `refuse` is an error; `omit` leaves it out if it only tunes the answer.",
+        "A field that the model's API lacks: `refuse` is an error; `omit` leaves out one that only tunes the answer.",
         words=("refuse", "omit"),
         alias="Untranslated",
         http_note="See [fields left out](#fields-left-out).",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 SLACK = 10  # separates calls that work from calls that hang
 _AS_BARE = 1.2  # times what a bare call is slowed
@@ -57,9 +57,8 @@ class Figure:
         return f"{mark}{self}{mark}"
 
     def brief(self) -> str:
-        """The same without the bare call."""
-        mark = "" if self.met else "*" if self.as_bare else "**"
-        return f"{mark}{replace(self, bare=None)}{mark}"
+        """Its name and value."""
+        return f"{self.name} {_number(self.value)}{self.unit}"
 
     def record(self) -> dict[str, object]:
         """For JSON, without what is usual, to three digits."""

@@ -21,18 +21,16 @@ FAMILIES: dict[str, str] = tomllib.loads(Path(__file__).with_name("families.toml
 _HEADER = """\
 # Faults
 
-Look up what callers get when a part of the mesh breaks. Tests in `tests/fault/` break real processes on loopback;
-`make faults` runs them and writes this page and [faults.json](faults.json), which has each row with all figures.
+Look up the results of calls while a part of the mesh breaks. Tests in `tests/fault/` break real processes on loopback;
+`make faults` runs them and writes this page and [faults.json](faults.json), which has all figures with their limits.
 
-- **ok/degraded/failed** counts calls, "in 4" those of four rows of `faults.json`: the same fault at another process,
-  protocol or size. A degraded answer ended early or lacks a stage, and says so. A failed call ended
+- **ok/degraded/failed** counts calls. A degraded answer ended early or lacks a stage, and says so. A failed call ended
   with an error, which some faults must cause.
-- **worst figure** has the limit in parentheses; **bold** misses it. Test machines are shared, so a test fails only if
-  the behaviour is wrong or a figure is about ten times off.
-- *bare* is the same figure of a bare `grpc.aio` call at the same time. An *italic* figure misses its limit and is at
-  most 1.2 times that of the bare call: the machine was busy.
+- **Bold** figures miss their limit (in parentheses). *bare* is the same figure of a bare `grpc.aio` call at the same
+  time; an *italic* figure is at most 1.2 times that: the machine was busy.
 - (mesh): through Envoy, with two replicas of each service. A and B are tenants.
 """
+_TIMES = ("detection", "recovery")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ def page(text: str) -> str:
         lines += ["## Rows that miss a limit", "", "| fault | figure |", "|---|---|"]
         lines += [*(_line((row.fault, row.missed())) for row in missing), ""]
     for title in dict.fromkeys(row.section for row in rows):
-        lines += [f"## {title}", "", "| fault | ok/degraded/failed | worst figure |", "|---|---|---|"]
+        lines += [f"## {title}", "", "| fault | ok/degraded/failed | slowest detection, recovery |", "|---|---|---|"]
         lines += [*map(_line, _families([row for row in rows if row.section == title])), ""]
     return "\n".join(lines)
 
@@ -104,15 +102,14 @@ def _families(rows: Sequence[Measured]) -> Iterator[tuple[str, ...]]:
     for title in dict.fromkeys(row.family for row in rows):
         members = [row for row in rows if row.family == title]
         counts = "/".join(str(sum(getattr(row, name) for row in members)) for name in ("ok", "degraded", "failed"))
-        runs = f" in {len(members)}" if len(members) > 1 else ""
-        yield title, f"{counts}{runs}", "; ".join(_worst(members))
+        yield title, counts, ", ".join(_slowest(members))
 
 
-def _worst(rows: Sequence[Measured]) -> Iterator[str]:
-    """The worst of each figure; times of the slowest call are in the list of misses alone."""
-    figures = [figure for row in rows for figure in row.figures if "slowest" not in figure.name]
-    for name in dict.fromkeys(figure.name for figure in figures):
-        yield max((each for each in figures if each.name == name), key=lambda figure: figure.load).brief()
+def _slowest(rows: Sequence[Measured]) -> Iterator[str]:
+    figures = [figure for row in rows for figure in row.figures]
+    for name in _TIMES:
+        if named := [figure for figure in figures if figure.name == name]:
+            yield max(named, key=lambda figure: figure.load).brief()
 
 
 def _line(cells: Sequence[str]) -> str:
