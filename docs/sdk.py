@@ -29,15 +29,15 @@ OWN = {
 }
 # By class: whether `retry_delay_s` is set, and whether to send the request again.
 RETRY = {
-    "InvalidArgument": ("no", "no: correct the request"),
-    "Unauthenticated": ("no", "no: send another API key"),
+    "InvalidArgument": ("no", "no"),
+    "Unauthenticated": ("no", "no"),
     "PermissionDenied": ("no", "no"),
     "NotFound": ("no", "no"),
     "ResourceExhausted": ("yes", "yes, after the delay"),
     "DeadlineExceeded": ("no", "with a larger `budget_ms`"),
     "Unavailable": ("if the gateway knows it", "yes, after the delay or with backoff"),
     "Cancelled": ("no", "as you like"),
-    "Internal": ("no", "no: report it with the trace id"),
+    "Internal": ("no", "no"),
     "HedgerowError": ("no", "no"),
 }
 
@@ -129,8 +129,11 @@ def _cell(text: str) -> str:
 
 
 def _errors() -> Iterator[str]:
-    for name, (delay, retry) in RETRY.items():
-        yield f"| `{name}` | {delay} | {retry} |"
+    """Classes with the same cells share a row."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, cells in RETRY.items():
+        rows.setdefault(cells, []).append(f"`{name}`")
+    yield from (f"| {', '.join(names)} | {delay} | {retry} |" for (delay, retry), names in rows.items())
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ class AudioSettings(ServiceSettings):
         3_600.0,
         gt=0,
         le=86_400,
-        description="Longest recording, and longest stream, both of its audio and since its start.",
+        description="Longest recording and stream.",
     )
     recording_base_ms: Fixed[int] = Field(
         30_000,

@@ -41,7 +41,7 @@ class CacheSettings(ServiceSettings):
     encryption_key: Keys = Field(
         SecretStr(""),
         description="Keys of 32 bytes in base64 (`openssl rand -base64 32`), separated by commas: the first "
-        "encrypts stored entries, each decrypts. Empty: clear text.",
+        "encrypts, each decrypts.",
     )
     redis_timeout_ms: Fixed[float] = Field(
         250,
@@ -67,8 +67,7 @@ class CacheSettings(ServiceSettings):
     max_bytes: int = Field(
         256 * 1024 * 1024,
         ge=1,
-        description="Memory for entries; a small one takes 3.7 KB. A full memory evicts entries of the tenant "
-        "that holds the most.",
+        description="Memory for entries; a small one takes 3.7 KB.",
     )
     max_entries: Fixed[int | None] = Field(
         None, ge=1, description="Most entries. None: one for each 5 KiB of `max_bytes`."
@@ -83,21 +82,19 @@ class CacheSettings(ServiceSettings):
         0.945,
         ge=0.5,
         le=1,
-        description="Least cosine similarity of a semantic hit, until a tenant's own threshold is verified. 1: no "
-        "semantic hits.",
+        description="Least cosine similarity of a semantic hit. 1: no semantic hits.",
     )
     verify_share: float = Field(
         0,
         ge=0,
         le=1,
-        description="Share of the lookups with a candidate that a model judges; thresholds follow the verdicts. "
-        "Each costs a call.",
+        description="Share of the lookups that a model judges; thresholds follow the verdicts.",
     )
     max_wrong: float = Field(
         0.01,
         gt=0,
         le=1,
-        description="Wrong hits allowed as a share of a tenant's lookups, with 95% confidence. Needs a `verify_share`.",
+        description="Allowed share of wrong hits of a tenant's lookups, with a `verify_share`.",
     )
     embedder: Literal["ctranslate2", "sentence_transformers", "none"] = Field(
         "ctranslate2",
@@ -106,8 +103,7 @@ class CacheSettings(ServiceSettings):
     )
     load_embedder: Literal["start", "first_use"] = Field(
         "start",
-        description="When the embedding model (125 MB) is loaded: at the `start`, or for the first request that "
-        "needs it, which waits 0.1 to 0.6 s longer.",
+        description="When the embedding model (125 MB) is loaded.",
     )
     model: Path | None = Field(
         None,

@@ -67,8 +67,7 @@ class GatewaySettings(Timed):
         description="Services of stages that add context: {stage: host:port}, also xds:///name.",
     )
     llm_addresses: dict[str, Addresses] = Field(
-        description="Addresses of each model's llm services: {name: host:port, name: [host:port, …]}, or "
-        "xds:///name. The first model is the default without a router.",
+        description="Addresses of each model's llm services: {name: host:port, name: [host:port, …]}, or xds:///name.",
         min_length=1,
     )
     serves: dict[str, tuple[Method, ...]] = Field(
@@ -158,14 +157,12 @@ class GatewaySettings(Timed):
     max_batch: Fixed[int] = Field(64, ge=1, description="The most requests a batch may have.")
     tenants: dict[str, TenantSettings] = Field(
         {},
-        description="Keys, quotas and settings of each tenant by name. Without any key, on loopback only, every "
-        "caller is the tenant `local`.",
+        description="Keys, quotas and settings of each tenant by name.",
     )
     tenants_file: Path | None = Field(None, description="YAML file in addition to `tenants`; changes are followed.")
     edge_tokens: bool = Field(
         False,
-        description="Admit the tenants of tokens that the edge has verified; other callers need keys. Needs a "
-        "`tls_dir`.",
+        description="Admit the tenants of tokens that the edge has verified. Needs a `tls_dir`.",
     )
     allow_anonymous: bool = Field(
         False,
@@ -199,8 +196,7 @@ class GatewaySettings(Timed):
     single_flight: Fixed[bool] = Field(True, description="Equal requests at the same time share one generation.")
     fallbacks: tuple[Literal["stale", "smaller", "template"], ...] = Field(
         ("stale", "smaller", "template"),
-        description="Replacements of a late or broken model, in order: a stale answer, the fastest other model, the "
-        "fixed text.",
+        description="Replacements of a late or broken model, in order.",
     )
     template: str = Field(
         TEMPLATE, min_length=1, description="The fixed text. It never replaces an answer with a required form."

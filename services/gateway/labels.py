@@ -29,7 +29,7 @@ class Degraded(Label):
     QUOTA_LOCAL = "quota:local", "Redis was away: this gateway alone checked the quota"
     ROUTER_UNAVAILABLE = "router:unavailable", "no table from the router yet: the first model was used"
     ROUTER_FALLBACK = "router:fallback", "no model met the requirements: the fastest was used"
-    PROMPT_SHORTENED = "prompt:shortened", "the oldest turns are left out to fit the model's context"
+    PROMPT_SHORTENED = "prompt:shortened", "the oldest turns were left out"
     TOOLS_BUDGET = "tools:budget", "a tool was late; a patch may follow"
     TOOLS_UNAVAILABLE = "tools:unavailable", "a tool failed or was not reachable"
     TOOLS_LIMITED = "tools:limited", "the model reached a limit on tool calls"
@@ -38,13 +38,13 @@ class Degraded(Label):
     GUARD_MASKED = "guard:masked", "the guard masked parts of the answer"
     CASCADE_KEPT = (
         "cascade:kept",
-        "the fast model's streamed answer failed its checks, and the better model sent none",
+        "the fast model's answer failed its checks, the better model sent none",
     )
-    FORM_CUT = "form:cut", "the answer does not match `response_format`, because `max_tokens` or the context cut it"
-    FORM_UNCHECKED = "form:unchecked", "the answer could not be compared with `response_format` in time"
+    FORM_CUT = "form:cut", "a cut answer does not match `response_format`"
+    FORM_UNCHECKED = "form:unchecked", "no time to check `response_format`"
     RESPONSE_UNSTORED = (
         "response:unstored",
-        "the response is not stored: Redis was away, or it exceeds bytes or values",
+        "the response is not stored: Redis was away, or a limit exceeded",
     )
     LLM_CHOICES = "llm:choices", "the model's server gave fewer answers than `n`"
     LLM_BUDGET = "llm:budget", "the budget cut the text"
@@ -110,20 +110,20 @@ class Act(Enum):
     HEDGE_STARTED = Said(
         Policy.HEDGE,
         "started",
-        "The first text was late, and a second replica was called.",
+        "The first text was late; a second replica was called.",
         "`hedge`",
     )
     HEDGE_WON = Said(Policy.HEDGE, "won", "The second call was first.", "`hedge`")
     HEDGE_SKIPPED = Said(
         Policy.HEDGE,
         "skipped",
-        "The first text was late, but there was no budget, no spare slot or no healthy replica.",
+        "No budget, spare slot or healthy replica for a hedge.",
         "`hedge.max_share`",
     )
     RETRY_STARTED = Said(
         Policy.RETRY,
         "started",
-        "A call was UNAVAILABLE or silent before its first text, and was repeated.",
+        "A call that failed before its first text was repeated.",
         "",
     )
     FAILOVER_STARTED = Said(
@@ -147,17 +147,14 @@ class Act(Enum):
         "The cache does not store questions like this one.",
         "",
     )
-    BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "No replica of the model is called for now.", "")
-    BREAKER_SKIPPED = Said(Policy.BREAKER, "skipped", "An optional stage's backend is not called for now.", "")
-    LIMIT_WAITED = Said(
-        Policy.LIMIT, "waited", "The request waited for a slot at the model, or a batch item for its turn.", "`limit`"
-    )
+    BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "Every replica's breaker is open.", "")
+    BREAKER_SKIPPED = Said(Policy.BREAKER, "skipped", "The breaker of an optional stage is open.", "")
+    LIMIT_WAITED = Said(Policy.LIMIT, "waited", "The request waited for a slot at the model.", "`limit`")
     LIMIT_SAGGING = Said(Policy.LIMIT, "sagging", "The model's tokens are much slower than its baseline.", "`limit`")
     SHED_REFUSED = Said(
         Policy.SHED,
         "refused",
-        "Refused because of load, pressure or a full queue. Under pressure of the process the tenant with the most "
-        "recent work is refused first.",
+        "Refused because of load, pressure or a full queue.",
         "`limit`, `tenants`",
     )
     QUOTA_REFUSED = Said(Policy.QUOTA, "refused", "The tenant exceeded a quota.", "`tenants`")
@@ -184,13 +181,11 @@ class Act(Enum):
     PROMPT_SHORTENED = Said(
         Policy.PROMPT,
         "shortened",
-        "The oldest turns were left out or summarized to fit the model's context.",
+        "The oldest turns were left out or summarized.",
         "`prompt.whole`, `prompt.summary_model`",
     )
     CASCADE_PASSED = Said(Policy.CASCADE, "passed", "The fast model's answer passed its checks.", "`cascade`")
-    CASCADE_ESCALATED = Said(
-        Policy.CASCADE, "escalated", "It failed for the given reason; the better model is asked.", "`cascade`"
-    )
+    CASCADE_ESCALATED = Said(Policy.CASCADE, "escalated", "It failed; the better model was asked.", "`cascade`")
     CASCADE_KEPT = Said(
         Policy.CASCADE, "kept", "The streamed answer stays, because the better model sent none.", "`cascade`"
     )
@@ -210,62 +205,56 @@ class Act(Enum):
     FORM_FAILED = Said(
         Policy.FORM,
         "failed",
-        "The answer does not match, for the given reason.",
+        "The answer does not match.",
         "`response_format.check`",
     )
     FORM_UNCHECKED = Said(
         Policy.FORM, "unchecked", "The answer could not be checked in time.", "`response_format.check`"
     )
     TOOL_REUSED = Said(Policy.TOOL, "reused", "An earlier result is still valid.", "`tools`")
-    TOOL_LATE = Said(Policy.TOOL, "late", "The tool was late; the prompt says so, and a patch may follow.", "`tools`")
-    TOOL_FAILED = Said(Policy.TOOL, "failed", "The tool reported an error, which the model reads.", "`tools`")
+    TOOL_LATE = Said(Policy.TOOL, "late", "The tool was late; a patch may follow.", "`tools`")
+    TOOL_FAILED = Said(Policy.TOOL, "failed", "The tool reported an error.", "`tools`")
     TOOL_UNAVAILABLE = Said(
         Policy.TOOL,
         "unavailable",
-        "The tool was not reachable, or its breaker or queue refused the call.",
+        "Not reachable, or refused by its breaker or queue.",
         "`tools`",
     )
-    TOOL_RETRIED = Said(Policy.TOOL, "retried", "An idempotent call was UNAVAILABLE and was repeated.", "")
-    TOOL_REFUSED = Said(
-        Policy.TOOL, "refused", "The model called an unknown tool, or with invalid arguments.", "`tools`"
-    )
-    TOOL_REPEATED = Said(Policy.TOOL, "repeated", "The model repeated a call and must answer now.", "`tools`")
+    TOOL_RETRIED = Said(Policy.TOOL, "retried", "An idempotent call that was UNAVAILABLE was repeated.", "")
+    TOOL_REFUSED = Said(Policy.TOOL, "refused", "Unknown tool, or invalid arguments.", "`tools`")
+    TOOL_REPEATED = Said(Policy.TOOL, "repeated", "The model repeated a call and had to answer.", "`tools`")
     TOOL_CAPPED = Said(
         Policy.TOOL,
         "capped",
-        "The model reached the limit of calls and must answer now.",
+        "The model reached the limit of calls and had to answer.",
         "`tools.max_calls`, `tools.max_steps`",
     )
-    TOOL_HURRIED = Said(
-        Policy.TOOL, "hurried", "No time for another call: the model must answer now.", "`stage_caps_ms`"
-    )
+    TOOL_HURRIED = Said(Policy.TOOL, "hurried", "No time for another call: the model had to answer.", "`stage_caps_ms`")
     TOOL_SKIPPED = Said(Policy.TOOL, "skipped", "The model cannot call tools and answers without.", "`tools`")
     TOOL_CUT = Said(Policy.TOOL, "cut", "A result was cut to its size limit.", "`tools.max_result_bytes`")
-    TOOL_DROPPED = Said(
-        Policy.TOOL, "dropped", "Calls beside one of the caller's own tools, which ended the answer.", "`tools`"
-    )
+    TOOL_DROPPED = Said(Policy.TOOL, "dropped", "A call of the caller's own tool ended the answer first.", "`tools`")
     GUARD_NOTED = Said(
         Policy.GUARD,
         "noted",
-        "The request or a tool's result looks like a prompt injection; it is used nevertheless.",
+        "A probable prompt injection was not refused.",
         "`guard.injection`",
     )
     GUARD_REFUSED = Said(
         Policy.GUARD,
         "refused",
-        "A rule refused the request, or withheld a tool's result; the reason names it.",
+        "A rule refused the request, or withheld a tool's result.",
         "`guard.injection`, `guard.secrets`, `guard.personal`",
     )
     GUARD_HID = Said(
         Policy.GUARD,
         "hid",
-        "Secrets or personal data in the prompt or in a tool's result were masked.",
+        "Parts of the prompt or of a tool's result were masked.",
         "`guard.secrets`, `guard.personal`",
     )
     GUARD_BYPASSED = Said(
         Policy.GUARD,
         "bypassed",
-        "Question or answer has secrets or personal data, and is not cached.",
+        "Not cached: secrets or personal data.",
         "`guard.secrets`, `guard.personal`",
     )
     GUARD_MASKED = Said(
@@ -281,13 +270,11 @@ class Act(Enum):
         "`guard.answer_secrets`, `guard.answer_personal`, `guard.answer_denied`",
     )
     GUARD_LATE = Said(Policy.GUARD, "late", "The guard was late; the reason has the consequence.", "`guard.late`")
-    CACHE_BYPASSED = Said(
-        Policy.CACHE, "bypassed", "The kind of question is not cached; the reason names the words.", "`hits`"
-    )
+    CACHE_BYPASSED = Said(Policy.CACHE, "bypassed", "This kind of question is not cached.", "`hits`")
     CACHE_STALE = Said(
         Policy.CACHE, "stale", "An expired answer was sent, and a new one is generated.", "`hits.revalidate_ms`"
     )
-    CACHE_EXACT = Said(Policy.CACHE, "exact", "The kind of question gets exact hits only.", "`hits`")
+    CACHE_EXACT = Said(Policy.CACHE, "exact", "This kind of question gets exact hits only.", "`hits`")
     DRILL_DROPPED = Said(Policy.DRILL, "dropped", "A drill refused the call.", "the topology's `drill`")
     DRILL_DELAYED = Said(Policy.DRILL, "delayed", "A drill delayed the call.", "the topology's `drill`")
     DRILL_ABORTED = Said(Policy.DRILL, "aborted", "A drill aborted the call.", "the topology's `drill`")

@@ -26,8 +26,7 @@ class VllmSettings(BaseModel):
     model: str = Field("", description="Folder of the model, or its name on the hub.")
     enforce_eager: bool | None = Field(
         None,
-        description="Whether the model runs without compilation. None: on a CPU. Compiled is faster and starts later "
-        "(docs/engines.md).",
+        description="Whether the model runs without compilation (docs/engines.md). None: on a CPU.",
     )
     speculative_config: dict[str, Any] | None = Field(
         None, description='JSON, for example {"method": "draft_model", "model": "…", "num_speculative_tokens": 4}.'
@@ -93,7 +92,7 @@ class LlmSettings(ServiceSettings):
     identity: str = Field(
         "",
         max_length=256,
-        description="Identity of the model as in the router's `models`; answers under another identity are not stored.",
+        description="Identity of the model as in the router's `models`.",
     )
     default_max_tokens: int | None = Field(
         None,

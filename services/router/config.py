@@ -41,8 +41,7 @@ class ModelSettings(BaseModel):
     identity: str = Field(
         "",
         max_length=64,
-        description="Identity beside the name, such as a digest of the weights; stored answers are of the same "
-        "identity.",
+        description="Identity beside the name, such as a digest of the weights.",
     )
 
 

@@ -43,7 +43,7 @@ class VisionSettings(ServiceSettings):
     max_pixels: int = Field(
         limits.PICTURE_PIXELS,
         ge=1,
-        description="Largest picture. Decoding takes up to 16 bytes for each pixel.",
+        description="Largest picture in pixels.",
     )
     max_queue: Fixed[int] = Field(256, ge=1, description="Images a model may have in hand; more are refused at once.")
 

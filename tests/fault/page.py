@@ -31,6 +31,12 @@ Look up the results of calls while a part of the mesh breaks. Tests in `tests/fa
 - (mesh): through Envoy, with two replicas of each service. A and B are tenants.
 """
 _TIMES = ("detection", "recovery")
+# Sections of which the page has the sums alone: counts of refused calls say little.
+_IN_SHORT = {
+    "Hostile input": "Malformed and oversized messages, compression bombs, hostile pictures, recordings and models",
+    "Memory": "Full caches and queues, expired entries, and bodies that lack one byte",
+    "Identity, tenants and secrets": "Certificates, keys, tokens, other origins, and tenants that attack each other",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +99,20 @@ def page(text: str) -> str:
         lines += ["## Rows that miss a limit", "", "| fault | figure |", "|---|---|"]
         lines += [*(_line((row.fault, row.missed())) for row in missing), ""]
     for title in dict.fromkeys(row.section for row in rows):
-        lines += [f"## {title}", "", "| fault | ok/degraded/failed | slowest detection, recovery |", "|---|---|---|"]
-        lines += [*map(_line, _families([row for row in rows if row.section == title])), ""]
+        section = [row for row in rows if row.section == title]
+        lines += [f"## {title}", "", *(_in_short(title, section) if title in _IN_SHORT else _table(section)), ""]
     return "\n".join(lines)
+
+
+def _table(rows: Sequence[Measured]) -> Iterator[str]:
+    yield from ("| fault | ok/degraded/failed | slowest detection, recovery |", "|---|---|---|")
+    yield from map(_line, _families(rows))
+
+
+def _in_short(title: str, rows: Sequence[Measured]) -> Iterator[str]:
+    right, met = sum(row.passed for row in rows), sum(row.met for row in rows)
+    yield f"{_IN_SHORT[title]}:"
+    yield f"{right} of {len(rows)} faults have the required result, {met} within their limits (faults.json)."
 
 
 def _families(rows: Sequence[Measured]) -> Iterator[tuple[str, ...]]:

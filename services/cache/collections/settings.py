@@ -32,8 +32,7 @@ class CollectionSettings(BaseModel):
     max_snippets_held: int = Field(
         500_000,
         ge=1,
-        description="Most snippets of all tenants; each takes 1.5 KB of memory. One tenant's texts may take 1 KiB for "
-        "each of them.",
+        description="Most snippets of all tenants; each takes 1.5 KB of memory.",
     )
     max_tenant_bytes: Fixed[int | None] = Field(
         None,

@@ -45,16 +45,14 @@ class CategorySettings(BaseModel):
     words: tuple[str, ...] = Field(
         (),
         max_length=200,
-        description="Whole words of a question in this category, `*` at the end for any ending. Empty: only requests "
-        "name it.",
+        description="Whole words of a question in this category, `*` at the end for any ending.",
     )
     ttl_ms: int = Field(ge=1, le=30 * _DAY_MS, description="Lifetime of its answers.")
     max_wrong: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="Wrong hits allowed as a share of its lookups, with a `verify_share`; never more than the cache's "
-        "`max_wrong`.",
+        description="Allowed share of wrong hits; at most the cache's `max_wrong`.",
     )
 
     @field_validator("words")
@@ -72,13 +70,11 @@ class HitSettings(BaseModel):
 
     others: Hits = Field(
         "any",
-        description="Questions of no other kind. `off`: not cached; `exact`: the same question only; `any`: "
-        "semantic hits too. A request may choose.",
+        description="Other questions. `off`: not cached; `exact`: the same question only; `any`: semantic hits too.",
     )
     scope: Scope = Field(
         "tenant",
-        description="Sharing of stored answers: by all end users of a tenant, or each end user has its own, and "
-        "requests without an end user are not cached.",
+        description="Sharing of stored answers: all end users of a tenant, or each end user has its own.",
     )
     sampled: Hits = Field(
         "off",
@@ -93,8 +89,7 @@ class HitSettings(BaseModel):
     categories: dict[Annotated[str, Field(pattern="^[a-z0-9_-]{1,64}$")], CategorySettings] = Field(
         {},
         max_length=100,
-        description="Categories of questions by name. The first one with a word of the question counts; hits come "
-        "from it alone.",
+        description="Categories of questions by name.",
     )
     ignore_case: bool = Field(
         False,
@@ -111,8 +106,8 @@ class HitSettings(BaseModel):
         0,
         ge=0,
         le=30 * _DAY_MS,
-        description="Time after its lifetime in which an answer is still served to the same question, while a new one "
-        "is generated. At most the cache's `stale_ms`. 0: none.",
+        description="Time after its lifetime in which an exact hit is served while a new answer is "
+        "generated; at most `stale_ms`.",
     )
 
     @model_validator(mode="before")

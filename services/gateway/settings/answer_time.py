@@ -92,8 +92,7 @@ class Timed(Serving):
     stall_ms: float = Field(
         10_000,
         ge=0,
-        description="Longest silence within an answer before its model counts as broken; an HTTP answer ends "
-        "after three times as long. 0: no limit.",
+        description="Longest silence within an answer; an HTTP answer ends after three times as long. 0: no limit.",
     )
     targets: dict[str, TargetSettings] = Field(
         {},

@@ -15,7 +15,7 @@ class HedgeSettings(Group):
 
     mode: Literal["adaptive", "fixed", "tied", "off"] = Field(
         "adaptive",
-        description="When to send a second call: `adaptive` after a percentile of recent first-token times, `fixed` "
+        description="Time of a second call: `adaptive` after a percentile of recent first-token times, `fixed` "
         "after `delay_ms`, `tied` at once.",
     )
     percentile: Fixed[float] = Field(95, gt=0, lt=100, description="For `adaptive`: after which percentile.")

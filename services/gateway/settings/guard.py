@@ -55,8 +55,7 @@ class GuardSettings(Group):
     )
     late: Literal["open", "closed"] = Field(
         "closed",
-        description="Treatment of a late guard: `open` lets text pass, `closed` refuses the request or ends the "
-        "answer.",
+        description="After a late guard: `open` lets text pass, `closed` refuses the request or ends the answer.",
     )
 
     @field_validator("denied_phrases")

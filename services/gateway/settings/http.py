@@ -44,7 +44,7 @@ class HttpSettings(Group):
     max_connections: int = Field(
         4_096,
         ge=1,
-        description="Connections at once, in each worker. A further one replaces the longest idle one, or is closed.",
+        description="Connections at once, in each worker.",
     )
     max_connections_of_one: Fixed[int | None] = Field(
         None,

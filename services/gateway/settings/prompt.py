@@ -66,12 +66,12 @@ class WarmSettings(Group):
 
     prompts: tuple[str, ...] = Field(
         (),
-        description="Names of `system_prompts` that models read in advance, for each tenant with `warm`; `*`: all.",
+        description="`system_prompts` that models read in advance, for tenants with `warm`; `*`: all.",
     )
     tiers: tuple[Literal["fast", "balanced", "quality"], ...] = Field(
         ("fast", "balanced", "quality"),
         min_length=1,
-        description="Tiers whose models read them, on each replica. Without a router: all models.",
+        description="Tiers whose models read them.",
     )
     every_ms: Fixed[int] = Field(
         240_000,

@@ -75,8 +75,8 @@ class StoredResponseSettings(Group):
     tenant_bytes: int = Field(
         67_108_864,
         ge=1_048_576,
-        description="Bytes of one tenant's stored responses; without a `redis_url` all tenants have four times as "
-        "much. Beyond it, the least recently used response is removed.",
+        description="Bytes of one tenant's stored responses; without a `redis_url`, all tenants have four times as "
+        "much.",
     )
     bytes: Fixed[int | None] = Field(
         None, ge=1_048_576, description="Memory for all tenants' responses. None: four times `tenant_bytes`."
@@ -95,8 +95,7 @@ class ReadySettings(Group):
         1,
         ge=0,
         le=1_000,
-        description="Models that must have served once before the gateway is ready, at most all of `llm_addresses`. "
-        "0: none.",
+        description="Models that must have served once before the gateway is ready.",
     )
     services: tuple[Literal["vision", "audio"], ...] = Field(
         (), description='Other services that must have served once: `["vision", "audio"]`.'

@@ -45,7 +45,7 @@ class ToolSettings(Group):
     sources: dict[Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")], ToolSourceSettings] = Field(
         {}, description="Sources of tools by name."
     )
-    max_steps: int = Field(2, ge=1, le=32, description="Times that a model is asked for calls before it must answer.")
+    max_steps: int = Field(2, ge=1, le=32, description="Most rounds of calls before a model must answer.")
     max_calls: int = Field(2, ge=1, le=128, description="Most calls of a model for one answer.")
     max_tools: Fixed[int] = Field(64, ge=1, le=1_000, description="Tools of one source; those after them are left out.")
     max_description_bytes: Fixed[int] = Field(2_048, ge=1, description="Of a tool's description; the rest is cut off.")
@@ -53,7 +53,7 @@ class ToolSettings(Group):
     max_result_bytes: int = Field(
         16_384,
         ge=1,
-        description="Size at which a result is cut. All results together have half of a known context.",
+        description="Size at which a result is cut.",
     )
     max_message_bytes: Fixed[int] = Field(
         1_048_576, ge=1_024, description="Of one message of an MCP server; at a longer one its connection is closed."

@@ -47,8 +47,7 @@ class ProviderSettings(BaseModel):
     )
     http_version: Literal["1.1", "2"] = Field(
         "1.1",
-        description="1.1: one connection for each answer, earliest first token. 2: one connection for all, if the "
-        "provider offers it.",
+        description="1.1: a connection for each answer. 2: one connection for all.",
     )
     ca_file: str = Field("", description="PEM file of trusted CAs. Empty: the machine's own.")
     max_event_bytes: Fixed[int] = Field(
