@@ -107,7 +107,7 @@ class Model(WithSettings):
     folder: ExistingFolder | None = Field(None, description="Folder of a model for vLLM.")
     catalog: LanguageModel | None = Field(
         None,
-        description="Name in the catalogue (`hedgerow models list`), for vLLM. `hedgerow up` pulls a missing one.",
+        description="Name in the catalogue (`hedgerow models list`), for vLLM.",
     )
     hub: Annotated[str, Field(pattern=r"^[\w.-]+(/[\w.-]+)?$")] | None = Field(
         None, description="Name on the hub, for vLLM."
@@ -117,7 +117,7 @@ class Model(WithSettings):
         validate_default=True,
         description="API of a provider or server, up to and including `/v1`. A list: replicas of one model.",
     )
-    model: str = Field("", description="With `url`: the provider's name of the model. Default: the name here.")
+    model: str = Field("", description="With `url`: the provider's name. Default: the name here.")
     key_env: VariableName | None = Field(None, description="With `url`: environment variable with the API key.")
     key_file: KeyFile | None = Field(None, description="With `url`: file with the API key alone.")
     engine: Annotated[str, Field(pattern=r"^(vllm|openai|anthropic|[\w.]+:\w+)$")] = Field(
@@ -127,37 +127,34 @@ class Model(WithSettings):
     )
     serves: Serves = Field(
         (CHAT,),
-        description="With `url`: `chat`, or one or several of `embeddings`, `rerank` and `moderations`, whose requests "
-        "name the model.",
+        description="With `url`: `chat`, or some of `embeddings`, `rerank`, `moderations`.",
     )
     tier: Literal["fast", "balanced", "quality"] = Field(
-        "balanced", description="Class. A request for a tier gets the fastest model of it or of a better one."
+        "balanced", description="Class; a request for a tier gets the fastest model of it or of a better one."
     )
     prices: Prices = Field(
         Prices(),
-        description="Prices, for the cost of answers. Default: the provider's public ones.",
+        description="Prices. Default: the provider's public ones.",
     )
     context_tokens: Annotated[int, Field(ge=1)] | None = Field(
         None,
-        description="Most tokens of prompt and answer. Default: what the engine or the server says.",
+        description="Most tokens of prompt and answer. Default: by engine or server.",
     )
     max_tokens: Annotated[int, Field(ge=1)] | None = Field(
         None,
-        description="Most tokens of an answer, and the default. Default: the model's own; 512 and 256 with the "
-        "profile `latency`.",
+        description="Most tokens of an answer. Default: the model's own; 512 with the profile `latency`.",
     )
     sees: bool = Field(False, description="Whether it receives pictures; other models receive labels.")
     expected_ttft_ms: Milliseconds | None = Field(
-        None, description="Expected time to the first token, until there are measurements."
+        None, description="Time to the first token before there are measurements."
     )
-    expected_total_ms: Milliseconds | None = Field(None, description="Expected time to the last token, likewise.")
+    expected_total_ms: Milliseconds | None = Field(None, description="The same of the last token.")
     replicas: int = Field(
         1, ge=1, le=MOST_REPLICAS, description="Processes that serve it; calls are hedged between them."
     )
     options: Settings = Field(
         {},
-        description="Settings of the engine (settings.md, below `vllm`, `openai` or `anthropic`); for "
-        "vLLM every field of `AsyncEngineArgs`.",
+        description="Settings of the engine (settings.md); for vLLM every field of `AsyncEngineArgs`.",
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `grace_ms`.")
     memory_gib: Annotated[float, Field(gt=0, le=4_096)] | None = Field(

@@ -57,8 +57,7 @@ class Gateway(WithSettings):
     address: Address = Field("127.0.0.1:50050", description="Address of gRPC, host:port, or a port on loopback.")
     http: AddressOrOff = Field(
         "",
-        description="Address of HTTP, likewise, or `off`. Default: the port of `address` plus 30 on loopback, else "
-        "none.",
+        description="Address of HTTP, or `off`. Default: the port of `address` plus 30 on loopback, else none.",
     )
     workers: int = Field(1, ge=1, le=256, description="Processes that share the port.")
     allow_anonymous: bool = Field(False, description="Admit every caller, also beyond loopback.")
@@ -91,12 +90,10 @@ class Cache(WithSettings):
         None,
         description="Whether equal questions get the stored answer. Default: by `profile`.",
     )
-    semantic: bool | None = Field(
-        None, description="Whether the same question in other words gets it too. Implies `exact`."
-    )
+    semantic: bool | None = Field(None, description="Whether questions in other words get it too. Implies `exact`.")
     scope: Literal["tenant", "user"] | None = Field(
         None,
-        description="Sharing of stored answers: by all end users of a tenant (default), or each end user has its own.",
+        description="Sharing of stored answers: all end users of a tenant (default), or each end user has its own.",
     )
     database: NewFile | None = Field(None, description="SQLite file of the entries. Default: in the state folder.")
     collections: NewFile | None = Field(
@@ -111,8 +108,7 @@ class Cache(WithSettings):
     )
     encryption_key_env: VariableName | None = Field(
         None,
-        description="Environment variable with the key that encrypts entries (`openssl rand -base64 32`). Default: "
-        "clear text.",
+        description="Environment variable with the key that encrypts entries (`openssl rand -base64 32`).",
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `similarity_threshold`.")
 
@@ -143,7 +139,7 @@ class Vision(WithSettings):
     catalog: VisionModel | None = Field(
         None,
         validate_default=True,
-        description="Name in the catalogue, for example `efficientnet-lite0`. `hedgerow up` pulls a missing one.",
+        description="Name in the catalogue, for example `efficientnet-lite0`.",
     )
     default: str = Field("", description="Model of requests that name none.")
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `max_pixels`.")
@@ -180,7 +176,7 @@ class Audio(WithSettings):
     folder: ExistingFolder | None = Field(None, description="Folder of a CTranslate2 Whisper model.")
     catalog: SpeechModel | None = Field(
         None,
-        description="Name in the catalogue, for example `whisper-base`. `hedgerow up` pulls a missing one.",
+        description="Name in the catalogue, for example `whisper-base`.",
     )
     hub: Annotated[str, Field(min_length=1)] | None = Field(
         None, validate_default=True, description="Name on the hub, for example `large-v3-turbo`."
@@ -233,14 +229,12 @@ def _alone(field: str, *kinds: type, of: type[Section]) -> BeforeValidator:
 class MeshFile(Section):
     """The whole file. Paths are relative to its folder."""
 
-    models: dict[ModelName, Model] = Field(
-        min_length=1, description="Models by the names that callers see. The first is the default without a router."
-    )
+    models: dict[ModelName, Model] = Field(min_length=1, description="Models by the names that callers see.")
     tenants: dict[str, Tenant] = Field(
         {}, description="Tenants by name. Without any, every program on this machine may call."
     )
     tenants_file: ExistingFile | None = Field(
-        None, description="In place of `tenants`: a file as HEDGEROW_GATEWAY_TENANTS_FILE; changes are followed."
+        None, description="Instead of `tenants`: a file as HEDGEROW_GATEWAY_TENANTS_FILE."
     )
     profile: Literal["transparent", "latency"] = Field(
         "transparent",

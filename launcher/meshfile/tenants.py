@@ -93,9 +93,7 @@ class Tenant(Section):
         description="Fields that the model's API lacks ([HTTP](http.md#fields-left-out)).",
     )
     check_forms: bool | None = Field(None, description="Whether answers are checked against their `response_format`.")
-    tools: Tools = Field(
-        [], description="Tools of the mesh that it may use, as `source/name`, also with `*`: `collections/search_*`."
-    )
+    tools: Tools = Field([], description="Mesh tools that it may use, as `source/name`: `collections/search_*`.")
     provider: Permissions = Field(
         [],
         description="[Permissions](http.md#what-needs-permission) for what costs more or stores data at a provider.",
