@@ -6,10 +6,10 @@
         answer = client.ask("What is the capital of France?", budget_ms=300, on_token=print)
         print(answer.finish_reason, answer.cache.verdict, answer.timings.first_token_ms)
 
-`VisionClient` and `AudioClient` ask the services for pictures and for speech directly; `CollectionClient` keeps the
-documents that answers may go by.
+`VisionClient` and `AudioClient` call the services for pictures and for speech directly; `CollectionClient` stores
+documents for answers.
 
-The clients are imported when first used: they bring gRPC, which takes longer to load than the rest of a small program.
+The clients are imported when first used, because gRPC takes longer to load than the rest of a small program.
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ T = TypeVar("T")
 class AsyncClient(AsyncServiceClient):
     """A gateway, over one pooled connection that is opened when first used. Safe to share between tasks of one loop.
 
-    `target` is `host:port`, `unix:path` or `xds:///name`. `api_key` travels as `authorization: Bearer …`.
-    `default_budget_ms` holds for requests that name no budget; without it, the gateway's own default does. Without
-    `tls`, it is plain text, in which no API key is sent to another machine: then it raises `InvalidArgument`, unless
-    `allow_plaintext_key` says so.
+    `target` is `host:port`, `unix:path` or `xds:///name`. `api_key` is sent as `authorization: Bearer …`.
+    `default_budget_ms` is the budget of requests that name none; None: the gateway's default. Without `tls` the
+    connection is plain text: an API key for another machine then raises `InvalidArgument`, unless
+    `allow_plaintext_key` is set.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class AsyncClient(AsyncServiceClient):
         allow_fallback: bool = False,
         **options: Unpack[Options],
     ) -> AsyncAnswerStream:
-        """Ask, and iterate over what happens. Raises `InvalidArgument` at once for what can never be sent.
+        """Send a question, and iterate over the events of its answer. Raises `InvalidArgument` for an invalid request.
 
-        `images` and `audio` are the bytes of encoded files, or paths. With `audio`, the messages may be left out: what
-        it says is then the question. When no model answers in time, the stream raises `DeadlineExceeded`; with
-        `allow_fallback` it has the gateway's fixed text, and `Answer.is_fallback` is true.
+        `images` and `audio` are the bytes of encoded files, or paths. Without messages, the recording `audio` is the
+        question. If no model answers in time, the stream raises `DeadlineExceeded`; with `allow_fallback` it has the
+        gateway's fixed text, and `Answer.is_fallback` is true.
         """
         out = self._caller.generate({"messages": messages, "images": images, "audio": audio, **options})
         return AsyncAnswerStream(partial(_begin, self._stub), out, self._peer, allow_fallback=allow_fallback)
@@ -121,14 +121,15 @@ class AsyncClient(AsyncServiceClient):
         into: Any = None,
         **options: Unpack[Options],
     ) -> Answer[Any]:
-        """Ask, and return the whole answer. Callbacks are functions or coroutine functions, called in order.
+        """Send a question, and return the whole answer.
 
-        `on_replaced` gets a text that replaces all text before it, with `repair` or
-        `cascade_at_once`; tokens and sentences go on from there. Raises `DeadlineExceeded` when no model answers in
-        time; with `allow_fallback` the gateway's fixed text is returned, and `Answer.is_fallback` is true.
+        Callbacks are functions or coroutine functions, called in order. `on_replaced` gets a text that replaces all
+        text before it (`repair`, `cascade_at_once`); later tokens and sentences follow that text. If no model answers
+        in time, the call raises `DeadlineExceeded`; with `allow_fallback` it returns the gateway's fixed text, and
+        `Answer.is_fallback` is true.
 
-        `into` is a dataclass or a pydantic model: the answer is JSON of that type, and `Answer.parsed` its value. An
-        answer that was cut, or does not match, raises (`FORM_CUT`, `FORM_BROKEN`).
+        `into` is a dataclass or a pydantic model: the answer is JSON of that type, and `Answer.parsed` its value. The
+        call raises for an answer that was cut (`FORM_CUT`) or does not match (`FORM_BROKEN`).
         """
         refuse_unknown("ask()", options, METHODS)
         options = with_schema(into, options) if into is not None else options
@@ -150,12 +151,12 @@ class AsyncClient(AsyncServiceClient):
         on_call: Callable[[ToolCall, Any], Any] | None = None,
         **options: Unpack[Options],
     ) -> Answer:
-        """Ask, call the functions that the model wants called, and ask again, until it answers.
+        """Send a question, run the model's tool calls, and send their results, until the model answers.
 
-        `tools` are functions: they are described to the model by their types and docstrings, and called in the order of
-        its calls. Results go back to the model as JSON; exceptions are raised. Arguments that do not match the
-        types go back to the model as an error. `tool_choice` is for the first question alone. After `max_steps` rounds
-        of calls the model must answer. `budget_ms` is for all of it. `on_call` gets each call and its result.
+        `tools` are functions; their types and docstrings describe them to the model. The model gets each result as
+        JSON, and an error for arguments that do not match the types. A function's exception is raised. `tool_choice`
+        applies to the first question only. After `max_steps` rounds of calls the model must answer. `budget_ms` covers
+        all rounds. `on_call` gets each call and its result.
         """
         refuse_unknown("run_tools()", options, METHODS)
         budget_ms = options.get("budget_ms") or self._caller.default_budget_ms
@@ -181,9 +182,10 @@ class AsyncClient(AsyncServiceClient):
         allow_fallback: bool = False,
         **options: Unpack[Options],
     ) -> AsyncIterator[tuple[int, Answer | HedgerowError]]:
-        """Ask several at once; yields (position, result) as each is done. An item's own fields overrule the others.
+        """Send several questions; yields (position, result) of each as it is done.
 
-        An item without an answer in time is a `DeadlineExceeded`, or with `allow_fallback` the gateway's fixed text.
+        An item's own fields take precedence. The result of an item without an answer in time is a
+        `DeadlineExceeded`, or with `allow_fallback` the gateway's fixed text.
         """
         out = self._caller.batch(requests, {"messages": None, "images": images, "audio": audio, **options})
         incoming = IncomingBatch(out.request.requests, allow_fallback=allow_fallback)
@@ -200,17 +202,16 @@ class AsyncClient(AsyncServiceClient):
         incoming.ended()
 
     async def tools(self, timeout_s: float = 5.0) -> tuple[tuple[ListedTool, ...], tuple[ToolSource, ...]]:
-        """The tools of the mesh that this caller may use, and where they come from."""
+        """The mesh tools that this caller may use, and their sources."""
         request = gateway_pb2.ListToolsRequest()
         listed = await self._call(self._stub.ListTools, request, timeout_s)
         return _convert.tools(listed), _convert.tool_sources(listed)
 
     async def report_wrong(self, answer: Answer | str, question: str | None = None, timeout_s: float = 5.0) -> bool:
-        """Say that an answer of the cache's was wrong for what was asked: it is not given to that any more.
+        """Report that a stored answer was wrong for a question: the question does not get that answer again.
 
-        `answer` may be its key, `answer.cache.key`. `question` is the text of the last message that was asked; without
-        it nothing but the entry's very own question gets that answer again. Returns whether this caller has such an
-        entry.
+        `answer` may be the entry's key, `answer.cache.key`. `question` is the text of the last message; without it only
+        the entry's own question gets that answer again. Returns whether this caller has such an entry.
         """
         key = answer if isinstance(answer, str) else answer.cache.key
         request = gateway_pb2.ReportWrongRequest(key=key, question=question)
@@ -228,10 +229,10 @@ class AsyncClient(AsyncServiceClient):
         allow_fallback: bool = False,
         **options: Unpack[Options],
     ) -> AsyncConversation:
-        """Speak, and iterate over what happens: `(turn, event)`.
+        """Send live speech, and iterate over the events of its answers: `(turn, event)`.
 
-        Each time the speaker pauses (for `pause_ms`, 100 to 5,000), what was said is answered like a question, with
-        `images`, `options` and the turns before it; `messages` come before the first. `audio` gives blocks of any
+        Each pause of the speaker (of `pause_ms`, 100 to 5,000) ends a turn, which is answered like a question, with
+        `images`, `options` and the turns before it; `messages` precede the first turn. `audio` yields blocks of any
         length as they are recorded, in `format`, and is read in a task of its own. When it ends, the last answer is
         finished. A turn that no model answers in time is a `TurnFailed`, or with `allow_fallback` the gateway's fixed
         text.
@@ -243,15 +244,15 @@ class AsyncClient(AsyncServiceClient):
 
 
 class AsyncConversation(AsyncDuplexStream[tuple[int, ConversationEvent]]):
-    """A conversation as it goes: `async for turn, event in conversation`.
+    """The events of a conversation: `async for turn, event in conversation`.
 
-    Leaving `async with`, `cancel()` or letting go of the object ends the call at once, and with it the engines.
+    Leaving `async with`, `cancel()`, or deleting the object ends the call, and stops the engines.
     """
 
     async def interrupt(self) -> bool:
-        """Cut off the answer that is being given, as speaking would; may be called from another task.
+        """End the current answer, as speech would; may be called from another task.
 
-        False when it cannot be said any more, because the audio or the conversation is over: `cancel()` still ends it.
+        False after the end of the audio or the conversation: `cancel()` still ends the call.
         """
         return await self._send(INTERRUPT)
 

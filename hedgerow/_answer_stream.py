@@ -22,11 +22,11 @@ _PAUSE_S = 0.02  # for a channel to notice which of its connections are gone
 
 
 class AnswerStream(EventStream[Event]):
-    """An answer as it arrives: `for event in stream`.
+    """The events of an answer: `for event in stream`.
 
-    Leaving `with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine. When
-    the gateway is lost, another one goes on, where the target leads to one: the text does not begin again, and the
-    answer says `llm:resumed`. After `cancel()` the iteration ends, without an error; `partial` has what had come.
+    Leaving `with`, `cancel()`, or deleting the object cancels the call, and stops the engine. If the connection
+    to the gateway is lost, another gateway of the target continues the text, and the answer is marked `llm:resumed`.
+    After `cancel()` the iteration ends without an error; `partial` has the text so far.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class AnswerStream(EventStream[Event]):
 
     @property
     def answer(self) -> Answer | None:
-        """The answer, once all of it has come; None before."""
+        """The answer after its end; None before."""
         return self._answer.answer
 
     def sentences(self) -> Iterator[str]:
-        """Iterate over whole sentences in place of events, each as soon as it is complete.
+        """Iterate over whole sentences instead of events.
 
-        With `repair` or `cascade_at_once` a new text may replace the old one: its sentences come from its start.
+        With `repair` or `cascade_at_once` a new text may replace the old one; its sentences then begin at its start.
         """
         sentences = Sentences()
         for event in self:

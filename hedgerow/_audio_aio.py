@@ -44,10 +44,10 @@ class AsyncAudioClient(AsyncServiceClient):
         on_segment: Callable[[Segment], Any] | None = None,
         budget_ms: int = messages.DEFAULT_BUDGET_MS,
     ) -> Transcription:
-        """What a recording says: the bytes of a WAV, FLAC, MP3 or Ogg Opus file, or its path. It is sent in pieces.
+        """Transcribe a recording: the bytes of a WAV, FLAC, MP3 or Ogg Opus file, or its path.
 
-        `language` is ISO 639-1; None: detected. `words`: with times of words. `on_recording` is called once the file
-        is decoded, `on_segment` with each segment as it is done. Callbacks are functions or coroutine functions.
+        `language` is ISO 639-1; None: detected. `words` adds the times of words. `on_recording` is called when the file
+        is decoded, `on_segment` with each finished segment. Callbacks are functions or coroutine functions.
         """
         notices, result = messages.Notices(on_recording, on_segment), None
         requests, timeout_s = messages.recording(audio, language, words), budget_ms / 1000
@@ -74,15 +74,16 @@ class AsyncAudioClient(AsyncServiceClient):
         policy: Policy | None = None,
         pause_ms: int | None = None,
     ) -> AsyncEventStream[Heard]:
-        """Text while it is spoken. `audio` gives blocks of any length as they are recorded, in `format`, and is read in
-        a task of its own; `policy` says when a word counts as sure, `pause_ms` (100 to 5,000) closes a segment.
+        """Transcribe live speech. `audio` yields blocks of any length as they are recorded, in `format`, and is read in
+        a task of its own. `policy` decides when a word is confirmed; a pause of `pause_ms` (100 to 5,000) ends a
+        segment.
         """
         opening = messages.live_opening(format, language, policy, pause_ms)
         requests, incoming = _live(opening, audio, format), messages.IncomingSpeech(self._peer)
         return AsyncDuplexStream.begin(self._stub.TranscribeStream, requests, incoming, self._peer.metadata())
 
     async def model(self) -> SpeechModel:
-        """The model, and how busy it is."""
+        """The model and its load."""
         request = audio_pb2.GetModelRequest()
         return messages.model(await self._call(self._stub.GetModel, request, messages.MODEL_TIMEOUT_S))
 

@@ -24,8 +24,8 @@ class AsyncCollectionClient(AsyncServiceClient):
 
     Safe to share between tasks of one loop.
 
-    A replica of the service keeps collections of its own: what is changed at one has to be changed at each. `budget_ms`
-    is the time a call may take.
+    Each replica of the service has its own collections: make a change at each of them. `budget_ms` limits the time of
+    a call.
     """
 
     def __init__(
@@ -51,24 +51,23 @@ class AsyncCollectionClient(AsyncServiceClient):
         description: str = "",
         budget_ms: int = messages.PUT_BUDGET_MS,
     ) -> CollectionPut:
-        """Put a document in place of any of the same `source`: a text, which is cut, or passages that are cut already.
-        It is on disk and found when this returns; one that has not changed costs nothing.
+        """Store a document, and replace the one of the same `source`. It is a text, which is split, or passages.
 
-        `format` goes by the source's ending where it is not given. `description` is the collection's purpose, as
-        models read it.
+        When the call returns, the document is on disk and can be found. `format` follows from the source's ending
+        unless it is given. `description` is the collection's purpose, for models.
         """
         request = messages.put_request(self._tenant, collection, source, text, passages, title, format, description)
         return messages.put(await self._call(self._stub.PutDocument, request, budget_ms / 1000))
 
     async def remove(self, collection: str, sources: Iterable[str], *, budget_ms: int | None = None) -> int:
-        """Remove documents, and return how many there were. Raises `NotFound` where there is no such collection."""
+        """Remove documents, and return their number. Raises `NotFound` for an unknown collection."""
         removed = 0
         for request in messages.remove_requests(self._tenant, collection, sources):
             removed += (await self._call(self._stub.RemoveDocuments, request, self._timeout_s(budget_ms))).removed
         return removed
 
     async def documents(self, collection: str, *, budget_ms: int | None = None) -> tuple[CollectionDocument, ...]:
-        """The documents of a collection by source. Raises `NotFound` where there is none."""
+        """The documents of a collection by source. Raises `NotFound` for an unknown collection."""
         request = collection_pb2.ListDocumentsRequest(tenant=self._tenant, collection=collection)
         found: list[CollectionDocument] = []
         while True:
@@ -93,13 +92,13 @@ class AsyncCollectionClient(AsyncServiceClient):
         ranking: Literal["both", "meaning", "words"] = "both",
         budget_ms: int | None = None,
     ) -> CollectionSearch:
-        """The `limit` snippets that fit a question best, 5 where not given, 50 at most. Raises `NotFound` where there
-        is no such collection."""
+        """The best snippets for a question: `limit` of them, 5 by default, at most 50. Raises `NotFound` for an unknown
+        collection."""
         request = messages.search_request(self._tenant, collection, question, limit, ranking)
         return messages.search(await self._call(self._stub.Search, request, self._timeout_s(budget_ms)))
 
     async def drop(self, collection: str, *, budget_ms: int | None = None) -> int:
-        """Remove a collection, and return how many documents were in it."""
+        """Remove a collection, and return the number of its documents."""
         request = collection_pb2.DropCollectionRequest(tenant=self._tenant, collection=collection)
         reply = await self._call(self._stub.DropCollection, request, self._timeout_s(budget_ms))
         return int(reply.removed)

@@ -1,15 +1,15 @@
-"""Everything the SDK raises about an answer.
+"""The errors of the SDK.
 
 HedgerowError
-├── InvalidArgument    the request can never be served; `metadata` names field, limit and value
-├── Unauthenticated    the API key is missing or not known
-├── PermissionDenied   the key is known, and may not do this
-├── NotFound           what was asked for by name, a model for example, does not exist
-├── ResourceExhausted  busy, not broken: come back after `retry_delay_s`
-├── DeadlineExceeded   the time was over before there was anything to give
-├── Unavailable        broken or not there; another try may work
+├── InvalidArgument    the request is invalid; `metadata` names field, limit and value
+├── Unauthenticated    the API key is missing or unknown
+├── PermissionDenied   the API key has no permission for the request
+├── NotFound           a named thing, such as a model, does not exist
+├── ResourceExhausted  busy: try again after `retry_delay_s`
+├── DeadlineExceeded   no answer within the budget
+├── Unavailable        broken or not reachable; a retry may succeed
 ├── Cancelled          the call was cancelled
-└── Internal           a bug, ours or the gateway's
+└── Internal           a bug of the SDK or the gateway
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hedgerow._reports import Decision, PartialAnswer
 
 
 class HedgerowError(Exception):
-    """An answer that did not come. Match on the class or on `reason`; the message is for people and may change."""
+    """A failed call. Match on the class or on `reason`; the message is for people and may change."""
 
     code: str = "UNKNOWN"  # the canonical gRPC status code's name
 
@@ -40,28 +40,28 @@ class HedgerowError(Exception):
         self.message = message
         self.reason = reason or self.code  # a stable label, for example `MODEL_UNKNOWN`
         self.metadata = dict(metadata)  # of google.rpc.ErrorInfo
-        self.retry_delay_s = retry_delay_s  # when to come back, in seconds; None where the gateway did not say
-        self.partial: PartialAnswer | None = None  # what had come of a streamed answer; None for all other calls
+        self.retry_delay_s = retry_delay_s  # seconds to wait before a retry; None: not known
+        self.partial: PartialAnswer | None = None  # the part of a streamed answer that arrived; None for other calls
         told = self.metadata.pop("trace_id", None)
-        self.trace_id = trace_id or told  # 32 hexadecimal digits; None where no gateway was reached
+        self.trace_id = trace_id or told  # 32 hexadecimal digits; None if no gateway was reached
         # Decisions of the gateway's policies before the error.
         self.decisions = _decisions(self.metadata.pop("decisions", "[]"))
 
 
 class InvalidArgument(HedgerowError):
-    """The request can never be served as it stands."""
+    """The request is invalid."""
 
     code = "INVALID_ARGUMENT"
 
 
 class Unauthenticated(HedgerowError):
-    """The API key is missing or not known."""
+    """The API key is missing or unknown."""
 
     code = "UNAUTHENTICATED"
 
 
 class PermissionDenied(HedgerowError):
-    """The API key is known, and may not do this."""
+    """The API key has no permission for the request."""
 
     code = "PERMISSION_DENIED"
 
@@ -73,19 +73,19 @@ class NotFound(HedgerowError):
 
 
 class ResourceExhausted(HedgerowError):
-    """Busy, not broken: come back after `retry_delay_s`."""
+    """Busy: try again after `retry_delay_s`."""
 
     code = "RESOURCE_EXHAUSTED"
 
 
 class DeadlineExceeded(HedgerowError):
-    """The time was over before there was anything to give."""
+    """No answer within the budget."""
 
     code = "DEADLINE_EXCEEDED"
 
 
 class Unavailable(HedgerowError):
-    """Broken or not there; another try, here or elsewhere, may work."""
+    """Broken or not reachable; a retry may succeed."""
 
     code = "UNAVAILABLE"
 
@@ -97,13 +97,13 @@ class Cancelled(HedgerowError):
 
 
 class Internal(HedgerowError):
-    """A bug, ours or the gateway's."""
+    """A bug of the SDK or the gateway."""
 
     code = "INTERNAL"
 
 
 def _decisions(text: str) -> tuple[Decision, ...]:
-    """The decisions that a gateway sent; empty where this SDK cannot read them."""
+    """The decisions of a gateway; empty if this SDK cannot read them."""
     try:
         return tuple(Decision(**made) for made in json.loads(text))
     except (ValueError, TypeError):

@@ -23,9 +23,8 @@ class VisionClient(ServiceClient):
 
     Safe to share between threads.
 
-    Images are the bytes of PNG, JPEG, WebP, GIF or AVIF files, or paths. `model` is the service's default where none is
-    named.
-    `budget_ms` is the time a call may take, the client's `default_budget_ms` where not given.
+    Images are the bytes of PNG, JPEG, WebP, GIF or AVIF files, or paths. `model` defaults to that of the service.
+    `budget_ms` limits the time of a call; default: the client's `default_budget_ms`.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class VisionClient(ServiceClient):
         top_k: int | None = None,
         budget_ms: int | None = None,
     ) -> Classification:
-        """What 1 to 64 images show: `top_k` labels for each, 1 where not given."""
+        """Classify 1 to 64 images: `top_k` labels for each, by default 1."""
         request = messages.classify_request(images, model, top_k)
         return messages.classification(self._call(self._stub.Classify, request, self._timeout_s(budget_ms)))
 
@@ -68,14 +67,14 @@ class VisionClient(ServiceClient):
         model: str | None = None,
         budget_ms: int | None = None,
     ) -> Inference:
-        """A model's output for arrays as they are, NumPy's or `Tensor`. Without `outputs`, all are returned."""
+        """Run a model on arrays, NumPy's or `Tensor`. Returns its `outputs`, by default all."""
         request = messages.infer_request(inputs, outputs, model)
         return messages.inference(self._call(self._stub.Infer, request, self._timeout_s(budget_ms)))
 
     def classify_frames(
         self, frames: Iterable[Media], *, model: str | None = None, top_k: int | None = None
     ) -> EventStream[FrameLabels]:
-        """The labels of video frames, as fast as the model can; of waiting frames the newest is used.
+        """Classify video frames; frames that wait are dropped for the newest one.
 
         `frames` is read in a thread of its own.
         """
@@ -83,7 +82,7 @@ class VisionClient(ServiceClient):
         return DuplexStream.begin(self._stub.ClassifyFrames, requests, incoming, self._peer.metadata())
 
     def models(self, *, budget_ms: int | None = None) -> tuple[VisionModel, ...]:
-        """The models that are loaded, by name."""
+        """The loaded models by name."""
         request = vision_pb2.ListModelsRequest()
         return messages.models(self._call(self._stub.ListModels, request, self._timeout_s(budget_ms)))
 
