@@ -24,7 +24,7 @@ MESH_FILE = "mesh.json"
 
 
 class MeshError(Exception):
-    """The mesh cannot be started here and now."""
+    """The mesh cannot be started."""
 
 
 class PortInUse(MeshError):
@@ -32,14 +32,14 @@ class PortInUse(MeshError):
 
 
 def collections_at(cache: str) -> dict[str, dict[str, object]]:
-    """The source of tools that a cache service's collections are: `search_<name>` for each."""
+    """The source of tools for a cache service's collections: `search_<name>` for each."""
     return {"collections": {"address": cache, "identity": "cache", "call_ms": 1_000}}
 
 
 def service_spec(
     name: str, service: str, address: str, settings: Mapping[str, str], environment: Mapping[str, str]
 ) -> ServiceSpec:
-    """One of our own services under a name of its own; `environment` overrules `settings`."""
+    """A service of Hedgerow with a name; `environment` takes precedence over `settings`."""
     kind = service.partition("-")[0]
     told = {f"HEDGEROW_{kind.upper()}_{key}": value for key, value in {"ADDRESS": address, **settings}.items()}
     return ServiceSpec(name, f"services.{kind}", address, {**told, **environment})
@@ -155,7 +155,7 @@ class Mesh:
         return changed
 
     async def remove(self, name: str) -> None:
-        """Stop the service of that name, if there is one."""
+        """Stop the service of that name, if it exists."""
         if keeper := self._keepers.pop(name, None):
             keeper.cancel()
             await asyncio.wait({keeper})

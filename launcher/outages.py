@@ -1,4 +1,4 @@
-"""Models of a mesh whose providers fail or cannot be reached, as the models' own services report it."""
+"""Reports models whose providers fail or cannot be reached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CALM_LOOKS = 2  # without a failure end an outage, so that a provider that fail
 
 @dataclass(frozen=True)
 class ModelState:
-    """A model, and where it fails the provider's `url` and the `reason`."""
+    """A model; if it fails, the provider's `url` and the `reason`."""
 
     name: str
     url: str = ""
@@ -28,12 +28,12 @@ class ModelState:
 
     @property
     def problem(self) -> str:
-        """For people; empty where there is none."""
+        """The problem as text; empty: none."""
         return f"model {self.name} at {self.url}: {self.reason}" if self.reason else ""
 
 
 async def model_state(address: str, timeout_s: float = _TIMEOUT_S, tls: Tls | None = None) -> ModelState | None:
-    """The state of the model that the llm service at `address` serves; None where it does not say."""
+    """The state of the model of the llm service at `address`; None: unknown."""
     async with open_channel(address, tls=tls) as channel:
         stub: Any = llm_pb2_grpc.LLMServiceStub(channel)  # type: ignore[no-untyped-call]
         try:
@@ -44,7 +44,7 @@ async def model_state(address: str, timeout_s: float = _TIMEOUT_S, tls: Tls | No
 
 
 class Watch:
-    """Says once when a model begins to fail, and once when it answers again."""
+    """Reports when a model begins to fail, and when it answers again."""
 
     def __init__(self, tell: Callable[[str], None]):
         self._tell = tell
@@ -52,11 +52,11 @@ class Watch:
         self._calm: dict[str, int] = {}  # looks since the last failure
 
     def known(self, states: Mapping[str, ModelState | None]) -> None:
-        """Take the states of the start, which are shown already."""
+        """Set the states at the start, which have been shown."""
         self._failing = {service: state for service, state in states.items() if state and state.problem}
 
     def look(self, states: Mapping[str, ModelState | None]) -> None:
-        """Take the states of now. A service that does not say keeps the state that it had."""
+        """Read the current states. A service without an answer keeps its state."""
         for service in self._failing.keys() - states.keys():  # it is not a part of the mesh any more
             del self._failing[service]
         for service, state in states.items():

@@ -37,7 +37,7 @@ _TAIL_BYTES = 64 * 2**10  # of a log, whose last lines are in them
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """One process: `python -m module`, with its settings in `environment`; or `command`, which is not ours."""
+    """A process: `python -m module` with its settings in `environment`, or the foreign `command`."""
 
     name: str  # unique in the mesh, for example `llm-fast`
     module: str  # for example `services.llm`; empty where there is a `command`
@@ -52,17 +52,17 @@ class ServiceSpec:
 
     @classmethod
     def together(cls, name: str, members: Sequence[ServiceSpec]) -> Self:
-        """One process for `members`, the front last; each has the environment that it would have alone."""
+        """One process for the services `members`, the gateway last, each with its own environment."""
         return cls(name, "services.runtime.process", members[-1].address, members=tuple(members))
 
     @property
     def services(self) -> tuple[ServiceSpec, ...]:
-        """The services that it serves, each at an address of its own."""
+        """The services of the process, each at its own address."""
         return self.members or (self,)
 
     @property
     def of_the_service(self) -> ServiceSpec:
-        """Without what are settings of its process."""
+        """The spec without the settings of its process."""
         own = {name: value for name, value in self.environment.items() if not name.endswith(_OF_THE_PROCESS)}
         return replace(self, environment=own)
 
@@ -72,7 +72,7 @@ class ServiceSpec:
 
     @property
     def busy(self) -> ServiceSpec | None:
-        """A service whose port another process has."""
+        """A service whose port is in use by another process."""
         return next((each for each in self.services if not is_free(each.address)), None)
 
 
@@ -118,11 +118,11 @@ class ServiceProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The exit code; None while the process runs."""
         return self._process.poll()
 
     async def wait(self, poll_s: float = 0.05) -> int:
-        """Return its exit code when it ends, and end what it may have left behind."""
+        """Wait for the end of the process, end its children, and return its exit code."""
         while self.exit_code is None:  # a process sets no event
             with suppress(OSError):  # a log that was deleted, a full disk
                 await self._bound_log()
@@ -159,13 +159,13 @@ class ServiceProcess:
             await asyncio.sleep(self._check_every_s)
 
     def can_change(self, spec: ServiceSpec) -> bool:
-        """Whether it can serve `spec` without being started again."""
+        """Whether the process can serve `spec` without a restart."""
         if not (self._orders and spec.members and self.exit_code is None):
             return False
         return _workers(spec) == _workers(self.spec)
 
     async def change(self, spec: ServiceSpec, timeout_s: float) -> None:
-        """Return once it serves `spec`, which it `can_change` to; raise `ServiceFailed` when it does not."""
+        """Change to `spec`, which `can_change` allows, and return once it serves. Raises `ServiceFailed`."""
         assert self._orders
         self.spec = spec
         await self._give(self._orders, spec, timeout_s)
@@ -183,7 +183,7 @@ class ServiceProcess:
             raise ServiceFailed(f"{spec.name}: {error}")
 
     def tail(self, lines: int = 12) -> str:
-        """The last lines of its log, or why there are none."""
+        """The last lines of the log, or the reason why there are none."""
         try:
             with open(self.log, "rb") as log:
                 log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
@@ -197,7 +197,7 @@ class ServiceProcess:
         return [line[6] for line in lines if len(line) == 7 and line[2] == "WARNING" and line[4].startswith(logger)]
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.exit_code is None:
             self._process.send_signal(number)
 
@@ -233,15 +233,15 @@ def _workers(spec: ServiceSpec) -> str:
 
 
 async def check(protocol: Protocol, address: str, timeout_s: float, tls: Tls | None = None) -> str:
-    """`check_health`, asked in the protocol that the process speaks."""
+    """The health of a process, in its protocol."""
     if protocol == "redis":
         return await check_redis(address, timeout_s)
     return await check_health(address, timeout_s, tls)
 
 
 async def check_redis(address: str, timeout_s: float) -> str:
-    """SERVING when it answers PING or wants a password first, NOT_SERVING when it says anything else (it loads its
-    data), or UNREACHABLE."""
+    """SERVING if Redis answers PING or requires a password, NOT_SERVING for another answer (it loads its data), or
+    UNREACHABLE."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(timeout_s):
@@ -255,7 +255,7 @@ async def check_redis(address: str, timeout_s: float) -> str:
 
 
 async def check_health(address: str, timeout_s: float, tls: Tls | None = None) -> str:
-    """SERVING, NOT_SERVING, … as `grpc.health.v1` says; PERMISSION_DENIED where it does not answer this caller; or
+    """The status of `grpc.health.v1`: SERVING, NOT_SERVING, …; PERMISSION_DENIED if this caller is refused; or
     UNREACHABLE."""
     async with open_channel(address, tls=tls) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
@@ -267,7 +267,7 @@ async def check_health(address: str, timeout_s: float, tls: Tls | None = None) -
 
 
 def is_free(address: str) -> bool:
-    """Whether a process could listen at host:port. A port that was just left is free."""
+    """Whether a process can listen at host:port."""
     host, _, port = address.rpartition(":")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

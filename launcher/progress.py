@@ -1,4 +1,4 @@
-"""How far the start of a mesh is: a live table in a terminal, a line for each change elsewhere."""
+"""Progress of a mesh's start: a live table in a terminal, else a line for each change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLOURS = {"serving": "green", "died": "red", "starting": "yellow"}
 
 
 class Progress:
-    """Hears each change. Inside `with`, while services start, a terminal shows a table; outside, lines."""
+    """Shows each change: in a terminal as a table inside `with`, else as lines."""
 
     def __init__(self, console: Console, names: list[str]):
         self._console = console
@@ -56,7 +56,7 @@ class Progress:
             live.stop()
 
     async def remind(self, every_s: float = _REMIND_S) -> None:
-        """Say again and again what still starts, where there is no table. Never returns."""
+        """Repeat the names of services that still start, if there is no table. Never returns."""
         while True:
             await asyncio.sleep(every_s)
             starting = [name for name, change in self._latest.items() if change.state == "starting"]

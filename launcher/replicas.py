@@ -54,7 +54,7 @@ _BALANCE = {
 
 @dataclass(frozen=True)
 class ReplicatedMesh:
-    """So many of each of `REPLICATED`, on `ports` as `ports_from` gives them. `state_dir` is absolute."""
+    """A mesh with that many replicas of each of `REPLICATED`, on the ports of `ports_from`. `state_dir` is absolute."""
 
     ports: Mapping[str, int]
     state_dir: Path
@@ -64,7 +64,7 @@ class ReplicatedMesh:
     tls: bool = False  # mutual TLS between all services; Redis has a password
 
     def specs(self) -> list[ServiceSpec]:
-        """Its processes, Envoy last. Raises `MeshError` where Envoy or Redis is missing."""
+        """The processes, Envoy last. Raises `MeshError` if Envoy or Redis is missing."""
         return [self.control(), self._redis(), *self._services(), self._envoy()]
 
     def write_files(self) -> None:
@@ -199,7 +199,7 @@ def ports_from(base_port: int, replicas: int) -> dict[str, int]:
 
 
 def names_of(service: str, replicas: int) -> list[str]:
-    """The processes of a service: `cache-1`, `cache-2`; or `vision`, which is alone."""
+    """The names of a service's processes: `cache-1`, `cache-2`; or `vision`, if it has one."""
     return [f"{service}-{number}" for number in range(1, replicas + 1)] if service in REPLICATED else [service]
 
 

@@ -43,7 +43,7 @@ class Supervisor:
         self._pauses = Pauses()
 
     async def start(self) -> ServiceProcess:
-        """Start it and return once it serves; `ServiceFailed` when it does not."""
+        """Start the service, and return once it serves. Raises `ServiceFailed`."""
         try:
             self.process = process = ServiceProcess(self.spec, self._log_dir)
         except OSError as error:
@@ -54,8 +54,8 @@ class Supervisor:
         return process
 
     async def change(self, spec: ServiceSpec) -> bool:
-        """Have its process serve what `spec` says. False, and nothing is done, where it cannot without being started
-        again. Raises `ServiceFailed`, and may then serve a part of `spec`."""
+        """Change the process to `spec`. Returns False, without a change, if it needs a restart. Raises `ServiceFailed`,
+        and may then serve a part of `spec`."""
         process = self.process
         if not (process and process.can_change(spec)):
             return False
@@ -64,7 +64,7 @@ class Supervisor:
         return True
 
     async def keep_running(self, process: ServiceProcess | None) -> None:
-        """Start another each time the last one ends; None: the first one too. Runs until it is cancelled."""
+        """Restart the process each time it ends, and start the first one. Runs until cancelled."""
         process = process or await self._start_again(0.0)
         while True:
             began = asyncio.get_running_loop().time()
@@ -90,7 +90,7 @@ class Supervisor:
             self._report(Change(self.spec.name, state, detail))
 
     async def stop(self) -> None:
-        """Stop it, if it was started."""
+        """Stop the service, if it was started."""
         if self.process:
             self._say("stopping")
             await self._end()

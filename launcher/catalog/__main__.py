@@ -13,7 +13,7 @@ from launcher.catalog.screen import shown
 
 
 def main(names: list[str]) -> None:
-    """Ends itself and its children on SIGTERM as on Ctrl-C."""
+    """Run the command. SIGTERM ends it and its children, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with shown(Console(highlight=False)) as report:

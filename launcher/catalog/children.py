@@ -1,4 +1,4 @@
-"""Child processes of a pull: they end with it, however it ends."""
+"""Child processes of a pull. They always end with it."""
 
 from __future__ import annotations
 

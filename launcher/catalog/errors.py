@@ -1,10 +1,10 @@
-"""Errors of the catalogue: why a model cannot be used."""
+"""Errors of the catalogue."""
 
 from __future__ import annotations
 
 
 class CatalogError(Exception):
-    """Any of them. The message says what to do."""
+    """Base of the catalogue's errors. The message says what to do."""
 
 
 class UnknownModel(CatalogError):
@@ -24,4 +24,4 @@ class Damaged(CatalogError):
 
 
 class ConversionFailed(CatalogError):
-    """The files were there; making the model of them failed."""
+    """The conversion of the downloaded files failed."""

@@ -12,13 +12,13 @@ _BLOCK_BYTES = 1024 * 1024
 
 
 def sha256_of(path: Path) -> str:
-    """In hexadecimal. Raises OSError."""
+    """The SHA-256 of a file, in hexadecimal. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def copy_checked(source: BinaryIO, target: Path, expected: str, named: str) -> None:
-    """Copy, and raise `Damaged` where the content is not the expected one; no file is left then."""
+    """Copy a file. Raises `Damaged`, and leaves no file, if its SHA-256 differs from the expected one."""
     digest = hashlib.sha256()
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as out:

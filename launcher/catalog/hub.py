@@ -29,7 +29,7 @@ except OSError as error:
 
 
 def fetch(source: ModelSource, folder: Path, model: str, report: Report) -> None:
-    """The source's files, in `folder`, each with the right SHA-256. Raises `Unavailable` and `Damaged`."""
+    """Download the source's files into `folder` and check their SHA-256. Raises `Unavailable` and `Damaged`."""
     _reach()
 
     def tick() -> None:

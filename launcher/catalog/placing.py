@@ -1,4 +1,4 @@
-"""Makes a model in a temporary folder beside its place, and moves it there at once."""
+"""Creates a model in a temporary folder beside its final folder, and renames that."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from launcher.catalog.store import PlacedManifest, cache_folder, described, part
 
 @contextmanager
 def locked(model: str, report: Report) -> Iterator[None]:
-    """One process at a time changes the models; the others wait, and say so. The kernel unlocks when a process ends."""
+    """Hold the lock on the models' folder; other processes wait. The kernel releases it when a process ends."""
     partial_folder().mkdir(parents=True, exist_ok=True)
     with (partial_folder() / "lock").open("a+") as file:
         try:
@@ -37,7 +37,8 @@ def locked(model: str, report: Report) -> Iterator[None]:
 
 
 def place(entry: Entry, report: Report, given: Path | None = None, form: str = "") -> Path:
-    """Get, convert, check and place a model; inside `locked`. Raises `Unavailable`, `Damaged`, `ConversionFailed`."""
+    """Download, convert, check and place a model. Call it inside `locked`. Raises `Unavailable`, `Damaged`,
+    `ConversionFailed`."""
     work = partial_folder() / entry.name
     shutil.rmtree(work, ignore_errors=True)  # of a process that was killed
     try:
@@ -54,7 +55,7 @@ def place(entry: Entry, report: Report, given: Path | None = None, form: str = "
 
 
 def forget_downloads(entry: Entry) -> None:
-    """Remove what was kept to be resumed."""
+    """Remove incomplete downloads."""
     for source in entry.sources:
         for package in source.packages:
             (wheel_folder() / package.wheel).unlink(missing_ok=True)

@@ -40,7 +40,7 @@ def pull(
 
 
 def remove(name: str, progress: Report = unheard) -> list[Path]:
-    """Remove a model and what was downloaded for it. Returns what there was. Raises `UnknownModel`."""
+    """Remove a model and its downloads. Returns the removed folders. Raises `UnknownModel`."""
     wanted = entry(name)
     found = [folder for folder in (cache_folder() / name, partial_folder() / name) if folder.exists()]
     with locked(name, progress):
@@ -51,7 +51,7 @@ def remove(name: str, progress: Report = unheard) -> list[Path]:
 
 
 def missing(names: Sequence[str]) -> list[Entry]:
-    """Those that are not on this machine. Raises `UnknownModel`."""
+    """The models that are not on this machine. Raises `UnknownModel`."""
     wanted = [entry(name) for name in dict.fromkeys(names)]
     return [each for each in wanted if not is_whole(each, home(each.name))]
 

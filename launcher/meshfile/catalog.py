@@ -1,4 +1,4 @@
-"""The catalogue's models that a mesh file names, and getting those that are missing while a mesh runs."""
+"""Pulls models of the catalogue that a mesh file names, also while a mesh runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from launcher.parent_death_signal import killed_with_parent
 
 
 def missing_models(file: MeshFile) -> list[Entry]:
-    """Models of the catalogue that the file names and that are not on this machine, each once."""
+    """The file's models of the catalogue that are not on this machine."""
     named = [model.catalog for model in file.models.values()]
     named += [section.catalog for section in (file.vision, file.audio) if section]
     return missing([name for name in named if name])
 
 
 async def pull_meanwhile(wanted: Sequence[Entry], tell: Callable[[str], None]) -> None:
-    """Get models without keeping the mesh from its work: in a child process, whose lines go to `tell`. Raises
-    `CatalogError`. Cancelled, it ends the child."""
+    """Pull models in a child process while the mesh runs; `tell` gets its lines. Raises `CatalogError`. Cancellation
+    ends the child."""
     names = [each.name for each in wanted]
     command = killed_with_parent([sys.executable, "-m", "launcher.catalog", *names])
     child = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, start_new_session=True)

@@ -34,7 +34,7 @@ _OTHERS_START_S, _START_WITH_GPU_S = 30, 900
 
 
 def render(file: MeshFile, environment: Mapping[str, str], images: str = IMAGES) -> str:
-    """The compose file's text. `environment` is asked for callers' keys, of which it gets the SHA-256."""
+    """The compose file's text. It has the SHA-256 of callers' keys, which are read from `environment`."""
     found = compose_containers(file, images)
     services = {
         name: _service(file, container)
@@ -57,7 +57,7 @@ def render(file: MeshFile, environment: Mapping[str, str], images: str = IMAGES)
 
 
 def compose_containers(file: MeshFile, images: str = IMAGES) -> list[Container]:
-    """Its containers, which find each other by their services' names."""
+    """The containers; they find each other by the services' names."""
 
     def addresses(part: Part) -> list[str]:
         return [f"{name}:{port_of(part)}" for name in process_names(part.name, part.replicas)]
@@ -70,7 +70,7 @@ def compose_containers(file: MeshFile, images: str = IMAGES) -> list[Container]:
 
 
 def _opened(gateway: Container) -> Container:
-    """Without tenants every process of this machine may call, as without containers: its port is on loopback."""
+    """Without tenants the published port is on loopback, so that only this machine may call."""
     opened = {**gateway.environment, gateway.part.prefixed("ALLOW_ANONYMOUS"): "true"}
     return Container(gateway.part, gateway.image, opened, gateway.folders)
 

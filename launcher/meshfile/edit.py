@@ -17,11 +17,11 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
 class CannotEdit(ValueError):
-    """The text has a form that is not edited. The message says which."""
+    """The text has a form that cannot be edited; the message names it."""
 
 
 def add(text: str, path: Sequence[str], item: str) -> str:
-    """The text with `item`, which is JSON, first in the list at `path`. Missing keys on the way there are added."""
+    """The text with `item` (JSON) as the first element of the list at `path`. Missing keys of the path are added."""
     node, missing = _root(text), list(path)
     while missing and (pair := _pair(node, missing[0])):
         node, missing = pair[1], missing[1:]
@@ -36,7 +36,7 @@ def add(text: str, path: Sequence[str], item: str) -> str:
 
 
 def remove(text: str, path: Sequence[str], digest: str) -> str:
-    """The text without `digest` in the list at `path`, or in its place where it is there alone."""
+    """The text without `digest` at `path`, which has a list or this digest alone."""
     node, behind_key = _root(text), 0
     for name in path:
         pair = _pair(node, name)

@@ -1,4 +1,4 @@
-"""When an API key expires: as the command line is given it, and as a file has it."""
+"""The expiry of an API key, on the command line and in files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def expiry_after(given: str, now: datetime) -> datetime:
 
 
 def written(moment: datetime) -> str:
-    """As files and people get it: `2027-01-31T18:00:00Z`."""
+    """The time as text: `2027-01-31T18:00:00Z`."""
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

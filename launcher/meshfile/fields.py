@@ -1,4 +1,4 @@
-"""Kinds of values in a mesh file: what must be there on this machine is looked for when the file is read."""
+"""Types of values in a mesh file. Files and variables that must exist are checked when the file is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TYPING_ERROR = 0.8  # difflib's ratio from which a name is taken for a mistyped
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where a file is read. Keys of providers are not needed for what runs elsewhere."""
+    """The folder and environment of a mesh file. Rendering for other machines needs no providers' keys."""
 
     folder: Path
     environment: Mapping[str, str]
@@ -33,22 +33,22 @@ class Surroundings:
 
 
 def is_url(text: str) -> bool:
-    """Whether it means to be one."""
+    """Whether the text is meant as a URL."""
     return re.match(r"https?:", text) is not None
 
 
 def is_folder(text: str, info: ValidationInfo) -> bool:
-    """Whether it means a folder, not a name on the hub: it looks like a path, or there is one."""
+    """Whether the text means a folder and no name on the hub: it looks like a path, or the folder exists."""
     return text.startswith((".", "/", "~")) or (_surroundings(info).folder / text).is_dir()
 
 
 def is_catalogued(text: str) -> bool:
-    """Whether it means a model of the catalogue: its name, or one so near that it is a typing error."""
+    """Whether the text means a model of the catalogue: its name, or a probable misspelling of one."""
     return bool("/" not in text and get_close_matches(text, entries(), n=1, cutoff=_TYPING_ERROR))
 
 
 def credential_in(settings: Any) -> str:
-    """The first name, at any depth, of a text that is one by its name; empty where there is none."""
+    """The first key, at any depth, whose name says that its value is a credential; empty: none."""
     if isinstance(settings, list):
         return next(filter(None, map(credential_in, settings)), "")
     if not isinstance(settings, dict):
@@ -96,7 +96,7 @@ def _holds_a_key(path: Path, info: ValidationInfo) -> Path:
 
 
 def read_key(path: Path) -> str:
-    """The key that a file holds. Raises ValueError, whose text says nothing of it."""
+    """The key in a file. Raises ValueError, whose message does not contain it."""
     try:
         with path.open() as file:
             key = file.read(_LONGEST_KEY_BYTES).strip()

@@ -26,7 +26,7 @@ Tell = Callable[[str], None]
 
 
 async def follow(path: Path, state_dir: Path, mesh: Mesh, current: MeshPlan, tell: Tell) -> None:
-    """Until cancelled. `tell` hears what was done, and what is wrong with a file that was refused."""
+    """Follow the file until cancelled. `tell` gets lines about changes and refused files."""
 
     def heard(line: str) -> None:
         with contextlib.suppress(OSError):  # a terminal that is gone
@@ -43,7 +43,7 @@ async def follow(path: Path, state_dir: Path, mesh: Mesh, current: MeshPlan, tel
 
 
 async def _wanted(path: Path, state_dir: Path, current: MeshPlan, tell: Tell) -> MeshPlan:
-    """The plan of the file as it is now, with the catalogue's models on this machine. The mesh serves meanwhile."""
+    """The plan of the current file, after its models of the catalogue have been pulled. The mesh serves meanwhile."""
     wanted = await replanned(path, state_dir, current)
     if missing := missing_models(wanted.file):
         await pull_meanwhile(missing, tell)
@@ -52,7 +52,7 @@ async def _wanted(path: Path, state_dir: Path, current: MeshPlan, tell: Tell) ->
 
 
 async def _bring(path: Path, mesh: Mesh, current: MeshPlan, wanted: MeshPlan, state_dir: Path, tell: Tell) -> bool:
-    """Whether the mesh is as wanted now; where it cannot be, it is as it was."""
+    """Change the mesh, or restore it if that fails. Returns whether it was changed."""
     try:
         wanted.write_files(state_dir)
         async with _reminding(path, _changed(current.specs, wanted.specs), tell):
@@ -69,7 +69,7 @@ async def _bring(path: Path, mesh: Mesh, current: MeshPlan, wanted: MeshPlan, st
 
 @asynccontextmanager
 async def _reminding(path: Path, names: Sequence[str], tell: Tell) -> AsyncIterator[None]:
-    """Say again and again that services, which may load a model, are not there yet."""
+    """Report repeatedly that services are still starting."""
 
     async def remind() -> None:
         for count in itertools.count(1):
@@ -99,18 +99,18 @@ async def bring(mesh: Mesh, wanted: Sequence[ServiceSpec], *, insist: bool = Fal
 
 
 def _services(specs: Iterable[ServiceSpec]) -> dict[str, ServiceSpec]:
-    """By name. A process of services follows its own settings as it runs, so they are no part of its services."""
+    """The services by name, without the settings of their process, which it changes as it runs."""
     return {each.name: each.of_the_service if spec.members else each for spec in specs for each in spec.services}
 
 
 def _changed(before: Sequence[ServiceSpec], after: Sequence[ServiceSpec]) -> list[str]:
-    """The services that start, or start again."""
+    """The services to start or restart."""
     known = _services(before)
     return [name for name, spec in _services(after).items() if known.get(name) != spec]
 
 
 def _done(before: Mapping[str, ServiceSpec], after: Mapping[str, ServiceSpec]) -> list[str]:
-    """The changes of the services, whichever process they are in."""
+    """The changes of the services, in any process."""
     return [
         *(f"{name} started" for name in after if name not in before),
         *(f"{name} started again" for name in after if name in before and after[name] != before[name]),
@@ -119,7 +119,7 @@ def _done(before: Mapping[str, ServiceSpec], after: Mapping[str, ServiceSpec]) -
 
 
 async def _changes(path: Path, text: str) -> AsyncIterator[None]:
-    """Whenever the file has changed and is as it was at the last look, for its writer may not be done."""
+    """Yield each change of the file, once it was the same at two looks, because its writer may not be done."""
     known = seen = text.encode()
     while True:
         await asyncio.sleep(_LOOK_S)

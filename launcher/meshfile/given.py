@@ -51,12 +51,12 @@ class Given:
 
     @property
     def address(self) -> str:
-        """Where the gateway serves gRPC."""
+        """The gateway's address of gRPC."""
         return f"{self.host}:{self.base_port}"
 
     @property
     def http(self) -> str:
-        """Where it serves HTTP."""
+        """The gateway's address of HTTP."""
         return f"{self.host}:{self.base_port + HTTP_OFFSET}"
 
 
@@ -127,7 +127,7 @@ def _section(given: str, key_env: str, environment: Mapping[str, str]) -> tuple[
 
 
 def _at(url: str, model: str, provider: str, key_env: str) -> dict[str, Any]:
-    """A model at a URL. Its callers' pictures go on as they are."""
+    """A model at a URL, which gets callers' pictures unchanged."""
     section: dict[str, Any] = {"url": [url], "model": model, "sees": True}
     if provider == AZURE:
         return {**section, "key_env": AZURE_KEY, "options": {"dialect": "azure"}}
@@ -166,7 +166,7 @@ def _provider_at(url: str) -> str:
 async def named_by_servers(
     models: Mapping[str, dict[str, Any]], environment: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """The models, those at a URL by the name that the server there has for the only one that it lists."""
+    """The models; one at a URL gets the server's name of its only model."""
     asked = {name: each for name, each in models.items() if each.pop("ask", False)}
     keys = [environment.get(each.get("key_env", ""), "").strip() for each in asked.values()]
     found = await asyncio.gather(*map(with_its_name, asked.values(), keys))
@@ -183,7 +183,7 @@ async def named_by_server(model: str, key: str) -> str:
 
 
 def write(given: Given, models: Mapping[str, Any], environment: Mapping[str, str]) -> str:
-    """The text of the mesh file. Raises ValueError where callers from elsewhere would need no key."""
+    """The text of the mesh file. Raises ValueError if callers from other machines would need no key."""
     content: dict[str, Any] = {"models": dict(models)}
     gateway: dict[str, Any] = {"address": given.address, "http": given.http}
     if _is_set(environment, CALLERS_KEY):

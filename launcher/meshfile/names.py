@@ -13,7 +13,7 @@ def service_name(model: str) -> str:
 
 
 def processes_of(model: str, urls: int, replicas: int) -> list[str]:
-    """The names of all processes that serve a model."""
+    """The names of the processes of a model."""
     services = process_names(service_name(model), urls)
     return [name for service in services for name in process_names(service, replicas)]
 

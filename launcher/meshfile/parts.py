@@ -30,19 +30,19 @@ _PROVIDER_GIB, _ENGINE_GIB = 0.5, 4.0
 
 @dataclass(frozen=True)
 class CredentialSource:
-    """Where a credential is: in a variable of the environment, or in a file."""
+    """The place of a credential: an environment variable or a file."""
 
     variable: str = ""
     file: Path | None = None
 
     def value(self, environment: Mapping[str, str]) -> str:
-        """The credential itself. Raises ValueError, whose text says nothing of it."""
+        """The credential. Raises ValueError, whose message does not contain it."""
         return read_key(self.file) if self.file else environment[self.variable].strip()
 
 
 @dataclass(frozen=True)
 class Part:
-    """One service, which `replicas` processes serve. Settings are named as in its environment, without the prefix."""
+    """A service with `replicas` processes. Settings have their environment's names without the prefix."""
 
     name: str  # `llm-fast`
     service: str  # `llm`
@@ -79,7 +79,7 @@ def parts(file: MeshFile) -> list[Part]:
 
 
 def gateway_finds(found: Sequence[Part], addresses: Callable[[Part], Sequence[str]]) -> dict[str, Any]:
-    """The gateway's settings about the others."""
+    """The gateway's settings with the addresses of other services."""
     alone = {part.service: addresses(part)[0] for part in found if part.service != "llm"}
     names = ("cache", "router", "vision", "audio")
     models: dict[str, list[str]] = {}
@@ -106,12 +106,12 @@ def _with_collections(tools: Any, cache: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A setting's value as a variable has it."""
+    """A setting's value as text of a variable."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def tenants_of(file: MeshFile, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The tenants as the gateway's own file has them: their keys as SHA-256."""
+    """The tenants in the form of the gateway's file, with the SHA-256 of keys."""
     return {name: _tenant(tenant, environment) for name, tenant in file.tenants.items()}
 
 

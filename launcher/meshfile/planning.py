@@ -1,4 +1,4 @@
-"""From a file on the disk to what is to run on this machine, checked as a whole."""
+"""Turns a mesh file into a checked plan of processes on this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from launcher.processes import ServiceSpec
 
 @dataclass(frozen=True)
 class MeshPlan:
-    """A file that can be used, its text, and the processes that it means, the gateway last."""
+    """A valid mesh file, its text and its processes, the gateway last."""
 
     text: str
     file: MeshFile
@@ -37,7 +37,7 @@ class MeshPlan:
     sharing: Sharing = Sharing.NONE
 
     def write_files(self, state_dir: Path) -> None:
-        """Write the files that services read beside their environment."""
+        """Write the files for the services."""
         write_tenants(self.file, state_dir, os.environ)
 
 
@@ -48,12 +48,12 @@ async def plan(path: Path, state_dir: Path, *, share: bool = False) -> MeshPlan:
 
 
 async def planned(found: MeshFileReading, state_dir: Path, *, share: bool = False) -> MeshPlan:
-    """The same of a file that was read."""
+    """The plan of a parsed file."""
     return await _planned(found, state_dir, None, most_shared if share else lambda _: Sharing.NONE)
 
 
 async def replanned(path: Path, state_dir: Path, current: MeshPlan) -> MeshPlan:
-    """What the file asks for now: services keep their ports, and share a process if they did."""
+    """The plan of the changed file; services keep their ports and their shared process."""
     return await _planned(read(path), state_dir, current.ports, lambda _: current.sharing)
 
 

@@ -73,12 +73,12 @@ _EMBEDDER = "ctranslate2"
 
 
 def has_embedder() -> bool:
-    """Whether a cache here can compare questions by their meaning."""
+    """Whether this installation can embed questions."""
     return find_spec(_EMBEDDER) is not None
 
 
 def refuse_missing(name: str, file: MeshFile) -> None:
-    """Raise `MeshError`, with the extras to install, where the file needs what is not here."""
+    """Raise `MeshError` with the missing extras that the file needs."""
     lacking = [f"{where}: needs {what}: pip install 'hedgerow[{extra}]'" for where, what, extra in _lacking(file)]
     if lacking:
         raise MeshError("\n".join(f"{name}: {each}" for each in lacking))

@@ -1,4 +1,4 @@
-"""The problems of a mesh file, all of them at once, each with its place."""
+"""The problems of a mesh file, each with its line and column."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = 80
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One of them. Lines and columns count from 1."""
+    """A problem. Lines and columns count from 1."""
 
     line: int
     column: int
@@ -24,12 +24,12 @@ class Problem:
     message: str
 
     def told(self, file: str) -> str:
-        """As compilers say it, so that editors find the place."""
+        """`file:line:column: problem`, which editors understand."""
         return f"{file}:{self.line}:{self.column}: {f'{self.path}: ' if self.path else ''}{self.message}"
 
 
 class BadMeshFile(ValueError):
-    """The file cannot be used as it is written."""
+    """The file is invalid."""
 
     def __init__(self, file: str, problems: Sequence[Problem]):
         self.file, self.problems = file, tuple(sorted(set(problems)))
@@ -42,7 +42,7 @@ def dotted(path: Steps) -> str:
 
 
 def in_our_words(message: str) -> str:
-    """pydantic's words, in those of the rest."""
+    """pydantic's message in the style of ours."""
     told = message.removeprefix("Value error, ").replace("Input should be", "it must be")
     return told.replace("Extra inputs are not permitted", "no such setting")
 

@@ -30,14 +30,14 @@ class Ports:
     given: dict[str, int] = field(default_factory=dict)
 
     def address(self, name: str) -> str:
-        """Where `name` serves."""
+        """The address of the service `name`."""
         if name not in self.given:
             self.given[name] = next(port for port in range(self.first, 65_536) if port not in self.given.values())
         return f"127.0.0.1:{self.given[name]}"
 
 
 def ports_of(file: MeshFile) -> Ports:
-    """Those from the file's `base_port` on, or from the gateway's own."""
+    """Ports from the file's `base_port` or the gateway's port on."""
     gateway = int(file.gateway.address.rpartition(":")[2])
     taken = {"gateway": gateway}
     if file.gateway.http_address:
@@ -47,14 +47,14 @@ def ports_of(file: MeshFile) -> Ports:
 
 @dataclass(frozen=True)
 class Process:
-    """One process, and the part of the file that it serves."""
+    """A process and its part of the file."""
 
     part: Part
     spec: ServiceSpec
 
 
 def processes(file: MeshFile, ports: Ports, state_dir: Path, environment: Mapping[str, str]) -> list[Process]:
-    """The processes to run, the gateway last. Raises ValueError where a key cannot be read any more."""
+    """The processes to run, the gateway last. Raises ValueError if a key cannot be read."""
     found, local = parts(file), _Local(file, ports, state_dir.absolute(), environment)
     return [Process(part, spec) for part in found for spec in local.specs(part, found)]
 
@@ -68,8 +68,7 @@ class Sharing(Enum):
 
 
 def most_shared(made: Iterable[Process]) -> Sharing:
-    """One process for all where every model is a provider's, nothing sees or hears here, and the gateway has one
-    worker."""
+    """One process for all services, if all models are at URLs, there is no vision or audio, and one gateway worker."""
     enough = all(_can_share(process.part) for process in made)
     return Sharing.ALL if enough and _has_one_worker(made) else Sharing.PROVIDERS
 
@@ -156,7 +155,7 @@ class _Local:
 
 
 def write_tenants(file: MeshFile, state_dir: Path, environment: Mapping[str, str]) -> None:
-    """The tenants for the gateway, which follows their file. It holds no key, only what shows that one is right."""
+    """Write the tenants' file, which the gateway follows. It has hashes of keys only."""
     if not file.tenants:
         return
     unfinished = state_dir / f"{TENANTS_FILE}.new"

@@ -1,4 +1,4 @@
-"""A mesh file, read and checked as a whole: a `MeshFile`, or all that is wrong with it."""
+"""Reads a mesh file: a `MeshFile`, or all its problems."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ _MEANT = {"key": "key_env", "api_key": "key_env", "token": "key_env", "base_url"
 
 @dataclass(frozen=True)
 class MeshFileReading:
-    """A file as it was read. Where there are `problems`, `file` is the rest of it, for further checks; or None,
-    where too little is left."""
+    """A parsed file. Beside `problems`, `file` has its valid part for further checks, or None."""
 
     name: str  # as it was asked for
     text: str
@@ -37,19 +36,19 @@ class MeshFileReading:
     problems: tuple[Problem, ...] = ()
 
     def refuse(self, more: Sequence[Problem] = ()) -> None:
-        """Raise `BadMeshFile` where there are problems, or `more`."""
+        """Raise `BadMeshFile` if there are problems, or `more`."""
         if self.problems or more:
             raise BadMeshFile(self.name, [*self.problems, *more])
 
     def whole(self) -> MeshFile:
-        """The file. Raises `BadMeshFile` where anything is wrong."""
+        """The file. Raises `BadMeshFile` if it has a problem."""
         self.refuse()
         assert self.file is not None
         return self.file
 
 
 def read(path: Path, *, keys_needed: bool = True) -> MeshFileReading:
-    """The file at `path`."""
+    """Read the file at `path`."""
     try:
         text = _text(path)
     except (OSError, ValueError) as error:
@@ -59,7 +58,7 @@ def read(path: Path, *, keys_needed: bool = True) -> MeshFileReading:
 
 
 def parse(text: str, name: str, surroundings: Surroundings) -> MeshFileReading:
-    """The same of a text."""
+    """Read a text."""
     marked = read_marked(text)
     wrong, file = list(marked.problems), None
     if isinstance(marked.content, dict):

@@ -1,4 +1,4 @@
-"""A mesh file as what runs in containers, checked as what runs here is."""
+"""Renders a mesh file for containers, after the same checks as for this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CALLERS = (
 
 
 async def render(target: Literal["compose", "helm"], path: Path, images: str) -> tuple[str, list[str]]:
-    """(the text, what may not be meant). Raises `BadMeshFile`."""
+    """(the text, warnings). Raises `BadMeshFile`."""
     found = read(path, keys_needed=False)
     file = found.file or found.whole()
     planned = (compose.compose_containers if target == "compose" else helm.planned)(file, images)

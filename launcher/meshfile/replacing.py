@@ -1,4 +1,4 @@
-"""A file that is replaced as a whole, by one process at a time."""
+"""Atomic replacement of a file by one process at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hedgerow.private import open_private
 
 @dataclass(frozen=True)
 class Replaceable:
-    """A file that this process alone has locked."""
+    """A file that this process has locked."""
 
     path: Path
 
@@ -24,7 +24,7 @@ class Replaceable:
         return self.path.read_bytes()
 
     def replace(self, content: bytes) -> None:
-        """A reader finds the old content or the new one. Its permissions stay."""
+        """Replace the content atomically. Permissions stay."""
         number, unfinished = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
         try:
             with os.fdopen(number, "wb") as file:
@@ -41,7 +41,7 @@ class Replaceable:
 
 @contextmanager
 def locked(path: Path, *, make: bool = False) -> Iterator[Replaceable]:
-    """The file at `path`, or where a link there leads. With `make`, an empty one if none is there. Raises OSError."""
+    """Lock the file at `path`, or the target of a link. `make` creates a missing file. Raises OSError."""
     real = Path(os.path.realpath(path))
     while True:
         with open(real, "ab" if make else "r+b", opener=open_private) as file:

@@ -68,7 +68,7 @@ class Gateway(WithSettings):
 
     @property
     def http_address(self) -> str:
-        """Where HTTP is served; empty: nowhere."""
+        """The address of HTTP; empty: none."""
         host, _, port = self.address.rpartition(":")
         http_port = int(port) + HTTP_OFFSET
         usual = f"{host}:{http_port}" if is_loopback(self.address) and http_port <= LAST_PORT else ""
@@ -271,8 +271,7 @@ class MeshFile(Section):
 
     @property
     def compares(self) -> bool:
-        """Whether questions are compared by meaning that do not ask for it: all of them, or those of a kind or of a
-        tenant."""
+        """Whether questions are compared by meaning without a request for it: by the cache, a kind or a tenant."""
         said = [self.gateway.settings.get("hits"), *(tenant.hits for tenant in self.tenants.values())]
         if any("any" in each.values() for each in said if isinstance(each, dict)):
             return True

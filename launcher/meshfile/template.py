@@ -15,7 +15,7 @@ CALLERS_KEY = "HEDGEROW_API_KEY"  # where `hedgerow ask` takes it from
 
 
 class Provider(NamedTuple):
-    """Where a provider is, and where its key usually is."""
+    """A provider's URL and the usual variable of its key."""
 
     url: str
     key_env: str = ""
@@ -47,7 +47,7 @@ class InitAnswers:
 
     @property
     def needed(self) -> list[str]:
-        """The variables that must be set before it is started."""
+        """The variables that `hedgerow up` will need."""
         return [name for name in (self.key_env, CALLERS_KEY if self.callers == "keys" else "") if name]
 
 
@@ -86,13 +86,13 @@ def name_before_url(model: str) -> str:
 
 
 def usual_key(model: str) -> str:
-    """The variable where a provider's key usually is; empty where there is none."""
+    """The usual variable of a provider's key; empty: none."""
     provider = PROVIDERS.get(model.partition(":")[0])
     return provider.key_env if provider else ""
 
 
 def write(answers: InitAnswers) -> str:
-    """The file's text, with comments for what may be added. Raises ValueError for a model that cannot be meant."""
+    """The file's text, with comments on further keys. Raises ValueError for an invalid model."""
     place = place_of(answers.model)
     name = name_before_url(answers.model) or place.get("model") or PurePath(place.get("folder") or place["hub"]).name
     said = [f"    {key}: {_scalar(value)}" for key, value in place.items()]

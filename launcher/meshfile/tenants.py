@@ -22,7 +22,7 @@ class KeyDigest(Section):
     )
 
     def told(self) -> str | dict[str, str]:
-        """As the gateway's own file has it."""
+        """The tenant in the form of the gateway's file."""
         return {"sha256": self.sha256, "expires": written(self.expires)} if self.expires else self.sha256
 
 
