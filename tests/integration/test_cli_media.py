@@ -80,13 +80,6 @@ async def test_asking_with_media_as_json_is_one_object(gateway: ScriptedGateway,
     assert gateway.requests[0].messages[0].content == "Really?"
 
 
-async def test_a_picture_that_is_not_there_is_named(gateway: ScriptedGateway) -> None:
-    code, out, err = await run("ask", "?", "--image", "none.png", "--gateway", gateway.target)
-    assert (code, out) == (1, "")
-    assert err == "hedgerow: images[0]: a file that can be read, got none.png (No such file or directory)\n"
-    assert gateway.requests == []
-
-
 async def test_a_played_question_shows_its_words_and_then_the_answer(gateway: ScriptedGateway, question: str) -> None:
     first = spoken(transcript=transcript("What is the", 2))
     gateway.script = [Heard(2), first, Heard(), *turn(0, QUESTION, "It is ", "Paris.")]

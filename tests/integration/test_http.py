@@ -67,25 +67,6 @@ async def test_openais_client_puts_tool_calls_together(openai_: AsyncOpenAI, llm
     assert llm.requests[-1].tools[0].name == "add"
 
 
-async def test_a_schema_reaches_the_model(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
-    answers(llm, *words('{"city":"Paris"}'), end())
-    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    answer = await openai_.chat.completions.create(
-        **QUESTION, response_format={"type": "json_schema", "json_schema": {"name": "c", "schema": schema}}
-    )
-    assert json.loads(answer.choices[0].message.content or "") == {"city": "Paris"}
-    assert json.loads(llm.requests[-1].response_format.json_schema) == schema
-
-
-async def test_log_probabilities_come_with_the_tokens(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
-    token = chat_pb2.TokenLogprob(token="Paris", bytes=b"Paris", logprob=-0.25)
-    answers(llm, pb.GenerateResponse(text="Paris", tokens=1, logprobs=[token]), end())
-    answer = await openai_.chat.completions.create(**QUESTION, logprobs=True, top_logprobs=1)
-    assert answer.choices[0].logprobs is not None
-    assert answer.choices[0].logprobs.content is not None
-    assert answer.choices[0].logprobs.content[0].logprob == -0.25
-
-
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}}
 SHOWN = [{"role": "user", "content": [{"type": "text", "text": "What?"}, PICTURE]}]
 

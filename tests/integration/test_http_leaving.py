@@ -101,13 +101,6 @@ async def test_headers_that_do_not_come_in_time_close_the_connection(
         assert await asyncio.wait_for(_rest(reader), WAIT_S) == b""
 
 
-async def test_headers_that_are_too_large_are_refused(start: Start, llm: ScriptedLlm) -> None:
-    gateway = await start_http_gateway(start, llm, http='{"max_header_bytes": 2048}')
-    async with raw(gateway) as (reader, writer):
-        writer.write(b"GET /health HTTP/1.1\r\nx-large: " + b"x" * 4096)
-        assert (await asyncio.wait_for(_rest(reader), WAIT_S)).startswith(b"HTTP/1.1 431 ")
-
-
 async def test_a_body_that_does_not_come_in_time_is_refused(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm, http='{"body_ms": 200}')
     async with raw(gateway) as (reader, writer):
@@ -151,19 +144,6 @@ async def test_what_is_no_http_is_refused_as_an_error(start: Start, llm: Scripte
         answer = await asyncio.wait_for(_rest(reader), WAIT_S)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
-
-
-async def test_a_connection_serves_one_request_after_another(start: Start, llm: ScriptedLlm) -> None:
-    gateway = await start_http_gateway(start, llm)
-    async with raw(gateway) as (reader, writer):
-        for stream in (True, False, True):
-            writer.write(post(PATH, {**QUESTION, "stream": stream}))
-            head = (await reader.readuntil(b"\r\n\r\n")).lower()
-            assert b" 200 " in head
-            if stream:
-                await reader.readuntil(b"0\r\n\r\n")
-            else:
-                await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
 
 
 async def test_before_it_stops_health_says_so_and_answers_in_flight_are_finished(

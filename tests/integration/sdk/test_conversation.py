@@ -213,13 +213,6 @@ async def test_what_can_never_be_sent_is_refused_before_the_call(client: hedgero
         client.converse(said(), messages="x" * 5_000_000)
 
 
-async def test_the_sync_client_converses_like_the_other(gateway: ScriptedGateway) -> None:
-    gateway.script = [Heard(), *turn(0, "Which city?", "Pa", "ris.")]
-    events = await blocking(hedgerow.Client(gateway.target), lambda client: list(client.converse([b"\1\0", b"\2\0"])))
-    assert [(number, type(event).__name__) for number, event in events] == [(0, part) for part in PARTS]
-    assert [request.audio for request in gateway.requests[1:]] == [b"\1\0", b"\2\0"]
-
-
 async def test_the_sync_client_interrupts_while_its_audio_waits(gateway: ScriptedGateway) -> None:
     gateway.script = [*turn(0, "Which city?", "Pa")[:-1], Heard(3), spoken(interrupted=pb.Interrupted(text="Pa"))]
     released = threading.Event()

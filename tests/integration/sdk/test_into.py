@@ -12,7 +12,6 @@ import pytest
 import hedgerow
 from hedgerow.chat.v1 import chat_pb2
 from tests.integration.scripted_gateway import TRACE_ID, ScriptedGateway, answer
-from tests.integration.sdk.blocking import blocking
 
 
 @dataclass
@@ -38,12 +37,6 @@ async def test_the_schema_goes_along_and_the_answer_comes_back_as_an_instance(
     assert (got.parsed, got.text) == (into(name="Paris", inhabitants=2_100_000), PARIS)
     schema = json.loads(gateway.requests[0].response_format.json_schema)
     assert schema["required"] == ["name", "inhabitants"]
-
-
-async def test_the_blocking_client_does_the_same(gateway: ScriptedGateway) -> None:
-    gateway.script = answer(PARIS)
-    got = await blocking(hedgerow.Client(gateway.target), lambda client: client.ask("?", into=City))
-    assert got.parsed == City("Paris", 2_100_000)
 
 
 @pytest.mark.parametrize(

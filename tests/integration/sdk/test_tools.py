@@ -68,13 +68,6 @@ async def test_functions_are_called_until_the_model_answers(gateway: AskedInTurn
     ]
 
 
-async def test_the_blocking_client_does_the_same(gateway: AskedInTurn) -> None:
-    gateway.answers = [calling(("weather", '{"city": "Oslo"}')), answer("No.")]
-    got = await blocking(hedgerow.Client(gateway.target), lambda client: client.run_tools("A coat?", tools=[weather]))
-    assert got.text == "No."
-    assert gateway.requests[1].messages[-1].content == '{"highest": 4}'
-
-
 async def test_a_coroutine_function_needs_the_asyncio_client(gateway: AskedInTurn) -> None:
     gateway.answers = [calling(("wait", "{}"))]
 
