@@ -26,7 +26,7 @@ class Complexity(IntEnum):
 
 
 def classify(question: str) -> Complexity:
-    """Judge a question: by certain signs, then by its words, in 0.01 to 0.05 ms."""
+    """Classify a question by certain signs, then by its words, in 0.01 to 0.05 ms."""
     question = question.rpartition(_ASKED)[2]
     several = question.count("?") + question.count("？") > 1 or "```" in question
     demanding = several or len(question.split()) > _MANY_WORDS or probability(question) > 0.5
@@ -34,7 +34,7 @@ def classify(question: str) -> Complexity:
 
 
 def probability(question: str) -> float:
-    """That a question is complex, 0 to 1."""
+    """The probability that a question is complex, 0 to 1."""
     return model().probability(features(question))
 
 

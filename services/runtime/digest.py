@@ -22,7 +22,7 @@ _OLD_S = 0.25
 
 
 class WindowedDigest:
-    """Values of the last `window_s` seconds, give or take one sixth of it."""
+    """Values of the last `window_s` seconds, to a sixth of that."""
 
     def __init__(self, window_s: float, clock: Clock = time.monotonic):
         self._slice_s = window_s / SLICES
@@ -35,12 +35,12 @@ class WindowedDigest:
 
     @property
     def count(self) -> int:
-        """How many values the window holds."""
+        """The number of values in the window."""
         oldest = self._slice(self._clock()) - SLICES
         return sum(int(sketch.count) for number, sketch in self._slices if number > oldest)
 
     def add(self, value: float, age_s: float = 0.0) -> None:
-        """A value that is `age_s` seconds old. One from before the window changes nothing."""
+        """Add a value that is `age_s` seconds old. Values older than the window are ignored."""
         number = self._slice(self._clock() - age_s)
         if not self._slices or self._slices[-1][0] < number:
             self._slices.append((number, DDSketch(_RELATIVE_ERROR)))
@@ -65,7 +65,7 @@ class WindowedDigest:
         return self._quantiles[quantile]
 
     def latency(self) -> Latency | None:
-        """The window's percentiles, or None when it is empty. Values are taken for milliseconds."""
+        """The window's percentiles of values in milliseconds; None if it is empty."""
         merged = self._merged()
         if not merged.count:
             return None
@@ -73,7 +73,7 @@ class WindowedDigest:
         return Latency(p50, p95, p99, int(merged.count))
 
     def values(self) -> list[tuple[float, float]]:
-        """What the window holds: each value, to 1%, and how often. None of them is below 0."""
+        """The values of the window, to 1% and at least 0, with their counts."""
         merged = self._merged()
         store, value = merged._store, merged._mapping.value  # the library shows neither
         counted = [(float(value(key)), float(count)) for key, count in enumerate(store.bins, store.offset) if count]

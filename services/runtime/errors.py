@@ -53,14 +53,14 @@ class ServiceError(Exception):
 
 
 class InvalidInput(ServiceError):
-    """The request cannot be served as it stands."""
+    """The request is invalid."""
 
     code = code_pb2.INVALID_ARGUMENT
     reason = "INVALID_INPUT"
     quotes = True
 
     def __init__(self, field: str, limit: str, value: object):
-        """`limit` says what is allowed, `value` is what came: `messages: 1 to 64, got 0`."""
+        """`limit` is the allowed range, `value` the given one: `messages: 1 to 64, got 0`."""
         shown = shorten(str(value))
         super().__init__(f"{field}: {limit}, got {shown}", field=field, limit=limit, value=shown)
 
@@ -87,21 +87,21 @@ class ContextExceeded(InvalidInput):
 
 
 class Unauthenticated(ServiceError):
-    """The credential is missing or not known."""
+    """The credential is missing or unknown."""
 
     code = code_pb2.UNAUTHENTICATED
     reason = "UNAUTHENTICATED"
 
 
 class Forbidden(ServiceError):
-    """The caller is known, and may not do this."""
+    """The caller has no permission for the request."""
 
     code = code_pb2.PERMISSION_DENIED
     reason = "FORBIDDEN"
 
 
 class CallerRefused(Forbidden):
-    """A service, by its certificate, that may not call this one."""
+    """The calling service, by its certificate, may not call this one."""
 
     reason = "CALLER_REFUSED"
 
@@ -115,20 +115,20 @@ class Missing(ServiceError):
 
 
 class Exhausted(ServiceError):
-    """Busy, not broken: come back after `retry_delay_s`."""
+    """Busy: try again after `retry_delay_s`."""
 
     code = code_pb2.RESOURCE_EXHAUSTED
     reason = "EXHAUSTED"
 
 
 class ShareUsed(Exhausted):
-    """As much has been done for this tenant as is its share; there is room for others."""
+    """The tenant has used its share; other tenants are served."""
 
     reason = "SHARE_USED"
 
 
 class TooLate(ServiceError):
-    """The time was over before there was anything to give."""
+    """The deadline passed without a result."""
 
     code = code_pb2.DEADLINE_EXCEEDED
     reason = "TOO_LATE"
@@ -142,7 +142,7 @@ class NotSupported(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """Broken or not there; another try, here or elsewhere, may work."""
+    """Broken or not reachable; a retry may succeed."""
 
     code = code_pb2.UNAVAILABLE
     reason = "UNAVAILABLE"
@@ -150,7 +150,7 @@ class Unavailable(ServiceError):
 
 
 class Starting(Unavailable):
-    """A service that is not ready yet, because its model loads. Another one may be; it is no failure."""
+    """A service is not ready, because its model loads. This is no failure; another replica may be ready."""
 
     reason = "STARTING"
 

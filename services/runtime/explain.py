@@ -48,7 +48,7 @@ _Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting as it is in force. `origin` is the file or the variable it comes from."""
+    """A setting in force. `origin` is its file or variable."""
 
     setting: str
     value: Any
@@ -58,7 +58,7 @@ class SettingRow:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Print what `explain` says. Exits with 2, and says why, when the service would."""
+    """Print the settings of `explain`. Exits with 2 and the problems, if the service would."""
     parser = argparse.ArgumentParser(prog="python -m services.runtime.explain", description=__doc__)
     parser.add_argument("service", choices=tuple(SERVICES))
     parser.add_argument("--budget-ms", type=float, help="for the gateway: the budget to split")
@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def explain(service: str, budget_ms: float | None = None) -> dict[str, Any]:
-    """The settings of a service in this process's environment; for the gateway its plan too."""
+    """The settings of a service in this environment; for the gateway also its plan."""
     cls = settings_class(service)
     settings = load(cls, [], prog=f"python -m services.{service}")
     answer: dict[str, Any] = {"service": service, "settings": [asdict(row) for row in rows(settings)]}
@@ -137,14 +137,14 @@ def _holds(values: Any, path: _Path) -> bool:
 
 
 def settings_class(service: str) -> type[ServiceSettings]:
-    """The class of a service's settings. Raises ImportError where the service is not installed."""
+    """The class of a service's settings. Raises ImportError if the service is not installed."""
     module = import_module(f"services.{service}.config")
     own = (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__)
     return next(cls for cls in own if issubclass(cls, ServiceSettings))
 
 
 def _plan(settings: Any, budget_ms: float | None) -> dict[str, Any]:
-    """How the gateway splits a budget (its own default, when none is given), at the latest times, in milliseconds."""
+    """The gateway's plan for a budget (default: its own), with latest start times in milliseconds."""
     stages_, planning = import_module("services.gateway.answer.registry"), import_module("services.gateway.answer.plan")
     whole_ms = min(budget_ms or settings.default_budget_ms, settings.max_budget_ms)
 

@@ -26,7 +26,7 @@ _UNSEEN = dict.fromkeys((0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF))  # what 
 
 
 class BadWeights(ValueError):
-    """A file of weights that is none."""
+    """The file has no valid weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class LinearModel:
     bias: float
 
     def probability(self, features: Set[int]) -> float:
-        """Of the class that was trained for, 0 to 1."""
+        """The probability of the trained class, 0 to 1."""
         total = sum(map(self.weights.__getitem__, features)) * self.step / math.sqrt(len(features) or 1)
         return 1 / (1 + math.exp(-max(-50.0, min(50.0, total + self.bias))))
 
@@ -55,7 +55,7 @@ def load(file: Path) -> LinearModel:
 
 
 def plain(text: str) -> str:
-    """`text` without the differences that only hide what it says: case, compatible forms, invisible characters."""
+    """`text` without case, compatible forms and invisible characters, which can hide words."""
     return unicodedata.normalize("NFKC", text).translate(_UNSEEN).casefold()
 
 

@@ -25,7 +25,7 @@ _TIMEOUT_S = 2.0
 
 
 def main(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
-    """Print what the service at an address says of itself; 0 for SERVING, else 1."""
+    """Print the health of the service at an address. Returns 0 for SERVING, else 1."""
     parser = argparse.ArgumentParser(prog="python -m services.runtime.probe", description="Ask whether it serves.")
     parser.add_argument("address", help="host:port")
     parser.add_argument("--tls-dir", type=Path, help="folder with the caller's tls.crt, tls.key and ca.crt")
@@ -48,7 +48,7 @@ def own(environment: Mapping[str, str]) -> Tls | None:
 
 
 def ask(address: str, tls: Tls | None, timeout_s: float = _TIMEOUT_S) -> str:
-    """SERVING, NOT_SERVING, … or, when nothing answers, the gRPC status code's name."""
+    """SERVING, NOT_SERVING, …, or without an answer the name of the gRPC status code."""
     try:
         with open_blocking_channel(address, tls) as channel:
             stub: Any = health_pb2_grpc.HealthStub(channel)

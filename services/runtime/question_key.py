@@ -44,7 +44,7 @@ _SPEAKS_OF_IT = re.compile(
 
 
 def normalize(question: cache_pb2.Question) -> None:
-    """Take from a question, in place, the differences that cannot change what it means."""
+    """Remove, in place, the differences of a question that cannot change its meaning."""
     for message in question.messages:
         message.content = normalized(message.content)
     for optional in ("sampling", "response_format"):
@@ -60,7 +60,7 @@ def digest(question: cache_pb2.Question) -> bytes:
 
 
 def normalized(text: str) -> str:
-    """`text` without the differences that cannot change what it means."""
+    """`text` without differences that cannot change its meaning."""
     text = composed(text).replace("\r\n", "\n").replace("\r", "\n").rstrip()
     blank = len(text) - len(text.lstrip())
     text = text[text.rfind("\n", 0, blank) + 1 :]

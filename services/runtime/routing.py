@@ -79,7 +79,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A model, others to try when it fails (best first), and why."""
+    """The chosen model, others to try if it fails (best first), and the reason."""
 
     model: str
     alternatives: tuple[str, ...]
@@ -131,7 +131,7 @@ def choose(ranked: Sequence[Model], demand: Demand) -> Choice:
 
 
 def affordable(models: Sequence[Model], demand: Demand) -> Sequence[Model]:
-    """Those of `models` within the cost that is demanded. Raises `InvalidInput` where that is none."""
+    """The models within the demanded cost. Raises `InvalidInput` if there is none."""
     limit = demand.max_cost_usd
     if limit is None:
         return models
@@ -153,7 +153,7 @@ def _most_cost_usd(model: Model, demand: Demand) -> float:
 
 
 def _shortfall(model: Model, tier: Tier, demand: Demand) -> str:
-    """Which demand the model misses first; empty when it meets all."""
+    """The first demand that the model misses; empty: none."""
     if 0 < model.context_tokens < demand.prompt_tokens + max(demand.max_tokens, 1):
         return "context"
     if model.tier < tier:

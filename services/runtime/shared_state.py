@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class SharedStateLost(Exception):
-    """Redis does not answer. Nothing is known of what the call has done."""
+    """Redis does not answer. The effect of the call is unknown."""
 
 
 class SharedState:
@@ -78,11 +78,11 @@ class SharedState:
         self._losses.append(hear)
 
     async def tried(self) -> None:
-        """Return when it is known for the first time whether Redis is there."""
+        """Return after the first attempt to reach Redis."""
         await self._tried.wait()
 
     async def back(self) -> None:
-        """Return when Redis is there."""
+        """Return when Redis answers."""
         await self._there.wait()
 
     def lose(self, why: str) -> None:
@@ -168,7 +168,7 @@ async def _ping(client: Redis) -> None:
 
 @asynccontextmanager
 async def connected(url: Url, timeout_s: float) -> AsyncIterator[SharedState]:
-    """A `SharedState` that is kept up inside. It may not be `up` yet: nothing waits for Redis."""
+    """A `SharedState` that runs inside the block. It may not be `up` yet."""
     from redis.asyncio import Redis
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff

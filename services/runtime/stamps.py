@@ -1,4 +1,4 @@
-"""Files that are read again when they have changed."""
+"""Detects changed files."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def sampler(ratio: float, *, trusting: bool) -> Sampler:
 
 
 class _Sampling(Sampler):
-    """Samples as `target` does, which may change."""
+    """Samples by `target`, which may be replaced."""
 
     target: Sampler = ALWAYS_OFF
 
@@ -139,7 +139,7 @@ def _make_provider(service: str, *, shutdown_on_exit: bool) -> TracerProvider:
 
 
 def shutdown() -> None:
-    """Send what waits, for some seconds at most."""
+    """Export waiting spans, for some seconds at most."""
     if _provider is not None:
         _provider.shutdown()
 

@@ -1,4 +1,4 @@
-"""YAML from a file that others write, and that a service may read again while it runs."""
+"""Reads YAML files, which may change while a service runs."""
 
 from __future__ import annotations
 

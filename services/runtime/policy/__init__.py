@@ -1,1 +1,1 @@
-"""What keeps the tail short: one policy in each file, none of which knows gRPC, composed by their caller."""
+"""Policies against tail latency, one in each file, without gRPC. Callers compose them."""

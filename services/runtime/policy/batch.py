@@ -63,7 +63,7 @@ class Batcher(Generic[T, R]):
         self._observe = _SIZE.labels(name).observe
 
     async def submit(self, item: T, deadline: Deadline | None = None) -> R:
-        """The item's result. When the caller is cancelled or its time is over, an item that still waits never runs."""
+        """The item's result. An item that still waits when its caller is cancelled, or its time ends, never runs."""
         deadline = deadline or Deadline.never()
         future = self.put(item, deadline)
         remaining = deadline.remaining()
@@ -78,7 +78,7 @@ class Batcher(Generic[T, R]):
             self.withdraw(future)
 
     def put(self, item: T, deadline: Deadline | None = None) -> asyncio.Future[R]:
-        """Queue an item; for callers that share its result, and `withdraw` it when no caller waits any more."""
+        """Queue an item for callers that share its result; they `withdraw` it when the last one leaves."""
         if self._stopped:
             raise self._gone()
         if len(self._waiting) >= self._max_queue:
@@ -90,7 +90,7 @@ class Batcher(Generic[T, R]):
         return future
 
     def withdraw(self, future: asyncio.Future[R]) -> bool:
-        """Take an item back if it still waits, and say whether it did. A running item goes on."""
+        """Remove an item that still waits, and return whether it did. A running item continues."""
         waited = self._waiting.pop(future, None) is not None
         if waited:
             future.cancel()
@@ -101,7 +101,7 @@ class Batcher(Generic[T, R]):
         self._start(_NOBODY_IS_DUE)
 
     def stop(self) -> None:
-        """Refuse waiting and new items. Running ones go on."""
+        """Refuse waiting and new items. Running items continue."""
         self._stopped = True
         if self._timer:
             self._timer.cancel()
@@ -109,7 +109,7 @@ class Batcher(Generic[T, R]):
         self._waiting.clear()
 
     async def close(self) -> None:
-        """Stop, and wait for what runs."""
+        """Stop, and wait for running items."""
         self.stop()
         if self._worker:
             await asyncio.wait({self._worker})
@@ -144,7 +144,7 @@ class Batcher(Generic[T, R]):
         return batch
 
     def _ready(self, now: float) -> int:
-        """How many of those that wait may run together now."""
+        """The number of waiting items that may run together now."""
         waiting = len(self._waiting)
         if waiting >= self._max_size:
             return self._max_size

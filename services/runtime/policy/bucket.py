@@ -43,20 +43,20 @@ class TokenBucket:
 
     @burst.setter
     def burst(self, value: float) -> None:
-        """The time since the last look fills it up to the new burst: a bucket that rested has what it now may have."""
+        """Set the burst. The time since the last look fills the bucket up to the new burst."""
         self._burst = max(self._burst, value)
         self._level = min(self.level(), value)
         self._burst = value
 
     def level(self) -> float:
-        """Tokens there are now; below 0 after more were forced out than there were."""
+        """The current number of tokens; below 0 after `force`."""
         now = self._clock()
         self._level = min(self._burst, self._level + (now - self._at) * self._rate_per_s)
         self._at = now
         return self._level
 
     def take(self, amount: float = 1.0) -> bool:
-        """Take `amount` tokens if they are there."""
+        """Take `amount` tokens if the bucket has them."""
         level = self.level()
         if level < amount - _ROUNDING:
             return False
@@ -64,15 +64,15 @@ class TokenBucket:
         return True
 
     def force(self, amount: float) -> None:
-        """Take `amount` tokens whether they are there or not: for what turned out to cost more than was taken."""
+        """Take `amount` tokens in any case, for work that cost more than was taken."""
         self._level = self.level() - amount
 
     def put(self, amount: float) -> None:
-        """Give tokens back; those beyond the burst are lost."""
+        """Return tokens; those beyond the burst are lost."""
         self._level = min(self._burst, self.level() + amount)
 
     def wait_s(self, amount: float = 1.0) -> float:
-        """Seconds until `amount` tokens are there; infinite when they never will be."""
+        """Seconds until the bucket has `amount` tokens; infinite if it never will."""
         missing = amount - self.level()
         if missing <= 0:
             return 0.0
@@ -92,28 +92,28 @@ class ExtraBudget:
         self._level = min(start, burst)
 
     def seen(self) -> None:
-        """A request came: it earns `share` of an extra call."""
+        """Count a request, which earns `share` of an extra call."""
         self._level = min(self._burst, self._level + self._share)
 
     @property
     def level(self) -> float:
-        """How many tokens there are now, fractions included."""
+        """The current number of tokens, with fractions."""
         return self._level
 
     @property
     def ready(self) -> bool:
-        """Whether there is enough for one extra call."""
+        """Whether the tokens suffice for an extra call."""
         return self._level >= 1 - _ROUNDING
 
     def spend(self) -> bool:
-        """Pay for one extra call, if there is enough."""
+        """Take the tokens of an extra call, if they suffice."""
         if not self.ready:
             return False
         self._level = max(0.0, self._level - 1)
         return True
 
     def refund(self) -> None:
-        """An extra call that was paid for was not made."""
+        """Return the tokens of an extra call that was not made."""
         self.put(1)
 
     def put(self, amount: float) -> None:
@@ -121,7 +121,7 @@ class ExtraBudget:
         self._level = min(self._burst, self._level + amount)
 
     def draw(self, keep: float) -> float:
-        """Take out what is over `keep`, and return how much that is: it will be spent elsewhere."""
+        """Remove and return the tokens above `keep`, for use elsewhere."""
         over = max(0.0, self._level - keep)
         self._level -= over
         return over

@@ -94,7 +94,7 @@ class FairQueue(Generic[W]):
         self._virtual_time = 0.0
 
     def remove(self, waiter: W) -> bool:
-        """Let `waiter` go unserved; False when it does not wait here."""
+        """Remove `waiter` without service; False if it does not wait here."""
         flow = self._flows.get(waiter.tenant)
         if flow is None:
             return False
@@ -112,7 +112,7 @@ class FairQueue(Generic[W]):
         return max(self._flows.values(), key=lambda flow: len(flow.waiting) / flow.weight).waiting[0]
 
     def crowd(self, tenant: str, weight: float, more: int = 0) -> float:
-        """How many of `tenant` would wait for each unit of `weight` if `more` of it came."""
+        """The number of `tenant`'s requests that would wait per unit of `weight`, with `more` added."""
         flow = self._flows.get(tenant)
         return ((len(flow.waiting) if flow else 0) + more) / weight
 

@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Kept(Protocol):
-    """A value that can be kept. Neither property may change meanwhile."""
+    """A value of the cache. Its properties must not change while it is held."""
 
     @property
     def tenant(self) -> str: ...
@@ -33,7 +33,7 @@ W = TypeVar("W", contravariant=True)
 
 
 class Order(Protocol[K, W]):
-    """In which one tenant's values go."""
+    """The order in which a tenant's values are evicted."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[K]: ...
@@ -114,12 +114,12 @@ class FairLru(Generic[K, V]):
         return list(holding.keys) if holding else []
 
     def bytes_of(self, tenant: str) -> int:
-        """The bytes that a tenant's values take."""
+        """The bytes of a tenant's values."""
         holding = self._tenants.get(tenant)
         return holding.bytes if holding else 0
 
     def first_to_go(self, tenant: str) -> K:
-        """The first of a tenant's values to go. There must be one."""
+        """The tenant's next value to evict. There must be one."""
         return self._tenants[tenant].keys.next_to_go()
 
     def oldest_while(self, condition: Callable[[V], bool]) -> list[K]:
@@ -168,11 +168,11 @@ class FairLru(Generic[K, V]):
         return gone
 
     def pop_tenant(self, tenant: str) -> list[V]:
-        """Let go of all that is a tenant's."""
+        """Remove all values of a tenant."""
         return [value for key in self.keys_of(tenant) if (value := self.pop(key)) is not None]
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Remove all values."""
         self._values.clear()
         self._tenants.clear()
         self._shares.clear()
@@ -180,11 +180,11 @@ class FairLru(Generic[K, V]):
 
     @property
     def full(self) -> bool:
-        """Whether something has to go."""
+        """Whether a value must be evicted."""
         return len(self._values) > self.max_entries or self.bytes > self.max_bytes
 
     def next_to_go(self) -> K:
-        """The first to go of the tenant with the largest share. There must be something."""
+        """The next value to evict, of the tenant with the largest share. There must be one."""
         while (share := self._share(tenant := self._shares[0][1])) != -self._shares[0][0]:
             if share:
                 heapq.heapreplace(self._shares, (-share, tenant))

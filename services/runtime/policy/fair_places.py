@@ -70,11 +70,11 @@ class FairTurns:
 
     @property
     def waiting(self) -> int:
-        """How many turns have not begun."""
+        """The number of turns that have not begun."""
         return len(self._places.waiting)
 
     async def begin(self, tenant: str, weight: float = 1.0) -> None:
-        """Wait for a turn. One that is cancelled while it waits has no turn."""
+        """Wait for a turn. A waiter that is cancelled gets none."""
         turn = _Turn(tenant, weight, self._places.rank(), asyncio.get_running_loop().create_future())
         self._places.add(turn)
         try:
@@ -85,7 +85,7 @@ class FairTurns:
             raise
 
     def ended(self) -> None:
-        """The turn that runs is over."""
+        """End the current turn."""
         self._places.ended()
 
 

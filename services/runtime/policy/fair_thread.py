@@ -1,4 +1,4 @@
-"""One thread that tenants use in turn, so that no tenant waits for the flood of another."""
+"""A thread that tenants use in turn, so that no tenant waits for the load of another."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class FairThread:
         self._waiting, self._numbers, self._lock = FairQueue[_Work](), count(), Lock()
 
     async def run(self, tenant: str, call: Callable[[], T]) -> T:
-        """The result of `call`, which goes on without its caller once it has begun. Raises `Exhausted` when too much
-        waits."""
+        """The result of `call`, which continues without its caller once it has begun. Raises `Exhausted` if too many
+        wait."""
         work = _Work(tenant, (0.0, -next(self._numbers)), call, Future())
         with self._lock:
             if len(self._waiting) >= self._max_waiting:
@@ -51,7 +51,7 @@ class FairThread:
         return result
 
     def close(self) -> None:
-        """End the thread. Nothing may wait for it any more."""
+        """End the thread. No work may wait for it."""
         self._thread.shutdown()
 
     def _next(self) -> None:

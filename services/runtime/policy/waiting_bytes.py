@@ -27,7 +27,7 @@ class WaitingBytes:
 
     @contextmanager
     def hold(self, tenant: str, size: int) -> Iterator[None]:
-        """Room for a request of `size` bytes while the block runs. Raises `Exhausted`."""
+        """Hold `size` bytes for a request while the block runs. Raises `Exhausted`."""
         self.take(tenant, size)
         try:
             yield
@@ -35,7 +35,7 @@ class WaitingBytes:
             self.give_back(tenant, size)
 
     def take(self, tenant: str, size: int) -> None:
-        """Room for a request of `size` bytes until `give_back`. Raises `Exhausted`."""
+        """Hold `size` bytes for a request until `give_back`. Raises `Exhausted`."""
         if not self._fits(tenant, size):
             raise self._refusal(tenant, size)
         self._add(tenant, size)
@@ -81,7 +81,7 @@ class WaitingBytes:
             self._let_in()  # what stood behind it may be smaller
 
     def _let_in(self) -> None:
-        """Give those that wait what there is."""
+        """Grant free bytes to waiting requests."""
         passed = 0
         while passed < len(self._waiters):
             tenant, waiters = next(iter(self._waiters.items()))
@@ -133,7 +133,7 @@ class Held:
         self._bytes += size
 
     def keep(self, size: int) -> None:
-        """Hold `size` bytes, be it more or less. Raises `Exhausted`."""
+        """Hold exactly `size` bytes from now on. Raises `Exhausted`."""
         if size > self._bytes:
             self.take(size - self._bytes)
         elif over := self._bytes - size:

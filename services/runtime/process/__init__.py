@@ -1,1 +1,1 @@
-"""What makes a module a process: settings, start and stop, workers, health, logs."""
+"""The process of a service: settings, start and stop, workers, health, logs."""

@@ -1,4 +1,5 @@
-"""Runs services in one process: `python -m services.runtime.process` reads from its standard input which ones."""
+"""Runs services in one process: `python -m services.runtime.process` reads their names and settings from standard
+input."""
 
 from __future__ import annotations
 

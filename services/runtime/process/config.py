@@ -130,12 +130,12 @@ class ServiceSettings(BaseSettings):
         return allowed
 
     def of_the_service(self) -> dict[str, Any]:
-        """Without what is a setting of its process."""
+        """The settings without those of the process."""
         return self.model_dump(exclude={"otlp_endpoint", "trace_ratio", "trust_traceparent", "log_level"})
 
     @property
     def processes(self) -> int:
-        """How many processes of the service share its port."""
+        """The number of processes that share the service's port."""
         return 1
 
     @property
@@ -193,11 +193,11 @@ class _YamlFile(PydanticBaseSettingsSource):
 
 
 class RefusedSettings(ValueError):
-    """What is wrong with settings, a line for each thing: whose they are, the field, the limit and the value."""
+    """The problems of settings, a line for each: service, field, limit and value."""
 
 
 def load(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
-    """As `read`, or exit with 2 and say why."""
+    """The settings of `read`; exits with 2 and the problems if they are invalid."""
     try:
         return read(cls, argv, prog)
     except RefusedSettings as refused:
@@ -266,7 +266,7 @@ def _from_all_sources(cls: type[Settings], argv: Sequence[str], prog: str) -> Se
 
 
 def _unknown(cls: type[BaseSettings], environ: Mapping[str, str]) -> Iterator[str]:
-    """A line for each variable that has the class's prefix and names no setting of it."""
+    """A line for each variable with the class's prefix that is no setting."""
     prefix = cls.model_config.get("env_prefix", "")
     known = {f"{prefix}{name}".upper() for name in (*cls.model_fields, "config")}
     for name in environ:

@@ -37,7 +37,7 @@ def refuse(cls: type[BaseModel], given: Mapping[str, Any], at: str = "") -> None
 
 
 class NoneFixed(PydanticBaseSettingsSource):
-    """The last source: it gives nothing, and refuses what the operator's sources before it give."""
+    """The last source. It has no values, and refuses fixed fields in the operator's sources before it."""
 
     def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
         raise AssertionError("not used: it gives nothing")
@@ -52,7 +52,7 @@ class NoneFixed(PydanticBaseSettingsSource):
 def _fixed(
     cls: type[BaseModel], given: Mapping[str, Any], at: str = "", whole: object = None, within: bool = False
 ) -> Iterator[tuple[str, Any]]:
-    """(path, what it always is) of each fixed field that is given; all are that are `within` a fixed group."""
+    """(path, fixed value) of each given field that is fixed, or `within` a fixed group."""
     for name, value in given.items():
         if (field := cls.model_fields.get(name)) is None:
             continue  # pydantic refuses it

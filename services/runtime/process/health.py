@@ -38,7 +38,7 @@ class Health(health_pb2_grpc.HealthServicer):
             self._tell()
 
     def leave(self) -> None:
-        """Say NOT_SERVING of all of them, for good."""
+        """Set all services to NOT_SERVING, finally."""
         self._status = dict.fromkeys(self._status, health_pb2.HealthCheckResponse.NOT_SERVING)
         self._leaving = True
         self._tell()
@@ -56,7 +56,7 @@ class Health(health_pb2_grpc.HealthServicer):
                 await changed.wait()
 
     async def Check(self, request: Any, context: Any) -> Any:
-        """The status of a service. NOT_FOUND where there is none."""
+        """The status of a service. NOT_FOUND for an unknown one."""
         status = self._status.get(request.service)
         if status is None:
             await context.abort(grpc.StatusCode.NOT_FOUND)

@@ -1,4 +1,4 @@
-"""The start and the end of a process that serves, whether one service or several."""
+"""The start and the end of a process of one or several services."""
 
 from __future__ import annotations
 

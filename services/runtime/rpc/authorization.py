@@ -23,7 +23,7 @@ Admit = Callable[[Any], str]  # the caller's identity, from a grpc.aio.ServicerC
 
 
 def anyone(context: Any) -> str:
-    """`Admit` in plaintext: the caller stays unknown."""
+    """`Admit` for plaintext, which does not identify the caller."""
     return ""
 
 

@@ -52,7 +52,7 @@ _seconds = cache(_SECONDS.labels)  # `labels` takes a lock and formats its value
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The call, beyond its request, as a servicer may know it."""
+    """The part of a call, beyond its request, that a servicer may use."""
 
     metadata: tuple[tuple[str, str | bytes], ...]
     deadline: Deadline
@@ -116,7 +116,7 @@ def _handler(method: MethodDescriptor, serve: Method, *, headers_first: bool) ->
 
 
 class Method:
-    """One RPC, in the shape that gRPC calls it. Messages come and go as bytes, or `copied`."""
+    """An RPC in the form that gRPC calls. Messages are bytes, or `copied`."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ def _trace_told(metadata: Iterable[tuple[str, str | bytes]], span: Span) -> tele
 
 
 def copy_of(message: M) -> M:
-    """An equal message: what one side does to it, the other does not see."""
+    """A copy of a message, so that changes on one side are not seen on the other."""
     copied = type(message)()
     copied.CopyFrom(message)
     return copied
@@ -246,7 +246,7 @@ def _to_bytes(message: Message) -> bytes:
 
 
 def parser(cls: type[M]) -> Callable[[bytes], M]:
-    """A function that parses `cls` and says which field is at fault when it cannot."""
+    """A function that parses `cls`, and names the invalid field if it cannot."""
 
     def parse(raw: bytes) -> M:
         try:

@@ -31,7 +31,7 @@ _CLEAN_UP_S = 1.0  # that a channel waits for servicers whose calls it has ended
 
 
 class Address:
-    """Where services of this process are called. It has none before they start, and while they start again."""
+    """The address of services in this process. It has none before they start, and during a restart."""
 
     def __init__(self) -> None:
         self.hosted: Hosted | None = None
@@ -48,7 +48,7 @@ class Address:
             self._become(None)
 
     async def change(self) -> None:
-        """Return when services have come or gone."""
+        """Return after services have started or stopped."""
         await self._changed.wait()
 
     def _become(self, hosted: Hosted | None) -> None:
@@ -89,7 +89,7 @@ class Hosted:
         """Calls are still taken."""
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more calls, and end what is left after `grace_s`."""
+        """Refuse new calls, and end the others after `grace_s`."""
         self.stopping()
         tasks = [call.task for call in self._calls if call.task]
         if not tasks:

@@ -1,4 +1,4 @@
-"""One call within this process, as its caller sees it and as its servicer sees it."""
+"""A call within this process, for its caller and its servicer."""
 
 from __future__ import annotations
 

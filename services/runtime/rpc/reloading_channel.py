@@ -29,7 +29,7 @@ class ReloadingChannel(grpc.aio.Channel):
         self._retiring: dict[asyncio.Task[None], grpc.aio.Channel] = {}
 
     async def renew(self) -> None:
-        """Take a new channel, once it is connected, or cannot be in time."""
+        """Use a new channel, once it is connected or the time for that is over."""
         fresh = self._connect()
         if self.current.get_state() is grpc.ChannelConnectivity.READY:
             try:

@@ -82,7 +82,7 @@ def _handler(method: MethodDescriptor, wrapped: _Wrapped) -> grpc.RpcMethodHandl
 
 
 class _Wrapped:
-    """One RPC, in the shape that gRPC calls it."""
+    """An RPC in the form that gRPC calls."""
 
     def __init__(
         self,

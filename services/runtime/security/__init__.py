@@ -1,1 +1,1 @@
-"""Certificates, and what must not be shown."""
+"""Certificates, and secrets that must not be shown."""

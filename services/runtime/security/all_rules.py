@@ -1,4 +1,4 @@
-"""Every rule for secrets and personal data at once, for texts that no tenant's guard looks at: logs."""
+"""All rules for secrets and personal data, for texts without a tenant's guard, such as logs."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from services.runtime.security.private_data import Names, find, masked
 
 
 def hidden(text: str) -> str:
-    """`text` with names in the place of all that the rules find."""
+    """`text` with each finding replaced by a name."""
     return masked(text, find(text, (*SECRETS, *PERSONAL)), Names())

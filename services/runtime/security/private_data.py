@@ -49,7 +49,7 @@ class Rule:
         return (finding for _, finding in self.matches(text, start) if finding)
 
     def matches(self, text: str, start: int) -> Iterator[tuple[re.Match[str], Finding | None]]:
-        """The same, with what the pattern matched; None where a match is not accepted."""
+        """The findings with their matches; None for a match that is not accepted."""
         group = "it" if "it" in self.pattern.groupindex else 0
         for found in self.pattern.finditer(text, start):
             if self.accept is None or self.accept(found):
@@ -67,7 +67,7 @@ def find(text: str, rules: Iterable[Rule], start: int = 0) -> list[Finding]:
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings in order, those that overlap as one."""
+    """Findings in order; overlapping ones are merged."""
     together: list[Finding] = []
     for each in sorted(findings, key=lambda each: (each.start, -each.end)):
         if together and each.start < together[-1].end:
@@ -80,7 +80,7 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 
 @dataclass(slots=True)
 class Names:
-    """What stands in the place of each thing: `[email 1]`, and the same again for the same."""
+    """The replacement of each finding, such as `[email 1]`; equal findings have equal names."""
 
     _known: dict[tuple[str, str], str] = field(default_factory=dict)
     _count: dict[str, int] = field(default_factory=dict)

@@ -27,7 +27,7 @@ AS_SHOWN = PlainSerializer(str, return_type=str, when_used="json")
 
 
 class Url(SecretStr):
-    """A URL that may hold a password; printed, it shows where it leads to and no more."""
+    """A URL that may have a password, which is not printed."""
 
     def _display(self) -> str:
         return _masked(self.get_secret_value())

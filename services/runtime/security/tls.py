@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class BadTls(ValueError):
-    """The folder cannot be used as it is; the message, for the operator, says why."""
+    """The folder cannot be used; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Folder:
                 yield self.current
 
     async def follow(self) -> None:
-        """Keep `current` current, and say so in the log, until cancelled."""
+        """Update `current`, and log each change, until cancelled."""
         self._tell()
         async for _ in self.changes():
             self._tell()
@@ -153,7 +153,7 @@ class Folder:
         _log.info("certificate of %s: good until %s", self.current.identity or "nobody", until)
 
     async def look(self) -> bool:
-        """Read the folder again, if it has changed. Whether `current` did."""
+        """Read the folder again if it has changed. Returns whether `current` changed."""
         if not self._stamps.changed():
             return False
         before = self.current
@@ -230,7 +230,7 @@ def _try_out(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:
 
 
 def _no_password() -> bytes:
-    """Instead of asking at the terminal."""
+    """Return no password, instead of asking at the terminal."""
     raise ValueError("tls.key: without a password, got one that needs it")
 
 
