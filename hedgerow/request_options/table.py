@@ -168,7 +168,7 @@ OPTIONS = (
         "A stream reports citations and late results as they come.",
         field="",
         on=_HTTP_ALONE,
-        http_note="See [below](#what-is-found-meanwhile).",
+        http_note="See [below](#citations-and-late-results).",
     ),
     RequestOption(
         "cascade",
@@ -214,7 +214,7 @@ OPTIONS = (
         field="prompt.truncation",
         words=("auto", "disabled"),
         alias="Truncation",
-        http_note="See [prompts](prompts.md#what-fits-the-context).",
+        http_note="See [prompts](prompts.md#conversations-beyond-the-context).",
     ),
     RequestOption(
         "whole", Kind.FLAG, "`true`: the same as a truncation of `disabled`.", field="prompt.whole", on=_HTTP_ALONE
