@@ -89,12 +89,12 @@ class Draft:
         """Send citations to the client at once."""
         if found:
             citations = pb.Citations(tool=tool, citations=found)
-            self.ledger.citations.append(citations)
+            self.ledger.final.citations.append(citations)
             self.writer.write(pb.Event(citations=citations))
 
     async def take_whole(self, text: str, model: str, reason: chat_pb2.FinishReason) -> None:
         """Answer with a text that is complete from the start."""
-        self.ledger.model = model
+        self.ledger.final.model = model
         await self.voice.say(text)
         await self.voice.finish(reason)
 

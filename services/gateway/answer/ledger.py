@@ -42,25 +42,16 @@ class Running:
 
 @dataclass(slots=True)
 class Ledger:
-    """Opened when a request is admitted. `reserve_s` of the budget is kept for the last event."""
+    """Opened when a request is admitted. `reserve_s` of the budget is kept for the last event: `final`, into which
+    stages write the outcome, and `close` the rest."""
 
     plan: Plan
     span: Span
     reserve_s: float
     targets: Targets = field(default_factory=Targets)
     clock: Clock = time.monotonic
-    stages: list[pb.Stage] = field(default_factory=list)
-    degraded: list[str] = field(default_factory=list)
-    cache: pb.CacheReport = field(default_factory=pb.CacheReport)
-    usage: chat_pb2.Usage = field(default_factory=chat_pb2.Usage)
-    model: str = ""
+    final: pb.Final = field(default_factory=pb.Final)
     billed_tokens: int = 0  # prompt and completion, charged to the tenant's quota
-    cost_usd: float = 0.0
-    prompt: pb.PromptReport | None = None  # how the prompt was changed
-    transcript: str = ""  # of the request's recording
-    sights: pb.Sights | None = None  # labels of its pictures
-    citations: list[pb.Citations] = field(default_factory=list)  # sources of tool results
-    patches: list[pb.Patch] = field(default_factory=list)  # results that came too late for the answer
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     total_s: float = 0.0
     tell: Callable[[pb.Stage], None] = lambda _: None  # called with each stage when it has ended
@@ -100,8 +91,8 @@ class Ledger:
 
     def degrade(self, reason: str) -> None:
         """Record why the answer is degraded."""
-        if reason not in self.degraded:
-            self.degraded.append(reason)
+        if reason not in self.final.degraded:
+            self.final.degraded.append(reason)
 
     def finish(self, reason: chat_pb2.FinishReason) -> None:
         """Finish the answer. The first reason stays."""
@@ -168,7 +159,7 @@ class Ledger:
             outcome=running.outcome,
             detail=running.detail,
         )
-        self.stages.append(ended)
+        self.final.stages.append(ended)
         self.tell(ended)
 
     def accepted(self) -> pb.Accepted:
@@ -186,45 +177,34 @@ class Ledger:
 
     def close(self) -> pb.Final:
         """The last event."""
-        self.total_s = self.elapsed()
-        self.usage.completion_tokens = self.usage.completion_tokens or self.written.tokens
-        self.written.close()
+        final, written, self.total_s = self.final, self.written, self.elapsed()
+        final.usage.completion_tokens = final.usage.completion_tokens or written.tokens
+        written.close()
         self._compare_with_targets()
-        if self.prompt:
-            self._close_prompt(self.prompt)
-        self.changes.add_media(len(self.sights.pictures) if self.sights else 0, self.transcript)
-        return pb.Final(
-            text=self.written.whole_text,
-            finish_reason=self.finish_reason,
-            model=self.model,
-            usage=self.usage,
-            cache=self.cache,
-            degraded=self.degraded,
-            stages=self.stages,
-            ttft_ms=None if self.ttft_s is None else self.ttft_s * 1000,
-            total_ms=self.total_s * 1000,
-            trace_id=telemetry.trace_id(self.span),
-            budget_ms=self.plan.budget_ms,
-            decisions=[pb.Decision(**made) for made in self.decisions.told(self.opened)] if self.decisions else None,
-            cost_usd=self.cost_usd,
-            transcript=self.transcript,
-            sights=self.sights,
-            tool_calls=self.written.calls,
-            reasoning="".join(self.written.reasoning),
-            logprobs=self.written.logprobs,
-            prompt=self.prompt,
-            usable_ms=None if self.usable_s is None else self.usable_s * 1000,
-            citations=self.citations,
-            patches=self.patches,
-            changes=self.changes,
-            cut=self.changes.cut(
-                self.finish_reason, self.plan.budget_ms, self.usage.completion_tokens, stored=self.cache.verdict in HITS
-            ),
-        )
+        if final.HasField("prompt"):
+            self._close_prompt(final.prompt)
+        self.changes.add_media(len(final.sights.pictures), final.transcript)
+        final.text, final.finish_reason = written.whole_text, self.finish_reason
+        final.tool_calls.extend(written.calls)
+        final.reasoning = "".join(written.reasoning)
+        final.logprobs.extend(written.logprobs)
+        final.trace_id, final.budget_ms = telemetry.trace_id(self.span), self.plan.budget_ms
+        final.total_ms = self.total_s * 1000
+        if self.ttft_s is not None:
+            final.ttft_ms = self.ttft_s * 1000
+        if self.usable_s is not None:
+            final.usable_ms = self.usable_s * 1000
+        final.decisions.extend(pb.Decision(**made) for made in self.decisions.told(self.opened))
+        final.changes.extend(self.changes)
+        if cut := self.changes.cut(
+            self.finish_reason, self.plan.budget_ms, final.usage.completion_tokens, stored=final.cache.verdict in HITS
+        ):
+            final.cut.CopyFrom(cut)
+        return final
 
     def _close_prompt(self, report: pb.PromptReport) -> None:
         """Set the token count before compression. Where it was not counted, it is the count that the engine reports."""
-        report.tokens_after = self.usage.prompt_tokens
+        report.tokens_after = self.final.usage.prompt_tokens
         report.estimated = report.estimated or not (report.tokens_before and report.tokens_after)
         report.tokens_before = report.tokens_before or report.tokens_after
         self.changes.add_prompt(report)
@@ -240,7 +220,7 @@ class Ledger:
         """Record that the client has left; ignored after the last event."""
         if self.total_s:
             return
-        progress = "in text" if self.written.begun else "before text" if self.stages else "before any stage"
+        progress = "in text" if self.written.begun else "before text" if self.final.stages else "before any stage"
         metrics.DROPPED.labels(progress).inc()
         self.span.set_attribute("hedgerow.dropped", progress)
         self._trace_decisions()
@@ -255,10 +235,10 @@ class Ledger:
                     "hedgerow.total_ms": self.total_s * 1000,
                     "hedgerow.ttft_ms": -1.0 if self.ttft_s is None else self.ttft_s * 1000,
                     "hedgerow.usable_ms": -1.0 if self.usable_s is None else self.usable_s * 1000,
-                    "hedgerow.model": self.model,
+                    "hedgerow.model": final.model,
                     "hedgerow.finish_reason": REASONS[final.finish_reason],
                     "hedgerow.cache.verdict": VERDICTS[final.cache.verdict],
-                    "hedgerow.degraded": self.degraded,
+                    "hedgerow.degraded": list(final.degraded),
                     "hedgerow.changes": [told(change) for change in self.changes],
                     "hedgerow.cut": told(final.cut) if final.HasField("cut") else "",
                 }
@@ -283,7 +263,7 @@ class Ledger:
     def _compare_with_targets(self) -> None:
         if not self.targets:
             return
-        spent_ms = {stage.name: stage.spent_ms for stage in self.stages} | {"total": self.total_s * 1000}
+        spent_ms = {stage.name: stage.spent_ms for stage in self.final.stages} | {"total": self.total_s * 1000}
         if self.ttft_s is not None:
             spent_ms["ttft"] = self.ttft_s * 1000
         if self.usable_s is not None:

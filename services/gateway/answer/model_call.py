@@ -112,7 +112,7 @@ def settle(draft: Draft, reading: GenerationReading) -> None:
         estimate = partial(prompt_tokens, asked.messages, asked.tools)
         bill = spending.book(generation.report.unbilled(), draft.backends.routes, estimate)
         ledger.billed_tokens += bill.tokens
-        ledger.cost_usd += bill.usd
+        ledger.final.cost_usd += bill.usd
 
 
 def _told(draft: Draft, asked: llm_pb2.GenerateRequest, stage: Running) -> telemetry.Metadata:

@@ -67,7 +67,7 @@ class Answer:
         writer.open(send, self._late)
         ledger.tell = lambda stage: writer.note(pb.Event(stage=stage))
         none = Bypassed.NO_CACHE if draft.backends.cache is None else ""
-        ledger.cache = pb.CacheReport(verdict=pb.CACHE_VERDICT_BYPASS, reason=draft.question.unshared or none)
+        ledger.final.cache.verdict, ledger.final.cache.reason = pb.CACHE_VERDICT_BYPASS, draft.question.unshared or none
 
     def _end(self, final: pb.Final | None) -> None:
         """Clean up, however the answer ended. `final`: the last event, if any."""
@@ -141,5 +141,5 @@ class Answer:
         if not (self._draft.inputs.missed and self._ledger.written.text):
             return ()
         patches = [patch for stage in self._started.values() for patch in stage.patches()]
-        self._ledger.patches += patches
+        self._ledger.final.patches.extend(patches)
         return [pb.Event(patch=patch) for patch in patches]

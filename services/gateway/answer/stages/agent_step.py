@@ -95,7 +95,7 @@ class AgentStep:
             if self._answers:
                 await model_call.write_message(self._draft, _without_calls(item))
         if self._answers:
-            self._draft.ledger.model = reading.report.model
+            self._draft.ledger.final.model = reading.report.model
 
     async def _end(self, reading: GenerationReading) -> None:
         """End the step: with text, with calls of mesh tools, or with a call of the caller's own tools, which ends the
@@ -115,9 +115,9 @@ class AgentStep:
         else:
             await draft.voice.finish(self._finish.reason)
         report = reading.report
-        ledger.model = report.model
-        ledger.usage.CopyFrom(self._finish.usage)
-        ledger.usage.completion_tokens += report.carried_tokens
+        ledger.final.model = report.model
+        ledger.final.usage.CopyFrom(self._finish.usage)
+        ledger.final.usage.completion_tokens += report.carried_tokens
         if report.problems:
             ledger.degrade(Degraded.LLM_REPLACED)
         if report.resumed:

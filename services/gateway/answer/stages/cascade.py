@@ -146,7 +146,7 @@ class CascadeStage(AnswerStage):
             return False
         told = draft.question.request.sampling.HasField("top_logprobs")
         logprobs = [each for item in items for each in item.logprobs] if told else ()
-        draft.ledger.model = reading.report.model
+        draft.ledger.final.model = reading.report.model
         await draft.voice.say(text, tokens, logprobs)
         if not draft.ledger.finish_reason:
             await draft.writer.flow()
@@ -192,7 +192,7 @@ class CascadeStage(AnswerStage):
         else:
             await draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
             ledger.written.tokens = tried.written
-        ledger.usage.CopyFrom(tried.usage)
+        ledger.final.usage.CopyFrom(tried.usage)
         draft.generation = reading.generation
         ledger.decide(Act.CASCADE_PASSED, reading.report.model, "")
 

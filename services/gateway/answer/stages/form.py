@@ -46,7 +46,7 @@ class FormStage(AnswerStage):
 
     async def run(self) -> None:
         draft, ledger = self.draft, self.draft.ledger
-        kept = ledger.cache.verdict in HITS or Degraded.LLM_STALE in ledger.degraded
+        kept = ledger.final.cache.verdict in HITS or Degraded.LLM_STALE in ledger.final.degraded
         if kept or ledger.finish_reason not in _WHOLE:
             return
         with ledger.stage(self.name) as stage:
@@ -114,13 +114,13 @@ class FormStage(AnswerStage):
 
     def _took_s(self) -> float:
         """Seconds that the answer took, and another one is expected to take."""
-        return sum(stage.spent_ms for stage in self.draft.ledger.stages if stage.name in _WRITERS) / 1000
+        return sum(stage.spent_ms for stage in self.draft.ledger.final.stages if stage.name in _WRITERS) / 1000
 
     async def _repair(self, broken: Mismatch, stage: Running) -> str:
         """Ask again, and replace the answer by a valid one. Otherwise returns why there is none."""
         draft, ledger = self.draft, self.draft.ledger
         asked = self._question(broken)
-        work = model_call.job(draft, asked, (ledger.model,), stage, first_text=False)
+        work = model_call.job(draft, asked, (ledger.final.model,), stage, first_text=False)
         reading = model_call.read(draft, draft.identity.key and draft.identity.key + _KEY, work, stage)
         try:
             tried = await hear_all(draft, reading)
@@ -135,7 +135,7 @@ class FormStage(AnswerStage):
         draft.voice.replace(self.name)
         await draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
         draft.generation = reading.generation
-        ledger.usage.CopyFrom(tried.usage)
+        ledger.final.usage.CopyFrom(tried.usage)
         return ""
 
     def _question(self, broken: Mismatch) -> llm_pb2.GenerateRequest:

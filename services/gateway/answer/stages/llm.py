@@ -52,13 +52,13 @@ class LlmStage(AnswerStage):
             finally:
                 model_call.settle(draft, reading)
                 self._account(report, stage)
-        if draft.streamed and Degraded.CASCADE_KEPT in ledger.degraded:
-            ledger.usage.CopyFrom(draft.streamed.usage)
+        if draft.streamed and Degraded.CASCADE_KEPT in ledger.final.degraded:
+            ledger.final.usage.CopyFrom(draft.streamed.usage)
 
     async def fallback(self, problem: ServiceError, stage: Running, report: Report) -> None:
         """End before the model's own end: with the text so far, with a substitute, or with the error."""
         draft, ledger, late = self.draft, self.draft.ledger, isinstance(problem, TooLate)
-        ledger.model = report.model
+        ledger.final.model = report.model
         if draft.streamed and draft.voice.replacing and await self._keep(draft.streamed, problem.outline, stage):
             return
         await draft.voice.release()
@@ -76,7 +76,7 @@ class LlmStage(AnswerStage):
         """Keep the streamed answer of a cascade, if it is complete: nothing replaces it."""
         draft, ledger = self.draft, self.draft.ledger
         draft.voice.keep()
-        ledger.model = streamed.model
+        ledger.final.model = streamed.model
         ledger.reopen()
         if not streamed.finish_reason:
             return False
@@ -124,7 +124,7 @@ class LlmStage(AnswerStage):
     async def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], reading: GenerationReading) -> None:
         ledger, last, report = self.draft.ledger, items[-1], reading.report
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
-        ledger.model = report.model
+        ledger.final.model = report.model
         if any(item.reasoning or item.tool_calls or item.logprobs or item.relayed for item in items):
             # An equal question of another API may have been asked first. The call that goes on for one that broke is an
             # answer of its own to its provider, with another id and the usage of the rest.
@@ -138,8 +138,8 @@ class LlmStage(AnswerStage):
             await self.draft.voice.finish(last.finish.reason)
             wanted = reading.generation.job.request.sampling.max_tokens
             ledger.changes.limit_tokens(last.finish.own_max_tokens, By.MESH, wanted)
-            ledger.usage.CopyFrom(last.finish.usage)
-            ledger.usage.completion_tokens += report.carried_tokens
+            ledger.final.usage.CopyFrom(last.finish.usage)
+            ledger.final.usage.completion_tokens += report.carried_tokens
 
     def _account(self, report: Report, stage: Running) -> None:
         """Report the outcome of the generation."""
@@ -152,6 +152,6 @@ class LlmStage(AnswerStage):
         if report.resumed or ledger.written.prefix:
             ledger.degrade(Degraded.LLM_RESUMED)
         if not stage.detail:
-            stage.detail = f"{report.model}: {ledger.usage.completion_tokens} tokens"
+            stage.detail = f"{report.model}: {ledger.final.usage.completion_tokens} tokens"
         if report.model:
             stage.detail = "; ".join(filter(None, [report.waited, *report.problems, stage.detail]))

@@ -116,7 +116,7 @@ class AudioStage(_MediaStage):
         elif required and not heard:
             raise InvalidInput("audio", "a recording with speech", "silence")
         else:
-            self.draft.ledger.transcript = heard or ""
+            self.draft.ledger.final.transcript = heard or ""
             self.draft.inputs.hear(heard or "")
 
     @contextmanager
@@ -202,8 +202,8 @@ class VisionStage(_MediaStage):
         return vision_pb2.ClassifyRequest(images=images, top_k=seeing.top_k)
 
     def _take(self, seen: vision_pb2.ClassifyResponse) -> None:
-        self.draft.ledger.sights = sights = pb.Sights(pictures=seen.results)
-        self.draft.inputs.see(sights)
+        self.draft.ledger.final.sights.pictures.extend(seen.results)
+        self.draft.inputs.see(self.draft.ledger.final.sights)
 
 
 async def _reply(call: Pending) -> vision_pb2.ClassifyResponse:

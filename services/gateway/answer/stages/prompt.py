@@ -117,7 +117,8 @@ class PromptStage(AnswerStage):
             if report.diet:
                 stage.detail = ", ".join(report.diet)
                 draft.ledger.decide(Act.PROMPT_DIETED, self.name, stage.detail)
-            draft.ledger.prompt = report
+            draft.ledger.final.prompt.CopyFrom(report)
+            report = draft.ledger.final.prompt
             self._count_before(came, report, stage)
             draft.inputs.prompt = await self._fitted(prompt, limit, report, stage) if long else prompt
 

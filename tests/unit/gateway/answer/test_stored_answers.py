@@ -163,4 +163,4 @@ async def test_a_lookup_that_its_client_leaves_has_an_end_in_the_trace():
     given.cancel()
     await asyncio.wait({given})
     await asyncio.sleep(0)
-    assert [each.name for each in answer._ledger.stages] == ["router", "cache"]
+    assert [each.name for each in answer._ledger.final.stages] == ["router", "cache"]

@@ -93,7 +93,7 @@ class CacheStage(AnswerStage):
         permit = breaker.enter(tenant)
         if permit is None:
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, breaker.why(tenant)
-            ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
+            ledger.final.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
             ledger.decide(Act.BREAKER_SKIPPED, self.name, stage.detail)
             return None
         try:
@@ -113,7 +113,7 @@ class CacheStage(AnswerStage):
         if not self._pace:
             await draft.take_whole(answer.text, answer.model, answer.finish_reason)
             return
-        ledger.model = answer.model
+        ledger.final.model = answer.model
         await draft.voice.say_at_pace(answer.text, self._pace, ledger.remaining() * _SPOKEN_SHARE)
         if not ledger.finish_reason:  # else the guard has ended it
             await draft.voice.finish(answer.finish_reason)
@@ -133,12 +133,12 @@ class CacheStage(AnswerStage):
         stage.detail = problem.outline
         if isinstance(problem, InvalidInput):  # the cache works, and cannot store this question
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, problem.message
-            ledger.cache.reason = Bypassed.TOO_LARGE
+            ledger.final.cache.reason = Bypassed.TOO_LARGE
             ledger.decide(Act.FALLBACK_BYPASSED, self.name, problem.message)
             return
         late = isinstance(problem, TooLate)
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-        ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
+        ledger.final.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
         ledger.decide(Act.BUDGET_SKIPPED if late else Act.FALLBACK_SKIPPED, self.name, problem.outline)
 
     def after_final(self, final: pb.Final) -> None:
@@ -187,17 +187,18 @@ class CacheStage(AnswerStage):
         """Report why the cache is bypassed, or only exact hits are allowed; the words that decide it are in a
         decision. A request that asks for no cached answer needs none."""
         hits = self.draft.identity.hits
-        self.draft.ledger.cache = self._report(pb.CACHE_VERDICT_BYPASS)
+        self._report(pb.CACHE_VERDICT_BYPASS)
         if hits.reason and (hits.hits, hits.reason) != ("off", Bypassed.UNASKED):
             act = Act.CACHE_BYPASSED if hits.hits == "off" else Act.CACHE_EXACT
             self.draft.ledger.decide(act, self.name, ": ".join(filter(None, (hits.reason, hits.words))))
 
-    def _report(self, verdict: pb.CacheVerdict, key: str = "", similarity: float | None = None) -> pb.CacheReport:
+    def _report(self, verdict: pb.CacheVerdict, key: str = "", similarity: float | None = None) -> None:
         draft, hits = self.draft, self.draft.identity.hits
         reason = draft.identity.bypassed if verdict == pb.CACHE_VERDICT_BYPASS else hits.reason
-        return pb.CacheReport(
+        report = pb.CacheReport(
             verdict=verdict, key=key, similarity=similarity, reason=reason or "", category=hits.category
         )
+        draft.ledger.final.cache.CopyFrom(report)
 
     def _find_near(self) -> Near | None:
         """The answer in the gateway itself, if any."""
@@ -227,13 +228,13 @@ class CacheStage(AnswerStage):
         known = draft.identity.known
         draft.identity.known = replace(known, epoch=found.epoch or known.epoch, key=found.key)
         if verdict == pb.CACHE_VERDICT_MISS:
-            ledger.cache = self._report(verdict, similarity=similarity)
+            self._report(verdict, similarity=similarity)
             draft.identity.stale = found.stale if found.HasField("stale") else None
             return False
         exact = verdict == pb.CACHE_VERDICT_EXACT
         await self._take(verdict, found.key, 1.0 if exact else similarity)
         if found.expired_ms and draft.revalidate:
-            ledger.cache.stale = True
+            ledger.final.cache.stale = True
             ledger.decide(Act.CACHE_STALE, self.name, f"its time has been over for {found.expired_ms} ms")
             draft.revalidate(draft.identity.key)
         elif exact and not found.local_only:  # else an invalidation by other replicas would be missed
@@ -245,5 +246,5 @@ class CacheStage(AnswerStage):
         draft, ledger = self.draft, self.draft.ledger
         if draft.privacy.guarded:
             await draft.privacy.guarded.wait()
-        ledger.cache = self._report(verdict, key=key, similarity=similarity)
+        self._report(verdict, key=key, similarity=similarity)
         ledger.changes.add(Changed.CACHE, after=VERDICTS[verdict])
