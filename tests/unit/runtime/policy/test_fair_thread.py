@@ -58,6 +58,7 @@ async def test_tenants_take_turns_and_cancelled_work_is_not_done(thread: FairThr
     work += [asyncio.create_task(thread.run("other", lambda: ran.append("other")))]
     await asyncio.sleep(0)
     work[2].cancel()
+    await asyncio.wait([work[2]])
     gate.open.set()
     await asyncio.wait([runs, *work])
     assert sorted(ran) == ["flood"] * 4 + ["other"]
