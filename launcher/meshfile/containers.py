@@ -32,7 +32,7 @@ _STAND_INS = {"REDIS_URL": "redis://redis:6379/0", "ENCRYPTION_KEY": "A" * 43 + 
 
 @dataclass(frozen=True)
 class Container:
-    """One part as a container. `environment` lacks the keys."""
+    """A part as a container. `environment` has no keys."""
 
     part: Part
     image: str
@@ -58,13 +58,13 @@ def port_of(part: Part) -> int:
 
 
 def containers(file: MeshFile, addresses: Callable[[Part], Sequence[str]], images: str = IMAGES) -> list[Container]:
-    """All of a mesh, the gateway last. `addresses` are those of a part's replicas, as its callers see them."""
+    """All containers of a mesh, the gateway last. `addresses` gives a part's replicas for its callers."""
     found = parts(file)
     return [_container(file, part, found, addresses, images) for part in found]
 
 
 def elsewhere(found: Sequence[Container]) -> list[str]:
-    """Variables that lead to this machine's loopback, which inside of a container is the container's own."""
+    """Variables with a loopback address, which in a container means the container itself."""
     return [
         f"{container.part.name}: {name} leads to {host}, which is the container itself there"
         for container in found
@@ -140,5 +140,5 @@ _Plain.add_representer(str, _represent)
 
 
 def dump(content: Mapping[str, Any]) -> str:
-    """YAML, as people read it."""
+    """Readable YAML."""
     return yaml.dump(content, Dumper=_Plain, sort_keys=False, width=_UNFOLDED)

@@ -39,7 +39,7 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, FairTurns] = WeakKeyDiction
 
 
 def size_of(objects: int) -> int:
-    """The size of so many JSON objects, or messages of a request, for `aside`: their number counts, not their texts."""
+    """The size of a number of JSON objects, or messages of a request, for `aside`. Only their number counts."""
     return objects * _OBJECT_BYTES
 
 

@@ -1,4 +1,4 @@
-"""A point in time after which an answer is of no use, and what is left until then."""
+"""A deadline, and the time that remains until it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Deadline:
         return cls(float("inf"), clock)
 
     def remaining(self) -> float:
-        """Seconds left; 0 when it is over, infinite when there is no end."""
+        """Seconds until the deadline; 0 after it, infinite if there is none."""
         return max(0.0, self.at - self.clock())
 
     def is_over(self) -> bool:
-        """Whether nothing can be done any more; timers are no more exact than what is then left."""
+        """Whether the deadline has passed, within the precision of timers."""
         return self.remaining() < _NOTHING_S
 
 
@@ -48,7 +48,7 @@ async def set_within(event: asyncio.Event, seconds: float) -> None:
 
 
 async def until_set(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> None:
-    """Do `work`, or as much of it as can be done before `event` is set: then it is cancelled."""
+    """Run `work` until it ends or `event` is set, which cancels it."""
     working, waiting = asyncio.create_task(work), asyncio.create_task(event.wait())
     try:
         await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
