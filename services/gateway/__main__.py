@@ -66,7 +66,7 @@ async def assemble(
             for target, service in _targets(settings).items()
         }
         pressure = Pressure(settings.shed.lag_ms / 1000, settings.shed.cpu)
-        work_shares = WorkShares(pressure.value, settings.shed.load)
+        work_shares = WorkShares(pressure.value, settings.shed.load, lag=pressure.lag)
         router = Router(channels[settings.router_address]) if settings.router_address else None
         backends = make_backends(settings, channels, router, work_shares, stack)
         fleet, routes = backends.fleet, backends.routes

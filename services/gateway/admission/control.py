@@ -29,6 +29,7 @@ from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import Exhausted
 
 _EVERY_S = 0.1
+_LEAST_CORES, _TIMES = 0.1, 4  # for a lag that other processes may cause
 _SMOOTHING = 0.3  # about 0.7 s until 9 tenths of a change are seen
 
 _LAG = Gauge("hedgerow_loop_lag_seconds", "How late the event loop runs its callbacks, smoothed.")
@@ -43,9 +44,7 @@ _REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota
 
 
 class Pressure:
-    """The process's load: 1 when its event loop runs `lag_limit_s` late, also with little CPU: on a machine that other
-    processes keep busy, a process at its limit may have a fifth of a core. One that uses less than `cpu_limit`
-    cores has no load that refusals would take from it."""
+    """The process's load: 1 when its event loop runs `lag_limit_s` late while it uses `cpu_limit` cores or more."""
 
     def __init__(
         self,
@@ -60,8 +59,13 @@ class Pressure:
         self._lag_s = self._cores = 0.0
 
     def value(self) -> float:
-        """The smoothed lag over its limit; 0 while the process does next to nothing."""
+        """The smoothed lag over its limit; 0 while there is CPU left."""
         return self._lag_s / self._lag_limit_s if self._cores >= self._cpu_limit else 0.0
+
+    def lag(self) -> float:
+        """The lag over four times its limit, whatever CPU there is: on a machine that other processes keep busy, a
+        process at its limit may have a fifth of a core. 0 while this one does next to nothing."""
+        return self._lag_s / (_TIMES * self._lag_limit_s) if self._cores >= _LEAST_CORES else 0.0
 
     async def run(self) -> None:
         """Watch, until cancelled."""

@@ -7,6 +7,9 @@ weight, among the tenants that have called lately: 1 for a tenant alone.
 Under pressure tenants with a share of 1 or more are refused. That bar halves with each second for which the pressure
 stays, down to an eighth. Tenants below an eighth are never refused: all of them together have less than an eighth of
 the work, so to refuse them would not end the pressure.
+
+Without pressure of the process's own, its event loop may still be late, because other processes take the CPU. Then only
+tenants well above their fair share are refused, because they delay the others; a tenant alone never is.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ _KEPT = 0.8  # of an account from one second to the next: after 10 s a tenth is 
 _LEAST_S = 0.0001  # an account with less is closed
 _LOWEST_BAR = 0.125
 _OVER = 1.01  # a share that is not 1 by rounding alone
+_MUCH_OVER = 1.5  # a share whose small calls are refused, too, for a lag that other processes cause
 
 
 @dataclass(slots=True)
@@ -30,10 +34,17 @@ class _Account:
 
 
 class WorkShares:
-    """`pressure` is the load of the process, where 1 is all it can bear; from `limit` on, calls are refused."""
+    """`pressure` is the load of the process, where 1 is all it can bear; from `limit` on, calls are refused. `lag`: the
+    same by a lag that other processes cause; None: there are none."""
 
-    def __init__(self, pressure: Callable[[], float], limit: float, clock: Clock = time.monotonic):
-        self.pressure, self._limit, self._clock = pressure, limit, clock
+    def __init__(
+        self,
+        pressure: Callable[[], float],
+        limit: float,
+        clock: Clock = time.monotonic,
+        lag: Callable[[], float] | None = None,
+    ):
+        self.pressure, self._lag, self._limit, self._clock = pressure, lag or pressure, limit, clock
         self._accounts: dict[str, _Account] = {}
         self._aged_at = clock()
         self._pressed_since: float | None = None
@@ -61,7 +72,7 @@ class WorkShares:
         pressure, now = self.pressure(), self._clock()
         if pressure < self._limit:
             self._pressed_since = None
-            return ""
+            return self._refusal_above(tenant, _MUCH_OVER)
         if self._pressed_since is None:
             self._pressed_since = now
         bar = max(0.5 ** int(now - self._pressed_since), _LOWEST_BAR)
@@ -71,10 +82,14 @@ class WorkShares:
     def refusal_unread(self, tenant: str) -> str:
         """Why a large request of the tenant's is refused before it is read; empty where it is not. A tenant alone has
         its requests read."""
-        pressure = self.pressure()
-        if pressure < self._limit or (share := self.share(tenant)) < _OVER:
+        return self._refusal_above(tenant, _OVER)
+
+    def _refusal_above(self, tenant: str, share: float) -> str:
+        """Why a call of a tenant with that share or more is refused for the lag of the event loop."""
+        pressure = max(self._lag(), self.pressure())
+        if pressure < self._limit or (own := self.share(tenant)) < share:
             return ""
-        return _reason(pressure, share)
+        return _reason(pressure, own)
 
     def _age(self) -> None:
         steps = int(self._clock() - self._aged_at)

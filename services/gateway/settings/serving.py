@@ -31,10 +31,10 @@ class ShedSettings(Group):
     score: int = Field(50, description="Scores below this are low.", ge=-10_000, le=10_000)
     lag_ms: float = Field(50, gt=0, le=10_000, description="An event loop that runs this late is a load of 1.")
     cpu: float = Field(
-        0.1,
+        0.95,
         gt=0,
         le=64,
-        description="Cores the process may use before its lag counts: with fewer, other processes cause the lag.",
+        description="Cores the process may use before its lag counts against tenants within their fair share.",
     )
     retry_after_ms: float = Field(1_000, ge=1, le=600_000, description="The least delay in a refusal.")
 
