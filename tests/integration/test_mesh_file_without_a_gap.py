@@ -99,14 +99,6 @@ async def test_while_a_model_is_added_and_removed(mesh: Edited) -> None:
     assert mesh.up.pid("gateway") == before
 
 
-async def test_while_the_gateway_gets_another_setting(mesh: Edited) -> None:
-    async with asked_all_the_time(mesh):
-        text = mesh.edit("gateway", "settings", to={"default_budget_ms": 20_000})
-        await follows(mesh, "gateway started again")
-        mesh.write(text)
-        await follows(mesh, "gateway started again")
-
-
 async def test_while_the_gateway_moves_to_another_host(mesh: Edited) -> None:
     port = int(mesh.up.target.rpartition(":")[2])
     async with asked_all_the_time(mesh):

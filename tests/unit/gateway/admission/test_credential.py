@@ -71,7 +71,7 @@ async def test_who_watches_hears_of_the_end(file: Path):
 
 
 async def test_silent_work_is_cancelled_when_its_key_is_revoked(file: Path):
-    identity, gone = Identity({}, file), asyncio.Event()
+    identity, gone, over = Identity({}, file), asyncio.Event(), asyncio.Event()
 
     async def silent() -> None:
         try:
@@ -80,13 +80,14 @@ async def test_silent_work_is_cancelled_when_its_key_is_revoked(file: Path):
             gone.set()
 
     working = asyncio.create_task(Credential(identity, key("first"), "").during(silent()))
-    other = asyncio.create_task(Credential(identity, key("second"), "").during(asyncio.sleep(3, "done")))
+    other = asyncio.create_task(Credential(identity, key("second"), "").during(over.wait()))
     write_keys(file, b="second")
     await followed(identity)
     with pytest.raises(KeyUnknown):
         await asyncio.wait_for(working, 5)
     assert gone.is_set()
-    assert await other == "done"
+    over.set()
+    assert await other
 
 
 async def test_work_has_its_own_errors_and_can_be_cancelled(file: Path):
