@@ -14,7 +14,9 @@ import pytest_asyncio
 from tests.fault.apart import MEASURED
 from tests.fault.bare_calls import bare_calls
 from tests.fault.faulty_llm import FaultyLlm, faulty_llm
+from tests.fault.load import answer_well
 from tests.fault.mesh import Mesh, Processes, processes, shared_mesh
+from tests.fault.replicated import Replicated, replicated
 from tests.fault.report import Report
 from tests.waiting import until
 
@@ -92,6 +94,20 @@ async def _well(mesh: Mesh) -> None:
     for _ in range(2):  # a breaker's probe, then a call like any other
         await mesh.caller.until(lambda outcome: outcome.ok, within_s=15)
     mesh.llm.reset()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def started_replicas(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Replicated]:
+    async with replicated(tmp_path_factory.mktemp("replicated"), proxied=("gateway", "llm")) as mesh:
+        yield mesh
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def replicas(started_replicas: Replicated) -> AsyncIterator[Replicated]:
+    """The shared mesh with two of each service, healthy before the test and again after it."""
+    await answer_well(started_replicas.caller)
+    yield started_replicas
+    await started_replicas.heal()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -30,7 +30,7 @@ from tests import hostile
 from tests.fault.apart import apart
 from tests.fault.asking import MODEL, Asker, Outcome, asking, times_s
 from tests.fault.faulty_llm import Behaviour, faulty_llm, serving
-from tests.fault.mesh import processes
+from tests.fault.mesh import UNLIMITED, processes
 from tests.fault.report import Report
 from tests.forked import ServiceProcess
 from tests.keys import tenants
@@ -142,7 +142,7 @@ class Scene:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+async def scene(tmp_path_factory: pytest.TempPathFactory, full_size: bool) -> AsyncIterator[Scene]:
     """A gateway with everything behind it, for two tenants; it comes through all of this."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -160,6 +160,8 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
             metrics_address=f"127.0.0.1:{free_port()}",
             # On a machine without CPU time to spare the cache gets no turn within 200 ms, whichever tenant asks.
             stages={"cache": {"share": 0.2, "cap_ms": 1_000}},
+            # Nor are calls fast there, for which an adaptive limit refuses either tenant.
+            **({} if full_size else UNLIMITED),
         )
         a, b = [await enter(asking(gateway.spec.address, f"key-{name}")) for name in "ab"]
         llm.behaviour = Behaviour(first_ms=5, refuses="Refuse this", breaks_over="Break over this")
