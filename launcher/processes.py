@@ -30,7 +30,6 @@ Protocol = Literal["grpc", "redis"]
 LOG_BYTES = 64 * 2**20  # of a log; what it said before is kept beside it once
 # Settings of a process and not of a service: one of services follows them, and none of its services starts again.
 _OF_THE_PROCESS = ("OTLP_ENDPOINT", "TRACE_RATIO", "TRUST_TRACEPARENT", "LOG_LEVEL")
-_WORKERS = "HEDGEROW_GATEWAY_WORKERS"
 _WARNING_LINES = 1_000  # of a log, in which warnings of the start are looked for
 _TAIL_BYTES = 64 * 2**10  # of a log, whose last lines are in them
 
@@ -160,9 +159,7 @@ class ServiceProcess:
 
     def can_change(self, spec: ServiceSpec) -> bool:
         """Whether the process can serve `spec` without a restart."""
-        if not (self._orders and spec.members and self.exit_code is None):
-            return False
-        return _workers(spec) == _workers(self.spec)
+        return bool(self._orders and spec.members and self.exit_code is None)
 
     async def change(self, spec: ServiceSpec, timeout_s: float) -> None:
         """Change to `spec`, which `can_change` allows, and return once it serves. Raises `ServiceFailed`."""
@@ -226,10 +223,6 @@ def _member(spec: ServiceSpec) -> dict[str, object]:
         "service": spec.module.removeprefix("services."),
         "environment": dict(spec.environment),
     }
-
-
-def _workers(spec: ServiceSpec) -> str:
-    return spec.members[-1].environment.get(_WORKERS, "1")
 
 
 async def check(protocol: Protocol, address: str, timeout_s: float, tls: Tls | None = None) -> str:

@@ -68,10 +68,7 @@ async def _planned(
         raise MeshError(f"{found.name}: {error}") from None
     found.refuse(await refused(found, [(process.part, _asked(process, file)) for process in made]))
     sharing = shared(made)
-    try:
-        return MeshPlan(found.text, file, specs_of(made, sharing), ports, sharing)
-    except ValueError as error:
-        raise MeshError(f"{found.name}: {error}") from None
+    return MeshPlan(found.text, file, specs_of(made, sharing), ports, sharing)
 
 
 def _asked(process: Process, file: MeshFile) -> Mapping[str, str]:

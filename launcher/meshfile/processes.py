@@ -76,9 +76,7 @@ def most_shared(made: Iterable[Process]) -> Sharing:
 def specs_of(made: Sequence[Process], sharing: Sharing) -> list[ServiceSpec]:
     """The processes to start, the gateway last. vLLM, vision, audio and engines of other packages have processes of
     their own. All others are processes of services, which change as they run, also where one service is alone in it.
-    Raises ValueError where a service has to share a process and cannot."""
-    if sharing is Sharing.ALL and not _has_one_worker(made):
-        raise ValueError("gateway.workers: 1 where services share a process; stop the mesh and start it again")
+    Where all share a process that runs, several workers of the gateway are that process's children."""
     inside = [each.spec for each in made if _shares(each.part, sharing)]
     alone = [_alone(each) for each in made if not _shares(each.part, sharing)]
     if sharing is Sharing.ALL:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from openai import AsyncOpenAI
@@ -97,6 +98,18 @@ async def test_while_a_model_is_added_and_removed(mesh: Edited) -> None:
         mesh.write(text)
         await follows(mesh, "router started again, gateway started again, llm-third stopped")
     assert mesh.up.pid("gateway") == before
+
+
+async def test_while_the_number_of_workers_changes(mesh: Edited) -> None:
+    workers = yaml.safe_load(mesh.file.read_text())["gateway"]["workers"]
+    process = psutil.Process(mesh.up.pid("gateway"))
+    children = len(process.children())
+    async with asked_all_the_time(mesh):
+        for count in {1: (2, 3, 1), 2: (3, 1, 2)}[workers]:
+            mesh.edit("gateway", "workers", to=count)
+            await follows(mesh, "gateway started again")
+    assert mesh.up.pid("gateway") == process.pid
+    assert len(process.children()) == children
 
 
 async def test_while_the_gateway_moves_to_another_host(mesh: Edited) -> None:

@@ -3,7 +3,7 @@ settings name the addresses of other services."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
@@ -151,6 +151,10 @@ class Serving(ServiceSettings):
         if self.responses.ttl_ms and self.workers > 1 and not getattr(self, "redis_url", ""):
             raise ValueError(f"responses.ttl_ms: 0, or a redis_url, got {self.workers} workers without a common store")
         return self
+
+    def of_the_service(self) -> dict[str, Any]:
+        """Without what is a setting of its process, or says how many there are."""
+        return {name: value for name, value in super().of_the_service().items() if name != "workers"}
 
     @property
     def waiting_bytes(self) -> int:

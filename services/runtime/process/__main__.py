@@ -28,8 +28,6 @@ def main() -> None:
     log_what_ends_us()
     if first.ports_are_claimed:
         workers.end_with_parent(first.settings.grace_ms / 1000)
-    elif first.settings.processes > 1:
-        sys.exit(workers.main(first.given, first.settings, orders.follow))
     to_the_end(run(process, members, orders.follow))
 
 

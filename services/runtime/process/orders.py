@@ -67,9 +67,6 @@ def _members(order: dict[str, Any]) -> Sequence[HostedService]:
     members = [_member(given) for given in order["members"]]
     if given := order.get("worker"):
         return [_own(Worker(*given), member) for member in members]
-    if len(members) > 1 and (several := next((each for each in members if each.settings.processes > 1), None)):
-        # A variable or a file of settings says so, which the launcher has not read.
-        raise RefusedSettings(f"{several.name}: workers: 1 where services share a process (`hedgerow up --processes`)")
     return members
 
 

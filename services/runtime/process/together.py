@@ -6,6 +6,8 @@ so that its calls in flight still find the others. A service that fails ends the
 
 The gateway's ports may have several sockets (SO_REUSEPORT), so that the gateway can be exchanged without a gap. The
 process claims the ports first, so that no second process has them; those of a worker are its parent's (`workers.py`).
+A gateway with several workers is not served here: this process keeps them running, and another number of workers is an
+exchange like any other, from one to several too.
 
 The exporter of traces, the log level and the watch of the event loop are the process's, by the settings of the gateway,
 or of the last service without one; they change without a service that starts again. Spans and lines of the log name
@@ -35,6 +37,7 @@ from services.runtime.process.logs import setup_logging
 from services.runtime.process.ports import Claims, PortTaken, claim, places
 from services.runtime.process.probe_pages import ProbePages
 from services.runtime.process.serve import Service, serve_until
+from services.runtime.process.workers import Workers
 from services.runtime.rpc.boundary import Servicer
 from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
 from services.runtime.security import tls
@@ -58,6 +61,11 @@ class HostedService:
     def is_front(self) -> bool:
         return self.service.name == FRONT
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether other processes serve it, which this one keeps running."""
+        return self.is_front and self.settings.processes > 1 and not self.ports_are_claimed
+
     def same_as(self, other: HostedService) -> bool:
         """Whether only settings of the process differ."""
         ours, theirs = self.settings.of_the_service(), other.settings.of_the_service()
@@ -74,7 +82,14 @@ class _Running:
     member: HostedService
     health: Health = field(default_factory=Health)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Any] | None = None
+    workers: Workers | None = None  # that serve it in place of this process
+
+    def serves(self, wanted: HostedService) -> bool:
+        """Whether nothing has to change for it. Workers also have to hear of settings of the process."""
+        if self.workers or wanted.has_workers:
+            return wanted == self.member
+        return wanted.same_as(self.member)
 
 
 class Together:
@@ -91,28 +106,34 @@ class Together:
     async def bring(self, wanted: Sequence[HostedService]) -> None:
         """Start what is new, all at once; then start again what has changed, in this order; then stop what is gone.
         Returns when all of them serve. Raises `PortTaken`, before anything is changed, where another process has the
-        port of the front, of its HTTP API or of metrics."""
+        port of the front, of its HTTP API or of metrics; and ValueError where workers do not come to serve, the front
+        then being as it was."""
         for member in wanted:
             self._refuse_taken_metrics(member)
-        fronts = [each for each in wanted if each.is_front and not each.ports_are_claimed]
-        for front in fronts:
+        for front in filter(_claims_ports, wanted):
             self._claims.add(FRONT, front.settings)
+        try:
+            await self._bring(wanted)
+        finally:
+            now = filter(_claims_ports, [each.member for each in self._running.values()])
+            self._claims.keep([place for front in now for place in places(front.settings)])
+
+    async def _bring(self, wanted: Sequence[HostedService]) -> None:
         new = [each for each in wanted if each.name not in self._running]
-        changed = [each for each in wanted if each not in new and not each.same_as(self._running[each.name].member)]
+        changed = [each for each in wanted if each not in new and not self._running[each.name].serves(each)]
         gone = self._running.keys() - {each.name for each in wanted}
         await asyncio.gather(*map(self._start, new))
         for member in changed:
             await self._exchange(member)
         for name in gone:
             await self._stop(name)
-        self._claims.keep([place for front in fronts for place in places(front.settings)])
 
     def _refuse_taken_metrics(self, member: HostedService) -> None:
         """Raise `PortTaken` where `member` gets a port for metrics that cannot be had. One that it has already is free
         once it moves to another host."""
         running, address = self._running.get(member.name), member.settings.metrics_address
         before = running.member.settings.metrics_address if running else ""
-        if address and _port(address) not in ("0", _port(before)):
+        if address and not member.has_workers and _port(address) not in ("0", _port(before)):
             claim(address, f"{member.name} metrics_address").close()
 
     async def stop(self) -> None:
@@ -125,8 +146,12 @@ class Together:
         self._claims.keep([])
 
     async def _start(self, member: HostedService) -> None:
-        """Return when its health says SERVING, or when it has failed, which ends the group."""
+        """Return when its health says SERVING, or when it has failed, which ends the group. Raises ValueError where its
+        workers do not come to serve."""
         self._running[member.name] = running = _Running(member)
+        if member.has_workers:
+            await self._start_workers(running)
+            return
         if member.is_front:
             await self._open_pages(running)
         running.task = self._group.create_task(self._serve(running), name=member.name)
@@ -138,27 +163,50 @@ class Together:
         if member.is_front and self._pages:
             self._pages.health = running.health
 
+    async def _start_workers(self, front: _Running) -> None:
+        """Return when all of them serve. Raises ValueError where one ends before, and has then stopped the others."""
+        front.workers = Workers(front.member.given, front.member.settings, self._claims)
+        front.stop = front.workers.stop
+        front.task = self._group.create_task(front.workers.run(), name=front.member.name)
+        try:
+            await front.workers.started()
+        except ValueError:
+            del self._running[front.member.name]
+            await _end(front)
+            raise
+        await self._leave_pages()  # each worker has its own
+
     async def _open_pages(self, front: _Running) -> None:
         """Serve its `metrics_address`. If an earlier front has the same, its pages stay, and speak of that one as long
         as it serves."""
         address = front.member.settings.metrics_address
         if address == self._pages_at:
             return
-        await asyncio.to_thread(self._close_pages)
-        self._pages_at, self._pages, self._close_pages = "", None, _nothing
+        await self._leave_pages()
         if address:
             self._pages = ProbePages(front.health, asyncio.get_running_loop())
             self._pages_at, self._close_pages = address, metrics.serve(address, self._pages)
+
+    async def _leave_pages(self) -> None:
+        await asyncio.to_thread(self._close_pages)
+        self._pages_at, self._pages, self._close_pages = "", None, _nothing
 
     async def _exchange(self, member: HostedService) -> None:
         """Start a service in the place of the one of its name. The front serves until the other does, so no call is
         refused."""
         before = self._running[member.name]
-        if member.is_front:
+        if before.workers and member.has_workers:
+            await before.workers.bring(member.given, member.settings)
+            before.member = member
+        elif member.is_front:
             try:
                 await self._start(member)
-            finally:
-                before.stop.set()  # also where this is cancelled: `stop` does not know it any more
+            except ValueError:
+                self._running[member.name] = before
+                raise
+            except BaseException:
+                before.stop.set()  # `stop` does not know it any more
+                raise
             await _end(before)
         else:
             await self._stop(member.name)
@@ -206,6 +254,10 @@ def _port(address: str) -> str:
     return address.rpartition(":")[2]
 
 
+def _claims_ports(member: HostedService) -> bool:
+    return member.is_front and not member.ports_are_claimed
+
+
 async def _end(running: _Running) -> None:
     running.stop.set()
     if running.task:
@@ -214,13 +266,13 @@ async def _end(running: _Running) -> None:
 
 async def run(process: str, first: Sequence[HostedService], follow: Follow) -> bool:
     """Serve `first`, and what `follow` brings later, until the process must stop. Returns whether all of `first`
-    came to serve. Ends the process with 1 where another one has the front's port."""
+    came to serve. Ends the process with 1 where another one has the front's port, or its workers do not serve."""
     served = False
     async with lifetime(process, _own(first), lambda: served) as stop, asyncio.TaskGroup() as group:
         together = Together(group)
         try:
             await together.bring(first)
-        except PortTaken as error:
+        except (PortTaken, ValueError) as error:
             _log.error("%s", error)
             raise SystemExit(1) from None
         served = True

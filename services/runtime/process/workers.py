@@ -1,11 +1,12 @@
-"""Several processes of one service on the same ports: a parent that serves nothing, and workers that the kernel shares
+"""Several processes of one service on the same ports: a parent, and workers that the kernel shares
 connections out to (SO_REUSEPORT). A connection stays with the worker it came to, and so do all calls on it.
 
 The parent has the ports before any worker, and for as long as it lives: so a port may be chosen by the kernel, and a
 second service on the same port is still refused. A worker that dies is started again, after a pause that
 grows while it keeps dying; the others do not notice. A worker is a process of one service (`together.py`), which gets
 orders from its parent as the parent gets them from `hedgerow up`: with new settings each worker exchanges its service
-as it runs, so no call is refused. Workers end with their parent, however it ends.
+as it runs, and with another number of workers the additional ones start or stop, so no call is refused. Workers end
+with their parent, however it ends.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ import logging
 import os
 import select
 import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import uvloop
 
 from hedgerow.orders import Orders
 from hedgerow.restarts import Pauses
-from services.runtime.process.config import RefusedSettings, ServiceSettings
-from services.runtime.process.ports import Claims, PortTaken, places
+from services.runtime.process.config import ServiceSettings
+from services.runtime.process.ports import Claims, PortTaken
 
 Settings = TypeVar("Settings", bound=ServiceSettings)
 SLACK_S = 4.0  # beyond the grace: for what is taken apart after the last call
@@ -36,25 +38,6 @@ _COMMAND = (sys.executable, "-m", "services.runtime.process")
 _BAD_SETTINGS = 2  # the exit code of a process that cannot use its settings
 _TOLD_TO_END = (0, -signal.SIGTERM)  # the latter where it had no handler yet
 _log = logging.getLogger(__name__)
-
-
-class Ordered(Protocol):
-    """A service that an order asks for."""
-
-    @property
-    def name(self) -> str:
-        """Its own, among those of a process."""
-
-    @property
-    def settings(self) -> ServiceSettings:
-        """As they have been read."""
-
-    @property
-    def given(self) -> Mapping[str, Any]:
-        """As the order has it."""
-
-
-Follow = Callable[[Callable[[Sequence[Ordered]], Awaitable[None]]], Coroutine[None, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,144 +72,208 @@ def end_with_parent(grace_s: float) -> None:
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
-async def _no_orders(_: object) -> None: ...
-
-
-def main(given: Mapping[str, Any], settings: ServiceSettings, follow: Follow = _no_orders) -> int:
-    """Run `settings.processes` workers of a service, as an order has `given` it, and what `follow` brings later, until
-    they must stop; the exit code."""
+def main(given: Mapping[str, Any], settings: ServiceSettings) -> int:
+    """Run `settings.processes` workers of a service, as an order would give it, until they must stop; the exit code."""
+    claims = Claims()
     try:
-        parent = _Parent(given, settings)
+        claims.add(given["name"], settings)
     except PortTaken as error:
         _log.error("%s", error)
         return 1
-    code: int = uvloop.run(parent.run(follow))
+    code: int = uvloop.run(_until_signal(Workers(given, settings, claims)))
     _log.info("stopped")
     return code
+
+
+async def _until_signal(workers: Workers) -> int:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, workers.stop.set)
+    return await workers.run()
 
 
 def _with_port(address: str, port: int) -> str:
     return f"{address.rpartition(':')[0]}:{port}"
 
 
-class _Parent:
-    """Keeps workers running."""
+@dataclass(eq=False)
+class _Kept:
+    """A worker that is kept running, whichever process it has now."""
 
-    def __init__(self, given: Mapping[str, Any], settings: ServiceSettings):
-        self._given, self._settings = given, settings
-        self._claims = Claims()
-        self._claims.add(given["name"], settings)
-        self._stop = asyncio.Event()
-        self._orders: dict[int, Orders] = {}  # to the process that each worker has now
-        self._serving = {number: asyncio.Event() for number in range(1, settings.processes + 1)}
+    number: int
+    serving: asyncio.Event = field(default_factory=asyncio.Event)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    orders: Orders | None = None  # to the process that it has now
+    task: asyncio.Task[int] | None = None
+    error: str = ""  # with which its first process did not come to serve
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(self, follow: Follow) -> int:
-        """Until SIGTERM or SIGINT. 0 when all workers ended well."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
+    def settle(self, error: str = "") -> None:
+        """Its first process serves, or has ended with an `error`. Later ones change nothing."""
+        if not self._settled.is_set():
+            self.error = error and f"worker {self.number}: {error}"
+            self._settled.set()
+
+    async def settled(self) -> str:
+        """The error with which its first process did not come to serve; empty where it did."""
+        await self._settled.wait()
+        return self.error
+
+
+class Workers:
+    """Keeps the workers of one service running, which an order has `given`, on ports that `claims` has for its
+    `settings`. They end once `stop` is set."""
+
+    def __init__(self, given: Mapping[str, Any], settings: ServiceSettings, claims: Claims):
+        self._given, self._settings, self._claims = given, settings, claims
+        self.stop = asyncio.Event()
+        self._kept = {number: _Kept(number) for number in range(1, settings.processes + 1)}
+        self._group = asyncio.TaskGroup()
+
+    async def run(self) -> int:
+        """Until all are to stop. 0 when all workers ended well."""
         ports = self._claims.ports(self._settings)
-        _log.info("%d workers on port %s", len(self._serving), " and ".join(map(str, ports)))
-        async with asyncio.TaskGroup() as group:
-            kept = [group.create_task(self._keep(number)) for number in self._serving]
-            following = group.create_task(self._follow(follow))
-            await self._stop.wait()
-            following.cancel()
-        return max(task.result() for task in kept)
+        _log.info("%d workers on port %s", len(self._kept), " and ".join(map(str, ports)))
+        async with self._group:
+            for each in self._kept.values():
+                self._start(each)
+            await self.stop.wait()
+            for each in self._kept.values():
+                each.stop.set()
+        return max(each.task.result() for each in self._kept.values() if each.task)
 
-    async def _follow(self, follow: Follow) -> None:
-        await self._all_serve()
-        await follow(self._bring)
+    async def started(self) -> None:
+        """Return when all workers serve. Raises ValueError where the first process of one has ended before."""
+        for each in tuple(self._kept.values()):
+            if error := await each.settled():
+                raise ValueError(error)
 
-    async def _all_serve(self) -> None:
-        for serving in self._serving.values():
-            await serving.wait()
-
-    async def _bring(self, wanted: Sequence[Ordered]) -> None:
-        """Have all workers serve what is wanted. One tries it first, then the others do: where one refuses, all serve
-        what they did before. Raises `RefusedSettings`, `PortTaken` and `ValueError`."""
-        (member,) = wanted
-        if (count := member.settings.processes) != len(self._serving):
-            raise RefusedSettings(f"{member.name}: workers: {len(self._serving)} in this process, got {count}")
-        self._claims.add(member.name, member.settings)
+    async def bring(self, given: Mapping[str, Any], settings: ServiceSettings) -> None:
+        """Have as many workers as `settings` say serve what is `given`. One tries it first, then the others do, then
+        additional ones start, and those too many stop: where one refuses, all serve what they did before. Raises
+        ValueError."""
         before = self._given, self._settings
-        self._given, self._settings = member.given, member.settings
-        first, *others = [number for number, serving in self._serving.items() if serving.is_set()] or [1]
-        errors = [await self._order(first)]
-        if not errors[0]:  # one of the others that has ended is started again
-            errors += await asyncio.gather(*(self._order(number, ended="") for number in others))
-        if error := next(filter(None, errors), ""):
+        self._given, self._settings = given, settings
+        stay = [each for each in self._kept.values() if each.number <= settings.processes]
+        changed, more = list[_Kept](), list[_Kept]()
+        try:
+            first, *others = [each for each in stay if each.serving.is_set()] or stay[:1]
+            _raise(await self._order(first))
+            changed.append(first)
+            errors = await asyncio.gather(*(self._order(each, ended="") for each in others))
+            changed += [each for each, refused in zip(others, errors, strict=True) if not refused]
+            _raise(*errors)  # one of the others that has ended is started again
+            more += [_Kept(number) for number in range(len(self._kept) + 1, settings.processes + 1)]
+            for each in more:
+                self._kept[each.number] = each
+                self._start(each)
+            _raise(*[await each.settled() for each in more])
+        except ValueError:
             self._given, self._settings = before
-            changed = [number for number, refused in zip((first, *others), errors, strict=False) if not refused]
-            for left in filter(None, await asyncio.gather(*(self._order(number, ended="") for number in changed))):
+            await self._end(more)
+            for left in filter(None, await asyncio.gather(*(self._order(each, ended="") for each in changed))):
                 _log.error("%s", left)
-            self._claims.keep(list(places(self._settings)))
-            raise ValueError(error)
-        await self._all_serve()
-        self._claims.keep(list(places(member.settings)))
+            raise
+        for each in stay:
+            await each.serving.wait()
+        await self._end([each for each in self._kept.values() if each.number > settings.processes])
 
-    async def _order(self, number: int, ended: str = "it has ended") -> str:
+    def _start(self, kept: _Kept) -> None:
+        kept.task = self._group.create_task(self._keep(kept))
+
+    async def _end(self, several: Sequence[_Kept]) -> None:
+        """Stop these workers, and return when they have ended."""
+        for each in several:
+            each.stop.set()
+        for each in several:
+            if each.task:
+                await asyncio.wait({each.task})
+            del self._kept[each.number]
+
+    async def _order(self, kept: _Kept, ended: str = "it has ended") -> str:
         """The error with which a worker answers the order, or that it has `ended`; empty once it serves."""
         ports = self._claims.ports(self._settings)
-        try:
-            error = await self._orders[number].give([self._given], worker=(number, ports))
-        except OSError:
-            error = ended
-        return error and f"worker {number}: {error}"
+        error = ended
+        with suppress(OSError):  # it has closed its end
+            if kept.orders:
+                error = await kept.orders.give([self._given], worker=(kept.number, ports))
+        return error and f"worker {kept.number}: {error}"
 
-    async def _keep(self, number: int) -> int:
-        """Run a worker, again and again, until all are to stop. 0 when the last one ended well."""
+    async def _keep(self, kept: _Kept) -> int:
+        """Run a worker, again and again, until it is to stop. 0 when the last process ended well."""
         pauses, first = Pauses(), True
-        while not self._stop.is_set():
+        while not kept.stop.is_set():
             began = time.monotonic()
             try:
-                code = await self._run_once(number)
+                code = await self._run_once(kept)
             except OSError as error:  # this machine has no process more, or no memory: later it may
-                _log.error("worker %d cannot be started: %s", number, error)
+                _log.error("worker %d cannot be started: %s", kept.number, error)
                 code = 1
-            if self._stop.is_set():
+            kept.settle(f"ended with exit code {code}")
+            if kept.stop.is_set():
                 return 0 if code in _TOLD_TO_END else 1
-            if code == _BAD_SETTINGS and first and not self._serving[number].is_set():
-                self._stop.set()  # the others have the same settings, and a new start would fail again
+            if code == _BAD_SETTINGS and first and not self._one_serves():
+                self.stop.set()  # the others have the same settings, and a new start would fail again
                 return code
             pause_s = pauses.after(time.monotonic() - began)
-            _log.warning("worker %d ended with exit code %d, again in %g s", number, code, pause_s)
-            self._serving[number].clear()
+            _log.warning("worker %d ended with exit code %d, again in %g s", kept.number, code, pause_s)
+            kept.serving.clear()
             first = False
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), pause_s)
+                await asyncio.wait_for(kept.stop.wait(), pause_s)
         return 0
 
-    async def _run_once(self, number: int) -> int:
-        """The exit code of one process, which stops with all others."""
-        self._orders[number] = orders = Orders()
+    def _one_serves(self) -> bool:
+        return any(each.serving.is_set() for each in self._kept.values())
+
+    async def _run_once(self, kept: _Kept) -> int:
+        """The exit code of one process, which stops when the worker is to."""
+        kept.orders = orders = Orders()
         with orders.far_end() as given:
-            process = await asyncio.create_subprocess_exec(
-                *_COMMAND,
-                stdin=given,
-                start_new_session=True,  # Ctrl-C reaches the parent alone, which then stops all in order
-            )
-        _log.info("worker %d is process %d", number, process.pid)
-        serving = asyncio.create_task(self._serve(number))
-        ended, stop = asyncio.create_task(process.wait()), asyncio.create_task(self._stop.wait())
+            process = _process(given)
+        _log.info("worker %d is process %d", kept.number, process.pid)
+        serving = asyncio.create_task(self._serve(kept))
+        ended, stop = asyncio.create_task(_ended(process)), asyncio.create_task(kept.stop.wait())
         await asyncio.wait({ended, stop}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         serving.cancel()
         if not ended.done():
-            with suppress(ProcessLookupError):
-                process.terminate()
+            process.terminate()
             await asyncio.wait({ended}, timeout=self._settings.grace_ms / 1000 + SLACK_S)
         if not ended.done():
-            _log.error("worker %d did not stop in time: killed", number)
-            with suppress(ProcessLookupError):
-                process.kill()
+            _log.error("worker %d did not stop in time: killed", kept.number)
+            process.kill()
         return await ended
 
-    async def _serve(self, number: int) -> None:
+    async def _serve(self, kept: _Kept) -> None:
         """Give a process its first order, and what has been ordered meanwhile."""
         given: Mapping[str, Any] | None = None
         while given is not self._given:
             given = self._given
-            if error := await self._order(number):
+            if error := await self._order(kept):
                 _log.error("%s", error)
                 return
-        self._serving[number].set()
+        kept.serving.set()
+        kept.settle()
+
+
+def _process(given: int) -> subprocess.Popen[bytes]:
+    """A process whose standard input is `given`. Not asyncio's: uvloop runs the fork handlers of gRPC's engine in the
+    child, which ends with SIGSEGV then."""
+    return subprocess.Popen(
+        _COMMAND,
+        stdin=given,
+        start_new_session=True,  # Ctrl-C reaches the parent alone, which then stops all in order
+    )
+
+
+async def _ended(process: subprocess.Popen[bytes], poll_s: float = 0.05) -> int:
+    """The exit code of a process, which sets no event, once it has ended."""
+    while (code := process.poll()) is None:  # noqa: ASYNC110
+        await asyncio.sleep(poll_s)
+    return code
+
+
+def _raise(*errors: str) -> None:
+    """Raise ValueError with the first error, if there is one."""
+    if error := next(filter(None, errors), ""):
+        raise ValueError(error)

@@ -18,7 +18,7 @@ from launcher.processes import check_health, free_ports
 from services.gateway.upstream.llm import Llm
 from services.runtime.errors import Unavailable
 from services.runtime.process.config import ServiceSettings
-from services.runtime.process.ports import PortTaken
+from services.runtime.process.ports import PortTaken, claim
 from services.runtime.process.serve import Service
 from services.runtime.process.together import HostedService, Together
 from services.runtime.rpc.boundary import Call
@@ -33,6 +33,11 @@ class FrontSettings(ServiceSettings):
     """Those of a front with an HTTP API, which it does not serve here."""
 
     http_address: str = ""
+    workers: int = 1
+
+    @property
+    def processes(self) -> int:
+        return self.workers
 
     @property
     def shared_addresses(self) -> tuple[str, ...]:
@@ -185,6 +190,71 @@ async def test_a_second_process_cannot_have_the_port_of_the_front_while_it_is_ex
         assert second.done == ["+gateway"], "a port that was left is free"
         await together.stop()
         await other.stop()
+
+
+class ScriptedWorkers:
+    """Workers that write down what is done with them. They come to serve unless their number is in `broken`."""
+
+    done: list[str]
+    broken: set[int]
+
+    def __init__(self, given: Mapping[str, Any], settings: ServiceSettings, claims: Any):
+        self.stop, self._count = asyncio.Event(), settings.processes
+
+    async def run(self) -> int:
+        self.done.append(f"+{self._count} workers")
+        await self.stop.wait()
+        self.done.append(f"-{self._count} workers")
+        return 0
+
+    async def started(self) -> None:
+        await asyncio.sleep(0)
+        if self._count in self.broken:
+            raise ValueError("worker 1: ended with exit code 1")
+
+    async def bring(self, given: Mapping[str, Any], settings: ServiceSettings) -> None:
+        if settings.processes in self.broken:
+            raise ValueError("worker 1: port in use")
+        self._count = settings.processes
+        self.done.append(f"{self._count} workers")
+
+
+@pytest.fixture
+def scene_of_workers(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    scene = Scene()
+    monkeypatch.setattr("services.runtime.process.together.Workers", ScriptedWorkers)
+    monkeypatch.setattr(ScriptedWorkers, "done", scene.done, raising=False)
+    monkeypatch.setattr(ScriptedWorkers, "broken", {13}, raising=False)
+    return scene
+
+
+async def test_another_number_of_workers_serves_before_those_that_are_too_many_stop(scene_of_workers: Scene) -> None:
+    scene = scene_of_workers
+    async with asyncio.TaskGroup() as group:
+        together = Together(group)
+        for count in (1, 2, 2, 3, 1):
+            await together.bring([scene.llm("a", 0), scene.gateway(workers=count, metrics_address=scene.address(2))])
+        await together.stop()
+    both = ["+gateway", "+2 workers", "-gateway", "3 workers", "+gateway", "-3 workers", "-gateway"]
+    assert [each for each in scene.done if each[1:] != "a"] == both
+
+
+async def test_workers_that_do_not_come_to_serve_leave_the_front_as_it_was(scene_of_workers: Scene) -> None:
+    scene = scene_of_workers
+    async with asyncio.TaskGroup() as group, httpx.AsyncClient() as client:
+        together = Together(group)
+        await together.bring([scene.gateway(metrics_address=scene.address(2))])
+        with pytest.raises(ValueError, match="worker 1: ended with exit code 1"):
+            await together.bring([scene.gateway(port=1, workers=13, metrics_address=scene.address(2))])
+        assert scene.done == ["+gateway", "+13 workers", "-13 workers"]
+        assert await check_health(scene.address(3), 20) == "SERVING"
+        assert (await client.get(f"http://{scene.address(2)}/readyz")).status_code == 200
+        claim(scene.address(1)).close()  # the port of the order that failed is free again
+        await together.bring([scene.gateway(workers=2)])
+        with pytest.raises(ValueError, match="worker 1: port in use"):
+            await together.bring([scene.gateway(workers=13)])
+        await together.stop()
+    assert scene.done[3:] == ["+2 workers", "-gateway", "-2 workers"]
 
 
 @pytest.mark.parametrize("setting", ["http_address", "metrics_address"])

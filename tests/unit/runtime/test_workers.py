@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from launcher.processes import free_port
-from services.gateway.__main__ import SERVICE
 from services.gateway.config import GatewaySettings
-from services.runtime.process.config import RefusedSettings
-from services.runtime.process.ports import PortTaken, claim
+from services.runtime.process.ports import Claims, PortTaken, claim
 from services.runtime.process.server import server_options
-from services.runtime.process.together import HostedService
-from services.runtime.process.workers import Worker, _Parent
+from services.runtime.process.workers import Worker, Workers, _Kept
 from tests.clock import on_paused_loop
 
 
@@ -49,39 +47,47 @@ def test_what_is_no_host_and_port_cannot_be_shared(address: str) -> None:
         claim(address)
 
 
+def of_two(kind: type[Workers]) -> Workers:
+    """Two workers, none of which runs yet."""
+    settings, claims = gateway(address="127.0.0.1:0", workers=2), Claims()
+    claims.add("gateway", settings)
+    return kind({"name": "gateway", "environment": "old"}, settings, claims)
+
+
 def test_a_worker_that_cannot_be_started_for_a_while_is_tried_again_and_ends_no_other() -> None:
     starts = list[int]()
 
-    class Parent(_Parent):
-        async def _run_once(self, number: int) -> int:
-            starts.append(number)
+    class Failing(Workers):
+        async def _run_once(self, kept: _Kept) -> int:
+            starts.append(kept.number)
             if len(starts) < 3:
                 raise BlockingIOError(11, "Resource temporarily unavailable")  # no process more for this user
-            self._stop.set()
+            kept.stop.set()
             return 0
 
-    parent = Parent({"name": "gateway"}, gateway(address="127.0.0.1:0", workers=2))
-    assert on_paused_loop(parent._keep(1)) == 0
+    workers = of_two(Failing)
+    assert on_paused_loop(workers._keep(workers._kept[1])) == 0
     assert len(starts) == 3
 
 
 def test_a_worker_that_has_served_and_cannot_start_again_ends_no_other() -> None:
     starts = list[int]()
 
-    class Parent(_Parent):
-        async def _run_once(self, number: int) -> int:
-            starts.append(number)
+    class Failing(Workers):
+        async def _run_once(self, kept: _Kept) -> int:
+            starts.append(kept.number)
             if len(starts) == 1:
-                self._serving[number].set()
+                kept.serving.set()
                 return -9
             if len(starts) < 4:
                 return 2  # a file that its settings name is gone, for now
-            self._stop.set()
+            kept.stop.set()
             return 0
 
-    parent = Parent({"name": "gateway"}, gateway(address="127.0.0.1:0", workers=2))
-    assert on_paused_loop(parent._keep(1)) == 0
+    workers = of_two(Failing)
+    assert on_paused_loop(workers._keep(workers._kept[1])) == 0
     assert len(starts) == 4
+    assert not workers.stop.is_set()
 
 
 class _Answers:
@@ -98,24 +104,38 @@ class _Answers:
         return answer
 
 
-class _Workers(_Parent):
-    """Two that serve, and answer their orders by a script."""
+class _Scripted(Workers):
+    """Workers that answer their orders by a script, without a process. Those in `broken` end before they serve."""
 
-    def __init__(self, first: _Answers, second: _Answers):
-        super().__init__({"name": "gateway", "environment": "old"}, gateway(address="127.0.0.1:0", workers=2))
-        self._orders = {1: first, 2: second}  # type: ignore[dict-item]
-        for serving in self._serving.values():
-            serving.set()
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.broken = set[int]()
+
+    async def _run_once(self, kept: _Kept) -> int:
+        if kept.number in self.broken:
+            return 1
+        kept.orders = _Answers("", "", "")  # type: ignore[assignment]
+        await self._serve(kept)
+        await kept.stop.wait()
+        return 0
 
 
-def wanted(workers: int = 2, **settings: object) -> list[HostedService]:
-    given = {"name": "gateway", "environment": "new"}
-    return [HostedService("gateway", SERVICE, gateway(address="127.0.0.1:0", workers=workers, **settings), given)]
+def serving(first: _Answers, second: _Answers) -> Workers:
+    """Two that serve, and answer their next orders by these."""
+    workers = of_two(_Scripted)
+    for kept, orders in zip(workers._kept.values(), (first, second), strict=True):
+        kept.orders = orders  # type: ignore[assignment]
+        kept.serving.set()
+    return workers
+
+
+async def bring(workers: Workers, count: int = 2) -> None:
+    await workers.bring({"name": "gateway", "environment": "new"}, gateway(address="127.0.0.1:0", workers=count))
 
 
 async def test_an_order_is_tried_by_one_worker_and_then_given_to_the_others() -> None:
     first, second = _Answers(""), _Answers("")
-    await _Workers(first, second)._bring(wanted())
+    await bring(serving(first, second))
     assert (first.given, second.given) == ([("new", 1)], [("new", 2)])
 
 
@@ -126,47 +146,86 @@ async def test_an_order_that_one_worker_does_not_come_to_serve_leaves_the_others
     answer: str | OSError, error: str
 ) -> None:
     first, second = _Answers(answer, ""), _Answers("")
-    parent = _Workers(first, second)
+    workers = serving(first, second)
     with pytest.raises(ValueError, match=f"worker 1: {error}"):
-        await parent._bring(wanted())
+        await bring(workers)
     assert second.given == []
-    await parent._serve(1)
+    await workers._serve(workers._kept[1])
     assert first.given == [("new", 1), ("old", 1)], "a worker that starts again serves as before"
 
 
 async def test_an_order_that_a_later_worker_refuses_is_taken_back_from_the_first() -> None:
     first, second = _Answers("", ""), _Answers("gateway metrics_address: cannot be had")
-    parent = _Workers(first, second)
     with pytest.raises(ValueError, match="worker 2: gateway metrics_address: cannot be had"):
-        await parent._bring(wanted())
+        await bring(serving(first, second))
     assert first.given == [("new", 1), ("old", 1)]
     assert second.given == [("new", 2)], "it has not changed"
 
 
 async def test_a_later_worker_that_ends_during_an_order_does_not_refuse_it() -> None:
     first, second = _Answers(""), _Answers(ConnectionResetError())
-    await _Workers(first, second)._bring(wanted())
+    await bring(serving(first, second))
     assert first.given == [("new", 1)]
-
-
-async def test_the_ports_of_an_order_that_fails_are_free_again() -> None:
-    port = free_port()
-    with pytest.raises(ValueError, match="worker 1: it has ended"):
-        await _Workers(_Answers(ConnectionResetError()), _Answers())._bring(wanted(http_address=f"127.0.0.1:{port}"))
-    claim(f"127.0.0.1:{port}").close()
 
 
 async def test_a_worker_that_starts_during_an_order_gets_both() -> None:
     second = _Answers("", "")
-    parent = _Workers(_Answers(""), second)
-    parent._serving[2].clear()
-    bringing = asyncio.create_task(parent._bring(wanted()))
-    starting = asyncio.create_task(parent._serve(2))  # begins with the old settings or the new ones
+    workers = serving(_Answers(""), second)
+    late = workers._kept[2]
+    late.serving.clear()
+    bringing = asyncio.create_task(bring(workers))
+    starting = asyncio.create_task(workers._serve(late))  # begins with the old settings or the new ones
     await asyncio.wait_for(asyncio.gather(bringing, starting), 5)
     assert second.given[-1] == ("new", 2)
-    assert parent._serving[2].is_set()
+    assert late.serving.is_set()
 
 
-async def test_the_number_of_workers_stays() -> None:
-    with pytest.raises(RefusedSettings, match="gateway: workers: 2 in this process, got 3"):
-        await _Workers(_Answers(), _Answers())._bring(wanted(3))
+@asynccontextmanager
+async def running() -> AsyncIterator[_Scripted]:
+    """Two that serve, and are stopped in the end."""
+    workers = of_two(_Scripted)
+    assert isinstance(workers, _Scripted)
+    task = asyncio.create_task(workers.run())
+    await workers.started()
+    yield workers
+    workers.stop.set()
+    assert await asyncio.wait_for(task, 5) == 0
+
+
+async def test_additional_workers_serve_before_an_order_for_more_of_them_is_in_force() -> None:
+    async with running() as workers:
+        await bring(workers, 4)
+        assert [each.number for each in workers._kept.values() if each.serving.is_set()] == [1, 2, 3, 4]
+
+
+async def test_workers_that_are_too_many_have_ended_when_an_order_for_fewer_is_in_force() -> None:
+    async with running() as workers:
+        second = workers._kept[2].task
+        await bring(workers, 1)
+        assert second
+        assert second.result() == 0
+        assert list(workers._kept) == [1]
+        await bring(workers, 2)
+        assert workers._kept[2].serving.is_set(), "the number is free again"
+
+
+async def test_an_additional_worker_that_does_not_come_to_serve_leaves_all_as_they_were() -> None:
+    async with running() as workers:
+        workers.broken.add(4)
+        with pytest.raises(ValueError, match="worker 4: ended with exit code 1"):
+            await bring(workers, 4)
+        assert list(workers._kept) == [1, 2]
+        first = workers._kept[1].orders
+        assert isinstance(first, _Answers)
+        assert first.given == [("old", 1), ("new", 1), ("old", 1)]
+
+
+async def test_workers_that_do_not_come_to_serve_at_first_are_reported() -> None:
+    workers = of_two(_Scripted)
+    assert isinstance(workers, _Scripted)
+    workers.broken.add(2)
+    task = asyncio.create_task(workers.run())
+    with pytest.raises(ValueError, match="worker 2: ended with exit code 1"):
+        await workers.started()
+    workers.stop.set()
+    await task

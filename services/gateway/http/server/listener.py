@@ -65,6 +65,7 @@ class HttpServer:
     def __init__(self, limits: HttpSettings) -> None:
         self._limits, self._state = limits, ConnectionsState(limits)
         self._bound: socket.socket | None = None
+        self._has_others = False
         self._server: asyncio.Server | None = None
         self._make: Callable[[], Connection]  # one for each connection
         self._context: ssl.SSLContext | None = None
@@ -86,6 +87,7 @@ class HttpServer:
         config.timeout_keep_alive = self._limits.keep_alive_ms / 1000  # type: ignore[assignment]  # a timer takes both
         config.load()
         folder = tls.Folder(settings.tls_dir) if settings.tls_dir else None
+        self._has_others = settings.overlaps or settings.processes > 1
         self._bound, self._make = bound, partial(Connection, self._limits, config, self._state)
         await self._listen(folder)
         host, _, _ = settings.http_address.rpartition(":")
@@ -120,7 +122,7 @@ class HttpServer:
 
     def _take_waiting(self) -> None:
         """Take the connections that wait in the queue: the kernel resets them where no other server has it."""
-        if not (self._bound and self._server):
+        if not (self._bound and self._server) or self._bound.fileno() < 0:
             return
         self._bound.setblocking(False)
         with suppress(OSError):  # none waits, or this process has no descriptor more
@@ -141,10 +143,11 @@ class HttpServer:
 
     async def stop(self, grace_s: float) -> None:
         """Take no more requests. Those in flight have `grace_s`; then they end with an error.
-        Where another server takes over, a request that a client has just sent on its open connection is answered."""
-        if self._is_followed and (self._state.connections or self._state.tasks):
-            await asyncio.sleep(min(MOVES_S, grace_s))
+        Where others may have the port, a request that a client has just sent on its open connection is answered."""
+        self._take_waiting()
         self._close()
+        if self._has_others and (self._state.connections or self._state.tasks):
+            await asyncio.sleep(min(MOVES_S, grace_s))
         for connection in list(self._state.connections):
             connection.shutdown()
         await self._ended(grace_s)

@@ -83,3 +83,20 @@ async def test_a_server_that_no_other_follows_takes_connections_until_it_stops()
         await server.stop(5)
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(*settings.http_address.rsplit(":", 1))
+
+
+async def test_connections_that_wait_are_answered_when_a_server_stops_whose_port_other_processes_have() -> None:
+    settings = at(f"127.0.0.1:{free_port()}")
+    server, bound = HttpServer(HttpSettings()), bind(settings)
+    assert bound
+    async with server.serving(answer, bound, settings):
+        clients = [socket.create_connection(("127.0.0.1", bound.getsockname()[1])) for _ in range(20)]
+        server.leave()
+        stopping = asyncio.create_task(server.stop(5))  # before the event loop has seen them
+        for client in clients:
+            client.sendall(_REQUEST)
+        heads = [await asyncio.to_thread(client.recv, 100) for client in clients]
+        assert {head[:15] for head in heads} == {b"HTTP/1.1 200 OK"}
+        await stopping
+        for client in clients:
+            client.close()
