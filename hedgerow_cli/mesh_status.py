@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hedgerow_cli import options
+from hedgerow_cli import options, running
 from hedgerow_cli.reach import Credentials
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 2.0
 EVERY_S = 1.0  # with --watch
+_SILENT = ("NO_CONTROL_PLANE", "CLIENT_DEADLINE", "CONNECTION_LOST")  # errors of a control plane that does not answer
 _UNFOLDED = 1_000  # columns: into a file or a pipe, one endpoint is one line
 DEFAULT_CONTROL = "127.0.0.1:50060"
 
@@ -49,7 +50,8 @@ def status(
     endpoints): green when it is the latest, yellow while the client has not answered to that, red when it refused it.
 
     Exits with 0 only when every endpoint serves, no client refuses its configuration, and the topology file as it is
-    now is in force.
+    now is in force. When the control plane does not answer, the services of the mesh that runs from --state-dir are
+    asked themselves.
 
     \b
     Examples:
@@ -58,13 +60,21 @@ def status(
     """
     import asyncio
 
+    from hedgerow import HedgerowError
     from hedgerow._peer import Peer
     from hedgerow_cli.failures import reported
 
     reach = Credentials(tls_dir=tls_dir).at(control or known_control(state_dir), "control")
     peer = Peer(reach["target"], service="control plane", tls=reach["tls"])
+    known = [each["address"] for each in running.services(state_dir)]
     with reported(as_json):
-        well = asyncio.run(_watch(peer, as_json) if watch else _show(peer, as_json))
+        try:
+            well = asyncio.run(_watch(peer, as_json) if watch else _show(peer, as_json))
+        except HedgerowError as error:
+            if error.reason not in _SILENT or peer.target not in known:
+                raise
+            asyncio.run(_show_services(peer, state_dir, tls_dir, as_json))
+            well = False
     raise typer.Exit(not well)
 
 
@@ -113,6 +123,23 @@ async def _show(peer: Peer, as_json: bool, clear: bool = False) -> bool:
             console.clear()  # nothing, where this is no terminal
         console.print(as_tables(seen))
     return not problems(seen)
+
+
+async def _show_services(peer: Peer, state_dir: Path, tls_dir: Path | None, as_json: bool) -> None:
+    """Print what the services say themselves, because the control plane does not answer."""
+    import json
+
+    from hedgerow_cli.failures import tell
+    from hedgerow_cli.status import ask_all, show
+
+    message = f"the control plane at {peer.target} gave no answer within {TIMEOUT_S:g} s"
+    services = await ask_all(state_dir, tls_dir)
+    if as_json:
+        error = {"code": "UNAVAILABLE", "reason": "NO_CONTROL_PLANE", "message": message}
+        print(json.dumps({"error": error, "services": services}))
+        return
+    tell(f"{message}; clients keep the configuration that they have. The services themselves:")
+    show(services, {})
 
 
 async def _watch(peer: Peer, as_json: bool) -> bool:

@@ -41,12 +41,7 @@ def status(
     from hedgerow_cli.failures import fail, needs
 
     with needs("launcher", as_json):
-        services = known_services(state_dir)
-    for service, (health, problem) in zip(services, asyncio.run(_ask_all(services, tls_dir)), strict=True):
-        del service["speaks"]
-        service["health"] = health
-        if problem:
-            service["problem"] = problem
+        services = asyncio.run(ask_all(state_dir, tls_dir))
     busy = loads(http_of(state_dir)) if any(each.get("http") for each in running.services(state_dir)) else {}
     if as_json:
         models = [
@@ -54,7 +49,7 @@ def status(
         ]
         print(json.dumps({"services": services, "models": models}))
     elif running.services(state_dir) or any(service["health"] != "UNREACHABLE" for service in services):
-        _print(services, busy)
+        show(services, busy)
     else:
         fail(f'no mesh runs here (state folder {state_dir}); start one with "hedgerow up"')
     raise typer.Exit(any(service["health"] != "SERVING" or "problem" in service for service in services))
@@ -76,8 +71,9 @@ def known_services(state_dir: Path) -> list[dict[str, str]]:
     return [{"name": s["name"], "address": s["address"], "speaks": s.get("speaks", "grpc")} for s in services]
 
 
-async def _ask_all(services: Sequence[Mapping[str, Any]], tls_dir: Path | None) -> list[tuple[str, str]]:
-    """The health of each, and the problem of the model that it serves, if there is one."""
+async def ask_all(state_dir: Path, tls_dir: Path | None) -> list[dict[str, str]]:
+    """`name`, `address` and `health` of each service of the mesh, and the `problem` of the model that it serves, if
+    there is one."""
     import asyncio
 
     from hedgerow import Tls
@@ -88,17 +84,19 @@ async def _ask_all(services: Sequence[Mapping[str, Any]], tls_dir: Path | None) 
         identity = "edge" if name == "envoy" else name.partition("-")[0]
         return Tls.from_folder(tls_dir, identity) if tls_dir else None
 
-    async def ask(name: str, speaks: Any, address: str) -> tuple[str, str]:
+    async def ask(name: str, speaks: Any, address: str) -> dict[str, str]:
         health = await check(speaks, address, TIMEOUT_S, tls(name))
+        asked = {"name": name, "address": address, "health": health}
         if health != "SERVING" or name.partition("-")[0] != "llm":
-            return health, ""
+            return asked
         state = await model_state(address, TIMEOUT_S, tls(name))
-        return health, state.problem if state else ""
+        return {**asked, "problem": state.problem} if state and state.problem else asked
 
-    return await asyncio.gather(*(ask(s["name"], s["speaks"], s["address"]) for s in services))
+    return await asyncio.gather(*(ask(**service) for service in known_services(state_dir)))
 
 
-def _print(services: list[dict[str, str]], busy: Mapping[str, Load]) -> None:
+def show(services: Sequence[Mapping[str, str]], busy: Mapping[str, Load]) -> None:
+    """Print the health of services and how busy models are, then which services do not answer and what is wrong."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -115,5 +113,7 @@ def _print(services: list[dict[str, str]], busy: Mapping[str, Load]) -> None:
             figures.add_row(Text(name), *map(str, (load.in_flight, load.waiting, load.limit)))
         console.print(figures)
     for service in services:
+        if service["health"] == "UNREACHABLE":
+            console.print(f"{service['name']} at {service['address']}: no answer within {TIMEOUT_S:g} s", style="red")
         if problem := service.get("problem"):
             console.print(problem, style="yellow", markup=False, soft_wrap=True)

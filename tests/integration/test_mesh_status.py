@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hedgerow.control.v1 import control_pb2 as pb
 from launcher.processes import free_port
+from services.runtime.process.health import Health
 from tests import listings
 from tests.integration.command import launch, run
 from tests.integration.scripted import Refusal
@@ -57,6 +62,36 @@ async def test_no_control_plane_is_an_error_that_says_what_to_do() -> None:
     assert (code, err) == (1, "")
     error = json.loads(out)["error"]
     assert (error["reason"], error["message"]) == ("NO_CONTROL_PLANE", message)
+
+
+async def test_where_the_control_plane_stands_still_the_services_are_asked_themselves(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, as a stopped process does, and says nothing
+        control = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with serve_health() as serving:
+            services = [{"name": "control", "address": control}, {"name": "cache", "address": serving}]
+            with listings.running(tmp_path, services):
+                code, out, err = await run("mesh", "status", "--state-dir", str(tmp_path))
+                _, data, _ = await run("mesh", "status", "--state-dir", str(tmp_path), "--json")
+    assert code == 1
+    message = f"the control plane at {control} gave no answer within 2 s"
+    assert err.startswith(f"hedgerow: {message}; clients keep the configuration")
+    assert f"control at {control}: no answer within 2 s" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["cache", serving, "SERVING"] in rows
+    assert json.loads(data)["error"]["message"] == message
+    assert [each["health"] for each in json.loads(data)["services"]] == ["UNREACHABLE", "SERVING"]
+
+
+@asynccontextmanager
+async def serve_health() -> AsyncIterator[str]:
+    """A service whose health says SERVING; its address."""
+    checks, server = Health(), grpc.aio.server()
+    checks.set("", health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    yield address
+    await server.stop(0)
 
 
 async def test_a_control_plane_that_refuses_is_quoted(control: ScriptedControl) -> None:
