@@ -22,9 +22,9 @@ def check(
 
     All problems are listed, with line and column: unknown keys, values beyond their limits, variables that are not set,
     missing folders, and settings that a service's own code refuses. Exits with 2 when there is any, and with 1 when
-    packages that the file needs are not installed here. Otherwise it says what "hedgerow up" would start, and which
-    models of the catalogue it would pull; nothing is pulled. API keys that have expired are named; a file with them can
-    be used.
+    packages that the file needs are not installed here or the check itself failed. Otherwise it says what "hedgerow up"
+    would start, and which models of the catalogue it would pull; nothing is pulled. API keys that have expired are
+    named; a file with them can be used.
 
     \b
     Examples:

@@ -18,10 +18,12 @@ DEFAULT = Path("mesh.yaml")
 
 @contextmanager
 def checked(as_json: bool = False) -> Iterator[None]:
-    """Ends the command with 2, and all that is wrong, when the mesh file inside cannot be used."""
-    from hedgerow_cli.failures import needs
+    """Ends the command with 2, and all that is wrong, when the mesh file inside cannot be used; with 1 when that could
+    not be found out."""
+    from hedgerow_cli.failures import fail, needs
 
     with needs("launcher", as_json):
+        from launcher.mesh import MeshError
         from launcher.meshfile.problems import BadMeshFile
 
     try:
@@ -29,6 +31,8 @@ def checked(as_json: bool = False) -> Iterator[None]:
     except BadMeshFile as error:
         _tell(error, as_json)
         raise typer.Exit(2) from None
+    except MeshError as error:
+        fail(str(error), "NOT_CHECKED", as_json)
 
 
 def _tell(error: BadMeshFile, as_json: bool) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
+import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,13 +23,16 @@ from launcher.meshfile.problems import Problem, Steps, in_our_words
 from launcher.meshfile.reading import MeshFileReading
 from launcher.meshfile.schema import MeshFile
 
+_CHECK = (sys.executable, "-m", "services.runtime.refusals")
+_READS_SETTINGS = "pydantic_settings"  # what every service has, and the launcher does without
 _OF_SERVICE = re.compile(r"(?<=did you mean )HEDGEROW_[A-Z0-9_]+")
 _SAID = re.compile(r"\.(options|settings)\.")
 
 
 async def refused(read: MeshFileReading, told: Iterable[tuple[Part, Mapping[str, str]]]) -> list[Problem]:
     """The refusals of services with these settings; none where they are not installed, as where manifests are
-    written alone. Of a file that has problems, only what it says itself: the rest may come of what was left out."""
+    written alone. Of a file that has problems, only what it says itself: the rest may come of what was left out.
+    Raises `MeshError` where the settings could not be checked."""
     first = {part.name: (part, environment) for part, environment in told}  # replicas have the same settings
     complaints = await _complaints(list(first.values()))
     found = [
@@ -40,16 +45,26 @@ async def refused(read: MeshFileReading, told: Iterable[tuple[Part, Mapping[str,
 
 async def _complaints(told: Sequence[tuple[Part, Mapping[str, str]]]) -> list[list[str]]:
     """Those of each in turn."""
-    asked = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "services.runtime.refusals"), stdin=PIPE, stdout=PIPE, stderr=DEVNULL
-    )
+    if not find_spec(_READS_SETTINGS):
+        return [[] for _ in told]
+    asked = await asyncio.create_subprocess_exec(*_CHECK, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     try:
         said, _ = await asked.communicate(json.dumps([(part.service, dict(added)) for part, added in told]).encode())
     except asyncio.CancelledError:
         asked.kill()
         await asked.wait()
         raise
-    return json.loads(said) if asked.returncode == 0 else [[] for _ in told]
+    if asked.returncode != 0:
+        raise MeshError(f"the settings of the services could not be checked: {_end(asked.returncode or 0)}")
+    complaints: list[list[str]] = json.loads(said)
+    return complaints
+
+
+def _end(code: int) -> str:
+    """How the process that checks has ended, and what to do."""
+    if code < 0:
+        return f"their check was ended by {signal.Signals(-code).name}; check again (SIGKILL: is memory short?)"
+    return f"their check ended with exit code {code}; to see why: echo '[]' | {shlex.join(_CHECK)}"
 
 
 def _problem(read: MeshFileReading, part: Part, complaint: str) -> Problem:

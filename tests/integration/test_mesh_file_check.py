@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
 
+from launcher.mesh import MeshError
+from launcher.meshfile import preflight
 from launcher.meshfile.planning import plan
 from launcher.meshfile.template import InitAnswers, usual_key, write
-from tests.integration.command import run
+from tests.integration.command import launch, run
 from tests.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs/mesh-file.md"
@@ -163,3 +166,28 @@ async def test_one_process_asks_about_all_and_shows_no_key_and_a_check_that_is_g
     with pytest.raises(asyncio.CancelledError):
         await checking
     assert not asked.is_running()
+
+
+async def test_a_file_whose_check_crashed_is_not_said_to_be_usable(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text("models: {a: 'http://127.0.0.1:1/v1'}\n")
+    checking = await launch("check", str(file), "--json")
+    (asked,) = await until(lambda: psutil.Process(checking.pid).children(), within_s=60)
+    asked.send_signal(signal.SIGKILL)
+    out, _ = await checking.communicate()
+    assert checking.returncode == 1
+    error = json.loads(out)["error"]
+    assert error["reason"] == "NOT_CHECKED"
+    assert "the settings of the services could not be checked: their check was ended by SIGKILL" in error["message"]
+
+
+async def test_settings_are_not_checked_where_no_service_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text("models: {a: {url: 'http://127.0.0.1:1/v1', settings: {grace: 1}}}\n")
+    monkeypatch.setattr(preflight, "_CHECK", ("false",))
+    with pytest.raises(MeshError, match="their check ended with exit code 1; to see why"):
+        await plan(file, tmp_path)
+    monkeypatch.setattr(preflight, "_READS_SETTINGS", "no_such_package")
+    assert (await plan(file, tmp_path)).specs
