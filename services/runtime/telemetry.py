@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextvars
 import random
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context, trace
 from opentelemetry.context import Context
@@ -22,9 +23,17 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, ParentBased, Sampler, SamplingResult
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import Attributes
+from prometheus_client import REGISTRY
+
+if TYPE_CHECKING:
+    from services.runtime.dropped_spans import DroppedSpans
 
 Metadata = tuple[tuple[str, str], ...]
 LONG_S = (10, 15, 20, 30, 45, 60, 90, 120)  # the last bounds of histograms of times: a budget may last 120 s
+_EXPORT_S = 30.0  # for the collector to take a batch; it may start again meanwhile
+_WAITING_SPANS = 8_192  # for their batch, 25 MB; later ones are dropped
+_BATCH_SPANS = 64  # less than the SDK's 512: all that waits is encoded in a row, and requests need the lock of Python
+_LAST_EXPORT_S = 2.0  # of a process that ends
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _IDS = RandomIdGenerator()
@@ -80,13 +89,19 @@ class _Sampling(Sampler):
 
 
 class _Exporting(SpanExporter):
-    """Exports to `target` at `endpoint`, which may change."""
+    """Exports to `target` at `endpoint`, which may change, and counts the spans that it does not take."""
 
     target: SpanExporter | None = None
     endpoint = ""
+    dropped: DroppedSpans | None = None
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        return self.target.export(spans) if self.target else SpanExportResult.FAILURE
+        result = self.target.export(spans) if self.target else SpanExportResult.FAILURE
+        if self.dropped and result is SpanExportResult.SUCCESS:
+            self.dropped.log(self.endpoint)
+        elif self.dropped:
+            self.dropped.not_taken(len(spans))
+        return result
 
     def shutdown(self) -> None:
         if self.target:
@@ -106,17 +121,32 @@ def setup(service: str, endpoint: str, sampler: Sampler) -> None:
     if moves:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # 0.1 s, needed by few
 
-        _exporting.target = OTLPSpanExporter(endpoint=endpoint, insecure=not endpoint.startswith("https"), timeout=2)
+        insecure = not endpoint.startswith("https")
+        _exporting.target = OTLPSpanExporter(endpoint=endpoint, insecure=insecure, timeout=_EXPORT_S)
         _exporting.endpoint = endpoint
     _sampling.target = sampler if endpoint else ALWAYS_OFF
     if before and moves:
         before.shutdown()
     if endpoint and _provider is None:
-        _processor = BatchSpanProcessor(_exporting, schedule_delay_millis=500)
+        _processor = _make_processor()
         _provider = _make_provider(service, shutdown_on_exit=True)
         trace.set_tracer_provider(_provider)
         for name in _named:
             _make_tracer(name)
+
+
+def _make_processor() -> BatchSpanProcessor:
+    from services.runtime.dropped_spans import DroppedSpans
+
+    _exporting.dropped = dropped = DroppedSpans()
+    REGISTRY.register(dropped)
+    return BatchSpanProcessor(
+        _exporting,
+        _WAITING_SPANS,
+        schedule_delay_millis=500,
+        max_export_batch_size=_BATCH_SPANS,
+        meter_provider=dropped.meters,
+    )
 
 
 def name_spans(name: str, service: str) -> None:
@@ -140,8 +170,14 @@ def _make_provider(service: str, *, shutdown_on_exit: bool) -> TracerProvider:
 
 def shutdown() -> None:
     """Export waiting spans, for some seconds at most."""
-    if _provider is not None:
-        _provider.shutdown()
+    if _provider is None:
+        return
+    giving_up = threading.Timer(_LAST_EXPORT_S, _exporting.shutdown)  # of an export that waits for the collector
+    giving_up.start()
+    _provider.shutdown()
+    giving_up.cancel()
+    if _exporting.dropped:
+        _exporting.dropped.log(_exporting.endpoint)
 
 
 class _MetadataGetter(Getter[Iterable[tuple[str, str | bytes]]]):
