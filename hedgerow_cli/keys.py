@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,37 +12,59 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hedgerow_cli import mesh_file, options
+from hedgerow_cli.option_groups import with_options
 
 if TYPE_CHECKING:
     from launcher.meshfile.keys import Key, KeysFile
 
 keys = typer.Typer(help="Make, list and revoke the API keys of tenants.", no_args_is_help=True)
-Mesh = Annotated[
-    Path | None,
-    typer.Option("--mesh", metavar="FILE", help="The mesh file that names the tenants.  [default: mesh.yaml]"),
-]
-Tenants = Annotated[
-    Path | None,
-    typer.Option(
-        "--tenants-file", metavar="FILE", help="In its place: a file as HEDGEROW_GATEWAY_TENANTS_FILE, YAML or JSON."
-    ),
-]
+
+
+@dataclass(frozen=True)
+class TenantsFile:
+    """The group of options that name the file with tenants."""
+
+    mesh: Annotated[
+        Path | None,
+        typer.Option("--mesh", metavar="FILE", help="The mesh file that names the tenants.  [default: mesh.yaml]"),
+    ] = None
+    tenants_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--tenants-file",
+            metavar="FILE",
+            help="In its place: a file as HEDGEROW_GATEWAY_TENANTS_FILE, YAML or JSON.",
+        ),
+    ] = None
+
+    def opened(self) -> KeysFile:
+        """Raises `KeysError` and `BadParameter`."""
+        from launcher.meshfile.keys import KeysFile
+
+        if self.mesh and self.tenants_file:
+            raise typer.BadParameter("not beside --mesh: one file", param_hint="--tenants-file")
+        if self.tenants_file:
+            return KeysFile.of_tenants(self.tenants_file)
+        if not self.mesh and not mesh_file.DEFAULT.exists():
+            raise typer.BadParameter(f"{mesh_file.DEFAULT} is not here; name a file with --mesh or --tenants-file")
+        return KeysFile.of_mesh(self.mesh or mesh_file.DEFAULT)
 
 
 def _tenants(context: typer.Context, incomplete: str) -> list[str]:
     """For a shell that completes. A file that cannot be read completes nothing."""
     try:
-        known = _file(context.params.get("mesh"), context.params.get("tenants_file")).tenants()
+        known = TenantsFile(context.params.get("mesh"), context.params.get("tenants_file")).opened().tenants()
     except (ImportError, ValueError, typer.BadParameter):
         return []
     return [name for name in known if name.startswith(incomplete)]
 
 
 @keys.command()
+@with_options(where=TenantsFile)
 def create(
     tenant: Annotated[str, typer.Argument(metavar="TENANT", help="A tenant of the file.", autocompletion=_tenants)],
-    mesh: Mesh = None,
-    tenants_file: Tenants = None,
+    *,
+    where: TenantsFile,
     new: Annotated[bool, typer.Option("--new", help="Add the tenant, if the file has none of this name.")] = False,
     expires: Annotated[
         str | None,
@@ -68,8 +91,8 @@ def create(
     """
     import json
 
-    with _reported(as_json):
-        file = _file(mesh, tenants_file)
+    with reported_keys(as_json):
+        file = where.opened()
         key, made = file.create(tenant, new=new, expires=None if expires is None else _expiry(expires))
     if as_json:
         told = {"tenant": tenant, "key": key, "id": made.id, "sha256": made.sha256, "file": str(file.path)}
@@ -83,7 +106,8 @@ def create(
 
 
 @keys.command("list")
-def list_(mesh: Mesh = None, tenants_file: Tenants = None, as_json: options.AsJson = False) -> None:
+@with_options(where=TenantsFile)
+def list_(*, where: TenantsFile, as_json: options.AsJson = False) -> None:
     """List the keys of all tenants: the id of each, which is the beginning of its SHA-256, where the file has it, and
     when it expires or has expired.
 
@@ -95,8 +119,8 @@ def list_(mesh: Mesh = None, tenants_file: Tenants = None, as_json: options.AsJs
     """
     import json
 
-    with _reported(as_json):
-        file = _file(mesh, tenants_file)
+    with reported_keys(as_json):
+        file = where.opened()
         found, tenants = file.keys(), file.tenants()
     now = datetime.now(UTC)
     if as_json:
@@ -126,13 +150,14 @@ def list_(mesh: Mesh = None, tenants_file: Tenants = None, as_json: options.AsJs
 
 
 @keys.command()
+@with_options(where=TenantsFile)
 def revoke(
     key: Annotated[
         str,
         typer.Argument(metavar="ID", help="The key's id, or its first 6 digits; - reads the key itself from stdin."),
     ],
-    mesh: Mesh = None,
-    tenants_file: Tenants = None,
+    *,
+    where: TenantsFile,
     as_json: options.AsJson = False,
 ) -> None:
     """Revoke a key: take its SHA-256 out of the file. A mesh that runs follows it.
@@ -148,10 +173,10 @@ def revoke(
     import json
     import sys
 
-    with _reported(as_json):
+    with reported_keys(as_json):
         from launcher.meshfile.keys import PREFIX, digest_of
 
-        file = _file(mesh, tenants_file)
+        file = where.opened()
         given = sys.stdin.read().strip() if key == "-" else key
         gone = file.revoke(digest_of(given) if key == "-" or given.startswith(PREFIX) else given)
     if as_json:
@@ -175,20 +200,8 @@ def _written(key: Key) -> str | None:
     return written(key.expires) if key.expires else None
 
 
-def _file(mesh: Path | None, tenants_file: Path | None) -> KeysFile:
-    from launcher.meshfile.keys import KeysFile
-
-    if mesh and tenants_file:
-        raise typer.BadParameter("not beside --mesh: one file", param_hint="--tenants-file")
-    if tenants_file:
-        return KeysFile.of_tenants(tenants_file)
-    if not mesh and not mesh_file.DEFAULT.exists():
-        raise typer.BadParameter(f"{mesh_file.DEFAULT} is not here; name a file with --mesh or --tenants-file")
-    return KeysFile.of_mesh(mesh or mesh_file.DEFAULT)
-
-
 @contextmanager
-def _reported(as_json: bool) -> Iterator[None]:
+def reported_keys(as_json: bool) -> Iterator[None]:
     """Ends the command with one line, or one JSON object, where it cannot be done."""
     from hedgerow_cli.failures import fail, needs
 
