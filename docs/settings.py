@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hedgerow.engines import PROVIDER_ENGINES
 from launcher.meshfile.tenants import Tenant
 from services.runtime.explain import settings_class
 from services.runtime.process.config import ServiceSettings
@@ -61,8 +62,6 @@ ENTRIES = {
 }
 # Keys of a tenant that the page on mesh files describes, in the same words.
 _OF_MESH_FILES = {f"tenants{{}}.{name}" for name in Tenant.model_fields}
-# Groups of the llm service with the same settings: those are listed once.
-PROVIDERS = ("openai", "anthropic")
 SHARED = ("redis_url",)  # settings that several services have, listed once
 
 
@@ -196,9 +195,9 @@ def _once(rows: Iterable[Setting]) -> Iterator[Setting]:
     paths = {row.path for row in listed}
     for row in listed:
         group, _, name = row.path.partition(".")
-        if group not in PROVIDERS or not paths.issuperset(f"{other}.{name}" for other in PROVIDERS):
+        if group not in PROVIDER_ENGINES or not paths.issuperset(f"{other}.{name}" for other in PROVIDER_ENGINES):
             yield row
-        elif group == PROVIDERS[0]:
+        elif group == PROVIDER_ENGINES[0]:
             yield replace(row, variable=row.variable.replace(group.upper(), "<PROVIDER>"))
 
 
@@ -278,7 +277,7 @@ def _of_providers(row: Setting) -> dict[str, Any]:
     """The defaults of the other providers where it is not that of the first."""
     name = row.path.partition(".")[2]
     defaults = {own.path: own.schema.get("default") for own in settings(settings_class("llm"))}
-    values = {provider: defaults[f"{provider}.{name}"] for provider in PROVIDERS[1:]}
+    values = {provider: defaults[f"{provider}.{name}"] for provider in PROVIDER_ENGINES[1:]}
     return {provider: value for provider, value in values.items() if value != row.schema.get("default")}
 
 

@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from hedgerow.engines import ENGINES, NAME_PATTERN, PROVIDER_ENGINES
 from launcher.catalog import home
 from launcher.meshfile.fields import (
     ExistingFolder,
@@ -36,7 +37,6 @@ from launcher.meshfile.fields import (
 Settings = dict[str, JsonValue]
 Milliseconds = Annotated[float, Field(gt=0, le=600_000)]
 MOST_REPLICAS = 64
-ENGINES = ("vllm", "openai", "anthropic")  # those whose options are settings of the llm service
 CHAT: Literal["chat"] = "chat"
 _Kind = Literal["chat", "embeddings", "rerank", "moderations"]
 KINDS: tuple[str, ...] = get_args(_Kind)
@@ -120,7 +120,7 @@ class Model(WithSettings):
     model: str = Field("", description="With `url`: the provider's name. Default: the name here.")
     key_env: VariableName | None = Field(None, description="With `url`: environment variable with the API key.")
     key_file: KeyFile | None = Field(None, description="With `url`: file with the API key alone.")
-    engine: Annotated[str, Field(pattern=r"^(vllm|openai|anthropic|[\w.]+:\w+)$")] = Field(
+    engine: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
         "",
         description="`vllm`, `openai`, `anthropic`, or your own as `package.module:function`. Default: `openai` for a "
         "URL, else `vllm`.",
@@ -194,7 +194,7 @@ class Model(WithSettings):
     @field_validator("engine")
     @classmethod
     def _fits(cls, engine: str, info: ValidationInfo) -> str:
-        if engine in ("openai", "anthropic") and "url" in info.data and not info.data["url"]:
+        if engine in PROVIDER_ENGINES and "url" in info.data and not info.data["url"]:
             raise ValueError(f"{engine} only with a url")
         if engine == "vllm" and info.data.get("url"):
             raise ValueError("vllm loads a folder or what is on the hub; a vLLM server with a url is `openai`")

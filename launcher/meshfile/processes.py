@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from hedgerow.engines import PROVIDER_ENGINES
 from hedgerow.private import open_private
 from launcher.mesh import service_spec
 from launcher.meshfile.names import process_names
@@ -100,7 +101,7 @@ def _can_share(part: Part) -> bool:
 
 
 def _is_provider(part: Part) -> bool:
-    return part.service == "llm" and part.settings["ENGINE"] in ("openai", "anthropic")
+    return part.service == "llm" and part.settings["ENGINE"] in PROVIDER_ENGINES
 
 
 def _has_one_worker(made: Iterable[Process]) -> bool:

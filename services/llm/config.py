@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
+from hedgerow.engines import ENGINES, NAME_PATTERN
 from services.llm.providers.config import AnthropicSettings, OpenAISettings
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings
@@ -84,7 +85,7 @@ class LlmSettings(ServiceSettings):
     )
     engine: str = Field(
         "vllm",
-        pattern=r"^(vllm|openai|anthropic|[\w.]+:\w+)$",
+        pattern=NAME_PATTERN,
         description="What generates: `vllm`, `openai`, `anthropic`, or an engine of your own as "
         "`package.module:function`.",
     )
@@ -109,8 +110,8 @@ class LlmSettings(ServiceSettings):
 
     @property
     def _engine_model(self) -> str:
-        models = {"vllm": self.vllm.model, "openai": self.openai.model, "anthropic": self.anthropic.model}
-        return models.get(self.engine, self.engine.partition(":")[0])
+        own = getattr(self, self.engine).model if self.engine in ENGINES else self.engine.partition(":")[0]
+        return str(own)
 
     @property
     def public_name(self) -> str:

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from docs import settings as page
 from docs.settings import Setting
+from hedgerow.engines import PROVIDER_ENGINES
 from services.runtime.process.config import ServiceSettings, load
 from services.runtime.process.fixed import is_fixed
 
@@ -138,8 +139,8 @@ def test_every_key_of_an_entry_has_a_row_or_is_in_the_description_of_the_whole()
         every = {setting.path: setting for setting in page.settings(cls)}
         for path in every.keys() - listed - {row.path for row in page.settings(ServiceSettings)}:
             whole, _, key = path.partition("{}." if "{}." in path else ".")
-            shown = listed if whole in page.PROVIDERS else every[whole].schema["description"]
-            assert (f"{page.PROVIDERS[0]}.{key}" if whole in page.PROVIDERS else key) in shown, path
+            shown = listed if whole in PROVIDER_ENGINES else every[whole].schema["description"]
+            assert (f"{PROVIDER_ENGINES[0]}.{key}" if whole in PROVIDER_ENGINES else key) in shown, path
 
 
 def test_an_operator_has_at_most_155_settings() -> None:
