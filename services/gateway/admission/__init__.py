@@ -1,4 +1,5 @@
 """Admission: identity, validation, quotas and load shedding. A request passes it once, before any work is done.
 
-`validation.validate` hands on a `Question`, `control.AdmissionControl` a reservation.
+`identity.Identity` gives the tenant, `validation.validate` a `Question`, `control.AdmissionControl` a reservation; each
+refuses with an error of `services/gateway/errors.py`. `provider` looks at fields that only a model's provider reads.
 """

@@ -1,4 +1,5 @@
-"""Tenants."""
+"""Settings of a tenant, as a file of tenants has them. A mesh file has the same keys (`launcher/meshfile/tenants.py`);
+`admission/identity.py` makes a `Tenant` of them."""
 
 from __future__ import annotations
 
