@@ -1,19 +1,19 @@
-"""How busy the models of a gateway are, as its `/metrics` say."""
+"""How busy the models of a gateway are, as its metrics say."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-_TIMEOUT_S = 2
-_MOST_BYTES = 16 * 1024 * 1024
-_OF_MODEL = '{limiter="llm '
-_OF_BREAKER = 'hedgerow_breaker_open{backend="'
+from hedgerow_cli.scrape import Sample, scrape
+
+_MODEL = "llm "  # before its name, in the label of its limiter
 _GAUGES = {"hedgerow_in_flight": "in_flight", "hedgerow_waiting": "waiting", "hedgerow_limit": "limit"}
 
 
 @dataclass(slots=True)
 class Load:
-    """Calls in flight, requests that wait for a place, and the most calls at once, of one worker of the gateway.
+    """Calls in flight, requests that wait for a place, and the most calls at once, of all workers that were asked.
 
     `open`: of each replica, whether its breaker keeps calls away after failures."""
 
@@ -27,30 +27,26 @@ class Load:
         """For people; empty where calls are let through."""
         return "calls fail: the gateway's breaker is open" if self.open and all(self.open) else ""
 
+    def told(self) -> dict[str, int]:
+        """For programs."""
+        return {name: getattr(self, name) for name in _GAUGES.values()}
+
 
 def loads(where: str, api_key: str | None = None) -> dict[str, Load]:
     """By model, of the gateway that serves HTTP at `where`; nothing of one that shows no metrics to this caller."""
-    from urllib.request import Request, urlopen
-
-    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-    try:
-        with urlopen(Request(f"{where}/metrics", headers=headers), timeout=_TIMEOUT_S) as answer:
-            return read(answer.read(_MOST_BYTES).decode(errors="replace"))
-    except (OSError, ValueError):
-        return {}
+    return loads_in(scrape([f"{where}/metrics"], api_key))
 
 
-def read(metrics: str) -> dict[str, Load]:
-    """By model, from Prometheus' text format."""
+def loads_in(samples: Iterable[Sample]) -> dict[str, Load]:
+    """By model."""
     found: dict[str, Load] = {}
-    for line in metrics.splitlines():
-        gauge, _, labelled = line.partition(_OF_MODEL)
-        if gauge in _GAUGES:
-            model, _, value = labelled.partition('"} ')
-            setattr(found.setdefault(model, Load()), _GAUGES[gauge], int(float(value)))
-        elif line.startswith(_OF_BREAKER):
-            backend, _, value = line.removeprefix(_OF_BREAKER).partition('"} ')
-            model, at, _ = backend.rpartition("@")
+    for name, labels, value in samples:
+        limiter = labels.get("limiter", "")
+        if name in _GAUGES and limiter.startswith(_MODEL):
+            load = found.setdefault(limiter.removeprefix(_MODEL), Load())
+            setattr(load, _GAUGES[name], getattr(load, _GAUGES[name]) + int(value))
+        elif name == "hedgerow_breaker_open":
+            model, at, _ = labels["backend"].rpartition("@")
             if at:
-                found.setdefault(model, Load()).open.append(float(value) > 0)
+                found.setdefault(model, Load()).open.append(value > 0)
     return found

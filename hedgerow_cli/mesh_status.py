@@ -139,7 +139,7 @@ async def _show_services(peer: Peer, state_dir: Path, tls_dir: Path | None, as_j
         print(json.dumps({"error": error, "services": services}))
         return
     tell(f"{message}; clients keep the configuration that they have. The services themselves:")
-    show(services, {})
+    show(services)
 
 
 async def _watch(peer: Peer, as_json: bool) -> bool:

@@ -63,7 +63,12 @@ def served(
 def http_of(folder: Path) -> str:
     """Where the mesh that runs from a folder serves HTTP."""
     listed = [service["http"] for service in running.services(folder) if service.get("http")]
-    return f"http://{listed[-1].replace('0.0.0.0', '127.0.0.1')}" if listed else _DEFAULT
+    return f"http://{here(listed[-1])}" if listed else _DEFAULT
+
+
+def here(address: str) -> str:
+    """Where a server that listens on `address` is called from its own machine."""
+    return address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")
 
 
 def _add_problems(models: list[dict[str, Any]], known: dict[str, str], busy: dict[str, Load]) -> None:

@@ -1,38 +1,48 @@
-"""`hedgerow status`: is everything serving?"""
+"""`hedgerow status`: is everything serving, how fast, and what goes wrong?"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hedgerow_cli import options, running
-from hedgerow_cli.load import loads
-from hedgerow_cli.served import http_of
+from hedgerow_cli.served import here, http_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hedgerow_cli.load import Load
+    from hedgerow_cli.traffic import Traffic
 
 TIMEOUT_S = 2.0
 
 
 def status(
-    state_dir: options.StateDir = Path(".hedgerow"), tls_dir: options.TlsDir = None, as_json: options.AsJson = False
+    state_dir: options.StateDir = Path(".hedgerow"),
+    tls_dir: options.TlsDir = None,
+    over: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0, max=60, help="Count the requests of so long; 0: of all since the gateway started."
+        ),
+    ] = 1.0,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Show the health of every service, and how busy each model is.
+    """Show the health of every service, the requests a second with p50 and p99, and errors.
 
     Asks the services of the mesh that `hedgerow up` started from this folder, else the default addresses. Exits with 0
     only when all of them serve, and no request to a model's provider fails. Where services authenticate each other,
     --tls-dir is the caller's identity.
 
-    Of a model of the mesh that runs from this folder: calls in flight, requests that wait, and the most calls at once,
-    in one worker of the gateway. A gateway whose callers need keys does not say.
+    Of the mesh that runs from this folder, and of each tenant and model with traffic: what ended within --over, the
+    errors among that, and p50 and p99 of the rest, interpolated within the buckets of the gateway's histograms. Where
+    nothing ended, it is all the time since the gateway started. Of a model also: calls in flight, requests that wait,
+    and the most calls at once.
 
     \b
-    Example:
+    Examples:
+      hedgerow status --over 10
       hedgerow status --json | jq '.services[] | select(.health != "SERVING")'
     """
     import asyncio
@@ -41,15 +51,11 @@ def status(
     from hedgerow_cli.failures import fail, needs
 
     with needs("launcher", as_json):
-        services = asyncio.run(ask_all(state_dir, tls_dir))
-    busy = loads(http_of(state_dir)) if any(each.get("http") for each in running.services(state_dir)) else {}
+        services, traffic = asyncio.run(_look(state_dir, tls_dir, over))
     if as_json:
-        models = [
-            {"name": n, "in_flight": m.in_flight, "waiting": m.waiting, "limit": m.limit} for n, m in busy.items()
-        ]
-        print(json.dumps({"services": services, "models": models}))
+        print(json.dumps({"services": services, **(traffic.told() if traffic else {"models": []})}))
     elif running.services(state_dir) or any(service["health"] != "UNREACHABLE" for service in services):
-        show(services, busy)
+        show(services, traffic)
     else:
         fail(f'no mesh runs here (state folder {state_dir}); start one with "hedgerow up"')
     raise typer.Exit(any(service["health"] != "SERVING" or "problem" in service for service in services))
@@ -69,6 +75,25 @@ def known_services(state_dir: Path) -> list[dict[str, str]]:
     default = [{"name": name, "address": f"127.0.0.1:{port}"} for port, name in ports]
     services = running.services(state_dir) or default
     return [{"name": s["name"], "address": s["address"], "speaks": s.get("speaks", "grpc")} for s in services]
+
+
+def metrics_of(state_dir: Path) -> list[str]:
+    """The pages of metrics of the gateways that run from this folder: of each worker its own, or where they have none,
+    that of the HTTP API, which shows one worker's, and where callers need keys nothing."""
+    listed = running.services(state_dir)
+    own = [f"http://{here(address)}/metrics" for service in listed for address in service.get("metrics", ())]
+    return own or [f"{http_of(state_dir)}/metrics" for service in listed if service.get("http")][:1]
+
+
+async def _look(state_dir: Path, tls_dir: Path | None, over_s: float) -> tuple[list[dict[str, str]], Traffic | None]:
+    """The health of the services, and the traffic meanwhile."""
+    import asyncio
+
+    from hedgerow_cli.traffic import watch
+
+    watching = asyncio.to_thread(watch, metrics_of(state_dir), over_s)
+    services, traffic = await asyncio.gather(ask_all(state_dir, tls_dir), watching)
+    return services, traffic
 
 
 async def ask_all(state_dir: Path, tls_dir: Path | None) -> list[dict[str, str]]:
@@ -95,11 +120,13 @@ async def ask_all(state_dir: Path, tls_dir: Path | None) -> list[dict[str, str]]
     return await asyncio.gather(*(ask(**service) for service in known_services(state_dir)))
 
 
-def show(services: Sequence[Mapping[str, str]], busy: Mapping[str, Load]) -> None:
-    """Print the health of services and how busy models are, then which services do not answer and what is wrong."""
+def show(services: Sequence[Mapping[str, str]], traffic: Traffic | None = None) -> None:
+    """Print the health of services and the traffic, then which services do not answer and what is wrong."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from hedgerow_cli.traffic_view import tables
 
     table = Table("service", "address", "health", box=None)
     for service in services:
@@ -107,13 +134,12 @@ def show(services: Sequence[Mapping[str, str]], busy: Mapping[str, Load]) -> Non
         table.add_row(service["name"], service["address"], Text(service["health"], colour))
     console = Console(highlight=False)
     console.print(table)
-    if busy:
-        figures = Table("model", "in flight", "waiting", "limit", box=None)
-        for name, load in busy.items():
-            figures.add_row(Text(name), *map(str, (load.in_flight, load.waiting, load.limit)))
-        console.print(figures)
+    for each in tables(traffic) if traffic else ():
+        console.print(each)
     for service in services:
         if service["health"] == "UNREACHABLE":
             console.print(f"{service['name']} at {service['address']}: no answer within {TIMEOUT_S:g} s", style="red")
         if problem := service.get("problem"):
             console.print(problem, style="yellow", markup=False, soft_wrap=True)
+    for warning in traffic.warnings if traffic else ():
+        console.print(warning, style="yellow", markup=False, soft_wrap=True)

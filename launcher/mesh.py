@@ -191,7 +191,7 @@ class Mesh:
     def _write_mesh_file(self) -> None:
         services = [
             {
-                **_http_of(spec),
+                **_pages_of(spec),
                 "name": spec.name,
                 "address": spec.address,
                 "speaks": spec.speaks,
@@ -207,10 +207,17 @@ class Mesh:
         unfinished.replace(self._state_dir / MESH_FILE)
 
 
-def _http_of(spec: ServiceSpec) -> dict[str, str]:
-    """Where a gateway serves HTTP."""
-    address = spec.environment.get("HEDGEROW_GATEWAY_HTTP_ADDRESS")
-    return {"http": address} if address else {}
+def _pages_of(spec: ServiceSpec) -> dict[str, object]:
+    """Where a gateway serves HTTP, and its metrics: of several workers each has the next port."""
+    http, metrics, workers = (
+        spec.environment.get(f"HEDGEROW_GATEWAY_{name}", "") for name in ("HTTP_ADDRESS", "METRICS_ADDRESS", "WORKERS")
+    )
+    host, _, port = metrics.rpartition(":")
+    count = int(workers or 1)
+    pages = (
+        [f"{host}:{int(port) + number}" for number in (range(1, count + 1) if count > 1 else [0])] if metrics else []
+    )
+    return {**({"http": http} if http else {}), **({"metrics": pages} if pages else {})}
 
 
 def _is_ours(folder: int) -> bool:

@@ -30,10 +30,13 @@ class Ports:
     first: int
     given: dict[str, int] = field(default_factory=dict)
 
-    def address(self, name: str) -> str:
-        """The address of the service `name`."""
+    def address(self, name: str, more: int = 0) -> str:
+        """The address of the service `name`, which has the `more` ports after that one, too."""
         if name not in self.given:
-            self.given[name] = next(port for port in range(self.first, 65_536) if port not in self.given.values())
+            taken = set(self.given.values())
+            free = (port for port in range(self.first, 65_536) if taken.isdisjoint(range(port, port + more + 1)))
+            self.given[name] = next(free)
+            self.given |= {f"{name}+{number}": self.given[name] + number for number in range(1, more + 1)}
         return f"127.0.0.1:{self.given[name]}"
 
 
@@ -141,6 +144,9 @@ class _Local:
         found = {name: as_text(value) for name, value in gateway_finds(list(everybody), self._addresses).items()}
         if self.file.gateway.http_address:
             found["HTTP_ADDRESS"] = self.file.gateway.http_address
+        if not {"METRICS_ADDRESS", part.prefixed("METRICS_ADDRESS")} & {*part.settings, *self.environment}:
+            workers = int(part.settings.get("WORKERS", 1))
+            found["METRICS_ADDRESS"] = self.ports.address("gateway-metrics", workers if workers > 1 else 0)
         if self.file.tenants:
             found["TENANTS_FILE"] = str(self.state_dir / TENANTS_FILE)
         return found

@@ -158,7 +158,7 @@ class Database:
 
     def __init__(self, path: str, encryption: Encryption | None = None):
         """Open the file, or create it. Raises `DatabaseRefused`, and leaves the file alone, when it is not usable."""
-        self.encryption = encryption or Encryption()
+        self.path, self.encryption = path, encryption or Encryption()
         try:
             if path:
                 check_header(Path(path), APPLICATION_ID)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from services.cache.database import Database, Statement
 from services.cache.errors import NotKept
+from services.runtime.deadline import Clock
+from services.runtime.line_limit import LineLimit
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -22,8 +25,8 @@ _log = logging.getLogger(__name__)
 class GroupCommit:
     """The one writer of a database. `run()` must be running for anything to be written."""
 
-    def __init__(self, database: Database):
-        self._database = database
+    def __init__(self, database: Database, clock: Clock = time.monotonic):
+        self._database, self._lines = database, LineLimit(clock)
         self._thread = ThreadPoolExecutor(1, "commit")
         self._waiting: list[tuple[Statement, asyncio.Future[None]]] = []
         self._wake = asyncio.Event()
@@ -50,7 +53,9 @@ class GroupCommit:
         try:
             await self._on_thread(lambda: self._database.apply(statement for statement, _ in batch))
         except Exception as cause:  # also what a statement does to SQLite's driver: the writer goes on
-            _log.error("%d writes failed: %s", len(batch), cause)
+            if (left_out := self._lines.take()) is not None:
+                text = "database %s: %d writes failed, and %d times before since the last line: %s"
+                _log.error(text, self._database.path, len(batch), left_out, cause)
             error = NotKept("the cache could not write to its disk")
         for _, future in batch:
             if not future.done():

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from prometheus_client import Gauge
@@ -45,8 +46,13 @@ RedisUrl = Annotated[
 ]
 PREFIX = "hedgerow:"  # of every key
 _ASK_EVERY_S = 0.2
-_UP = Gauge("hedgerow_shared_state_up", "Whether Redis answers: 1, or 0 while each process uses its own memory.")
 _log = logging.getLogger(__name__)
+
+
+@cache
+def _up() -> Gauge:
+    """The metric, of processes that have a Redis alone: 0 would be an outage."""
+    return Gauge("hedgerow_shared_state_up", "Whether Redis answers: 1, or 0 while each process uses its own memory.")
 
 
 class SharedStateLost(Exception):
@@ -142,7 +148,7 @@ class SharedState:
             self._tried.set()
         self._up = True
         self._there.set()
-        _UP.set(1)
+        _up().set(1)
         _log.info("Redis is there")
 
     def _lose(self, error: BaseException) -> None:
@@ -150,7 +156,7 @@ class SharedState:
         news = was_up or not self._tried.is_set()
         self._time += 1
         self._there.clear()
-        _UP.set(0)
+        _up().set(0)
         self._lost.set()
         if news:
             cause = str(error) or type(error).__name__

@@ -88,6 +88,21 @@ async def test_the_command_line_asks_it_and_sees_its_services(mesh: Edited) -> N
     assert all(name in out for name in FIRST)
 
 
+async def test_the_status_says_how_tenants_and_models_are_answered(mesh: Edited) -> None:
+    await ask(mesh, model="quick")
+    with pytest.raises(hedgerow.HedgerowError):
+        await ask(mesh, model="unknown")
+    _, out = cli("status", "--over", "0", "--json", "--state-dir", str(mesh.up.state_dir))
+    told = json.loads(out)
+    (acme,) = (each for each in told["tenants"] if each["name"] == "acme")
+    (quick,) = (each for each in told["models"] if each["name"] == "quick")
+    assert told["window"]["since_start"]
+    assert (
+        min(told["mesh"]["per_s"], acme["p50_ms"], acme["p99_ms"], quick["per_s"], quick["p50_ms"], quick["limit"]) > 0
+    )
+    assert ("acme", "MODEL_UNKNOWN") in {(each["tenant"], each["reason"]) for each in told["errors"]}
+
+
 def test_the_log_of_each_service_is_shown_by_its_name(mesh: Edited) -> None:
     for name in FIRST:
         code, out = cli("logs", name, "--state-dir", str(mesh.up.state_dir))

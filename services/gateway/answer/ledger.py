@@ -55,6 +55,7 @@ class Ledger:
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     total_s: float = 0.0
     tell: Callable[[pb.Stage], None] = lambda _: None  # called with each stage when it has ended
+    _traced: bool = False
     written: Output = field(init=False)
     opened: float = field(init=False)
     decisions: Decisions = field(init=False)
@@ -246,9 +247,11 @@ class Ledger:
             self._trace_decisions()
 
     def _trace_decisions(self) -> None:
-        """Add each decision as an event to the request's span, at its time."""
-        if not self.span.is_recording():
+        """Add each decision as an event to the request's span, at its time, and once: an answer that ends with an error
+        may have had its last event before."""
+        if self._traced or not self.span.is_recording():
             return
+        self._traced = True
         now, now_ns = self.clock(), time.time_ns()
         for made in self.decisions:
             attributes = {

@@ -14,7 +14,27 @@ from services.gateway.labels import Degraded
 from services.gateway.settings.answer_time import TargetSettings
 from services.runtime import telemetry
 
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2.5, 5, *telemetry.LONG_S)
+_BUCKETS = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.2,
+    0.3,
+    0.5,
+    0.8,
+    1,
+    1.5,
+    2,
+    2.5,
+    3,
+    4,
+    5,
+    *telemetry.LONG_S,
+)
 _BY = ["model", "cache"]
 _STAGE_SECONDS = Histogram("hedgerow_stage_seconds", "Time a stage took.", ["stage", "outcome"], buckets=_BUCKETS)
 _TTFT_SECONDS = Histogram("hedgerow_ttft_seconds", "Time to the first text, thought or call.", _BY, buckets=_BUCKETS)

@@ -30,6 +30,7 @@ from services.gateway.api.batch import Batch, batch_error
 from services.gateway.api.choices import Choices, ChoicesGiver
 from services.gateway.api.conversation import Conversation, ends_with, opening
 from services.gateway.api.idempotency import Begin, IdempotencyStore, SendChoice, with_heartbeats
+from services.gateway.api.outcomes import NONE, TENANT, Outcomes
 from services.gateway.api.preparation import CheckedRequest, Preparation
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.api.speech_queue import ConversationBytes, Spoken
@@ -65,14 +66,17 @@ class GatewayServicer:
         self._preparation = Preparation(settings, backends, media, intake.admission, stages)
         self._conversations: set[Conversation] = set()
         self._kept = IdempotencyStore(settings.keeps)
-        self.keeps = self._kept.has
+        self.keeps, self.ended = self._kept.has, Outcomes().ended
         self.arriving = Arrivals(settings, intake, self._kept).of
         self._revalidating = Revalidation(self._answer_anew)
         self._tallies = WeakValueDictionary[str, ConversationBytes]()
 
     def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Credential:
         """The credential of a call, to whatever this process serves. Raises `KeyUnknown` or `CredentialsDiffer`."""
-        return Credential(self._identity, metadata, caller)
+        TENANT.set(NONE)
+        credential = Credential(self._identity, metadata, caller)
+        TENANT.set(credential.tenant.name)
+        return credential
 
     async def Generate(self, request: pb.GenerateRequest, call: Call, send: Send) -> None:
         if request.HasField("original"):  # nothing here reads it, so it might say anything

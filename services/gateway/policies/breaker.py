@@ -15,6 +15,7 @@ connection opens the breaker at once, too, and a restored one permits a probe: t
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -27,12 +28,14 @@ from prometheus_client import Counter, Gauge
 from services.gateway.policies.window import CallCounts, CountWindow
 from services.runtime.deadline import Clock
 from services.runtime.errors import Exhausted, Unavailable
+from services.runtime.line_limit import LineLimit
 
 _PROBE_JITTER = 0.2  # of `open_s`, up and down: not all gateways probe at once
 _THROTTLE_JITTER = 0.1  # upwards only: the backend said when
 _OPEN = Gauge("hedgerow_breaker_open", "State of a backend's breaker: 0 closed, 0.5 half open, 1 open.", ["backend"])
 _CHANGES = Counter("hedgerow_breaker_changes", "Times a backend's breaker went into a state.", ["backend", "state"])
 _RANDOM = random.Random()
+_log = logging.getLogger(__name__)
 
 
 class State(Enum):
@@ -133,6 +136,7 @@ class Breaker:
         self._epoch = 0  # how often it has opened: separates calls from before and after
         self._until = 0.0
         self._probing = self._throttled = False
+        self._told, self._lines = False, LineLimit(clock)  # whether the log says that it is open
         self._in_metrics = in_metrics
         self._measure(State.CLOSED)
 
@@ -248,6 +252,9 @@ class Breaker:
             self._window.clear()
             self._why = ""
             self._become(State.CLOSED)
+            if self._told:
+                self._told = False
+                _log.info("breaker of %s closes", self.name)
         elif verdict is not _Verdict.NONE:
             self._open(self._jittered_open_s(), f"the probe {'failed' if verdict is _Verdict.FAILED else 'was slow'}")
 
@@ -261,6 +268,9 @@ class Breaker:
             self._until = max(self._until, self.clock() + seconds)
 
     def _open(self, seconds: float, why: str) -> None:
+        if self._state is State.CLOSED and self._lines.take() is not None:  # not after each probe
+            self._told = True
+            _log.warning("breaker of %s opens: %s", self.name, why)
         self._epoch += 1
         self._probing, self._throttled, self._failed_in_a_row = False, False, 0
         self._until, self._why = self.clock() + seconds, why

@@ -26,9 +26,10 @@ from services.runtime.errors import (
     TooLate,
     Unavailable,
 )
+from services.runtime.line_limit import LineLimit
 from services.runtime.rpc.boundary import DOMAIN
 
-_log = logging.getLogger(__name__)
+_log, _lines = logging.getLogger(__name__), LineLimit()
 _DETAILS = "grpc-status-details-bin"
 # Of what a service says of a refusal: the field at fault and its limit, and a provider's own words.
 _SAID = ("field", "limit", "value", "provider_api", "provider_error", "provider_status")
@@ -86,7 +87,8 @@ def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
     if cls is Unavailable and info.domain == DOMAIN and info.reason == Starting.reason:
         cls = Starting
     if info.domain != DOMAIN or info.reason == CallerRefused.reason:
-        if details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN:
+        told = details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN
+        if told and _lines.take((who, code)) is not None:
             _log.info("%s: %s: %s", who, code.name, details)
         details = ""
     if code is grpc.StatusCode.INVALID_ARGUMENT:

@@ -122,6 +122,7 @@ class ProviderEngine(ABC):
             except (Broken, TimeoutError) as error:
                 if not answer.begun or deadline.is_over():
                     raise unreachable(error, deadline) from None
+                self._outages.began(f"the provider broke off in mid-answer: {word(error)}")
             else:
                 if answer.begun:
                     self._outages.ended()

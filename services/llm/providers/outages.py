@@ -1,13 +1,17 @@
-"""Keeps whether requests to a provider fail, for operators. Logs when that begins and ends, but not each request."""
+"""Keeps whether requests to a provider fail, for operators. Logs when that begins and ends, but not each request: a
+provider that fails now and then has a line a minute."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from services.llm.engine import Outage
-from services.llm.errors import EngineDown, ProviderAway, ProviderRefused
+from services.llm.errors import EngineBusy, EngineDown, ProviderAway, ProviderRefused
+from services.runtime.deadline import Clock
+from services.runtime.line_limit import LineLimit
 from services.runtime.security.secrets import Url
 
 _log = logging.getLogger(__name__)
@@ -16,9 +20,10 @@ _log = logging.getLogger(__name__)
 class Outages:
     """Of the model `name` at `url`, which is shown without its credentials."""
 
-    def __init__(self, name: str, url: str):
+    def __init__(self, name: str, url: str, clock: Clock = time.monotonic):
         self._url = str(Url(url))
         self._model = f"model {name} at {self._url}"
+        self._lines, self._told = LineLimit(clock), False  # whether the log says that it fails
         self.now: Outage | None = None
         self.away = False  # whether there is no connection, so that a connection ends the outage
 
@@ -27,7 +32,7 @@ class Outages:
         """Note that the provider failed, where the body raises that. Refused requests are the caller's failures."""
         try:
             yield
-        except (EngineDown, ProviderRefused) as error:
+        except (EngineBusy, EngineDown, ProviderRefused) as error:
             self.began(error.outline, away=isinstance(error, ProviderAway))
             raise
 
@@ -35,7 +40,9 @@ class Outages:
         self.away = away
         if self.now is None:
             self.now = Outage(self._url, reason)
-            _log.warning("%s: %s", self._model, reason)
+            self._told = self._lines.take(reason) is not None
+            if self._told:
+                _log.warning("%s: %s", self._model, reason)
 
     def connected(self) -> None:
         """There is a connection. A provider that answered with errors may still do so."""
@@ -46,4 +53,5 @@ class Outages:
         """A request has succeeded."""
         if self.now:
             self.now, self.away = None, False
-            _log.info("%s answers again", self._model)
+            if self._told:
+                _log.info("%s answers again", self._model)

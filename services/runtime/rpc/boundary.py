@@ -210,12 +210,20 @@ class Method:
             except Exception as error:  # the boundary: everything else must become a status
                 status = to_status(error, telemetry.trace_id(span))
                 code = code_pb2.Code.Name(status.code)
+                self._tell_end(started, error)
                 span.set_status(StatusCode.ERROR, code)
                 _end(context, status, told)
                 return b""  # gRPC drops it: the status is not OK
             finally:
                 arrival.admitted()
                 _seconds(self._service, self._name, code).observe(time.perf_counter() - started)
+                if code == "OK":
+                    self._tell_end(started)
+
+    def _tell_end(self, started: float, error: Exception | None = None) -> None:
+        """A servicer that has an `ended` method hears how each call ends, unless its caller has left."""
+        if ended := getattr(self._servicers.get(self._service), "ended", None):
+            ended(self._name, time.perf_counter() - started, error)
 
 
 def _end(context: _Context, status: status_pb2.Status, told: telemetry.Metadata) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from services.runtime.stamps import Stamps
 
 _NAMES = ("tls.crt", "tls.key", "ca.crt")
 _POLL_S = 0.5
+SOON_S, _REMIND_S = 7 * 86_400, 3_600  # before it expires
 _LONG_MESSAGES = (("grpc.max_send_message_length", MODEL_MESSAGE_BYTES),)
 # For a service of another team's, such as a tool: by default a gRPC server takes more than one ping in five minutes for
 # abuse, and ends the connection with its calls.
@@ -143,14 +145,22 @@ class Folder:
                 yield self.current
 
     async def follow(self) -> None:
-        """Update `current`, and log each change, until cancelled."""
+        """Update `current` and log each change, and every hour an expiry within a week, until cancelled."""
         self._tell()
-        async for _ in self.changes():
-            self._tell()
+        while True:
+            await asyncio.sleep(_POLL_S)
+            if await self.look() or (self._is_soon and time.time() >= self._told + _REMIND_S):
+                self._tell()
+
+    @property
+    def _is_soon(self) -> bool:
+        return self.current.expires - time.time() < SOON_S
 
     def _tell(self) -> None:
+        self._told = time.time()
         until = datetime.fromtimestamp(self.current.expires, UTC).isoformat(timespec="seconds")
-        _log.info("certificate of %s: good until %s", self.current.identity or "nobody", until)
+        level = logging.WARNING if self._is_soon else logging.INFO
+        _log.log(level, "certificate of %s: good until %s", self.current.identity or "nobody", until)
 
     async def look(self) -> bool:
         """Read the folder again if it has changed. Returns whether `current` changed."""

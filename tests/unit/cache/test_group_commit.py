@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
 
 from services.cache import database as sql
 from services.cache.database import Database, Statement
@@ -11,6 +15,7 @@ from services.cache.entries import Entry
 from services.cache.errors import NotKept
 from services.cache.group_commit import GroupCommit
 from services.cache.tombstones import Removal
+from tests.clock import PausedClock
 
 
 class Counting(Database):
@@ -50,4 +55,28 @@ async def test_a_number_that_sqlite_has_no_room_for_fails_its_commit_alone() -> 
     running.cancel()
     await asyncio.wait([running])
     assert [entry.key for entry, _ in database.load("engine", 0)] == ["1"]
+    await commits.close()
+
+
+class Full(Database):
+    """A database on a disk that is full."""
+
+    def apply(self, statements: Iterable[Statement]) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+
+async def test_a_disk_that_is_full_has_one_line_a_minute_that_names_the_file(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    path, clock = tmp_path / "answers.db", PausedClock()
+    commits = GroupCommit(Full(str(path)), clock)
+    for pause_s in (0, 1, 60):
+        clock.advance(pause_s)
+        write = commits.append(sql.delete(["0"]))
+        await commits.flush()
+        assert isinstance(write.exception(), NotKept)
+    assert caplog.messages == [
+        f"database {path}: 1 writes failed, and {before} times before since the last line: database or disk is full"
+        for before in (0, 1)
+    ]
     await commits.close()

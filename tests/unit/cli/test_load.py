@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from hedgerow_cli.load import Load, read
+import pytest
+
+from hedgerow_cli.load import Load, loads_in
+from hedgerow_cli.scrape import read
 
 METRICS = """\
 # HELP hedgerow_limit Calls that may be in flight at once.
@@ -19,15 +22,17 @@ hedgerow_breaker_open{backend="cache"} 1.0
 
 
 def test_figures_are_those_of_models() -> None:
-    assert read(METRICS) == {
+    assert loads_in(read(METRICS)) == {
         "fast": Load(in_flight=3, waiting=1, limit=200, open=[True, False]),
         "slow": Load(open=[True]),
     }
 
 
 def test_a_model_has_a_problem_where_calls_are_kept_from_all_of_its_replicas() -> None:
-    assert {name: bool(load.problem) for name, load in read(METRICS).items()} == {"fast": False, "slow": True}
+    assert {name: bool(load.problem) for name, load in loads_in(read(METRICS)).items()} == {"fast": False, "slow": True}
 
 
 def test_other_texts_say_nothing() -> None:
-    assert read("") == read("<html>hedgerow_limit</html>\n") == {}
+    assert read("") == []
+    with pytest.raises(ValueError, match="html"):
+        read("<html>hedgerow_limit</html>\n")

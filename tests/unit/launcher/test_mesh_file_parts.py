@@ -153,6 +153,23 @@ def test_a_process_keeps_its_port_when_others_come_and_go(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("gateway", "environment", "expected"),
+    [
+        ("{address: 6000}", {}, "127.0.0.1:6004"),  # after the cache, the router and the model
+        ("{address: 6000, http: 6005, workers: 2}", {}, "127.0.0.1:6006"),  # which has the two ports after it, too
+        ("{address: 6000, settings: {metrics_address: ''}}", {}, ""),
+        ("{address: 6000}", {"HEDGEROW_GATEWAY_METRICS_ADDRESS": "127.0.0.1:9"}, None),
+    ],
+)
+def test_the_gateway_shows_its_metrics_on_loopback_unless_it_is_said_otherwise(
+    gateway: str, environment: dict[str, str], expected: str | None, folder: Path
+) -> None:
+    file = file_of(f"models: {{a: 'http://h:1/v1'}}\ngateway: {gateway}\n", folder)
+    *_, last = processes(file, ports_of(file), folder, environment)
+    assert last.spec.environment.get("HEDGEROW_GATEWAY_METRICS_ADDRESS") == expected
+
+
+@pytest.mark.parametrize(
     ("said", "hits"),
     [
         ("", {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -131,3 +132,16 @@ def test_a_key_with_a_password_is_refused_instead_of_asked_for(certificates: Cer
 async def test_without_a_folder_it_is_plain_text() -> None:
     async with dialled(None) as dial:
         assert dial is plain
+
+
+async def test_a_certificate_that_expires_soon_is_a_warning(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "services.runtime.security.tls")
+    following = asyncio.create_task(Folder(certificates.folder / "router").follow())
+    await asyncio.sleep(0)
+    following.cancel()
+    await asyncio.wait([following])
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.message.startswith("certificate of router: good until ")

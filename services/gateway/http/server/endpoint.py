@@ -71,11 +71,13 @@ class Endpoint:
             try:
                 await self._serve(exchange)
                 status = exchange.reply.status
+                self._tell_end(scope, started)
             except Left:
                 pass
             except asyncio.CancelledError:
                 status = await self._fail(exchange, Unavailable("the gateway is stopping"))
             except Exception as error:  # the boundary: everything else must become a status
+                self._tell_end(scope, started, error)
                 with suppress(Left):
                     status = await self._fail(exchange, error)
             finally:
@@ -96,6 +98,10 @@ class Endpoint:
             await exchange.credential.during(self.serve(exchange))
         else:
             await self.serve(exchange)
+
+    def _tell_end(self, scope: Scope, started: float, error: Exception | None = None) -> None:
+        if not self.open_:
+            self.servicer.ended(scope["method"], time.perf_counter() - started, error)
 
     async def _fail(self, exchange: Exchange, error: Exception) -> int:
         told = tell(error)

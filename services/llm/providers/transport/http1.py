@@ -23,6 +23,7 @@ from services.llm.providers.transport.names import FreshNames
 from services.llm.providers.transport.tls import client_context
 from services.llm.providers.transport.wire import Broken, Lost, NoReply, Options, failure
 
+_CUT_SHORT = "the connection ended"
 _PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # seconds, and a count
 
 
@@ -98,9 +99,9 @@ class _Reply:
             async with asyncio.timeout(self._read_s):  # `sock_read` ends with the connection, and not every read does
                 piece = await self._response.content.readany()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Broken(failure(error)) from None
-        if not piece and (broken := self._response.content.exception()):
-            raise Broken(type(broken).__name__)
+            raise Broken(_CUT_SHORT if isinstance(error, aiohttp.ClientPayloadError) else failure(error)) from None
+        if not piece and self._response.content.exception():
+            raise Broken(_CUT_SHORT)
         return piece
 
     async def drop(self) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 
@@ -257,3 +258,17 @@ def test_a_backend_that_has_started_is_left_alone_for_as_long_as_it_asks(clock):
     admitted(breaker).throttled(5.0)
     breaker.started()
     assert breaker.state is State.OPEN
+
+
+def test_the_log_says_when_it_opens_and_why_and_when_it_closes(
+    clock: PausedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "services.gateway.policies.breaker")
+    breaker = half_open(clock)
+    admitted(breaker).failed()  # a probe that fails is no news
+    clock.advance(1.2 * OPEN_S)
+    admitted(breaker).succeeded(0.1)
+    assert caplog.messages == [
+        f"breaker of {breaker.name} opens: 5 of 5 calls failed in 10 s",
+        f"breaker of {breaker.name} closes",
+    ]

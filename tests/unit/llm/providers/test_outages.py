@@ -12,7 +12,7 @@ from opentelemetry.trace import INVALID_SPAN
 from hedgerow.llm.v1 import llm_pb2
 from services.llm.config import LlmSettings
 from services.llm.engine import Message, Outage, Request
-from services.llm.errors import EngineDown, ProviderRefused
+from services.llm.errors import EngineBusy, EngineDown, ProviderRefused
 from services.llm.providers.config import OpenAISettings
 from services.llm.providers.openai import OpenAIEngine
 from services.llm.providers.outages import Outages
@@ -20,6 +20,7 @@ from services.llm.providers.transport.wire import Broken, NoReply
 from services.llm.servicer import LLMServicer
 from services.runtime.deadline import Deadline
 from services.runtime.rpc.boundary import Call
+from tests.clock import PausedClock
 from tests.unit.llm.providers.simulated_provider import SimulatedProvider
 
 HELLO = Request((Message("user", "Hello."),))
@@ -112,6 +113,26 @@ async def test_a_server_without_tls_is_said_in_words() -> None:
         said = "the provider cannot be reached, or broke off: TLS handshake failed: the server may speak plain HTTP"
         assert await asked(engine) == said
         await engine.close()
+
+
+async def test_a_provider_that_limits_the_rate_or_breaks_off_in_mid_answer_is_told_of() -> None:
+    provider = SimulatedProvider(status=429)
+    engine = provider.engine()
+    with pytest.raises(EngineBusy):
+        _ = [chunk async for chunk in engine.generate(HELLO, Deadline.never())]
+    assert engine.load().outage == Outage("http://provider.test/v1", "the provider limits our rate")
+
+
+def test_a_provider_that_fails_now_and_then_has_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "services.llm")
+    clock = PausedClock()
+    outages = Outages("big", "http://provider.test/v1", clock)
+    for pause_s in (0, 1, 1, 60):
+        clock.advance(pause_s)
+        outages.began("the provider answered HTTP 503")
+        outages.ended()
+    began, ended = f"{WHERE}: the provider answered HTTP 503", f"{WHERE} answers again"
+    assert caplog.messages == [began, ended, began, ended]
 
 
 def test_credentials_of_the_url_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:

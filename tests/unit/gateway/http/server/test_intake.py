@@ -42,7 +42,7 @@ class Scene:
         self.allowance, self.wires = Allowance(**allowance), list[Wire]()  # type: ignore[arg-type]
         self.admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85))
         self.intake = Intake(WaitingBytes(2_048, BodiesWaiting), self.admission)
-        servicer: Any = SimpleNamespace(authorize=self._authorize)
+        servicer: Any = SimpleNamespace(authorize=self._authorize, ended=lambda *_: None)
         ways = (Told.openai, servicer, LIMITS, False, False, False, self.intake)
         self.endpoint = Endpoint("/", serve or self._read, *ways)
         self.read = 0
