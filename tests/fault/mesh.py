@@ -40,8 +40,8 @@ _MODULES = {
 PATIENT_LOOKUPS = {"cache": {"share": 0.5, "cap_ms": 10_000}}
 # Of processes that are to find a silent peer in 2 s, as they do by default. Tests otherwise give it more.
 ATTENTIVE = {PING_TIMEOUT_VARIABLE: "900"}
-# Of a gateway that a busy machine brings to no limit, nor to refusals because its event loop is late, where it matters
-# what a fault costs.
+# Of a gateway in a test of a fault's cost: on a busy machine it reaches no limit, and refuses nothing because its event
+# loop is late.
 UNLIMITED = {"limit__algorithm": "fixed", "limit__initial": 200, "shed__lag_ms": 10_000}
 
 
