@@ -15,7 +15,9 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.gateway.v1 import gateway_pb2_grpc
 from services.runtime.errors import Unauthenticated
 from services.runtime.rpc.boundary import Call
+from services.runtime.rpc.first_message import whole_reads
 from tests.unit.runtime.served import served
+from tests.waiting import until
 
 SERVICE = pb.DESCRIPTOR.services_by_name["GatewayService"]
 GENERATE, CONVERSE = (f"/{SERVICE.full_name}/{name}" for name in ("Generate", "Converse"))
@@ -121,3 +123,34 @@ async def test_who_leaves_before_saying_anything_is_forgotten(
     stub: Any = gateway_pb2_grpc.GatewayServiceStub(channel)
     assert [each async for each in stub.Generate(pb.GenerateRequest(), metadata=KEY)]
     assert not caplog.records
+
+
+class LateMessage:
+    """A message that comes once it `came`; `ends` has how reads of it ended."""
+
+    def __init__(self) -> None:
+        self.came, self.ends = asyncio.Event(), list[str]()
+
+    def __aiter__(self) -> LateMessage:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            await self.came.wait()
+        except asyncio.CancelledError:
+            self.ends.append("cancelled")
+            raise
+        self.ends.append("read")
+        return b"late"
+
+
+async def test_a_read_that_nothing_waits_for_any_more_goes_on_to_its_end() -> None:
+    message = LateMessage()
+    reading = asyncio.ensure_future(anext(whole_reads(message)))
+    await asyncio.sleep(0.01)
+    reading.cancel()
+    await asyncio.wait({reading})
+    assert (reading.cancelled(), message.ends) == (True, [])
+    message.came.set()
+    await until(lambda: message.ends)
+    assert message.ends == ["read"]
