@@ -70,11 +70,11 @@ def take_options(order: RequestOptions, headers: Mapping[str, str], body: Fields
     if extension := body.object(_BODY):
         for name in extension:
             if name not in _OPTIONS:
-                raise InvalidInput(extension.at(name), f"one of {', '.join(sorted(_OPTIONS))}", "another name")
+                raise InvalidInput(extension.at(name), f"one of {', '.join(sorted(_OPTIONS))}", "an unknown option")
         _take(order, extension)
     for name in headers:
         if name.startswith(_PREFIX) and name not in _HEADERS:
-            raise InvalidInput(name, f"one of {', '.join(sorted(_BY_HEADER))}", "another header")
+            raise InvalidInput(name, f"one of {', '.join(sorted(_BY_HEADER))}", "an unknown header")
     given = {option.name: _parsed(option, value) for name, option in _BY_HEADER.items() if (value := headers.get(name))}
     if given:
         _take(order, _Headers(given))
@@ -183,7 +183,7 @@ def _take_mesh_tools(order: RequestOptions, given: Fields) -> None:
 def _take_mesh_tool(asked: pb.MeshTool, given: Fields) -> None:
     for key in given:
         if key not in _MESH_TOOL:
-            raise InvalidInput(given.at(key), f"one of {', '.join(_MESH_TOOL)}", "another name")
+            raise InvalidInput(given.at(key), f"one of {', '.join(_MESH_TOOL)}", "an unknown name")
     name, source = given.text("name"), given.text("source")
     if name and source:
         raise given.wrong("source", "none beside a name")
