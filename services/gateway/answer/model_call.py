@@ -81,7 +81,7 @@ def job(
         Ticket(rank, tenant.name, tenant.weight, deadline, draft.placed),
         Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock) if first_text else deadline,
         Report(Decisions(ledger.clock)),
-        _told(draft, asked, stage),
+        (*telemetry.propagate(stage.span), whose(draft.tenant.name)),  # tenants share the work of a service fairly
         once=request.single_attempt,
         others_when_late="smaller" in draft.backends.fallbacks.order,
         known=draft.identity.known,
@@ -113,13 +113,6 @@ def settle(draft: Draft, reading: GenerationReading) -> None:
         bill = spending.book(generation.report.unbilled(), draft.backends.routes, estimate)
         ledger.billed_tokens += bill.tokens
         ledger.final.cost_usd += bill.usd
-
-
-def _told(draft: Draft, asked: llm_pb2.GenerateRequest, stage: Running) -> telemetry.Metadata:
-    """Metadata for the llm service. With a constraint it names the tenant, because constraints are work that the
-    service shares among tenants."""
-    told = telemetry.propagate(stage.span)
-    return (*told, whose(draft.tenant.name)) if asked.HasField("response_format") or asked.tools else told
 
 
 @dataclass(slots=True)

@@ -63,7 +63,7 @@ class LlmStage(AnswerStage):
             return
         await draft.voice.release()
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-        stage.detail = f"{report.model}: cut off at the budget" if late else problem.outline
+        stage.detail = f"{report.model or 'no model yet'}: cut off at the budget" if late else problem.outline
         if not ledger.written.begun and await self._stands_in(problem, stage):
             return
         if not ledger.written.begun and not late:

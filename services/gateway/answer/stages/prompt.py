@@ -63,7 +63,7 @@ def _is_wordy(question: Question, settings: PromptSettings) -> bool:
     if question.most_bytes < settings.diet_from_bytes:
         return False
     roles = _DIETED[settings.diet]
-    return any(message.role in roles for message in question.request.messages)
+    return bool(roles) and any(message.role in roles for message in question.request.messages)
 
 
 class PromptStage(AnswerStage):
