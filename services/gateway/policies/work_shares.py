@@ -8,8 +8,9 @@ Under pressure tenants with a share of 1 or more are refused. That bar halves wi
 stays, down to an eighth. Tenants below an eighth are never refused: all of them together have less than an eighth of
 the work, so to refuse them would not end the pressure.
 
-Without pressure of the process's own, its event loop may still be late, because other processes take the CPU. Then only
-tenants well above their fair share are refused, because they delay the others; a tenant alone never is.
+Without pressure of the process's own, its event loop may still be late, because other processes take the CPU. To refuse
+usual calls would not end that. Only large requests of tenants above their fair share are refused, because each of them
+delays the others; a tenant alone has its requests read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ _KEPT = 0.8  # of an account from one second to the next: after 10 s a tenth is 
 _LEAST_S = 0.0001  # an account with less is closed
 _LOWEST_BAR = 0.125
 _OVER = 1.01  # a share that is not 1 by rounding alone
-_MUCH_OVER = 1.5  # a share whose small calls are refused, too, for a lag that other processes cause
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class WorkShares:
         pressure, now = self.pressure(), self._clock()
         if pressure < self._limit:
             self._pressed_since = None
-            return self._refusal_above(tenant, _MUCH_OVER)
+            return ""
         if self._pressed_since is None:
             self._pressed_since = now
         bar = max(0.5 ** int(now - self._pressed_since), _LOWEST_BAR)
@@ -80,16 +80,11 @@ class WorkShares:
         return _reason(pressure, share) if share >= min(bar, 1 / _OVER) else ""
 
     def refusal_unread(self, tenant: str) -> str:
-        """Why a large request of the tenant's is refused before it is read; empty where it is not. A tenant alone has
-        its requests read."""
-        return self._refusal_above(tenant, _OVER)
-
-    def _refusal_above(self, tenant: str, share: float) -> str:
-        """Why a call of a tenant with that share or more is refused for the lag of the event loop."""
+        """Why a large request of the tenant's is refused before it is read; empty where it is not."""
         pressure = max(self._lag(), self.pressure())
-        if pressure < self._limit or (own := self.share(tenant)) < share:
+        if pressure < self._limit or (share := self.share(tenant)) < _OVER:
             return ""
-        return _reason(pressure, own)
+        return _reason(pressure, share)
 
     def _age(self) -> None:
         steps = int(self._clock() - self._aged_at)

@@ -34,7 +34,8 @@ class ShedSettings(Group):
         0.95,
         gt=0,
         le=64,
-        description="Cores the process may use before its lag counts against tenants within their fair share.",
+        description="Cores the process uses when its lag counts. For a lag alone, only large requests of tenants above "
+        "their fair share are refused.",
     )
     retry_after_ms: float = Field(1_000, ge=1, le=600_000, description="The least delay in a refusal.")
 

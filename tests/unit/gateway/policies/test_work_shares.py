@@ -85,13 +85,11 @@ def test_a_large_request_is_refused_unread_only_beside_other_tenants() -> None:
     assert scene.work.refusal_unread("busy") == ""
 
 
-def test_lag_by_other_processes_refuses_only_tenants_above_their_fair_share() -> None:
+def test_lag_by_other_processes_refuses_only_large_requests_of_tenants_above_their_fair_share() -> None:
     work = WorkShares(lambda: 0.0, 0.85, PausedClock(), lag=lambda: 2.0)
-    work.spend("alone", 1.0, 1.0)
-    assert not work.refusal("alone")
+    work.spend("large", 1.0, 2.0)
+    assert not work.refusal_unread("large")
     work.spend("small", 1.0, 0.5)
-    assert not work.refusal("alone"), "it has 1.33 of its share"
-    assert work.refusal_unread("alone")
-    work.spend("alone", 1.0, 2.0)
-    assert work.refusal("alone")
-    assert not work.refusal("small")
+    assert work.refusal_unread("large")
+    assert not work.refusal_unread("small")
+    assert not work.refusal("large")
