@@ -12,11 +12,12 @@ from hedgerow._incoming import IncomingAnswer, Sentences
 from hedgerow._outgoing import Outgoing
 from hedgerow._peer import Peer
 from hedgerow._reports import PartialAnswer
-from hedgerow._resuming import Resuming
+from hedgerow._resuming import HUNG_UP, Resuming
 from hedgerow._streams_aio import AsyncEventStream
 from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
 
 _PAUSE_S = 0.02  # for a channel to notice which of its connections are gone
+_RECONNECT_S = 0.15  # for a channel to connect again: until then, it fails calls as it failed the last one
 
 
 class AsyncAnswerStream(AsyncEventStream[Event]):
@@ -78,11 +79,12 @@ class AsyncAnswerStream(AsyncEventStream[Event]):
                 rest, lost = self._answer.after(problem), lost or problem
                 if rest is None:
                     raise lost from None
+                pause_s = _RECONNECT_S if problem.reason == HUNG_UP else _PAUSE_S
             except HedgerowError as problem:
                 if lost and problem.code == "UNIMPLEMENTED":  # no model can go on from a text
                     raise lost from None
                 raise
-            await pause(_PAUSE_S)
+            await pause(pause_s)
             self._call = self._begin(rest)
             self._messages = aiter(self._call)
             if self._cancelled:

@@ -70,6 +70,12 @@ def test_what_a_gateway_says_and_where_there_never_was_one_is_the_end(problem: H
     assert Scene().asked(problem) is None
 
 
+def test_a_gateway_that_hung_up_at_once_may_be_one_that_stops():
+    assert Scene().asked(Unavailable("no connection", reason="HUNG_UP")) == pb.GenerateRequest(
+        budget_ms=2_000, attempt=1
+    )
+
+
 def test_an_answer_may_lose_two_gateways():
     scene = Scene()
     assert scene.asked() is not None
