@@ -10,6 +10,7 @@ import pytest
 
 import hedgerow
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from tests.fault.proxy import FaultProxy
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_gateway import (
     TRACE_ID,
@@ -47,35 +48,26 @@ async def test_a_text_that_replaces_another_brings_its_own_sentences(
     assert stream.partial.text == "No. Yes."
 
 
+class LeavingListener(FaultProxy):
+    """Resets its first connection, as a listener that closes does with those in its queue."""
+
+    accepted = 0
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        if self.accepted == 1:
+            writer.transport.abort()
+        else:
+            super()._accept(reader, writer)
+
+
 async def test_an_answer_is_asked_for_again_where_a_gateway_hung_up_before_it_had_accepted(
     gateway: ScriptedGateway,
 ) -> None:
     gateway.script = answer("Paris.")
-    host, _, port = gateway.target.rpartition(":")
-    connections = 0
-
-    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        if connections == 1:  # a listener that closes does this to the connections in its queue
-            writer.transport.abort()
-            return
-        up, down = await asyncio.open_connection(host, int(port))
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_piped(reader, down))
-            both.create_task(_piped(up, writer))
-
-    async with await asyncio.start_server(relay, "127.0.0.1", 0) as server:
-        target = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with hedgerow.AsyncClient(target) as client:
-            assert (await client.ask("?")).text == "Paris."
-    assert connections == 2
-
-
-async def _piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-    writer.close()
+    async with LeavingListener(gateway.target) as listener, hedgerow.AsyncClient(listener.address) as client:
+        assert (await client.ask("?")).text == "Paris."
+    assert listener.accepted == 2
 
 
 async def test_cancelling_a_stream_ends_the_iteration_and_keeps_what_had_come(
