@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
@@ -15,34 +15,18 @@ if TYPE_CHECKING:
     from hedgerow import Tls
 
 _RUNNING = "Without it: of the mesh that runs from this folder, or else as below."
-Gateway = Annotated[
-    str,
-    typer.Option(
-        envvar="HEDGEROW_TARGET",
-        metavar="HOST:PORT",
-        help=f"The gateway to ask. {_RUNNING}",
-        callback=running.address_of("gateway"),
-    ),
-]
-VisionService = Annotated[
-    str,
-    typer.Option(
-        "--vision",
-        envvar="HEDGEROW_TARGET_VISION",
-        metavar="HOST:PORT",
-        help=f"The vision service. {_RUNNING}",
-        callback=running.address_of("vision"),
-    ),
-]
-AudioService = Annotated[
-    str,
-    typer.Option(
-        envvar="HEDGEROW_TARGET_AUDIO",
-        metavar="HOST:PORT",
-        help=f"The audio service. {_RUNNING}",
-        callback=running.address_of("audio"),
-    ),
-]
+
+
+def _address(service: str, variable: str, text: str, *flags: str) -> Any:
+    """The option for the address of a service."""
+    return typer.Option(
+        *flags, envvar=variable, metavar="HOST:PORT", help=f"{text} {_RUNNING}", callback=running.address_of(service)
+    )
+
+
+Gateway = Annotated[str, _address("gateway", "HEDGEROW_TARGET", "The gateway to ask.")]
+VisionService = Annotated[str, _address("vision", "HEDGEROW_TARGET_VISION", "The vision service.", "--vision")]
+AudioService = Annotated[str, _address("audio", "HEDGEROW_TARGET_AUDIO", "The audio service.")]
 UseTls = Annotated[
     bool, typer.Option("--tls", envvar="HEDGEROW_TLS", help="Use TLS, with the authorities that the machine trusts.")
 ]

@@ -47,7 +47,9 @@ class Traffic:
             "mesh": asdict(self.mesh),
             "tenants": [{"name": name, **asdict(flow)} for name, flow in self.tenants.items()],
             "models": [{"name": name, **load.told(), **asdict(flow)} for name, load, flow in self.by_model()],
-            "errors": [{"tenant": who, "reason": why, "per_s": count} for (who, why), count in self.errors.items()],
+            "errors": [
+                {"tenant": tenant, "reason": reason, "per_s": count} for (tenant, reason), count in self.errors.items()
+            ],
             "warnings": list(self.warnings),
         }
 

@@ -160,10 +160,10 @@ def _secure(cluster: Cluster, context: UpstreamTlsContext) -> None:
 
 
 def _grpc_tls(name: str, service: Service) -> dict[str, Any]:
-    provider, who = {"instance_name": PROVIDER}, identity(name, service)
+    provider, peer = {"instance_name": PROVIDER}, identity(name, service)
     validation = {
         "ca_certificate_provider_instance": provider,
-        "match_subject_alt_names": [{"exact": uri_of(who)}, {"exact": server_name_of(who)}],  # either one will do
+        "match_subject_alt_names": [{"exact": uri_of(peer)}, {"exact": server_name_of(peer)}],  # either one will do
     }
     return {"tls_certificate_provider_instance": provider, "validation_context": validation}
 

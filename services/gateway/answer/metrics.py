@@ -15,24 +15,7 @@ from services.gateway.settings.answer_time import TargetSettings
 from services.runtime import telemetry
 
 _BUCKETS = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.2,
-    0.3,
-    0.5,
-    0.8,
-    1,
-    1.5,
-    2,
-    2.5,
-    3,
-    4,
-    5,
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 3, 4, 5),
     *telemetry.LONG_S,
 )
 _BY = ["model", "cache"]

@@ -154,7 +154,7 @@ class Serving(ServiceSettings):
         return self
 
     def of_the_service(self) -> dict[str, Any]:
-        """Without what is a setting of its process, or says how many there are."""
+        """Without the settings of its process, and the number of processes."""
         return {name: value for name, value in super().of_the_service().items() if name != "workers"}
 
     @property

@@ -69,8 +69,8 @@ class AnswerTooLarge(Refused):
 _REFUSALS: Mapping[str, type[Refused]] = {each.reason: each for each in (ImageRefused, AnswerTooLarge)}
 
 
-def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
-    """The error of a failed call to the backend named `who`. Codes without a class here are a broken backend.
+def translate(error: grpc.aio.AioRpcError, backend: str) -> ServiceError:
+    """The error of a failed call to `backend`, by name. Codes without a class here are a broken backend.
 
     Callers receive the text of our own services, which is written for them. Any other text may hold addresses: gRPC's
     own messages go to the log, and so do refusals between services.
@@ -88,15 +88,15 @@ def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
         cls = Starting
     if info.domain != DOMAIN or info.reason == CallerRefused.reason:
         told = details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN
-        if told and _lines.take((who, code)) is not None:
-            _log.info("%s: %s: %s", who, code.name, details)
+        if told and _lines.take((backend, code)) is not None:
+            _log.info("%s: %s: %s", backend, code.name, details)
         details = ""
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         said = {name: info.metadata[name] for name in _SAID if name in info.metadata} if info.domain == DOMAIN else {}
         if said and info.reason == ContextExceeded.reason:
             return _too_long(details, info.metadata, said)
-        return _REFUSALS.get(info.reason, Refused)(details or f"{who}: {code.name}", **said)
-    begin, outline = f"{who}: {code.name}", info.metadata.get("outline")
+        return _REFUSALS.get(info.reason, Refused)(details or f"{backend}: {code.name}", **said)
+    begin, outline = f"{backend}: {code.name}", info.metadata.get("outline")
     more = {"outline": f"{begin}: {outline}"} if details and outline else {}
     return cls(f"{begin}: {details}" if details else begin, retry_delay_s=retry_delay_s, **more)
 

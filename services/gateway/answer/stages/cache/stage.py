@@ -81,9 +81,9 @@ class CacheStage(AnswerStage):
     async def _look_up(self, cache: Cache, question: cache_pb2.Question) -> None:
         with self.draft.ledger.stage(self.name) as stage:
             found = await self._ask(cache, question, stage)
-            is_hit = found and await self._take_verdict(found, stage)
-        if found and is_hit:
-            await self._say(found.answer)
+            hit = found.answer if found and await self._take_verdict(found, stage) else None
+        if hit:
+            await self._say(hit)
 
     async def _ask(self, cache: Cache, question: cache_pb2.Question, stage: Running) -> cache_pb2.LookupResponse | None:
         """The reply of the cache, where there is time for it and the breaker permits it; None without one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from collections.abc import Sequence
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -20,6 +21,17 @@ _REQUEST = b"GET / HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n"
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def each_is_answered(clients: Sequence[socket.socket], stopping: asyncio.Task[None]) -> None:
+    """Each of these connections sends a request and gets its answer from a server that is `stopping`."""
+    for client in clients:
+        client.sendall(_REQUEST)
+    heads = [await asyncio.to_thread(client.recv, 100) for client in clients]
+    assert {head[:15] for head in heads} == {b"HTTP/1.1 200 OK"}
+    await stopping
+    for client in clients:
+        client.close()
 
 
 def at(address: str) -> GatewaySettings:
@@ -42,13 +54,7 @@ async def test_connections_that_wait_are_answered_when_a_server_takes_over_also_
             first.leave()  # before the event loop has seen them
             stopping = asyncio.create_task(first.stop(5))
             clients += [await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port)) for _ in range(5)]
-            for client in clients:
-                client.sendall(_REQUEST)
-            heads = [await asyncio.to_thread(client.recv, 100) for client in clients]
-            assert {head[:15] for head in heads} == {b"HTTP/1.1 200 OK"}
-            await stopping
-            for client in clients:
-                client.close()
+            await each_is_answered(clients, stopping)
     following.close()
 
 
@@ -93,10 +99,4 @@ async def test_connections_that_wait_are_answered_when_a_server_stops_whose_port
         clients = [socket.create_connection(("127.0.0.1", bound.getsockname()[1])) for _ in range(20)]
         server.leave()
         stopping = asyncio.create_task(server.stop(5))  # before the event loop has seen them
-        for client in clients:
-            client.sendall(_REQUEST)
-        heads = [await asyncio.to_thread(client.recv, 100) for client in clients]
-        assert {head[:15] for head in heads} == {b"HTTP/1.1 200 OK"}
-        await stopping
-        for client in clients:
-            client.close()
+        await each_is_answered(clients, stopping)
