@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -64,14 +64,14 @@ class IdempotencyStore:
     settings: KeptSettings
     _kept: dict[_Key, _Kept] = field(default_factory=dict)  # the oldest first
     _sizes: Counter[str] = field(default_factory=Counter)  # in bytes, by tenant
-    _tenants: Counter[str] = field(default_factory=Counter)  # how many each has
+    _unread: defaultdict[str, set[_Kept]] = field(default_factory=lambda: defaultdict(set))  # by tenant
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keeps(self, tenant: str) -> bool:
-        """Whether there is any answer of that tenant's."""
-        return tenant in self._tenants
+    def unread(self, tenant: str) -> bool:
+        """Whether an answer of that tenant's is under way that no client reads, but may come back for."""
+        return tenant in self._unread
 
     def has(self, tenant: str, key: str) -> bool:
         """Whether there is an answer of that tenant's key."""
@@ -102,6 +102,7 @@ class IdempotencyStore:
     @contextmanager
     def _client(self, kept: _Kept, reader: FlightReader[_Item]) -> Iterator[None]:
         kept.clients += 1
+        self._is_read(kept)
         if kept.timer:
             kept.timer.cancel()
         try:
@@ -112,6 +113,8 @@ class IdempotencyStore:
             if not kept.clients and self._kept.get(kept.key) is kept:
                 later = asyncio.get_running_loop().call_later
                 kept.timer = later(self.settings.lasts_s, self._give_up, kept)
+                if not kept.flight.over:
+                    self._unread[kept.key[0]].add(kept)
 
     def drain(self) -> None:
         """Give up the answers without a client: no client will come back to a process that ends."""
@@ -137,7 +140,6 @@ class IdempotencyStore:
     def _start(self, key: _Key, digest: bytes, begin: Begin) -> _Kept:
         flight = Flight[_Item]()
         kept = self._kept[key] = _Kept(key, digest, flight.subscribe(math.inf), flight)
-        self._tenants[key[0]] += 1
         flight.start(self._fly(kept, begin))
         return kept
 
@@ -148,6 +150,8 @@ class IdempotencyStore:
         except BaseException:
             self._forget(kept)
             raise
+        finally:
+            self._is_read(kept)
 
     async def _add(self, kept: _Kept, message: pb.GenerateResponse, choice: int | None = None, /) -> None:
         for event in message.events:
@@ -169,6 +173,13 @@ class IdempotencyStore:
 
         return max(self._kept.values(), key=expendable, default=None)
 
+    def _is_read(self, kept: _Kept) -> None:
+        """Or it is over: no client comes back for a place that it has."""
+        unread = self._unread[kept.key[0]]
+        unread.discard(kept)
+        if not unread:
+            del self._unread[kept.key[0]]
+
     def _give_up(self, kept: _Kept) -> None:
         self._forget(kept)
         kept.keeper.leave()
@@ -180,9 +191,7 @@ class IdempotencyStore:
             del self._kept[kept.key]
             self._sizes[kept.key[0]] -= kept.size
             self._sizes += Counter()  # drops tenants at 0
-            self._tenants[kept.key[0]] -= 1
-            if not self._tenants[kept.key[0]]:
-                del self._tenants[kept.key[0]]
+            self._is_read(kept)
 
 
 def _digest(request: pb.GenerateRequest) -> bytes:

@@ -42,7 +42,7 @@ class Scene:
         self.allowance = Allowance(**allowance)  # type: ignore[arg-type]
         self.admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85))
         self.intake = Intake(WaitingBytes(ROOM, BodiesWaiting), self.admission, limits or Limits())
-        self.kept: Any = SimpleNamespace(keeps=lambda _: False)
+        self.kept: Any = SimpleNamespace(unread=lambda _: False)
         self.arrivals = Arrivals(SETTINGS, self.intake, self.kept)
 
     def arrival(self, tenant: str, method: str = "Generate") -> CallArrival:
@@ -142,10 +142,10 @@ async def test_a_tenant_over_its_quota_is_refused_before_its_message_is_read() -
         await scene.arrival("a").one(never)
     assert await scene.arrival("b").one(soon) == MESSAGE
     assert await scene.arrival("a", "GenerateBatch").one(soon) == MESSAGE  # its items wait for their places
-    scene.kept.keeps = lambda tenant: tenant == "a"
+    scene.kept.unread = lambda tenant: tenant == "a"
     assert await scene.arrival("a").one(soon) == MESSAGE  # it may be for an answer that has the place
     await reading
-    scene.kept.keeps = lambda _: False
+    scene.kept.unread = lambda _: False
     assert await scene.arrival("a").one(soon) == MESSAGE
 
 

@@ -104,6 +104,24 @@ async def test_a_client_that_comes_back_has_the_place_of_the_answer_that_is_made
         await scene.ask(events_seen=1)
 
 
+async def test_an_answer_is_unread_while_it_is_made_and_its_client_is_away():
+    scene = Scene("a", "b", "c")
+    assert not scene.answers.unread("a")
+    assert await scene.ask(most=1) == ["a"]
+    assert scene.answers.unread("a")
+    assert not scene.answers.unread("b")
+    back = asyncio.create_task(scene.ask(most=1, events_seen=1))
+    await asyncio.sleep(0.5)
+    assert not scene.answers.unread("a")
+    assert await back == ["b"]
+    assert scene.answers.unread("a")
+    await asyncio.sleep(2)
+    assert not scene.answers.unread("a")  # it is whole
+    assert await scene.ask(key="other", most=1) == ["a"]
+    scene.answers.drain()
+    assert not scene.answers.unread("a")
+
+
 async def test_nobody_comes_back_and_the_answer_is_given_up():
     scene = Scene(*"abcdefgh", ms=3_000)
     await scene.ask(most=1)
