@@ -41,8 +41,8 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
-    """Admission for what is no answer."""
+class AuxiliaryAdmission:
+    """Admission of requests that are served beside answers."""
 
     settings: GatewaySettings
     admission: AdmissionControl

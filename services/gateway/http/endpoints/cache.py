@@ -6,7 +6,7 @@ from google.protobuf.json_format import MessageToDict
 
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.api.auxiliary import to_report
-from services.gateway.http.endpoints.auxiliary_admission import Aside
+from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission
 from services.gateway.http.errors import NotOffered
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
@@ -19,14 +19,14 @@ _COUNTS = [field.name for field in _STATS if field.type == field.TYPE_INT64]  # 
 class Caching:
     """Serves `/v1/cache/stats`, the removal of entries and reports of wrong ones."""
 
-    def __init__(self, aside: Aside, cache: Cache | None):
-        self._aside, self._cache = aside, cache
+    def __init__(self, admission: AuxiliaryAdmission, cache: Cache | None):
+        self._admission, self._cache = admission, cache
 
     async def stats(self, exchange: Exchange) -> None:
         cache = present(self._cache, "cache/stats")
-        if not (self._aside.settings.http.metrics or _alone(exchange)):
+        if not (self._admission.settings.http.metrics or _alone(exchange)):
             raise NotOffered("cache/stats: not served here with keys: HEDGEROW_CACHE_METRICS_ADDRESS serves them")
-        async with self._aside.admitted(exchange) as admitted:
+        async with self._admission.admitted(exchange) as admitted:
             counts = await cache.stats(admitted.tenant, admitted.timeout_s, admitted.metadata)
             told = MessageToDict(counts, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
             await exchange.reply.whole(200, compact(told | {name: int(told[name]) for name in _COUNTS}))
@@ -38,7 +38,7 @@ class Caching:
         # A key can be computed from a tenant's name and a question, so the tenant goes with it.
         target = {"key": key, "owner": tenant} if key else {"tenant": tenant}
         request = cache_pb2.InvalidateRequest(**target)
-        async with self._aside.admitted(exchange) as admitted:
+        async with self._admission.admitted(exchange) as admitted:
             removed = await cache.invalidate(request, admitted.timeout_s, admitted.metadata)
             await exchange.reply.whole(200, compact({"removed": removed}))
 
@@ -50,7 +50,7 @@ class Caching:
             await exchange.fields(),
         )
         request = to_report(body.needed("key"), body.text("question"), tenant)
-        async with self._aside.admitted(exchange) as admitted:
+        async with self._admission.admitted(exchange) as admitted:
             tightened = await cache.report(request, admitted.timeout_s, admitted.metadata)
             await exchange.reply.whole(200, compact({"tightened": tightened}))
 

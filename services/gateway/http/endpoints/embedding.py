@@ -14,7 +14,7 @@ from typing import Any
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from services.gateway.errors import ModelUnknown
-from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside, read_texts, tokens_of
+from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission, read_texts, tokens_of
 from services.gateway.http.endpoints.cache import present
 from services.gateway.http.endpoints.providers import ANY
 from services.gateway.http.fields import Fields
@@ -36,15 +36,15 @@ Vector = Sequence[float]
 class Embedding:
     """Serves `/v1/embeddings` and `/v1/rerank`."""
 
-    def __init__(self, aside: Aside, cache: Cache | None):
-        self._aside, self._cache = aside, cache
+    def __init__(self, admission: AuxiliaryAdmission, cache: Cache | None):
+        self._admission, self._cache = admission, cache
 
     async def embed(self, exchange: Exchange, body: Fields | None = None, others: Sequence[str] = ()) -> None:
         """`others`: models that may be named besides."""
         cache, body = present(self._cache, "embeddings"), body or await exchange.fields()
         given, model = read_texts(body, "input", _MOST_TEXTS, self._most_bytes), body.text("model") or ANY[0]
         packed = body.one_of("encoding_format", {"float": False, "base64": True}) or False
-        async with self._aside.admitted(exchange, tokens=given.tokens) as admitted:
+        async with self._admission.admitted(exchange, tokens=given.tokens) as admitted:
             try:
                 reply = await self._vectors(cache, given.texts, admitted, admitted.timeout_s)
                 _check_model(model, reply.model, others)
@@ -66,7 +66,7 @@ class Embedding:
         most = _most(body, len(documents))
         shown = body.flag("return_documents") or False
         tokens = tokens_of("documents", [query, *documents], self._most_bytes)
-        async with self._aside.admitted(exchange, tokens=tokens) as admitted:
+        async with self._admission.admitted(exchange, tokens=tokens) as admitted:
             try:
                 scores, name = await self._scores(cache, query, documents, admitted)
             except NotSupported as error:
@@ -120,7 +120,7 @@ class Embedding:
 
     @property
     def _most_bytes(self) -> int:
-        return min(self._aside.settings.max_content_bytes, _MOST_BYTES)
+        return min(self._admission.settings.max_content_bytes, _MOST_BYTES)
 
 
 def _check_model(model: str, own: str, others: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from services.gateway.admission import messages, tools
 from services.gateway.admission.question import TIERS, unknown
 from services.gateway.config import GatewaySettings
 from services.gateway.http.dialects.messages_request import read_prompt
-from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
+from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.upstream.fleet import Fleet
@@ -57,11 +57,11 @@ class Models:
 class Counting:
     """Serves `/v1/messages/count_tokens`. Pictures and recordings are not counted."""
 
-    def __init__(self, aside: Aside, fleet: Fleet):
-        self._aside, self._fleet = aside, fleet
+    def __init__(self, admission: AuxiliaryAdmission, fleet: Fleet):
+        self._admission, self._fleet = admission, fleet
 
     async def __call__(self, exchange: Exchange) -> None:
-        settings = self._aside.settings
+        settings = self._admission.settings
         data, tenant = await exchange.json(), exchange.credential.tenant.name
 
         def read() -> pb.GenerateRequest:
@@ -70,19 +70,19 @@ class Counting:
             return request
 
         request = await aside(tenant, size_in(data), read)
-        async with self._aside.admitted(exchange) as admitted:
+        async with self._admission.admitted(exchange) as admitted:
             tokens = await self._count(request, admitted)
             await exchange.reply.whole(200, compact({"input_tokens": tokens}))
 
     async def _count(self, request: pb.GenerateRequest, admitted: Admitted) -> int:
         """By a replica of the model, or of the first where the router would choose."""
-        pool = self._fleet.pools[request.model or self._aside.settings.chat_models[0]]
+        pool = self._fleet.pools[request.model or self._admission.settings.chat_models[0]]
         return await pool.count_tokens(
             request.messages, request.tools, admitted.tenant, admitted.timeout_s, admitted.metadata
         )
 
     def _check(self, request: pb.GenerateRequest) -> None:
-        settings = self._aside.settings
+        settings = self._admission.settings
         written, most = messages.check(request, settings.max_messages), settings.max_content_bytes
         written += tools.check(request, settings.response_format)
         messages.flatten(request)

@@ -18,7 +18,7 @@ from services.gateway.guard import injection
 from services.gateway.guard.checks import Checks, everything
 from services.gateway.guard.denied import TooSlow
 from services.gateway.guard.screen import AT_ONCE, Screen
-from services.gateway.http.endpoints.auxiliary_admission import Aside, read_texts
+from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission, read_texts
 from services.gateway.http.endpoints.providers import ANY
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
@@ -78,18 +78,18 @@ class Moderations:
     """Serves `/v1/moderations`. All requests together take one step between two turns of the event loop, and tenants
     take steps in turn."""
 
-    def __init__(self, aside: Aside):
-        self._aside, self._turns = aside, FairTurns()
+    def __init__(self, admission: AuxiliaryAdmission):
+        self._admission, self._turns = admission, FairTurns()
 
     async def __call__(self, exchange: Exchange, body: Fields | None = None, others: Sequence[str] = ()) -> None:
         """`others`: models that may be named besides."""
-        body, settings = body or await exchange.fields(), self._aside.settings
+        body, settings = body or await exchange.fields(), self._admission.settings
         given = read_texts(body, "input", _MOST_TEXTS, min(settings.max_content_bytes, CONTENT_BYTES))
         if (model := body.text("model") or MODEL) not in (MODEL, *ANY):
             raise ModelUnknown(model, ", ".join((*others, MODEL, *ANY)))
         tenant = exchange.credential.tenant
         checks = everything(tenant.guard)
-        async with self._aside.admitted(exchange, tokens=given.tokens) as admitted:
+        async with self._admission.admitted(exchange, tokens=given.tokens) as admitted:
             deadline = Deadline.after(admitted.timeout_s)
             verdicts = [await self._verdict(text, checks, tenant, deadline) for text in given.texts]
             results = [verdict.told(checks) for verdict in verdicts]

@@ -20,7 +20,7 @@ from services.gateway.errors import AnswersWaiting, ModelUnknown
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
 from services.gateway.http.endpoints import guarded_body
-from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
+from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
@@ -60,7 +60,7 @@ class Own(Protocol):
 class Providers:
     """The models of providers, behind their policies. `answers`: the room for answers, which are held as a whole."""
 
-    aside: Aside
+    admission: AuxiliaryAdmission
     fleet: Fleet
     models: Shared
     routes: Routes
@@ -78,7 +78,7 @@ class ByName:
     has_own: bool
 
     async def __call__(self, exchange: Exchange) -> None:
-        names = self.providers.aside.settings.models_of(self.method)
+        names = self.providers.admission.settings.models_of(self.method)
         if not names:
             await self.own(exchange)
             return
@@ -102,7 +102,7 @@ class ByName:
         tenant, began, report = exchange.credential.tenant, time.monotonic(), Report(Decisions())
         fields, order = {name: body.seen(name) for name in body}, _options(exchange.headers, body)
         tokens = len(written) // BYTES_PER_TOKEN
-        async with self.providers.aside.admitted(exchange, tokens=tokens, order=order) as admitted:
+        async with self.providers.admission.admitted(exchange, tokens=tokens, order=order) as admitted:
             admitted.tokens = 0  # no model has read anything yet
             try:
                 deadline = Deadline.after(admitted.timeout_s)

@@ -11,7 +11,7 @@ from starlette.datastructures import QueryParams
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.dialects.stored_turns import owner
-from services.gateway.http.endpoints.auxiliary_admission import Aside
+from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission
 from services.gateway.http.errors import NotOffered
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
@@ -39,8 +39,8 @@ register_url_convertor("response_id", ResponseId())
 class Responses:
     """Serves `/v1/responses/{id}` and `/v1/responses/{id}/input_items`."""
 
-    def __init__(self, aside: Aside, store: ResponseStore | None):
-        self._aside, self._store = aside, store
+    def __init__(self, admission: AuxiliaryAdmission, store: ResponseStore | None):
+        self._admission, self._store = admission, store
 
     async def __call__(self, exchange: Exchange) -> None:
         """One response by its id, or its removal: one route, whose refusals name both methods."""
@@ -49,19 +49,19 @@ class Responses:
     async def _one(self, exchange: Exchange) -> None:
         if (stream := _query(exchange).get("stream", "false")) != "false":
             raise InvalidInput("stream", "false: a stored response comes in one piece", stream)
-        async with self._aside.admitted(exchange):
+        async with self._admission.admitted(exchange):
             stored = await self._find(exchange)
             await exchange.reply.whole(200, compact(stored.response))
 
     async def input_items(self, exchange: Exchange) -> None:
-        async with self._aside.admitted(exchange):
+        async with self._admission.admitted(exchange):
             stored, query = await self._find(exchange), _query(exchange)
             listed = partial(page, stored.input, stored.response["id"], query)
             size, tenant = size_of(len(stored.input)), exchange.credential.tenant.name
             await exchange.reply.whole(200, compact(await aside(tenant, size, listed)))
 
     async def _remove(self, exchange: Exchange) -> None:
-        async with self._aside.admitted(exchange):
+        async with self._admission.admitted(exchange):
             store, response_id = self._offered(), _id(exchange)
             whose, stored = _owner(exchange), await self._find(exchange)
             if whose:

@@ -14,7 +14,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from hedgerow.audio.v1 import audio_pb2
 from services.gateway.admission.question import estimated_tokens, heard_tokens
 from services.gateway.http import sse
-from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
+from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission
 from services.gateway.http.errors import NotJson, NotOffered
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
@@ -79,8 +79,8 @@ class Transcriptions:
     """Serves `/v1/audio/transcriptions`, or with `translate` `/v1/audio/translations`. There is one model, whatever
     name it is asked for by."""
 
-    def __init__(self, aside: Aside, hearing: Hearing | None, *, translate: bool = False):
-        self._aside, self._hearing, self._translate = aside, hearing, translate
+    def __init__(self, admission: AuxiliaryAdmission, hearing: Hearing | None, *, translate: bool = False):
+        self._admission, self._hearing, self._translate = admission, hearing, translate
 
     async def __call__(self, exchange: Exchange) -> None:
         if self._hearing is None:
@@ -98,10 +98,10 @@ class Transcriptions:
         if streamed:
             exchange.broken = lambda told: sse.event(told.openai())
         async with (
-            self._aside.admitted(
+            self._admission.admitted(
                 exchange,
                 beat if streamed else None,
-                self._aside.settings.transcription_budget_ms,
+                self._admission.settings.transcription_budget_ms,
                 tokens=estimated_tokens(form.file),
             ) as admitted,
             aclosing(_heard(self._hearing, form, options, admitted)) as heard,

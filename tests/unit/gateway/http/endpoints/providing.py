@@ -14,7 +14,7 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings, Method
 from services.gateway.errors import AnswersWaiting
 from services.gateway.generation.stack import make_stack
-from services.gateway.http.endpoints.auxiliary_admission import Aside
+from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission
 from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.endpoints.moderations import Moderations
 from services.gateway.http.endpoints.providers import ByName, Own, Providers
@@ -85,14 +85,14 @@ class Gateway:
 
     def _serving(self, method: Method) -> ByName:
         llms = fleet(loop_clock, {"retry": {"max_share": 1}}, chat=self.chat, embed=self.embed, judge=self.judge)
-        aside = Aside(self.settings, self.bills)
+        auxiliary = AuxiliaryAdmission(self.settings, self.bills)
         routes = Routes(SETTINGS.llm_addresses, expected=False, never=SERVES)
         routes._take_rows([priced("embed")])
-        embedding = Embedding(aside, ScriptedCache() if self.own else None)
+        embedding = Embedding(auxiliary, ScriptedCache() if self.own else None)
         own: Mapping[Method, Own] = {"embeddings": embedding.embed, "rerank": embedding.rerank}
-        providers = Providers(aside, llms, make_stack(llms, lambda _: None), routes, self.answers)
+        providers = Providers(auxiliary, llms, make_stack(llms, lambda _: None), routes, self.answers)
         moderates = method == "moderations"
-        return ByName(method, providers, own.get(method, Moderations(aside)), self.own or moderates)
+        return ByName(method, providers, own.get(method, Moderations(auxiliary)), self.own or moderates)
 
 
 def priced(name: str) -> Model:

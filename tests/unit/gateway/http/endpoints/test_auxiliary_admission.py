@@ -13,7 +13,7 @@ import pytest
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.errors import Unfinished
-from services.gateway.http.endpoints.auxiliary_admission import Admitted, Aside
+from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission
 from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.endpoints.transcriptions import MultipartForm, Transcriptions, _heard
 from services.gateway.http.fields import Fields
@@ -24,7 +24,7 @@ from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Hearing
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from tests.clock import loop_clock
-from tests.unit.gateway.http.endpoints.calling import Bill, Bills, aside, asked, replied, wire
+from tests.unit.gateway.http.endpoints.calling import Bill, Bills, asked, auxiliary, replied, wire
 from tests.waiting import until
 
 pytestmark = pytest.mark.paused
@@ -79,19 +79,19 @@ def form(recording: str = "RIFF", **fields: str) -> bytes:
 
 @pytest.mark.parametrize("how", ["json", "text", "verbose_json"])
 async def test_a_transcript_that_comes_whole_is_200(how: str) -> None:
-    sent = wire(Transcriptions(aside(), hearing(SEGMENT, SUMMARY)))
+    sent = wire(Transcriptions(auxiliary(), hearing(SEGMENT, SUMMARY)))
     await sent.send(form(response_format=how))
     assert sent.statuses == [200]
     await sent.end()
 
 
 async def test_embeddings_are_200() -> None:
-    status, _ = await replied(Embedding(aside(), ScriptedCache()).embed, input="Hello.")
+    status, _ = await replied(Embedding(auxiliary(), ScriptedCache()).embed, input="Hello.")
     assert status == 200
 
 
 async def test_a_transcript_that_streams_has_its_headers_before_the_first_sign_of_life() -> None:
-    sent = wire(Transcriptions(aside(), hearing(25.0, SEGMENT, SUMMARY)))
+    sent = wire(Transcriptions(auxiliary(), hearing(25.0, SEGMENT, SUMMARY)))
     await sent.send(form(stream="true"))
     assert sent.statuses == []
     await asyncio.sleep(12)
@@ -143,10 +143,10 @@ TEXT = "x" * 400  # 100 tokens
 HOUR = audio_pb2.TranscribeResponse(segment=audio_pb2.Segment(text="Hello.", end_s=3_600))
 
 
-async def charged(serve: Callable[[Aside], Serve], request: bytes, *, leaves: bool) -> Bill:
+async def charged(serve: Callable[[AuxiliaryAdmission], Serve], request: bytes, *, leaves: bool) -> Bill:
     """The cost of a request whose client stays to the end, or leaves after a while."""
     bills = Bills()
-    sent = wire(serve(aside(bills)))
+    sent = wire(serve(auxiliary(bills)))
     await sent.send(request)
     if leaves:
         await asyncio.sleep(1)
@@ -157,12 +157,12 @@ async def charged(serve: Callable[[Aside], Serve], request: bytes, *, leaves: bo
     return bill
 
 
-def embedding(*script: float | ServiceError) -> Callable[[Aside], Serve]:
-    return lambda aside: Embedding(aside, ScriptedCache(*script)).embed
+def embedding(*script: float | ServiceError) -> Callable[[AuxiliaryAdmission], Serve]:
+    return lambda auxiliary: Embedding(auxiliary, ScriptedCache(*script)).embed
 
 
-def transcribing(*script: Said) -> Callable[[Aside], Serve]:
-    return lambda aside: Transcriptions(aside, hearing(*script))
+def transcribing(*script: Said) -> Callable[[AuxiliaryAdmission], Serve]:
+    return lambda auxiliary: Transcriptions(auxiliary, hearing(*script))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 from tests.cancelling import cancelled_at_every_await
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.calling import aside, replied
+from tests.unit.gateway.http.endpoints.calling import auxiliary, replied
 
 pytestmark = pytest.mark.paused
 
@@ -28,7 +28,7 @@ DENYING = GuardSettings(denied_phrases=("project titan",))
 
 
 async def moderated(tenant: Tenant = EVERYTHING, **body: Any) -> tuple[int, Any]:
-    return await replied(Moderations(aside()), tenant, **body)
+    return await replied(Moderations(auxiliary()), tenant, **body)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_limits_and_models_are_named(body: dict[str, Any], status: int, pa
 
 
 async def test_one_tenants_long_texts_are_waited_for_by_no_other_tenant():
-    served, ended = Moderations(aside()), list[str]()
+    served, ended = Moderations(auxiliary()), list[str]()
     checks, never = everything(DENYING), Deadline.never()
 
     async def look(name: str, text: str) -> None:
@@ -94,7 +94,7 @@ async def test_one_tenants_long_texts_are_waited_for_by_no_other_tenant():
 def test_a_caller_that_leaves_gives_its_turn_back():
     @asynccontextmanager
     async def scene() -> AsyncIterator[Coroutine[Any, Any, object]]:
-        served, checks = Moderations(aside()), everything(DENYING)
+        served, checks = Moderations(auxiliary()), everything(DENYING)
         yield served._verdict("Hello. " * 100, checks, EVERYTHING, Deadline.never())
         assert (served._turns._places._running, served._turns.waiting) == (0, 0)
 
@@ -103,4 +103,4 @@ def test_a_caller_that_leaves_gives_its_turn_back():
 
 async def test_what_is_not_done_in_time_is_an_error():
     with pytest.raises(TooLate, match="not done within the budget"):
-        await Moderations(aside())._verdict("Hello. " * 100, everything(DENYING), EVERYTHING, Deadline.after(0))
+        await Moderations(auxiliary())._verdict("Hello. " * 100, everything(DENYING), EVERYTHING, Deadline.after(0))
