@@ -21,7 +21,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.config import GatewaySettings
-from services.gateway.policies.ticket import Ticket, score
+from services.gateway.policies.slot import SlotRequest, score
 from services.gateway.prompt.compression import dieted
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.upstream import balance, spending
@@ -99,7 +99,7 @@ async def touch(
     if not replica.breaker.would_admit():
         raise replica.breaker.refusal()
     deadline = Deadline.after(within_s, clock)
-    slot = await pool.limiter.enter(Ticket(_RANK, _NOBODY, _WEIGHT, deadline, placed=lambda: None))
+    slot = await pool.limiter.enter(SlotRequest(_RANK, _NOBODY, _WEIGHT, deadline, placed=lambda: None))
     replica.in_flight += 1
     try:
         if replica not in pool.replicas:  # it has left while we waited

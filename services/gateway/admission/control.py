@@ -20,7 +20,7 @@ from services.gateway.admission.quota import CONVERSATION, REQUEST, Claim, Quota
 from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.decisions import Decisions
 from services.gateway.labels import Act
-from services.gateway.policies.ticket import Shed, score
+from services.gateway.policies.slot import Shed, score
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.permissions import choices
 from services.gateway.settings.serving import ShedSettings

@@ -16,7 +16,7 @@ from services.gateway.admission.question import prompt_tokens
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
-from services.gateway.policies.ticket import Ticket, score
+from services.gateway.policies.slot import SlotRequest, score
 from services.gateway.upstream import spending
 from services.gateway.upstream.router import Routes
 from services.runtime.deadline import Deadline
@@ -48,9 +48,9 @@ async def ask(
         cache_salt=tenant.prefix_salt,
     )
     rank = score(premium=False, realtime=False, attempt=0, batch=True)
-    ticket = Ticket(rank, tenant.name, tenant.weight, deadline, placed=lambda: None)
+    slot_request = SlotRequest(rank, tenant.name, tenant.weight, deadline, placed=lambda: None)
     report = Report(Decisions())
-    job = Job(request, (model,), deadline, ticket, deadline, report, metadata, once=True)
+    job = Job(request, (model,), deadline, slot_request, deadline, report, metadata, once=True)
     reader, said = models.read(b"", job, deadline.remaining()).reader, ""
     try:
         while items := await reader.take():

@@ -18,7 +18,7 @@ from services.gateway.answer.output import Output
 from services.gateway.answer.plan import Plan
 from services.gateway.decisions import Changes, Decisions, told
 from services.gateway.labels import Act
-from services.gateway.policies.ticket import Shed
+from services.gateway.policies.slot import Shed
 from services.runtime import telemetry
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError

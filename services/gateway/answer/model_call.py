@@ -17,7 +17,7 @@ from services.gateway.answer.unchanged_fields import own_words
 from services.gateway.decisions import Changed, Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import GenerationReading
-from services.gateway.policies.ticket import Ticket, score
+from services.gateway.policies.slot import SlotRequest, score
 from services.gateway.upstream import spending
 from services.gateway.upstream.calls import whose
 from services.runtime import telemetry
@@ -78,7 +78,7 @@ def job(
         asked,
         models,
         deadline,
-        Ticket(rank, tenant.name, tenant.weight, deadline, draft.placed),
+        SlotRequest(rank, tenant.name, tenant.weight, deadline, draft.placed),
         Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock) if first_text else deadline,
         Report(Decisions(ledger.clock)),
         (*telemetry.propagate(stage.span), whose(draft.tenant.name)),  # tenants share the work of a service fairly

@@ -11,7 +11,7 @@ from google.rpc import code_pb2, error_details_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.api.preparation import CheckedRequest
 from services.gateway.policies.batch_admission import BatchAdmission, ItemTurn
-from services.gateway.policies.ticket import Shed
+from services.gateway.policies.slot import Shed
 from services.runtime.rpc.boundary import to_status
 
 _RETRY_AFTER_S = 1.0

@@ -27,8 +27,8 @@ class Availability:
     async def __call__(self, attempt: Attempt) -> Call:
         job = attempt.job
         pool, decisions = self._fleet.pools[job.model], job.report.decisions
-        if pool.is_open(job.ticket.tenant):
-            refusal = pool.refusal(job.ticket.tenant)
+        if pool.is_open(job.slot_request.tenant):
+            refusal = pool.refusal(job.slot_request.tenant)
             if not isinstance(refusal, Starting):
                 decisions.add(Act.BREAKER_REFUSED, pool.model, refusal.outline)
             raise refusal
@@ -46,7 +46,7 @@ class Limiting:
 
     async def __call__(self, attempt: Attempt) -> Call:
         job = attempt.job
-        slot = await self._fleet.pools[job.model].limiter.enter(job.ticket)
+        slot = await self._fleet.pools[job.model].limiter.enter(job.slot_request)
         try:
             if slot.waited_s > _WAITED_S:
                 attempt.job = _after(job, slot.waited_s)
@@ -59,7 +59,7 @@ class Limiting:
 def _after(job: Job, waited_s: float) -> Job:
     """The job after its wait. For an item of a batch, the time to first text starts only now."""
     job.report.decisions.add(Act.LIMIT_WAITED, job.model, f"{waited_s * 1000:.0f} ms for a place")
-    if not job.ticket.placed:
+    if not job.slot_request.placed:
         return job
     return replace(job, first_text=Deadline(job.first_text.at + waited_s, job.first_text.clock))
 
@@ -74,7 +74,7 @@ class LoadBalancing:
     async def __call__(self, placed: Placed) -> Call:
         attempt, job = placed.attempt, placed.attempt.job
         pool = self._fleet.pools[job.model]
-        tenant = job.ticket.tenant
+        tenant = job.slot_request.tenant
         prompt = balance.blocks_of(job.request) if pool.reads_prompts else ()
         picked = pool.pick(attempt.never or pool.elsewhere(attempt.failed), prompt, tenant)
         if picked is None and not attempt.never:

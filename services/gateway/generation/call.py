@@ -15,7 +15,7 @@ from hedgerow.router.v1 import router_pb2
 from services.gateway.policies.limit import Sample
 from services.gateway.policies.shared_breaker import Blame, SharedPermit
 from services.gateway.policies.single_flight import Flight
-from services.gateway.policies.ticket import Slot
+from services.gateway.policies.slot import Slot
 from services.gateway.upstream.assignment import Fault
 from services.gateway.upstream.fleet import Pool, Replica
 from services.gateway.upstream.translate import AnswerTooLarge

@@ -15,7 +15,7 @@ from services.gateway.generation.call import Call
 from services.gateway.generation.job import Attempt, Generate, Job
 from services.gateway.labels import Act
 from services.gateway.policies.breaker import BreakerOpen, Throttled
-from services.gateway.policies.ticket import Shed
+from services.gateway.policies.slot import Shed
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 from services.runtime.deadline import Deadline, set_within
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Starting, TooLate, Unavailable
@@ -56,7 +56,7 @@ class StartWait:
     def _is_starting(self, job: Job) -> bool:
         """Whether no model of the job may be called now, and at least one of them is starting."""
         pools = self._pools(job)
-        return all(pool.is_open(job.ticket.tenant) for pool in pools) and any(pool.starting for pool in pools)
+        return all(pool.is_open(job.slot_request.tenant) for pool in pools) and any(pool.starting for pool in pools)
 
     def _pools(self, job: Job) -> list[Pool]:
         """The pools of the job's models. The router's table may name models that this gateway does not have."""
@@ -73,8 +73,8 @@ class StartWait:
                 left_s = until - job.deadline.clock()
                 job.report.waited = f"{model.model}: the model is starting"
                 if left_s <= 0 or self._waiting > _MOST_WAITING:
-                    raise model.refusal(job.ticket.tenant)
-                others_s = (pool.admits_in_s(job.ticket.tenant) for pool in pools)
+                    raise model.refusal(job.slot_request.tenant)
+                others_s = (pool.admits_in_s(job.slot_request.tenant) for pool in pools)
                 await set_within(changed, min(left_s, *others_s))
                 changed.clear()
         waited = f"{(job.deadline.clock() - began) * 1000:.0f} ms for the model to start"
@@ -173,7 +173,7 @@ class Retrying:
         if len(failed) > 1 and (len(failed) > RETRIES or not pool.has_others(failed)):
             return None
         silent = isinstance(problem, TooLate)
-        if pool.is_open(job.ticket.tenant, failed if silent else ()):
+        if pool.is_open(job.slot_request.tenant, failed if silent else ()):
             return None
         if not silent:
             return self._fleet.retry.pause_s(problem, job.deadline.remaining())

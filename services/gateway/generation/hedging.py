@@ -12,7 +12,7 @@ from services.gateway.generation.call import Call
 from services.gateway.generation.job import Attempt, Generate, Job, Placed
 from services.gateway.labels import Act
 from services.gateway.policies.race import Race
-from services.gateway.policies.ticket import Slot
+from services.gateway.policies.slot import Slot
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 
 
@@ -52,11 +52,11 @@ class FirstTokenWait:
         """The pool to call if those `asked` brought nothing: another replica, or the next model."""
         if job.once or not self._fleet.kept_share:
             return None
-        if not pool.is_open(job.ticket.tenant, asked):
+        if not pool.is_open(job.slot_request.tenant, asked):
             return pool
         later = job.models[job.models.index(pool.model) + 1 :] if job.others_when_late else ()
         pools = [self._fleet.pools[model] for model in later if model in self._fleet.pools]
-        return next((other for other in pools if not other.is_open(job.ticket.tenant)), None)
+        return next((other for other in pools if not other.is_open(job.slot_request.tenant)), None)
 
 
 class Hedging:
@@ -115,7 +115,7 @@ class _Runners:
         if pool is None or first is None:
             return None
         waited = f"no first text after {first.age_s() * 1000:.0f} ms ({first.pool.hedge.basis})"
-        if pool.is_open(job.ticket.tenant, (first.replica,)):
+        if pool.is_open(job.slot_request.tenant, (first.replica,)):
             self._fleet.hedges.leave(self._race)  # others may have a replica to ask
             self._skip(pool, f"{waited}; no other replica is well")
             return None

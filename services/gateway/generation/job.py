@@ -19,7 +19,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.decisions import Decisions
 from services.gateway.generation.call import Call, Kind
 from services.gateway.policies.shared_breaker import SharedPermit
-from services.gateway.policies.ticket import Slot, Ticket
+from services.gateway.policies.slot import Slot, SlotRequest
 from services.gateway.upstream.balance import Blocks
 from services.gateway.upstream.cache import Known
 from services.gateway.upstream.fleet import Pool, Replica
@@ -64,7 +64,7 @@ class Job:
     request: llm_pb2.GenerateRequest
     models: Sequence[str]
     deadline: Deadline
-    ticket: Ticket
+    slot_request: SlotRequest
     first_text: Deadline
     report: Report
     metadata: Metadata = ()

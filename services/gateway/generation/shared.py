@@ -61,7 +61,7 @@ class Resumable:
     def _rest(self, job: Job, text: Text, pool: Pool, failed: Sequence[Replica], cause: ServiceError) -> Placed | None:
         """The job for the rest, where another replica is available, and load and budget allow it."""
         request, never = _request_for_rest(job.request, text.items), pool.elsewhere(failed)
-        if request is None or pool.is_open(job.ticket.tenant, never):
+        if request is None or pool.is_open(job.slot_request.tenant, never):
             return None
         slot = pool.limiter.spare()
         if slot is None:
@@ -128,7 +128,7 @@ class Generation:
     def suits(self, job: Job) -> bool:
         """Whether a request with such a job may join: neither cut short nor delayed by it."""
         lasts = self.job.deadline.remaining() >= _STILL_WORTH_IT * job.deadline.remaining()
-        return lasts and (bool(self.text.items) or self.job.ticket.score >= job.ticket.score)
+        return lasts and (bool(self.text.items) or self.job.slot_request.score >= job.slot_request.score)
 
 
 @dataclass(frozen=True, slots=True)

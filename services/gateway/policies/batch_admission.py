@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.slot import SlotRequest
 from services.runtime.deadline import Deadline
 from services.runtime.policy.fair import FairQueue, Rank
 
@@ -94,15 +94,15 @@ class Backlog(Generic[P]):
     def __len__(self) -> int:
         return len(self._queue)
 
-    async def enter(self, ticket: Ticket) -> P:
-        """Wait for a place; raises TimeoutError when there is none by the deadline of the ticket."""
+    async def enter(self, request: SlotRequest) -> P:
+        """Wait for a place; raises TimeoutError when there is none by the deadline of the request."""
         self._arrivals += 1
-        rank = (float(ticket.score), -self._arrivals)
+        rank = (float(request.score), -self._arrivals)
         place: asyncio.Future[P] = asyncio.get_running_loop().create_future()
-        waiter = _Waiter(ticket.tenant, ticket.weight, rank, place)
+        waiter = _Waiter(request.tenant, request.weight, rank, place)
         self._queue.add(waiter)
         try:
-            async with asyncio.timeout(_seconds(ticket.deadline)):
+            async with asyncio.timeout(_seconds(request.deadline)):
                 return await self._until_let_in(place)
         except BaseException:  # late, or cancelled: also after a place was given to it that it never saw
             if not self._queue.remove(waiter):

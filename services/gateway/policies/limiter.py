@@ -41,7 +41,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from services.gateway.policies.batch_admission import Backlog, Portion
 from services.gateway.policies.limit import Limit, Sample
-from services.gateway.policies.ticket import CLASSES, Shed, Slot, Ticket, class_of
+from services.gateway.policies.slot import CLASSES, Shed, Slot, SlotRequest, class_of
 from services.gateway.policies.wait_queue import Line, WaitingRequest
 from services.runtime import telemetry
 from services.runtime.deadline import Clock
@@ -114,19 +114,19 @@ class Limiter:
         waits are cut short, a queue is no room. Above 1 after the limit shrank."""
         return (self._in_flight + self._waiting) / (self._limit.value + self.room * patience)
 
-    async def enter(self, ticket: Ticket) -> Slot:
+    async def enter(self, request: SlotRequest) -> Slot:
         """A place, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
-        if ticket.placed:
-            return await self._enter_of_batch(ticket, ticket.placed)
-        now, line = self._clock(), self._line(ticket)
+        if request.placed:
+            return await self._enter_of_batch(request, request.placed)
+        now, line = self._clock(), self._line(request)
         self._batches.asked = now
         patience_s = line.patience.seconds(now)
-        if ticket.score < self._shed_score:
-            self._shed_the_cheap(ticket, line, now)
+        if request.score < self._shed_score:
+            self._shed_the_cheap(request, line, now)
         if self._free():
-            self._shares.add(ticket.tenant, ticket.weight)
-            return self._take(ticket.tenant, now)
-        return await self._wait(ticket, line, now, min(patience_s, ticket.deadline.remaining()))
+            self._shares.add(request.tenant, request.weight)
+            return self._take(request.tenant, now)
+        return await self._wait(request, line, now, min(patience_s, request.deadline.remaining()))
 
     def spare(self) -> Slot | None:
         """A place for an extra call, which must not add to overload: only while the limiter is calm."""
@@ -135,10 +135,10 @@ class Limiter:
             return self._take(None, self._clock())
         return None
 
-    async def _enter_of_batch(self, ticket: Ticket, placed: Callable[[], None]) -> Slot:
+    async def _enter_of_batch(self, request: SlotRequest, placed: Callable[[], None]) -> Slot:
         asked = self._clock()
         try:
-            slot = await self._backlog.enter(ticket)
+            slot = await self._backlog.enter(request)
         except TimeoutError:
             _shed(self.name, "batch", "expired").inc()
             why = f"{self.name}: {self._in_flight} of {self._limit.value} slots taken, none to spare for a batch"
@@ -157,18 +157,18 @@ class Limiter:
         self._in_batches += 1
         return self._take(None, now, batch=True)
 
-    def _line(self, ticket: Ticket) -> Line[Slot]:
-        within = self._shares.within(ticket.tenant, ticket.weight, self._limit.value)
-        return self._lines[class_of(ticket.score) + (0 if within else len(CLASSES))]
+    def _line(self, request: SlotRequest) -> Line[Slot]:
+        within = self._shares.within(request.tenant, request.weight, self._limit.value)
+        return self._lines[class_of(request.score) + (0 if within else len(CLASSES))]
 
-    def _shed_the_cheap(self, ticket: Ticket, line: Line[Slot], now: float) -> None:
-        score = ticket.score
+    def _shed_the_cheap(self, request: SlotRequest, line: Line[Slot], now: float) -> None:
+        score = request.score
         if not line.within_share:
             if self.load(line.patience.share) >= self._shed_load:
                 raise self._refusal(line, "load", f"nearly full, and priority {score} is below {self._shed_score}")
             if any(better.patience.overloaded(now) for better in self._lines[: line.place] if better.dear):
                 raise self._refusal(line, "load", f"requests of higher priority than {score} are refused too")
-        if why := self._pressed(ticket.tenant):
+        if why := self._pressed(request.tenant):
             raise self._refusal(line, "pressure", f"priority {score} is below {self._shed_score}, at {why}")
 
     def _free(self) -> bool:
@@ -178,12 +178,12 @@ class Limiter:
         self._in_flight += 1
         return Slot(self._release, self._in_flight, tenant, now, batch)
 
-    async def _wait(self, ticket: Ticket, line: Line[Slot], began: float, patience_s: float) -> Slot:
+    async def _wait(self, request: SlotRequest, line: Line[Slot], began: float, patience_s: float) -> Slot:
         loop = asyncio.get_running_loop()
         if patience_s <= 0:
             raise self._refusal(line, "expired", "no time to wait")
         waiter: WaitingRequest[Slot] = WaitingRequest(
-            ticket.tenant, ticket.weight, self._rank(ticket), line, began + patience_s, loop.create_future()
+            request.tenant, request.weight, self._rank(request), line, began + patience_s, loop.create_future()
         )
         if self._waiting >= self.room:
             self._make_room(waiter)
@@ -204,9 +204,9 @@ class Limiter:
         self._wait_seconds.observe(outcome.waited_s)
         return outcome
 
-    def _rank(self, ticket: Ticket) -> Rank:
+    def _rank(self, request: SlotRequest) -> Rank:
         self._arrivals += 1
-        return (0.0, self._arrivals) if self._order == "lifo" else (-ticket.deadline.at, -self._arrivals)
+        return (0.0, self._arrivals) if self._order == "lifo" else (-request.deadline.at, -self._arrivals)
 
     def _make_room(self, newcomer: WaitingRequest[Slot]) -> None:
         """Displace a request in the full queue, or refuse the newcomer."""

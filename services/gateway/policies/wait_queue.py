@@ -16,7 +16,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from services.gateway.policies.ticket import CLASSES, Shed
+from services.gateway.policies.slot import CLASSES, Shed
 from services.runtime.policy.fair import FairQueue, Rank
 
 _OVERLOAD_S = 0.005

@@ -20,7 +20,7 @@ from services.gateway.policies.limit import Fixed
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.retry import Retry
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.slot import SlotRequest
 from services.gateway.tools.listing import Checker, Listing, Tool
 from services.gateway.tools.source import CallAttempt, ToolSource
 from services.gateway.upstream.fleet import make_breaker
@@ -150,7 +150,7 @@ class SourceClient:
         if not breaker.would_admit(tenant.name):
             raise breaker.refusal(tenant.name)
         deadline = Deadline.after(within_s, self._clock)
-        slot, permit = await self._limiter.enter(Ticket(score, tenant.name, tenant.weight, deadline)), None
+        slot, permit = await self._limiter.enter(SlotRequest(score, tenant.name, tenant.weight, deadline)), None
         try:
             permit = self._permit(tool, tenant.name)
             told = await self._attempts(tool, arguments, tenant.name, deadline, span, waited, permit)

@@ -15,7 +15,7 @@ from services.gateway.answer.backends import Prompts
 from services.gateway.api import auxiliary
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import WarmDenied
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.slot import SlotRequest
 from services.gateway.prefix_warmup import hot_prompts
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.upstream import balance
@@ -259,8 +259,8 @@ def test_a_prompt_is_warmed_as_a_request_has_it_read(prompt: str, diet: str, mos
     assert on_paused_loop(asked()) == hot.text
 
 
-def _ticket() -> Ticket:
-    return Ticket(0, "user", 1, Deadline.after(60, loop_clock))
+def _ticket() -> SlotRequest:
+    return SlotRequest(0, "user", 1, Deadline.after(60, loop_clock))
 
 
 @pytest.mark.parametrize("prompts", [["nothing"], ["support", "https://user:secret@host"]])

@@ -28,7 +28,7 @@ from services.gateway.answer.text_writer import counted
 from services.gateway.guard.checks import Checks
 from services.gateway.guard.screen import ContentScanner, Late, RefusedText, told
 from services.gateway.labels import Act, Degraded, ToolOutcome
-from services.gateway.policies.ticket import score
+from services.gateway.policies.slot import score
 from services.gateway.tools.listing import Tool, cut
 from services.gateway.tools.source_client import CallOutcome
 from services.gateway.tools.toolbox import Equipment

@@ -24,7 +24,7 @@ from services.gateway.http.endpoints.auxiliary_admission import Admitted, Auxili
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.policies.ticket import Ticket, score
+from services.gateway.policies.slot import SlotRequest, score
 from services.gateway.upstream import spending
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.router import Routes
@@ -114,8 +114,8 @@ class ByName:
                     written = await guarded_body.masked(written, fields, checks, deadline)
                 request = llm_pb2.GenerateRequest(original=chat_pb2.Original(api=_APIS[self.method], body=written))
                 rank = score(premium=tenant.premium, realtime=False, attempt=0)
-                ticket = Ticket(rank, tenant.name, tenant.weight, deadline)
-                job = Job(request, (model,), deadline, ticket, deadline, report, admitted.metadata)
+                slot_request = SlotRequest(rank, tenant.name, tenant.weight, deadline)
+                job = Job(request, (model,), deadline, slot_request, deadline, report, admitted.metadata)
                 answered, bill = await self._answer(job, admitted, held)
             except ServiceError as error:
                 report.decisions.explain(error, began, exchange.trace_id)

@@ -13,7 +13,7 @@ from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.quota import QuotaExceeded
 from services.gateway.admission.shared_quotas import SharedQuotas
-from services.gateway.policies.ticket import Shed
+from services.gateway.policies.slot import Shed
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.serving import ShedSettings
 from services.runtime.aside import LARGE_BYTES

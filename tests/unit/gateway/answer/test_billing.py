@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.slot import SlotRequest
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
 from tests.unit.gateway.answer.scene import MISS, Scene
@@ -46,7 +46,7 @@ async def test_who_leaves_before_a_model_was_asked_pays_nothing():
     asked = scene(None)
     limiter = asked.fleet.pools["small"].limiter
     for _ in range(20):
-        await limiter.enter(Ticket(0, "other", 1, Deadline.never()))
+        await limiter.enter(SlotRequest(0, "other", 1, Deadline.never()))
     async with aclosing(sent_by(asked.answer().give)) as messages:
         await anext(messages)
         reading = asyncio.create_task(anext(messages))

@@ -24,7 +24,7 @@ from services.gateway.generation.fallback import Fallback, Retrying
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Resumable, Shared
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.slot import SlotRequest
 from services.gateway.settings.answer_time import StageBudgets
 from services.llm import engines
 from services.llm.config import LlmSettings
@@ -103,7 +103,7 @@ async def test_a_policy_is_a_layer_of_the_stack(package: str, asked: str, refuse
         llm_pb2.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content=asked)]),
         ("m",),
         deadline,
-        Ticket(0, "acme", 1.0, deadline),
+        SlotRequest(0, "acme", 1.0, deadline),
         Deadline.never(),
         Report(Decisions()),
     )

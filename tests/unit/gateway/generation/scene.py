@@ -10,7 +10,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.stack import make_stack
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.slot import SlotRequest
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, ServiceError, Unavailable
@@ -41,7 +41,7 @@ class Scene:
             "request": llm_pb2.GenerateRequest(messages=[chat_pb2.Message(role=2, content="Who?")]),
             "models": tuple(fleet.pools),
             "deadline": deadline,
-            "ticket": Ticket(0, "acme", 1.0, deadline),
+            "slot_request": SlotRequest(0, "acme", 1.0, deadline),
             "first_text": Deadline.never(loop_clock),
             "report": Report(Decisions(loop_clock)),
         }

@@ -14,7 +14,7 @@ from services.gateway.generation.stack import make_stack
 from services.gateway.policies.limit import Fixed
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.single_flight import Flight
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.slot import SlotRequest
 from services.gateway.prefix_warmup import probe as touched
 from services.gateway.prefix_warmup import touch
 from services.gateway.upstream.fleet import Fleet
@@ -34,12 +34,12 @@ def test_at_a_limiter(of_batch: bool):
     @asynccontextmanager
     async def scene() -> Work:
         limiter = Limiter("m", Fixed(1), 10, 60, shed_load=1, clock=loop_clock)
-        held = await limiter.enter(Ticket(100, "other", 1.0, Deadline.never(loop_clock)))
+        held = await limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock)))
         release = asyncio.get_running_loop().call_later(1, held.release)
         placed = (lambda: None) if of_batch else None
 
         async def work() -> None:
-            slot = await limiter.enter(Ticket(100, "acme", 1.0, Deadline.after(60, loop_clock), placed))
+            slot = await limiter.enter(SlotRequest(100, "acme", 1.0, Deadline.after(60, loop_clock), placed))
             try:
                 await asyncio.sleep(1)
             finally:
@@ -124,8 +124,8 @@ def test_in_a_generation(name: str, make: type[ScriptedLlm]):
             await asyncio.sleep(2)
         job, held = order.job, None
         if "limit" in settings:
-            job = replace(job, ticket=replace(job.ticket, placed=how.get("placed")))
-            held = await pool.limiter.enter(Ticket(100, "other", 1.0, Deadline.never(loop_clock)))
+            job = replace(job, slot_request=replace(job.slot_request, placed=how.get("placed")))
+            held = await pool.limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock)))
             release = asyncio.get_running_loop().call_later(0.5, held.release)
         flight = Flight[Any]()
         yield make_stack(fleet_, order.observed.append)._inner(job, flight)
@@ -143,7 +143,7 @@ def test_in_a_warm_up_call(busy: bool):
     async def scene() -> Work:
         fleet_ = behind({"limit": ONE_PLACE}, m=[ScriptedLlm(0.1, text("a"), 0.1, finish())])
         pool = fleet_.pools["m"]
-        held = await pool.limiter.enter(Ticket(100, "other", 1.0, Deadline.never(loop_clock))) if busy else None
+        held = await pool.limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock))) if busy else None
         if held:
             asyncio.get_running_loop().call_later(0.5, held.release)
         yield touch(pool, pool.replicas[0], touched("You are kind.", "salt"), 5.0, loop_clock, None)

@@ -74,7 +74,7 @@ async def test_a_place_for_an_extra_call_that_is_not_made_does_not_count_as_a_sh
 async def test_a_place_that_was_waited_for_while_the_backend_was_closed_does_not_count_as_a_short_call():
     behind = fleet(loop_clock, {**places(1), "hedge": {"mode": "off"}}, m=says("x", 10.0))
     pool = behind.pools["m"]
-    held = await pool.limiter.enter(Scene(behind).job.ticket)
+    held = await pool.limiter.enter(Scene(behind).job.slot_request)
     waits = asyncio.create_task(Scene(behind).run())
     await asyncio.sleep(0.5)
     pool.replicas[0].breaker.enter("acme").throttled(30)

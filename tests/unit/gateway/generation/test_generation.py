@@ -10,7 +10,7 @@ import pytest
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State
-from services.gateway.policies.ticket import Shed
+from services.gateway.policies.slot import Shed
 from services.runtime.deadline import Deadline
 from services.runtime.errors import (
     Exhausted,

@@ -12,7 +12,7 @@ from services.gateway.errors import ModelUnavailable
 from services.gateway.generation import hedging
 from services.gateway.generation.hedging import FirstTokenWait
 from services.gateway.generation.job import Attempt, Placed
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.slot import SlotRequest
 from services.gateway.upstream.fleet import Pool
 from services.runtime.deadline import Deadline
 from tests.clock import loop_clock, on_paused_loop
@@ -136,7 +136,7 @@ async def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_plac
     behind = fleet(loop_clock, {"hedge": HEDGE}, m=[says("a", 1.0), says("b", 1.0)])
     behind.request()
     first, deadline = Attempt(Scene(behind).job), Deadline.after(1.0, loop_clock)
-    slot = await behind.pools["m"].limiter.enter(Ticket(0, "acme", 1.0, deadline))
+    slot = await behind.pools["m"].limiter.enter(SlotRequest(0, "acme", 1.0, deadline))
     runners = hedging._Runners(behind, _never, FirstTokenWait(behind), first, behind.pools["m"], None)
     running = asyncio.create_task(runners.run(_never(Placed(first, slot))))
     await asyncio.sleep(0)

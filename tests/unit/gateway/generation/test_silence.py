@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hedgerow.router.v1 import router_pb2
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.slot import SlotRequest
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
@@ -23,7 +23,7 @@ OFF = {"hedge": {"mode": "off"}}
 
 async def ask(behind: Fleet, tenant: str = "acme", budget_s: float = 1.0, **order: object) -> Scene:
     deadline = Deadline.after(budget_s, loop_clock)
-    return await Scene(behind, deadline=deadline, ticket=Ticket(0, tenant, 1.0, deadline), **order).run()
+    return await Scene(behind, deadline=deadline, slot_request=SlotRequest(0, tenant, 1.0, deadline), **order).run()
 
 
 def outcomes(scene: Scene) -> list[int]:

@@ -20,7 +20,7 @@ from services.gateway.http.errors import (
     by_callers_names,
     tell,
 )
-from services.gateway.policies.ticket import Shed
+from services.gateway.policies.slot import Shed
 from services.runtime.errors import Faulty, Forbidden, InvalidInput
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from services.gateway.policies.limit import Fixed, Sample
 from services.gateway.policies.limiter import Limiter
-from services.gateway.policies.ticket import Shed, Slot, Ticket
+from services.gateway.policies.slot import Shed, Slot, SlotRequest
 from services.runtime.deadline import Deadline
 from tests.clock import PausedClock
 
@@ -33,8 +33,8 @@ def gate_of(places: int = 1, queue: int = 10, **options) -> Limiter:
     return Limiter("llm demo", options.pop("limit", None) or Fixed(places), queue, **options)
 
 
-def ticket(score: int = NORMAL, tenant: str = "a", weight: float = 1, deadline: Deadline | None = None) -> Ticket:
-    return Ticket(score, tenant, weight, deadline or Deadline.never())
+def request(score: int = NORMAL, tenant: str = "a", weight: float = 1, deadline: Deadline | None = None) -> SlotRequest:
+    return SlotRequest(score, tenant, weight, deadline or Deadline.never())
 
 
 async def settled() -> None:
@@ -46,9 +46,9 @@ async def settled() -> None:
 WAITING: set[asyncio.Task[Slot]] = set()  # of the running test; the fixture `nobody_waits_on` cancels them
 
 
-async def waiting(limiter: Limiter, *tickets: Ticket) -> list[asyncio.Task[Slot]]:
-    """A task for each ticket, in this order, all of which have come to wait or are done."""
-    tasks = [asyncio.create_task(limiter.enter(ticket)) for ticket in tickets]
+async def waiting(limiter: Limiter, *requests: SlotRequest) -> list[asyncio.Task[Slot]]:
+    """A task for each request, in this order; each waits or is done."""
+    tasks = [asyncio.create_task(limiter.enter(request)) for request in requests]
     await settled()
     WAITING.update(tasks)
     return tasks

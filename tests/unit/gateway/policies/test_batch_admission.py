@@ -10,7 +10,7 @@ import pytest
 from services.gateway.policies.batch_admission import BatchAdmission, Portion
 from services.gateway.policies.limit import Fixed
 from services.gateway.policies.limiter import Limiter
-from services.gateway.policies.ticket import Shed, Slot, Ticket, score
+from services.gateway.policies.slot import Shed, Slot, SlotRequest, score
 from services.runtime.deadline import Deadline
 from tests.clock import loop_clock
 
@@ -43,7 +43,7 @@ class Scene:
         deadline = Deadline.after(budget_s, loop_clock)
         try:
             turn = await pace.turn(deadline)
-            slot = await self.limiter.enter(Ticket(rank, tenant, weight, deadline, turn.over))
+            slot = await self.limiter.enter(SlotRequest(rank, tenant, weight, deadline, turn.over))
         except (TimeoutError, Shed):
             self.refused.append(name)
             return
@@ -58,7 +58,9 @@ class Scene:
             slot.release()
 
     async def interactive(self, tenant: str = "c") -> None:
-        await self.call("interactive", await self.limiter.enter(Ticket(0, tenant, 1, Deadline.after(5, loop_clock))))
+        await self.call(
+            "interactive", await self.limiter.enter(SlotRequest(0, tenant, 1, Deadline.after(5, loop_clock)))
+        )
 
     def batch(self, name: str, number: int, tenant: str = "a", **how: float) -> list[asyncio.Task[None]]:
         pace = BatchAdmission()
@@ -148,10 +150,10 @@ async def test_an_item_waits_for_as_long_as_its_budget_lasts_and_is_then_refused
 
 async def test_a_refused_item_is_told_when_to_come_back():
     scene = Scene(places=1)
-    await scene.limiter.enter(Ticket(0, "c", 1, Deadline.never()))
+    await scene.limiter.enter(SlotRequest(0, "c", 1, Deadline.never()))
     deadline = Deadline.after(1, loop_clock)
     with pytest.raises(Shed) as refused:
-        await scene.limiter.enter(Ticket(_BATCH, "a", 1, deadline, lambda: None))
+        await scene.limiter.enter(SlotRequest(_BATCH, "a", 1, deadline, lambda: None))
     assert refused.value.metadata["why"] == "expired"
     assert refused.value.retry_delay_s
     assert "1 of 1 slots taken, none to spare for a batch" in refused.value.message
@@ -182,9 +184,9 @@ async def test_a_batch_that_is_cancelled_leaves_nothing_behind():
 
 async def test_a_place_that_was_given_in_the_turn_of_a_cancellation_goes_back():
     scene = Scene(places=2)
-    slot = await scene.limiter.enter(Ticket(_BATCH, "a", 1, Deadline.never(), lambda: None))
+    slot = await scene.limiter.enter(SlotRequest(_BATCH, "a", 1, Deadline.never(), lambda: None))
     waiting = asyncio.create_task(
-        scene.limiter.enter(Ticket(_BATCH, "a", 1, Deadline.after(9, loop_clock), lambda: None))
+        scene.limiter.enter(SlotRequest(_BATCH, "a", 1, Deadline.after(9, loop_clock), lambda: None))
     )
     await asyncio.sleep(0.01)
     slot.release()  # gives it to the waiting item

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from services.gateway.policies.limit import Sample
 from services.gateway.policies.limiter import Limiter
-from services.gateway.policies.ticket import Slot, Ticket
+from services.gateway.policies.slot import Slot, SlotRequest
 from services.runtime.deadline import Deadline
 from tests.clock import PausedClock
 from tests.unit.gateway.policies.limiting import (
@@ -23,8 +23,8 @@ from tests.unit.gateway.policies.limiting import (
     Adjustable,
     gate_of,
     refusal,
+    request,
     settled,
-    ticket,
     waiting,
 )
 
@@ -47,7 +47,7 @@ async def order_of(limiter: Limiter, first: Slot, tasks: list[asyncio.Task[Slot]
 
 
 def test_a_free_place_is_given_without_a_task_switch():
-    entering = gate_of().enter(ticket())
+    entering = gate_of().enter(request())
     with pytest.raises(StopIteration) as ended:
         entering.send(None)
     assert ended.value.value.in_flight == 1
@@ -55,8 +55,8 @@ def test_a_free_place_is_given_without_a_task_switch():
 
 async def test_a_released_place_goes_to_who_waits():
     limiter = gate_of()
-    slot = await limiter.enter(ticket())
-    (task,) = await waiting(limiter, ticket())
+    slot = await limiter.enter(request())
+    (task,) = await waiting(limiter, request())
     assert (task.done(), limiter.waiting) == (False, 1)
     slot.release()
     assert (await task).in_flight == 1
@@ -65,7 +65,7 @@ async def test_a_released_place_goes_to_who_waits():
 
 async def test_a_place_is_released_once():
     limiter = gate_of(2)
-    first, _ = await limiter.enter(ticket()), await limiter.enter(ticket())
+    first, _ = await limiter.enter(request()), await limiter.enter(request())
     first.release()
     first.release()
     assert limiter.in_flight == 1
@@ -75,34 +75,34 @@ async def test_the_limit_gets_the_samples():
     limit = Adjustable(1)
     limiter = gate_of(limit=limit)
     sample = Sample(0.1, None, 1)
-    slot = await limiter.enter(ticket())
+    slot = await limiter.enter(request())
     slot.release(sample)
     slot.release(sample)
-    (await limiter.enter(ticket())).release()
+    (await limiter.enter(request())).release()
     assert limit.samples == [sample]
 
 
 @pytest.mark.parametrize(
-    ("order", "tickets", "served"),
+    ("order", "requests", "served"),
     [
-        ("lifo", [ticket(each) for each in (LOW, NORMAL, HIGH, 100, HIGH)], [3, 4, 2, 1, 0]),
-        ("lifo", [ticket(), ticket(), ticket()], [2, 1, 0]),
-        ("lifo", [*[ticket(tenant="a")] * 8, *[ticket(tenant="b")] * 2], [7, 9, 6, 8, 5, 4, 3, 2, 1, 0]),
-        ("deadline", [ticket(deadline=Deadline.after(each, STILL)) for each in (30, 10, 20, 10)], [1, 3, 2, 0]),
+        ("lifo", [request(each) for each in (LOW, NORMAL, HIGH, 100, HIGH)], [3, 4, 2, 1, 0]),
+        ("lifo", [request(), request(), request()], [2, 1, 0]),
+        ("lifo", [*[request(tenant="a")] * 8, *[request(tenant="b")] * 2], [7, 9, 6, 8, 5, 4, 3, 2, 1, 0]),
+        ("deadline", [request(deadline=Deadline.after(each, STILL)) for each in (30, 10, 20, 10)], [1, 3, 2, 0]),
     ],
     ids=["higher classes first", "the newest of a tenant", "tenants take turns", "the earliest deadline of a tenant"],
 )
-async def test_those_that_wait_are_let_in_by(order: str, tickets: list[Ticket], served: list[int]):
+async def test_those_that_wait_are_let_in_by(order: str, requests: list[SlotRequest], served: list[int]):
     limiter = gate_of(order=order, clock=STILL)
-    slot = await limiter.enter(ticket())
-    assert await order_of(limiter, slot, await waiting(limiter, *tickets)) == served
+    slot = await limiter.enter(request())
+    assert await order_of(limiter, slot, await waiting(limiter, *requests)) == served
 
 
 async def test_a_place_tells_for_how_long_it_was_waited_for_and_one_that_was_free_was_not():
     times = itertools.count()  # each look at the clock comes a second after the last, as if others had the core
     limiter = gate_of(clock=lambda: float(next(times)))
-    slot = await limiter.enter(ticket())
-    (task,) = await waiting(limiter, ticket())
+    slot = await limiter.enter(request())
+    (task,) = await waiting(limiter, request())
     slot.release()
     assert slot.waited_s == 0
     assert (await task).waited_s > 1
@@ -112,8 +112,8 @@ async def test_a_place_tells_for_how_long_it_was_waited_for_and_one_that_was_fre
 async def test_a_place_that_its_waiter_never_saw_does_not_count_as_a_short_call(placed):
     clock = PausedClock()
     limiter = gate_of(clock=clock, shed_load=1.0)
-    slot = await limiter.enter(ticket())
-    (waiter,) = await waiting(limiter, Ticket(HIGH, "a", 1, Deadline.never(), placed))
+    slot = await limiter.enter(request())
+    (waiter,) = await waiting(limiter, SlotRequest(HIGH, "a", 1, Deadline.never(), placed))
     clock.advance(10)
     slot.release()  # given to the waiter, which has not run since
     waiter.cancel()
@@ -124,8 +124,8 @@ async def test_a_place_that_its_waiter_never_saw_does_not_count_as_a_short_call(
 @pytest.mark.parametrize("moment", ["long before", "just before", "just after"])
 async def test_a_waiter_that_is_cancelled_about_when_it_gets_its_place_leaves_it_to_the_next(moment: str):
     limiter = gate_of()
-    slot = await limiter.enter(ticket())
-    first, second = await waiting(limiter, ticket(), ticket())
+    slot = await limiter.enter(request())
+    first, second = await waiting(limiter, request(), request())
     if moment == "just after":
         slot.release()  # given to the second, which has not run since
     second.cancel()
@@ -140,8 +140,8 @@ async def test_a_waiter_that_is_cancelled_about_when_it_gets_its_place_leaves_it
 
 async def test_a_waiter_whose_task_is_thrown_away_leaves_no_trace():
     limiter = gate_of()
-    await limiter.enter(ticket())
-    entering = limiter.enter(ticket())
+    await limiter.enter(request())
+    entering = limiter.enter(request())
     entering.send(None)
     assert limiter.waiting == 1
     entering.close()
@@ -152,8 +152,8 @@ async def test_a_waiter_whose_task_is_thrown_away_leaves_no_trace():
 async def test_waiters_are_let_in_when_the_limit_grows_and_nobody_is_thrown_out_when_it_shrinks():
     limit = Adjustable(1)
     limiter = gate_of(limit=limit)
-    slot = await limiter.enter(ticket())
-    tasks = await waiting(limiter, *[ticket()] * 5)
+    slot = await limiter.enter(request())
+    tasks = await waiting(limiter, *[request()] * 5)
     limit.value = 3
     slot.release()
     await settled()
@@ -213,7 +213,7 @@ class Crowd:
     def do(self, step: str, number: int, tenant: str) -> None:
         match step:
             case "enter":
-                self.tasks.append(asyncio.create_task(self.limiter.enter(ticket(number, tenant))))
+                self.tasks.append(asyncio.create_task(self.limiter.enter(request(number, tenant))))
             case "limit":
                 self.limit.value = number
             case "time":
@@ -246,7 +246,7 @@ def test_at_entry_there_are_never_more_than_the_limit(limits):
         seen: Counter[bool] = Counter()
 
         async def call() -> None:
-            slot = await limiter.enter(ticket())
+            slot = await limiter.enter(request())
             seen[slot.in_flight <= limit.value] += 1
             await asyncio.sleep(0)
             slot.release()
@@ -264,9 +264,9 @@ def test_at_entry_there_are_never_more_than_the_limit(limits):
 
 async def test_a_tenant_within_its_share_goes_before_any_class_of_one_that_floods():
     limiter = gate_of(places=2)
-    slots = [await limiter.enter(ticket(100, "flood")) for _ in range(2)]
-    flood = await waiting(limiter, *[ticket(100, "flood")] * 5)
-    (small,) = await waiting(limiter, ticket(NORMAL, "small"))
+    slots = [await limiter.enter(request(100, "flood")) for _ in range(2)]
+    flood = await waiting(limiter, *[request(100, "flood")] * 5)
+    (small,) = await waiting(limiter, request(NORMAL, "small"))
     slots[0].release()
     assert isinstance(await small, Slot)
     assert not any(task.done() for task in flood)
@@ -276,22 +276,22 @@ async def test_a_tenant_within_its_share_goes_before_any_class_of_one_that_flood
 
 async def test_calls_that_others_hold_beyond_their_share_keep_no_tenant_within_its_own_waiting():
     limiter = gate_of(places=4, queue_s=0.02)
-    long = [await limiter.enter(ticket(100, "flood")) for _ in range(4)]
-    within = await waiting(limiter, ticket(NORMAL, "small"), ticket(NORMAL, "small"))
-    more = await waiting(limiter, ticket(NORMAL, "small"), ticket(100, "flood"))
+    long = [await limiter.enter(request(100, "flood")) for _ in range(4)]
+    within = await waiting(limiter, request(NORMAL, "small"), request(NORMAL, "small"))
+    more = await waiting(limiter, request(NORMAL, "small"), request(100, "flood"))
     assert [(await task).in_flight for task in within] == [5, 6]
     assert [(await refusal(task)).metadata["why"] for task in more] == ["expired", "expired"]
     for slot in long[:2]:
         slot.release()  # as many calls as places are left
-    assert (await refusal(limiter.enter(ticket(100, "flood")))).metadata["why"] == "expired"
+    assert (await refusal(limiter.enter(request(100, "flood")))).metadata["why"] == "expired"
     long[2].release()
-    assert (await limiter.enter(ticket(100, "flood"))).in_flight == 4
+    assert (await limiter.enter(request(100, "flood"))).in_flight == 4
 
 
 async def test_there_are_half_as_many_places_beyond_the_limit():
     limiter = gate_of(places=4, queue_s=0.02)
     for _ in range(4):
-        await limiter.enter(ticket(NORMAL, "flood"))
-    small = await waiting(limiter, *[ticket(NORMAL, tenant) for tenant in "abc"])
+        await limiter.enter(request(NORMAL, "flood"))
+    small = await waiting(limiter, *[request(NORMAL, tenant) for tenant in "abc"])
     ends = await asyncio.gather(*small, return_exceptions=True)
     assert [isinstance(end, Slot) for end in ends].count(True) == 2

@@ -13,7 +13,7 @@ from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
 from services.gateway.policies.limit import Fixed, Gradient2, Sample
 from services.gateway.policies.limiter import Limiter
-from services.gateway.policies.ticket import Shed, Ticket
+from services.gateway.policies.slot import Shed, SlotRequest
 from services.gateway.policies.wait_queue import _OVERLOAD_SHARE
 from services.runtime.deadline import Deadline
 from tests.clock import PausedClock, loop_clock, on_paused_loop
@@ -110,9 +110,9 @@ def served(
         rng, had = random.Random(1), dict.fromkeys(weights, 0.0)
 
         async def call(tenant: str) -> None:
-            ticket = Ticket(score, tenant, weights[tenant], Deadline.after(5, loop_clock))
+            request = SlotRequest(score, tenant, weights[tenant], Deadline.after(5, loop_clock))
             try:
-                slot = await limiter.enter(ticket)
+                slot = await limiter.enter(request)
             except Shed:
                 return
             held_s = rng.expovariate(1 / hold_s)

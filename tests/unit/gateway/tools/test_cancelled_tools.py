@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.trace import INVALID_SPAN
 
 from services.gateway.policies.breaker import Throttled
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.slot import SlotRequest
 from services.gateway.tools.listing import Tool
 from services.gateway.tools.source_client import SourceClient
 from services.runtime.deadline import Deadline
@@ -62,7 +62,7 @@ def test_of_a_tool(says: list[tuple[float, Said]], busy: bool):
     async def scene() -> Work:
         source = Flaky(*says)
         shelf, tool = await shelf_of(source)
-        held = await shelf._limiter.enter(Ticket(0, "other", 1.0, Deadline.never(loop_clock))) if busy else None
+        held = await shelf._limiter.enter(SlotRequest(0, "other", 1.0, Deadline.never(loop_clock))) if busy else None
         if held:
             asyncio.get_running_loop().call_later(0.5, held.release)
         yield call(shelf, tool)
@@ -90,7 +90,7 @@ async def test_a_retry_of_a_tool_that_is_closed_meanwhile_costs_nothing():
 
 async def test_a_place_that_was_waited_for_while_the_tool_was_closed_does_not_count_as_a_short_call():
     shelf, tool = await shelf_of(Flaky((0.1, "rain")))
-    held = await shelf._limiter.enter(Ticket(0, "other", 1.0, Deadline.never(loop_clock)))
+    held = await shelf._limiter.enter(SlotRequest(0, "other", 1.0, Deadline.never(loop_clock)))
     calling = asyncio.create_task(call(shelf, tool))
     await asyncio.sleep(4)
     shelf._breaker(tool).enter("acme").throttled(30)

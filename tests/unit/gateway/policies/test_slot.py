@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.policies.ticket import CLASSES, class_of, score
+from services.gateway.policies.slot import CLASSES, class_of, score
 
 
 @pytest.mark.parametrize(

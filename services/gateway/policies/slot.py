@@ -1,4 +1,4 @@
-"""The ticket of a request at a limiter, its score and class, the slot it is given, and the error when it is refused."""
+"""A request for a slot of a limiter, its score and class, the slot it is given, and the error when it is refused."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def class_of(score: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
-    """A request for a place. `weight` is the share of the tenant against others of its class. An item of a batch takes
+class SlotRequest:
+    """A request for a slot. `weight` is the share of the tenant against others of its class. An item of a batch takes
     only spare places (`batch_admission.py`), and its `placed` is called when it has one."""
 
     score: int
