@@ -94,7 +94,9 @@ class Answer(ABC):
 
     def finish(self) -> Chunk:
         """The end: without a reason from the provider, the answer is incomplete."""
-        usage = self._usage or Usage(completion_tokens=self._tokens)
+        usage = self._usage or Usage()
+        if self._reason is None or self._usage is None:  # what was counted when an answer began is not all of it
+            usage = replace(usage, completion_tokens=max(usage.completion_tokens, self._tokens))
         handed_on = self._tokens - self._held.tokens
         reason = self._reason or FinishReason.INTERRUPTED
         if reason == FinishReason.STOP and self.calls.begun:  # what some say of a tool that had to be called
@@ -148,10 +150,13 @@ class Calls:
     def begun(self) -> bool:
         return bool(self._indexes)
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._indexes
+
     def delta(self, key: Hashable, id: str = "", name: str = "", arguments: str = "") -> ToolCallDelta:
-        """More of the call at `key`: of the one there, unless it has another id. Raises ValueError for one without a
-        name."""
-        if key in self._indexes and id in ("", self._ids[key]):
+        """More of the call at `key`: of the one there, unless it has a name and another id. Raises ValueError for one
+        without a name."""
+        if key in self._indexes and (not name or id in ("", self._ids[key])):
             return ToolCallDelta(self._indexes[key], arguments=arguments)
         if not name:
             raise ValueError("a call without a name")

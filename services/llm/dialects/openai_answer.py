@@ -5,11 +5,12 @@ Source: https://platform.openai.com/docs/api-reference/chat-streaming
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 from services.llm.answer import Answer, BadEvent, More
-from services.llm.dialects.events import parsed
+from services.llm.dialects.events import count, parsed
 from services.llm.dialects.events import usage as usage_of
 from services.llm.engine import FinishReason, TokenLogprob, Usage
 
@@ -34,6 +35,7 @@ class OpenAIAnswer(Answer):
         super().__init__()
         self._refused, self._choices = False, choices
         self._customs: set[int] = set()  # calls of tools that a provider alone knows
+        self._nameless = dict[Hashable, str]()  # calls whose id came before their name
         self._opened = set[int]()  # choices
         self._ended: dict[int, FinishReason] = {}  # why each choice has
 
@@ -81,6 +83,8 @@ class OpenAIAnswer(Answer):
         else:
             self._read_first(choice, delta, more)
         if choice.get("finish_reason"):
+            if self._nameless:
+                raise BadEvent
             reason = _REASONS.get(choice["finish_reason"], FinishReason.STOP)
             self._ended[index] = FinishReason.CONTENT_FILTER if first and self._refused else reason
             if len(self._ended) >= self._choices:
@@ -91,7 +95,7 @@ class OpenAIAnswer(Answer):
             self._refused = True
             more.text.append(str(delta["refusal"]))
         if delta.get("content"):
-            more.text.append(str(delta["content"]))
+            _read_content(delta["content"], more)
         if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):  # vLLM and OpenRouter: the latter
             more.reasoning.append(str(reasoning))
         if transcript := (delta.get("audio") or {}).get("transcript"):
@@ -100,13 +104,38 @@ class OpenAIAnswer(Answer):
             if call.get("custom") or call.get("index", place) in self._customs:
                 self._customs.add(call.get("index", place))
                 continue
-            function = call.get("function") or {}
-            key, id = call.get("index", place), str(call.get("id") or "")
-            name, arguments = str(function.get("name") or ""), str(function.get("arguments") or "")
-            more.tool_calls.append(self.calls.delta(key, id, name, arguments))
+            self._read_call(call.get("index", place), call, more)
         for told in (choice.get("logprobs") or {}).get("content") or ():
             more.logprobs.append(_to_logprob(told))
         more.others += any(delta.get(name) for name in delta if name not in _READ or self._customs)
+
+    def _read_call(self, key: Hashable, call: dict[str, Any], more: More) -> None:
+        function = call.get("function") or {}
+        id = str(call.get("id") or "") or self._nameless.get(key, "")
+        name, arguments = str(function.get("name") or ""), _to_arguments(function.get("arguments"))
+        if not (name or arguments or key in self.calls):
+            self._nameless[key] = id
+            return
+        more.tool_calls.append(self.calls.delta(key, id, name, arguments))
+        self._nameless.pop(key, None)
+
+
+def _read_content(content: Any, more: More) -> None:
+    """A text. Mistral's models that think have a list of parts in its place:
+    https://docs.mistral.ai/studio-api/conversations/reasoning"""
+    for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+        match part["type"]:
+            case "text":
+                more.text.append(str(part["text"]))
+            case "thinking":
+                more.reasoning.append("".join(str(each["text"]) for each in part["thinking"]))
+            case _:
+                more.others += 1
+
+
+def _to_arguments(given: Any) -> str:
+    """JSON as text, as the API has it, or as an object, which some servers send."""
+    return given if isinstance(given, str) else json.dumps(given) if given else ""
 
 
 def _to_logprob(told: dict[str, Any]) -> TokenLogprob:
@@ -116,10 +145,12 @@ def _to_logprob(told: dict[str, Any]) -> TokenLogprob:
 
 
 def _to_usage(usage: dict[str, Any]) -> Usage:
+    """Gemini and xAI count thoughts in the total alone, and bill them as generated tokens."""
     prompt, completion = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
+    generated = count(usage.get("total_tokens")) - count(usage.get("prompt_tokens"))
     return usage_of(
         usage.get("prompt_tokens"),
-        usage.get("completion_tokens"),
+        max(count(usage.get("completion_tokens")), generated),
         prompt.get("cached_tokens"),
         completion.get("reasoning_tokens"),
         prompt.get("cache_write_tokens"),  # OpenRouter

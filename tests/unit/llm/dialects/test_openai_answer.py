@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from services.llm.dialects.openai_answer import DONE, OpenAIAnswer
-from services.llm.engine import Chunk, FinishReason
+from services.llm.engine import Chunk, FinishReason, Usage
 
 
 def event(index: int, finish: str | None = None, **delta: Any) -> str:
@@ -69,3 +71,76 @@ def test_a_custom_call_is_handed_on_and_breaks_nothing() -> None:
     end = reading.finish()
     assert end.finish
     assert (end.finish.reason, reading.broken) == (FinishReason.TOOL_CALLS, False)
+
+
+def ended(reading: OpenAIAnswer, *events: str) -> tuple[list[Chunk], FinishReason, Usage]:
+    """The chunks of these events and of the end, and what the end says."""
+    chunks = [chunk for each in events if (chunk := reading.add([each]))]
+    end = reading.finish()
+    assert end.finish
+    return [*chunks, end], end.finish.reason, end.finish.usage
+
+
+def test_thoughts_and_text_in_a_list_of_parts_are_told_apart() -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Small"}, {"type": "text", "text": " talk."}]}
+    reference = {"type": "reference", "reference_ids": [1]}
+    chunks, *_ = ended(
+        OpenAIAnswer(),
+        event(0, content=[thinking]),
+        event(0, content=[{"type": "text", "text": "Hel"}, reference]),
+        event(0, "stop", content="lo."),
+    )
+    assert "".join(chunk.reasoning for chunk in chunks) == "Small talk."
+    assert "".join(chunk.text for chunk in chunks) == "Hello."
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [{"id": "a", "type": "function"}, {"function": {"name": "search"}}, {"function": {"arguments": '{"q": true}'}}],
+        [{"id": "a", "function": {"name": "search", "arguments": ""}}, {"function": {"arguments": {"q": True}}}],
+        [{"id": "a", "function": {}}, {"function": {"name": "search", "arguments": '{"q": true}'}}],
+    ],
+)
+def test_a_call_is_whole_in_whichever_order_its_fields_come(pieces: list[dict[str, Any]]) -> None:
+    deltas = [event(0, tool_calls=[{"index": 0, **piece}]) for piece in pieces]
+    chunks, reason, _ = ended(OpenAIAnswer(), *deltas, event(0, "tool_calls"))
+    first, *more = [delta for chunk in chunks for delta in chunk.tool_calls]
+    assert (first.id, first.name) == ("a", "search")
+    assert "".join(delta.arguments for delta in (first, *more)) == '{"q": true}'
+    assert {delta.id for delta in more} <= {""}
+    assert reason is FinishReason.TOOL_CALLS
+
+
+def test_an_id_that_comes_after_the_name_begins_no_second_call() -> None:
+    named, late = {"function": {"name": "search"}}, {"id": "a", "function": {"arguments": "{}"}}
+    deltas = [event(0, tool_calls=[{"index": 0, **piece}]) for piece in (named, late)]
+    chunks, reason, _ = ended(OpenAIAnswer(), *deltas, event(0, "tool_calls"))
+    assert [(delta.index, delta.arguments) for chunk in chunks for delta in chunk.tool_calls] == [(0, ""), (0, "{}")]
+    assert reason is FinishReason.TOOL_CALLS
+
+
+def test_a_call_that_gets_no_name_interrupts_the_answer() -> None:
+    _, reason, _ = ended(OpenAIAnswer(), event(0, tool_calls=[{"index": 0, "id": "a"}]), event(0, "tool_calls"))
+    assert reason is FinishReason.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("told", "completion"),
+    [
+        ({"prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 623}, 603),
+        ({"prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 218}, 198),
+        ({"prompt_tokens": 20, "completion_tokens": 198}, 198),
+        ({"prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 3}, 198),
+    ],
+)
+def test_thoughts_that_only_the_total_counts_are_generated_tokens(told: dict[str, int], completion: int) -> None:
+    *_, usage = ended(OpenAIAnswer(), event(0, "stop", content="Hi."), json.dumps({"choices": [], "usage": told}))
+    assert (usage.prompt_tokens, usage.completion_tokens) == (20, completion)
+
+
+def test_an_answer_that_broke_off_has_at_least_the_tokens_that_came() -> None:
+    begun = json.loads(event(0, content="a"))
+    begun["usage"] = {"prompt_tokens": 7, "completion_tokens": 1}
+    _, reason, usage = ended(OpenAIAnswer(), json.dumps(begun), *(event(0, content="b") for _ in range(4)))
+    assert (reason, usage) == (FinishReason.INTERRUPTED, Usage(prompt_tokens=7, completion_tokens=5))

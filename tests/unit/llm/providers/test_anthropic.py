@@ -96,6 +96,12 @@ async def test_a_stream_that_breaks_off_is_never_taken_for_a_whole_answer(rest: 
     assert end_of(chunks).reason == FinishReason.INTERRUPTED
 
 
+async def test_an_answer_that_breaks_off_costs_the_tokens_that_came_and_not_the_one_it_began_with() -> None:
+    end = end_of(await answer(provider(*text("One", " two", " three"), Broken("the connection ended"))))
+    assert (end.reason, end.usage.prompt_tokens) == (FinishReason.INTERRUPTED, 12)
+    assert end.usage.completion_tokens == 3
+
+
 def refusing(status: int, type: str = "x", said: str = "") -> SimulatedProvider:
     error = {"type": "error", "error": {"type": type, "message": said}}
     return SimulatedProvider((json.dumps(error),), status, {"retry-after": "7"})
