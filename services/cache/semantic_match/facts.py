@@ -13,17 +13,23 @@ from pathlib import Path
 
 from cachetools import LRUCache
 
-_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*|\d+(?:[.,:]\d+)*")
+from services.runtime.letters import MARKS
+
+_WORD = re.compile(rf"[^\W\d_]+(?:(?:'|[{MARKS}]+)[^\W\d_]+)*[{MARKS}]*|\d+(?:[.,:]\d+)*")
 _SENTENCE_END = re.compile(r"(?<=[.?!:])\s+|\n+")
 _OR_NOT = re.compile(r"\bor (?:why )?not\b")  # asks no more than the question without it
 _MINUS = re.compile(r"(?<![^\W\d_])-\s*(?=\d)")
-_OPERATOR = re.compile(r"//|&&|\[:|:\]")  # of marks that prose has, too
+_OPERATOR = re.compile(r"//|&&|\[:|:\]|(?<=\d)\s?/\s?(?=\d)|(?<=\d)!")  # of marks that prose has, too
+_PRIMES = re.compile(r"""(?<=\d)['"](?!\w)|(?<=\w)'+(?=\()""")  # feet and inches; derivatives
+_HALF_OF_DAY = re.compile(r"\b([ap])\.m\b\.?", re.IGNORECASE)
+_ONE_QUOTE = str.maketrans("’′”″", "''\"\"")
 # A digit beside a letter, an underscore, a capital within, or one letter after a hyphen; no `21st`.
 _CODE = re.compile(r"\d[^\W\d_]|[^\W\d_]\d|_|[a-z][A-Z]|-[A-Za-z]\b")
 _MARKS = "\"'`.,:;?!()[]{}<>"
 _POSSESSIVE = re.compile(r"'s?$")
 _ENDINGS = ("ing", "ies", "ied", "es", "ed", "s", "er", "ly")
 _LAST_LATIN = "\u024f"
+_SHORT = 3
 
 
 def _set(words: str) -> frozenset[str]:
@@ -34,7 +40,8 @@ _SMALL = "zero one two three four five six seven eight nine ten eleven twelve th
 _NUMBERS = {word: str(value) for value, word in enumerate(f"{_SMALL} seventeen eighteen nineteen twenty".split())}
 _NUMBERS |= {"thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "seventy": "70", "eighty": "80"}
 _NUMBERS |= {"ninety": "90", "hundred": "100", "thousand": "1000", "million": "1000000", "billion": "1000000000"}
-_NUMBERS |= {"first": "1st", "third": "3rd", "fourth": "4th", "fifth": "5th"}
+_NUMBERS |= {"first": "1st", "third": "3rd", "fourth": "4th", "fifth": "5th", "sixth": "6th", "seventh": "7th"}
+_NUMBERS |= {"eighth": "8th", "ninth": "9th", "tenth": "10th", "eleventh": "11th", "twelfth": "12th"}
 del _NUMBERS["one"]  # mostly a pronoun; against `two` the other number alone is a difference
 
 _NEGATIONS = _set("not no never without cannot none nobody nothing neither nor except unless")
@@ -86,6 +93,7 @@ class Facts:
     rivals: tuple[tuple[int, str], ...]  # words that exclude others: (which set of `rivals.txt`, the word for it)
     codes: frozenset[str]  # versions, part numbers, identifiers; as they are spelled
     tokens: frozenset[str]  # what stands between white space, without the marks around it, in lower case
+    short: frozenset[str]  # those of up to 3 characters with a capital: units, chemical symbols, abbreviations
 
 
 _memory: LRUCache[tuple[str, str], Facts] = LRUCache(_MEMORY, getsizeof=lambda facts: facts.length + 50)
@@ -101,7 +109,7 @@ def read(text: str, tenant: str) -> Facts:
 
 def _read(text: str) -> Facts:
     length = len(text)
-    text = text.replace("’", "'")
+    text = _HALF_OF_DAY.sub(r"\1m", text.translate(_ONE_QUOTE))
     tokens = [token.strip(_MARKS) for token in text.split()]
     words = _WORD.findall(text)
     lower = [_POSSESSIVE.sub("", word.lower()) for word in words]
@@ -111,6 +119,7 @@ def _read(text: str) -> Facts:
         rivals=tuple(rival for word in lower for rival in _RIVALS.get(word, ())),
         codes=frozenset(filter(_CODE.search, tokens)),
         tokens=frozenset(token.lower() for token in tokens),
+        short=frozenset(token for token in tokens if len(token) <= _SHORT and not token.islower()),
         words=frozenset(lower),
         numbers=tuple(number for word in lower if (number := _number(word))),
         names=frozenset(_names(text)),
@@ -120,7 +129,8 @@ def _read(text: str) -> Facts:
         links=sum(word in _LINKS for word in lower),
         symbols=tuple(sorted(filter(_is_symbol, text)))
         + tuple("-" for _ in _MINUS.findall(text))
-        + tuple(_OPERATOR.findall(text)),
+        + tuple("".join(found.split()) for found in _OPERATOR.findall(text))
+        + tuple(_PRIMES.findall(text)),
         foreign=tuple(word for word in lower if max(word) > _LAST_LATIN),
         layout=tuple(len(line) - len(line.lstrip()) for line in lines) if len(lines) > 1 else (),
     )
@@ -163,4 +173,4 @@ def stem(word: str) -> str:
 
 
 def _is_symbol(character: str) -> bool:
-    return character in "%#*" or unicodedata.category(character) in ("Sm", "Sc", "So")
+    return character in "%#*^" or unicodedata.category(character) in ("Sm", "Sc", "So", "No")

@@ -1,0 +1,23 @@
+"""The characters of words, for regular expressions over text in any script.
+
+Python's `\\w` lacks the marks by which many scripts write vowels and tones: दिल (heart) and दाल (lentils) are the same
+letters without them.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from itertools import groupby
+
+
+def _first_plane() -> str:
+    """The marks of Unicode's first plane, as ranges."""
+    codes = (code for code in range(0x300, 0x10000) if unicodedata.category(chr(code)).startswith("M"))
+    runs = (list(run) for _, run in groupby(enumerate(codes), lambda each: each[1] - each[0]))
+    return "".join(f"{chr(run[0][1])}-{chr(run[-1][1])}" for run in runs)
+
+
+# For a class of characters. The other planes' marks are in ranges that have other characters of words too: a search for
+# many ranges takes long there.
+MARKS = _first_plane()
+MARKS += "\U00010100-\U00011fff\U00016a00-\U00016fff\U0001bc00-\U0001bcff\U0001d100-\U0001d2ff\U0001e000-\U0001efff"
