@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from services.audio.speech import Word
+from services.runtime.letters import MARKS
 
 _PER_SECOND = 1.0  # a second away weighs as much as one word too many
 _CHANGED = 0.5  # so does a word heard differently, but less: "nine" and "9" are one word
 _CUT = 0.1  # so does a word that the run heard only the end of: models leave it out
 _TAIL = 60  # confirmed words that are remembered to compare with
+_PUNCTUATION = re.compile(rf"[^\w'{MARKS}]")
 _BEFORE_S = 0.05  # what ends this close to the start of a run is the echo of the word before it
 
 
@@ -63,7 +65,7 @@ class SegmentWords:
 
 def plain(text: str) -> str:
     """The word without its case and punctuation, to compare."""
-    return re.sub(r"[^\w']", "", text.lower())
+    return _PUNCTUATION.sub("", text.lower())
 
 
 def after(confirmed: Sequence[Word], run: Sequence[Word], start_s: float) -> list[Word]:

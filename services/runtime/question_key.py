@@ -26,14 +26,13 @@ import unicodedata
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
+from services.runtime.letters import MARKS
 
 _FORMAT = b"hedgerow.cache.key/1\0"  # raise it with every change to what is digested
+_FORMAT_WITHOUT_CASE = b"hedgerow.cache.key/2\0"  # likewise, of questions that say `ignore_case`
 _LONGEST_LINE = 2_048  # characters of prose: what is longer is no question typed by hand, and takes long to look at
 _RUN = re.compile(r"\s+")
-# Those of Unicode's first plane, and the rest in ranges that have other characters too: single ones take long there.
-_MARKS = "".join(filter(unicodedata.combining, map(chr, range(0x10000))))
-_MARKS += "\U00010100-\U00011fff\U00016a00-\U00016fff\U0001bc00-\U0001bcff\U0001d100-\U0001d2ff\U0001e000-\U0001efff"
-_MANY_MARKS = re.compile(f"[{_MARKS}]{{31}}")
+_MANY_MARKS = re.compile(f"[{MARKS}]{{31}}")
 _MAYBE_MARKS = re.compile("[\u0300-\U0010ffff]{31}")  # none of them is below; this is found much sooner
 _SIGN = re.compile(  # of a text that may mean what it spells; an apostrophe within a word is no quotation mark
     r"""["\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a`|/\\^*\[\]{}\t]|['\u2018\u2019](?:(?!\w)|(?<!\w.))"""
@@ -54,9 +53,10 @@ def normalize(question: cache_pb2.Question) -> None:
 
 def digest(question: cache_pb2.Question) -> bytes:
     """The key of a normalized question, 32 bytes."""
+    form = _FORMAT
     if question.ignore_case:
-        question = _without_case(question)
-    return hashlib.sha256(_FORMAT + question.SerializeToString(deterministic=True)).digest()
+        form, question = _FORMAT_WITHOUT_CASE, _without_case(question)
+    return hashlib.sha256(form + question.SerializeToString(deterministic=True)).digest()
 
 
 def normalized(text: str) -> str:
@@ -91,5 +91,5 @@ def _without_case(question: cache_pb2.Question) -> cache_pb2.Question:
     folded.CopyFrom(question)
     for message in folded.messages:
         if message.role == chat_pb2.ROLE_USER and is_prose(message.content):
-            message.content = composed(message.content.casefold())
+            message.content = composed(message.content.lower())  # `casefold` makes Masse (mass) of Maße (measures)
     return folded

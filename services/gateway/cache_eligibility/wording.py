@@ -10,8 +10,14 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
+from services.runtime.letters import MARKS
+
 LONGEST = 200  # characters of a phrase
-_ENDING = r"\w{0,20}"  # what `*` stands for
+_ENDING = r"[\w\u0300-\u1cff]{0,20}"  # what `*` stands for; here marks are among the letters of their scripts
+# Scripts without blanks between words: Thai, Lao, Tibetan, Burmese, Khmer, Japanese, Chinese.
+_UNSPACED = "[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_START = rf"(?:(?<![\w{MARKS}])|(?<={_UNSPACED})|(?={_UNSPACED}))"  # of a word
+_END = rf"(?:(?![\w{MARKS}])|(?={_UNSPACED})|(?<={_UNSPACED}))"
 _MARK = "*"
 _BLANK = r"\s{1,4}"
 _LISTED = re.compile(r"<(\w{1,20})>")
@@ -28,9 +34,9 @@ class Wording:
         unless: Iterable[str] = (),
         lists: Mapping[str, Iterable[str]] = MappingProxyType({}),
     ):
-        listed = {name: _one_of(given) for name, given in lists.items()}
+        listed = {name: rf"(?<!\w){_one_of(given)}(?!\w)" for name, given in lists.items()}
         expressions = [_expression(pattern, listed) for pattern in patterns]
-        self._wanted = re.compile("|".join([_one_of(phrases), *expressions]))
+        self._wanted = re.compile("|".join([f"{_START}{_one_of(phrases)}{_END}", *expressions]))
         self._unless = re.compile("|".join(_expression(pattern, listed) for pattern in unless) or "(?!)")
 
     def find(self, text: str) -> str:
@@ -67,7 +73,7 @@ def _expression(pattern: str, listed: Mapping[str, str]) -> str:
 def _one_of(phrases: Iterable[str]) -> str:
     """The longest that fits."""
     spelled = sorted(map(_spelled, phrases), key=len, reverse=True)
-    return rf"(?<!\w)(?:{'|'.join(spelled)})(?!\w)"
+    return f"(?:{'|'.join(spelled)})"
 
 
 def _spelled(phrase: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.audio.alignment import after, in_order
+from services.audio.alignment import after, in_order, plain
 from tests.unit.audio.voices import said, texts
 
 RUNS = {
@@ -22,6 +22,12 @@ RUNS = {
 def test_a_run_goes_on_behind_what_is_confirmed(case: str) -> None:
     confirmed, run, start_s, new = RUNS[case]
     assert texts(after(said(*confirmed.split()), run, start_s)) == new.split()
+
+
+def test_a_word_is_compared_with_its_marks_and_without_its_punctuation() -> None:
+    assert plain("Nine,") == plain("nine")
+    assert plain("की।") == plain("की")
+    assert plain("की") != plain("का")
 
 
 def test_times_never_go_back() -> None:

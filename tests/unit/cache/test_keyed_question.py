@@ -206,6 +206,11 @@ def test_case_counts_unless_the_question_says_that_it_does_not() -> None:
     assert ignoring.asked == one  # the text that is embedded keeps its case
 
 
+def test_letters_of_another_word_are_no_case() -> None:
+    moderate, masses = "Darf man Alkohol in Maßen trinken?", "Darf man Alkohol in Massen trinken?"
+    assert keyed(with_case(moderate, ignored=True)).key != keyed(with_case(masses, ignored=True)).key
+
+
 @pytest.mark.parametrize("code", ["`X` or `x`?", "X\nY", 'print("X")', "a[X]"])
 def test_case_counts_in_code_always(code: str) -> None:
     assert keyed(with_case(code, ignored=True)).key != keyed(with_case(code.lower(), ignored=True)).key

@@ -63,6 +63,23 @@ def test_a_category_is_found_by_its_words_or_named_and_has_a_time_of_its_own():
     assert chosen("The fare?", categories=both).category == "b", "the first of two"
 
 
+@pytest.mark.parametrize(
+    ("word", "said", "is_meant"),
+    [
+        ("天气", "今天天气怎么样", True),
+        ("ราคา", "ขอทราบราคาทอง", True),
+        ("料金", "Suicaの料金は?", True),
+        ("बिल", "मेरा बिल कितना है", True),
+        ("बिल", "बिल्ली क्या खाती है", False),  # a bill is no cat
+        ("बिल*", "बिल्ली क्या खाती है", True),
+        ("fare", "Is it fairly warm, or a farewell?", False),
+    ],
+)
+def test_the_words_of_a_category_are_found_in_scripts_without_blanks_and_with_marks(word, said, is_meant):
+    categories = {"found": CategorySettings(words=(word,), ttl_ms=1)}
+    assert (chosen(said, categories=categories).category == "found") is is_meant
+
+
 def test_a_category_makes_a_time_bound_question_an_exact_one_and_a_personal_one_not():
     bounded = chosen("How much is it today?", categories=PRICES)
     assert (bounded.hits, bounded.reason, bounded.ttl_ms) == ("exact", Bypassed.TIME_BOUND, 60_000)
