@@ -278,7 +278,7 @@ class Act(Enum):
     DRILL_DROPPED = Said(Policy.DRILL, "dropped", "A drill refused the call.", "the topology's `drill`")
     DRILL_DELAYED = Said(Policy.DRILL, "delayed", "A drill delayed the call.", "the topology's `drill`")
     DRILL_ABORTED = Said(Policy.DRILL, "aborted", "A drill aborted the call.", "the topology's `drill`")
-    START_WAITED = Said(Policy.START, "waited", "The call waited for the model to start.", "")
+    START_WAITED = Said(Policy.START, "waited", "The call waited for the model to start or to come back.", "")
     TARGET_MISSED_P50 = Said(Policy.TARGET, "missed_p50", "A stage took longer than its target at p50.", "`targets`")
     TARGET_MISSED_P95 = Said(Policy.TARGET, "missed_p95", "The same at p95.", "`targets`")
     TARGET_MISSED_P99 = Said(Policy.TARGET, "missed_p99", "The same at p99.", "`targets`")

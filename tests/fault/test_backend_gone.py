@@ -133,9 +133,46 @@ async def test_a_model_that_is_started_again_serves_again(starter: Processes, re
         with report.case(3, "SIGKILL of the only llm, started again") as row:
             row.count(await caller.ask())
             llm.signal(signal.SIGKILL)
-            row.count(*await caller.until(lambda outcome: outcome.failed, within_s=5))
+            row.count(*await caller.until(lambda outcome: outcome.failed, within_s=5, budget_ms=200))
             again = starter.launch("simulated_llm", llm.spec.address)
             row.recovered(await _seconds_to_serve(again, caller, row), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("frozen", "fault"),
+    [
+        (False, "SIGKILL of the only llm, started again after 1 s: calls that find it away"),
+        (True, "SIGSTOP of the only llm until its connection is lost, then SIGCONT: calls that find it away"),
+    ],
+)
+async def test_calls_that_find_the_only_replica_away_wait_for_it(
+    starter: Processes, report: Report, frozen: bool, fault: str
+):
+    starter.environment |= ATTENTIVE
+    llm = await starter.start("simulated_llm", tokens=4, first_ms=20, each_ms=5)
+    gateway = await starter.gateway(llm.spec.address, limit__algorithm="fixed", limit__initial=4, limit__queue=8)
+    async with asking(gateway.spec.address) as caller:
+        with report.case(3, fault) as row:
+            await caller.ask("Before?")
+            llm.signal(signal.SIGSTOP if frozen else signal.SIGKILL)
+            row.count(*await caller.until(_finds_it_away, within_s=10, budget_ms=200))
+            asked = [asyncio.create_task(caller.ask(f"Away {number}?", budget_ms=20_000)) for number in range(40)]
+            await asyncio.sleep(1)
+            if frozen:
+                llm.signal(signal.SIGCONT)
+            else:
+                llm = starter.run(llm.spec)
+                await llm.wait_serving()
+            back = time.monotonic()
+            outcomes = await asyncio.gather(*asked)
+            row.count(*outcomes)
+            assert all(outcome.ok and "waited" in outcome.decided("start") for outcome in outcomes), outcomes
+            row.recovered(min(outcome.ended for outcome in outcomes) - back, 0.5)
+
+
+def _finds_it_away(outcome: Outcome) -> bool:
+    """Whether the gateway knew that there is no connection, and waited for it in vain."""
+    return outcome.unavailable and "no connection" in outcome.details
 
 
 async def test_killing_one_of_two_replicas_costs_no_more_than_its_calls(starter: Processes, report: Report):

@@ -70,7 +70,7 @@ async def test_calls_to_a_model_that_loads_wait_for_it_and_the_gateway_is_not_re
             row.recovered(max(outcome.ended for outcome in outcomes) - served, 1)
         with report.case(53, "the only model is killed, and loads again: the gateway stays ready") as row:
             await killed(llm)
-            gone = await caller.until(lambda outcome: outcome.unavailable, within_s=10)
+            gone = await caller.until(lambda outcome: outcome.unavailable, within_s=10, budget_ms=300)
             assert await _ready(http) == (200, {"status": "ready"})
             assert await _health(gateway) == "SERVING"
             again = starter.run(llm.spec)

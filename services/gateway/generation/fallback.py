@@ -1,7 +1,4 @@
-"""The layers for a call that fails before its first text: wait for a start, ask another model, or retry.
-
-The order is that of `stack.py`: `StartWait`, then `Fallback`, then `Retrying`.
-"""
+"""The layers for a call that fails before its first text: `Fallback` asks another model, `Retrying` the same again."""
 
 from __future__ import annotations
 
@@ -17,69 +14,12 @@ from services.gateway.labels import Act
 from services.gateway.policies.breaker import BreakerOpen, Throttled
 from services.gateway.policies.slot import Shed
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
-from services.runtime.deadline import Deadline, set_within
+from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Starting, TooLate, Unavailable
 
-_POLL_S = 0.05  # between two calls, where health and the service differ about whether it serves
-_MOST_WAITING = 1_000  # calls that wait; one more is refused at once
-_KEPT_S, _KEPT_SHARE = 0.05, 0.05  # of the time left, to report that the model is still starting
-_NOT_SENT = (BreakerOpen, Throttled, Starting)  # no model has seen the request
+_NOT_SENT = (BreakerOpen, ModelUnavailable, Throttled, Starting)  # no model has seen the request
 _MODELS = 3  # before the first text: a provider may be reachable only through another one
 RETRIES = 2  # of one model: one replica, and a second one that died with it
-
-
-class StartWait:
-    """Waits for a model that is starting, where no other model can answer now: for as long as the first text may take.
-    Then the call fails with `Starting`.
-
-    It stands outside of the limiter: a call that waits for a start has no place at a model.
-    """
-
-    def __init__(self, fleet: Fleet, inner: Generate[Job]):
-        self._fleet, self._inner, self._waiting = fleet, inner, 0
-
-    async def __call__(self, job: Job) -> Call:
-        while True:
-            if self._is_starting(job):
-                self._waiting += 1
-                try:
-                    await self._wait(job)
-                finally:
-                    self._waiting -= 1
-            try:
-                return await self._inner(job)
-            except Unavailable:
-                if not self._is_starting(job):
-                    raise
-            await asyncio.sleep(_POLL_S)
-
-    def _is_starting(self, job: Job) -> bool:
-        """Whether no model of the job may be called now, and at least one of them is starting."""
-        pools = self._pools(job)
-        return all(pool.is_open(job.slot_request.tenant) for pool in pools) and any(pool.starting for pool in pools)
-
-    def _pools(self, job: Job) -> list[Pool]:
-        """The pools of the job's models. The router's table may name models that this gateway does not have."""
-        return [self._fleet.pools[model] for model in job.models if model in self._fleet.pools]
-
-    async def _wait(self, job: Job) -> None:
-        """Return when a model may be called, or none is starting. Raises `Starting` when the time is over."""
-        pools, began = self._pools(job), job.deadline.clock()
-        model = next(pool for pool in pools if pool.starting)
-        left_s = job.deadline.remaining()
-        until = min(began + left_s - min(_KEPT_S, left_s * _KEPT_SHARE), job.first_text.at)
-        with self._fleet.notice.listening() as changed:
-            while self._is_starting(job):
-                left_s = until - job.deadline.clock()
-                job.report.waited = f"{model.model}: the model is starting"
-                if left_s <= 0 or self._waiting > _MOST_WAITING:
-                    raise model.refusal(job.slot_request.tenant)
-                others_s = (pool.admits_in_s(job.slot_request.tenant) for pool in pools)
-                await set_within(changed, min(left_s, *others_s))
-                changed.clear()
-        waited = f"{(job.deadline.clock() - began) * 1000:.0f} ms for the model to start"
-        job.report.waited = f"{model.model}: {waited}"
-        job.report.decisions.add(Act.START_WAITED, model.model, waited)
 
 
 class Fallback:

@@ -2,7 +2,7 @@
 
     Shared              readers of equal questions share one generation, which ends with the last of them
     Resumable           an answer that breaks in mid-stream goes on elsewhere, from the text that is there
-    StartWait           every model that could answer is starting: wait for one
+    StartWait           every model that could answer is starting or has lost its connection: wait for one
     Fallback            the next model, where one is broken, throttled or late with its first text
     Retrying            another call where the first call failed, unless there were two: a hedge is a retry in advance
     Availability        no replica of the model may be called: refused before the request waits
@@ -22,10 +22,11 @@ from __future__ import annotations
 
 from services.gateway.generation.attempt import Availability, Limiting, LoadBalancing, Send
 from services.gateway.generation.call import Observe
-from services.gateway.generation.fallback import Fallback, Retrying, StartWait
+from services.gateway.generation.fallback import Fallback, Retrying
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Generate, Job
 from services.gateway.generation.shared import Resumable, Shared
+from services.gateway.generation.start_wait import StartWait
 from services.gateway.upstream.fleet import Fleet
 
 

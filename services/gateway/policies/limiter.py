@@ -11,21 +11,18 @@ In this order, for each request:
    (`work_shares.py`). It takes microseconds, and the caller has its whole time left.
 2. While a place is free it is given at once, without a switch to another task.
 3. Else the request is queued: within their share first, then by class; in a queue tenants by fair queueing, within a
-   tenant the newest or the earliest deadline first. Newest first, because in overload the oldest has the least of its
-   time left.
+   tenant the newest or the earliest deadline first. In overload the oldest has the least of its time left.
    The calls that others hold beyond their share may be long: after 250 ms, a request within its share gets a place
    beyond the limit. There are half as many of these as the limit; no other request gets any until enough have ended.
 4. The queue is full at as many requests as will be served within the longest wait. Then a request of a later queue is
-   displaced, or one of a tenant with more than others in the same queue. Otherwise the new request is refused at once,
-   instead of after a wait in vain.
+   displaced, or one of a tenant with more than others in the same queue. Otherwise the new request is refused at once.
 
 No request waits longer than `queue_s` or past its deadline, so expired work never runs. In a queue that is overloaded,
 requests beyond their share wait 5 ms (`wait_queue.py`). When the limit grows, waiters are let in; when it shrinks,
 calls in flight keep their places.
 
 Batches are separate (`batch_admission.py`): while no request waits and the limiter is calm they take some of its
-places, more of them when no other request has come for some time, because each of them makes the backend slower for
-all.
+places, more of them when no other request has come for some time. Each of them makes the backend slower for all.
 """
 
 from __future__ import annotations
@@ -127,6 +124,10 @@ class Limiter:
             self._shares.add(request.tenant, request.weight)
             return self._take(request.tenant, now)
         return await self._wait(request, line, now, min(patience_s, request.deadline.remaining()))
+
+    def has_place(self, request: SlotRequest) -> bool:
+        """Whether a request would get a place soon: one is free, or it is within its tenant's share."""
+        return request.placed is not None or self._free() or self._line(request).within_share
 
     def spare(self) -> Slot | None:
         """A place for an extra call, which must not add to overload: only while the limiter is calm."""
@@ -294,7 +295,6 @@ class Limiter:
         come back together."""
         line.patience.lost += why != "pressure"  # which is not the backend's
         _shed(self.name, line.kind, why).inc()
-        places = f"{self._in_flight} of {self._limit.value} slots taken"
-        text = f"{self.name}: {places}, {self._waiting} of {self._queue} waiting: {what}"
+        counts = f"{self._in_flight} of {self._limit.value} slots taken, {self._waiting} of {self._queue} waiting"
         delay_s = self._retry_after_s * (1 + self.load()) * (1 + self._rng.random() / 2)
-        return Shed(text, retry_delay_s=delay_s, why=why)
+        return Shed(f"{self.name}: {counts}: {what}", retry_delay_s=delay_s, why=why)

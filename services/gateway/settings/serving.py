@@ -105,7 +105,8 @@ class ReadySettings(Group):
         60_000,
         ge=0,
         le=3_600_000,
-        description="Time for which a model that was never reached counts as starting, so that calls wait for it.",
+        description="Time for which a model that was never reached, or whose connection is lost, counts as starting, "
+        "so that calls wait for it.",
     )
 
 

@@ -10,6 +10,7 @@ from functools import partial
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.config import GatewaySettings
+from services.gateway.errors import ModelUnavailable
 from services.gateway.policies.baseline import MIN_ANSWERS, LatencyBaseline, ThroughputDrop
 from services.gateway.policies.batch_admission import Portion
 from services.gateway.policies.breaker import Breaker, BreakerOpen, Throttled
@@ -101,8 +102,14 @@ class Pool:
 
     @property
     def starting(self) -> bool:
-        """Whether a replica may be called soon, and not yet: it loads, or is still to be listed."""
+        """Whether a replica may be called soon, and not yet: it loads, has lost its connection or is to be listed."""
         return any(each.start.starting for each in self.replicas) or (self.awaited and not self.replicas)
+
+    @property
+    def lost(self) -> bool:
+        """Whether every replica that may be called soon was called before: its connection is lost."""
+        starting = [each.start for each in self.replicas if each.start.starting]
+        return bool(starting) and all(start.lost for start in starting)
 
     def admits_in_s(self, tenant: str) -> float:
         """Seconds until the breaker of a replica that is not starting may let a call through; infinite without one."""
@@ -145,6 +152,8 @@ class Pool:
 
     def refusal(self, tenant: str = "") -> Unavailable | Throttled:
         """The error while no replica may be called: that of the first that may be again."""
+        if self.lost:
+            return ModelUnavailable(f"{self.model}: no connection", retry_delay_s=_LOOK_AGAIN_S)
         if self.starting:
             return Starting(f"{self.model}: the model is starting", retry_delay_s=_LOOK_AGAIN_S)
         if not self.replicas:

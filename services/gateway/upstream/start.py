@@ -1,8 +1,9 @@
-"""Whether a backend is starting, by what its own health says (`grpc.health.v1`).
+"""Whether a backend is starting, by its connection and by its own health (`grpc.health.v1`).
 
 Our services listen before their models are loaded, and their health is NOT_SERVING until then. Starting is no failure:
-the breaker hears nothing of it, and calls that have nowhere else to go wait (`generation/fallback.py`). A backend
-that has never been reached counts as starting, too, but not for ever: its address may be wrong.
+the breaker hears nothing of it, and calls that have nowhere else to go wait (`generation/start_wait.py`). A backend
+that has no connection counts as starting, too: it was never reached, or it ended and a supervisor starts it again.
+That is not for ever: its address may be wrong, or it may be gone for good.
 """
 
 from __future__ import annotations
@@ -45,13 +46,14 @@ class Notice:
 
 
 class Start:
-    """How far the start of one backend is. `starting`: calls to it would be refused now, because it loads. `served`: it
-    has been seen serving. Both change only while `follow` runs."""
+    """How far the start of one backend is. `starting`: it takes no calls now, and is expected to. `lost`: that is so
+    because its connection is lost. `served`: it has been seen serving. They change only while `follow` runs."""
 
     def __init__(self, notice: Notice, breaker: SharedBreaker | None = None):
-        self.starting = self.served = False
+        self.starting = self.served = self.lost = False
         self._notice, self._breaker, self._refused = notice, breaker, asyncio.Event()
-        self._followed = self._reached = self._expected = False
+        self._followed = self._reached = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def refused(self) -> None:
         """A call was refused because the backend is starting: health is asked again."""
@@ -62,27 +64,27 @@ class Start:
     async def follow(self, channel: grpc.aio.Channel, unreached_s: float) -> None:
         """Ask for the health of each new connection's process, until it is SERVING. Never returns.
 
-        Until it has been reached for the first time, the backend counts as starting for `unreached_s`.
+        While it has no connection, the backend counts as starting for `unreached_s`: from now on, and from each loss.
         """
-        self._followed, self._expected = True, unreached_s > 0
-        self._become(starting=self._expected)
-        timer = asyncio.get_running_loop().call_later(unreached_s, self._is_away)
+        self._followed = True
+        self._expect(unreached_s)
         try:
             while True:
                 await reachable(channel)
-                if not await self._serves(channel, timer):
-                    if self._reached or not self._expected:
-                        self._become(starting=False)
+                if not await self._serves(channel):
+                    if self._reached:
+                        self._lose(unreached_s)
                     await asyncio.sleep(_AGAIN_S)
                     continue
-                timer.cancel()
                 self.started()
                 self._refused.clear()
                 await until_set(self._refused, channel.wait_for_state_change(channel.get_state()))
+                if not self._refused.is_set():
+                    self._lose(unreached_s)
         finally:
-            timer.cancel()
+            self._expect_no_more()
 
-    async def _serves(self, channel: grpc.aio.Channel, timer: asyncio.TimerHandle) -> bool:
+    async def _serves(self, channel: grpc.aio.Channel) -> bool:
         """Wait until health is SERVING; False where it can no longer be asked. A backend without health serves."""
         watch: Any = channel.unary_stream(
             "/grpc.health.v1.Health/Watch",
@@ -94,8 +96,7 @@ class Start:
             async for reply in call:
                 if reply.status in _SERVED:
                     return True
-                self._reached = True
-                timer.cancel()
+                self._has_been_reached()
                 self._become(starting=True)
         except grpc.aio.AioRpcError as error:
             return error.code() is grpc.StatusCode.UNIMPLEMENTED
@@ -107,13 +108,32 @@ class Start:
         """The backend serves. The breaker forgets the calls that were made before."""
         if self._breaker and (self.starting or not self.served):
             self._breaker.started()
-        self._reached = True
+        self._has_been_reached()
         if not self.served or self.starting:
             self.served, self.starting = True, False
             self._notice.tell()
 
-    def _is_away(self) -> None:
-        self._expected = False
+    def _has_been_reached(self) -> None:
+        self._reached, self.lost = True, False
+        self._expect_no_more()
+
+    def _lose(self, unreached_s: float) -> None:
+        self._reached, self.lost = False, True
+        self._expect(unreached_s)
+
+    def _expect(self, within_s: float) -> None:
+        """The backend counts as starting for `within_s`, unless it is reached before."""
+        self._expect_no_more()
+        if within_s > 0:
+            self._timer = asyncio.get_running_loop().call_later(within_s, self._become_away)
+        self._become(starting=within_s > 0)
+
+    def _expect_no_more(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+
+    def _become_away(self) -> None:
+        self.lost = False
         self._become(starting=False)
 
     def _become(self, *, starting: bool) -> None:

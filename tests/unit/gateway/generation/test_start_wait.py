@@ -1,18 +1,29 @@
-"""Calls to a model that is starting."""
+"""Calls to a model that is starting, or whose connection is lost."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
-from services.gateway.generation import fallback
+from services.gateway.errors import ModelUnavailable
+from services.gateway.generation import start_wait
+from services.gateway.generation.job import Job
+from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack
+from services.gateway.generation.start_wait import StartWait
 from services.gateway.policies.breaker import State
+from services.gateway.policies.slot import Shed
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Starting, Unavailable
+from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock
 from tests.unit.gateway.generation.scene import GONE, RETRY, Scene, calls, play, says
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
@@ -32,6 +43,18 @@ def starting(after_s: float | None = None, model: str = "m") -> Callable[[Fleet]
     return arrange
 
 
+def lost(after_s: float | None = None) -> Callable[[Fleet], None]:
+    """The connection of the first replica of `m` is lost, and is there again after that time."""
+
+    def arrange(behind: Fleet) -> None:
+        replica = behind.pools["m"].replicas[0]
+        replica.breaker.disconnected()
+        replica.start.lost = True
+        starting(after_s)(behind)
+
+    return arrange
+
+
 def test_a_call_waits_for_the_model_and_its_stage_can_say_so():
     scene = play(arrange=starting(2.0), m=says("here"))
     assert (scene.words, scene.decisions) == ("here", [("start", "waited")])
@@ -44,8 +67,9 @@ def test_a_call_waits_no_longer_than_its_budget_and_is_told_why():
     llm = says("here")
     scene = play({"budget_s": 1.0}, arrange=starting(), m=llm)
     assert isinstance(scene.error, Starting)
-    assert scene.error.message == scene.report.waited == "m: the model is starting"
-    assert scene.error.retry_delay_s == 1.0
+    assert scene.error.message == "m: the model is starting"
+    assert scene.report.waited == "m: 950 ms for the model to start, in vain"
+    assert (scene.decisions, scene.error.retry_delay_s) == ([("start", "waited")], 1.0)
     assert 0.9 < scene.took_s < 1.0
     assert calls(llm) == [0]
 
@@ -112,7 +136,7 @@ def test_a_model_that_breaks_while_nothing_is_starting_is_not_waited_for():
 
 
 def test_calls_that_find_too_many_others_waiting_are_refused_at_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fallback, "_MOST_WAITING", 0)
+    monkeypatch.setattr(start_wait, "_WAITING_BYTES", 0)
     scene = play(arrange=starting(2.0), m=says("here"))
     assert isinstance(scene.error, Starting)
     assert scene.took_s < 0.1
@@ -133,3 +157,108 @@ def test_a_model_without_replicas_is_waited_for_while_the_control_plane_may_stil
     assert isinstance(scene.error, Unavailable)
     assert not isinstance(scene.error, Starting)
     assert scene.took_s == pytest.approx(2.0)
+
+
+def test_a_call_that_finds_the_connection_lost_waits_for_it_and_says_for_how_long():
+    waits = _waits()
+    scene = play(arrange=lost(2.0), m=says("here"))
+    assert (scene.words, scene.decisions) == ("here", [("start", "waited")])
+    assert scene.report.waited == "m: 2000 ms for the model to come back"
+    assert [now - before for now, before in zip(_waits(), waits, strict=True)] == pytest.approx([1, 2.0])
+
+
+def _waits() -> list[float]:
+    """How many calls have waited for `m`, and for how many seconds altogether."""
+    name, labels = "hedgerow_start_wait_seconds", {"model": "m"}
+    return [REGISTRY.get_sample_value(f"{name}_{part}", labels) or 0.0 for part in ("count", "sum")]
+
+
+def test_a_call_that_waits_in_vain_for_a_lost_connection_fails_as_unavailable_within_its_budget():
+    scene = play({"budget_s": 1.0}, arrange=lost(), m=says("here"))
+    assert isinstance(scene.error, ModelUnavailable)
+    assert scene.error.message == "m: no connection"
+    assert scene.report.waited == "m: 950 ms for the model to come back, in vain"
+    assert 0.9 < scene.took_s < 1.0
+
+
+def test_a_call_whose_connection_is_lost_after_it_was_sent_fails_at_once():
+    llm = ScriptedLlm(0.1, GONE)
+
+    def arrange(behind: Fleet) -> None:
+        asyncio.get_running_loop().call_later(0.1, lost(2.0), behind)
+
+    scene = play(policies={"retry": RETRY}, warm_up=20, arrange=arrange, m=llm)
+    assert isinstance(scene.error, Unavailable)
+    assert (calls(llm), scene.took_s) == ([1], pytest.approx(0.1, abs=0.01))
+
+
+def test_another_model_answers_where_the_connection_of_the_first_is_lost():
+    scene = play(arrange=lost(2.0), m=says("late"), other=says("other"))
+    assert (scene.words, scene.decisions) == ("other", [("breaker", "refused"), ("fallback", "started")])
+
+
+FEW_PLACES = {"algorithm": "fixed", "initial": 2, "queue": 2, "queue_ms": 10}
+
+
+async def test_calls_that_have_waited_go_on_as_the_model_has_places_with_tenants_in_turn():
+    """The limiter would refuse most of 40 calls that come at once: it has two places, and two may wait for 10 ms."""
+    llm = says("here", after_s=0.1)
+    behind = fleet(loop_clock, {"limit": FEW_PLACES}, m=llm)
+    lost(2.0)(behind)
+    stack, ends = make_stack(behind, lambda _: None), list[str]()
+
+    async def ask(tenant: str) -> None:
+        job = Scene(behind).job
+        job = replace(job, slot_request=replace(job.slot_request, tenant=tenant))
+        await _read(stack, job)
+        assert len(job.report.calls) == 1
+        ends.append(tenant)
+
+    await asyncio.gather(*(ask("flood") for _ in range(39)), ask("other"))
+    assert Counter(ends) == {"flood": 39, "other": 1}
+    assert ends.index("other") < 8
+
+
+async def _read(stack: Shared, job: Job) -> str:
+    """All of an answer."""
+    reader, words = stack.read(b"", job, job.deadline.remaining()).reader, ""
+    try:
+        while items := await reader.take():
+            words += "".join(item.text for item in items)
+    finally:
+        reader.leave()
+    return words
+
+
+async def test_a_call_that_has_waited_and_finds_no_place_in_its_time_is_shed():
+    behind = fleet(loop_clock, {"limit": {**FEW_PLACES, "initial": 1}}, m=says("here"))
+    lost(0.2)(behind)
+    scene = Scene(behind, budget_s=1.0)
+    held = await behind.pools["m"].limiter.enter(replace(scene.job.slot_request, deadline=Deadline.never(loop_clock)))
+    with pytest.raises(Shed):
+        await _read(make_stack(behind, lambda _: None), scene.job)
+    held.release()
+
+
+def test_a_call_that_is_cancelled_as_it_waits_holds_nothing_and_lets_the_next_one_go():
+    @asynccontextmanager
+    async def scene() -> AsyncIterator[Coroutine[Any, Any, object]]:
+        behind = fleet(loop_clock, {"limit": {**FEW_PLACES, "initial": 1}}, m=says("here"))
+        first, second = Scene(behind), Scene(behind)
+        held = await behind.pools["m"].limiter.enter(first.job.slot_request)
+        lost(0.2)(behind)
+        release = asyncio.get_running_loop().call_later(0.5, held.release)
+        wait = StartWait(behind, make_stack(behind, lambda _: None)._inner._begin._inner)
+        yield _begun(wait, first.job)
+        release.cancel()
+        held.release()
+        await asyncio.sleep(1)
+        lost(0.2)(behind)
+        await _begun(wait, second.job)
+        assert (wait._held._taken, wait._turns["m"].waiting) == (0, 0)
+
+    assert cancelled_at_every_await(scene) >= 3
+
+
+async def _begun(wait: StartWait, job: Job) -> None:
+    (await wait(job)).leave()

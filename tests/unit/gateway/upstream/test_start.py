@@ -19,6 +19,7 @@ from tests.unit.gateway.scripted import ScriptedLlm, fleet
 
 pytestmark = pytest.mark.paused
 READY, AWAY = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
+CONNECTING = grpc.ChannelConnectivity.CONNECTING
 SERVING, LOADING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 UNREACHED_S = 60.0
@@ -79,6 +80,7 @@ async def following(start: Start, backend: Backend, unreached_s: float = UNREACH
 
 
 LOADS, SERVES, NEITHER, COMES_AGAIN = (True, False), (False, True), (False, False), (True, True)
+LOST = COMES_AGAIN
 STEPS: dict[str, list[tuple[float, dict[str, Any], tuple[bool, bool]]]] = {
     "it loads, serves, and drains at last": [
         (1, {"state": READY}, LOADS),
@@ -88,12 +90,19 @@ STEPS: dict[str, list[tuple[float, dict[str, Any], tuple[bool, bool]]]] = {
     ],
     "it is never reached": [(UNREACHED_S - 1, {}, LOADS), (2, {}, NEITHER)],
     "it is reached late": [(UNREACHED_S + 1, {}, NEITHER), (1, {"state": READY}, LOADS)],
-    "it dies while it loads": [(1, {"state": READY}, LOADS), (1, {"state": AWAY}, NEITHER)],
+    "it dies while it loads": [(1, {"state": READY}, LOADS), (1, {"state": AWAY}, LOADS), (UNREACHED_S, {}, NEITHER)],
     "it comes again": [
         (1, {"state": READY, "health": SERVING}, SERVES),
-        (1, {"state": AWAY, "health": LOADING}, SERVES),
+        (1, {"state": AWAY, "health": LOADING}, LOST),
         (1, {"state": READY}, COMES_AGAIN),
         (1, {"health": SERVING}, SERVES),
+    ],
+    "it does not come again": [
+        (1, {"state": READY, "health": SERVING}, SERVES),
+        (1, {"state": AWAY}, LOST),
+        (UNREACHED_S, {}, SERVES),
+        (1, {"state": READY}, SERVES),
+        (1, {"state": CONNECTING}, LOST),
     ],
     "it has no health": [(1, {"state": READY, "health": grpc.StatusCode.UNIMPLEMENTED}, SERVES)],
     "its health is unknown": [(1, {"state": READY, "health": UNKNOWN}, SERVES)],
@@ -109,6 +118,17 @@ async def test_a_backends_connection_and_health_say_whether_it_starts_and_has_se
             backend.become(**change)
             await asyncio.sleep(seconds)
             assert (start.starting, start.served) == known
+
+
+async def test_a_lost_connection_is_lost_until_its_health_says_that_it_loads_or_serves() -> None:
+    backend, start = Backend(), Start(Notice())
+    async with following(start, backend):
+        lost = []
+        for change in ({"health": SERVING}, {"state": READY}, {"state": AWAY, "health": LOADING}, {"state": READY}):
+            backend.become(**change)
+            await asyncio.sleep(1)
+            lost.append(start.lost)
+    assert lost == [False, False, True, False]
 
 
 async def test_where_nothing_is_to_be_waited_for_a_backend_that_is_not_reached_is_away() -> None:

@@ -1,0 +1,125 @@
+"""The layer for a call that finds no model to ask: it waits for one that is starting, or whose connection is lost.
+
+This is gRPC's `wait_for_ready` (https://grpc.io/docs/guides/wait-for-ready/), once for all models and replicas of a
+call, and with three bounds that gRPC leaves to the caller: the time of the first text, the bytes of the calls that
+wait, and the pace at which they go on.
+
+Only a call that has reached no model waits. A call that a model has had, and whose connection was lost, fails at once:
+its caller knows within milliseconds, and decides whether the request may be sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+from prometheus_client import Histogram
+
+from services.gateway.generation.call import Call
+from services.gateway.generation.job import Generate, Job
+from services.gateway.labels import Act
+from services.gateway.upstream.fleet import Fleet, Pool
+from services.runtime import telemetry
+from services.runtime.deadline import set_within
+from services.runtime.errors import Exhausted, Unavailable
+from services.runtime.policy.fair_places import FairTurns
+from services.runtime.policy.waiting_bytes import WaitingBytes
+
+_POLL_S = 0.05  # between two calls, where health and the service differ about whether it serves
+_ROOM_POLL_S = 0.01  # between two looks at the limiter; only one call of a model looks
+_KEPT_S, _KEPT_SHARE = 0.05, 0.05  # of the time left, to report that no model has come
+_WAITING_BYTES, _CALL_BYTES = 64 * 1024 * 1024, 64 * 1024  # of the calls that wait: 1,024 with short prompts
+_WAITED_S = 0.001  # shorter waits are not reported
+_SECONDS = Histogram(
+    "hedgerow_start_wait_seconds",
+    "Wait of calls for a model that was starting or had lost its connection.",
+    ["model"],
+    buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, *telemetry.LONG_S),
+)
+
+
+class StartWait:
+    """Waits where no model of a job may be called now and one is expected to come: for as long as the first text may
+    take. Then the call fails as UNAVAILABLE.
+
+    It stands outside of the limiter: a call that waits has no place at a model. When the model is there, calls go on
+    one after the other, tenants in turn, each as soon as the limiter has a place for it: all at once would be shed.
+    """
+
+    def __init__(self, fleet: Fleet, inner: Generate[Job]):
+        self._fleet, self._inner = fleet, inner
+        self._held = WaitingBytes(_WAITING_BYTES, held="calls that wait for a model")
+        self._turns = defaultdict[str, FairTurns](FairTurns)
+
+    async def __call__(self, job: Job) -> Call:
+        while True:
+            if self._is_expected(job):
+                await self._wait(job)
+            sent = len(job.report.calls)
+            try:
+                return await self._inner(job)
+            except Unavailable:
+                reached = any(call.outcome != "refused" for call in job.report.calls[sent:])
+                if reached or not self._is_expected(job):
+                    raise
+            await asyncio.sleep(_POLL_S)
+
+    def _is_expected(self, job: Job) -> bool:
+        """Whether no model of the job may be called now, and at least one of them is expected to come."""
+        pools = self._pools(job)
+        return all(pool.is_open(job.slot_request.tenant) for pool in pools) and any(pool.starting for pool in pools)
+
+    def _pools(self, job: Job) -> list[Pool]:
+        """The pools of the job's models. The router's table may name models that this gateway does not have."""
+        return [self._fleet.pools[model] for model in job.models if model in self._fleet.pools]
+
+    async def _wait(self, job: Job) -> None:
+        """Return when a model may be called, or none is expected. Raises `Unavailable` when the time is over."""
+        began, left_s = job.deadline.clock(), job.deadline.remaining()
+        pool = next(pool for pool in self._pools(job) if pool.starting)
+        to = "come back" if pool.lost else "start"
+        until = min(began + left_s - min(_KEPT_S, left_s * _KEPT_SHARE), job.first_text.at)
+        came = False
+        try:
+            with self._held.hold(job.slot_request.tenant, _CALL_BYTES + job.request.ByteSize()):
+                await self._come(job, pool, until)
+                await self._turn(job, until)
+            came = True
+        except Exhausted:  # too many others wait
+            raise pool.refusal(job.slot_request.tenant) from None
+        finally:
+            _note(job, pool.model, job.deadline.clock() - began, to if came else f"{to}, in vain")
+
+    async def _come(self, job: Job, pool: Pool, until: float) -> None:
+        """Return when a model may be called, or none is expected. `pool` is one that is."""
+        pools, tenant = self._pools(job), job.slot_request.tenant
+        with self._fleet.notice.listening() as changed:
+            while self._is_expected(job):
+                refusal, left_s = pool.refusal(tenant), until - job.deadline.clock()
+                job.report.waited = refusal.message
+                if left_s <= 0:
+                    raise refusal
+                await set_within(changed, min(left_s, *(pool.admits_in_s(tenant) for pool in pools)))
+                changed.clear()
+
+    async def _turn(self, job: Job, until: float) -> None:
+        """Return when the call's turn has come and the model has a place for it, at `until` at the latest."""
+        pool = next((pool for pool in self._pools(job) if not pool.is_open(job.slot_request.tenant)), None)
+        if pool is None:
+            return
+        turns = self._turns[pool.model]
+        await turns.begin(job.slot_request.tenant, job.slot_request.weight)
+        try:
+            while not pool.limiter.has_place(job.slot_request) and job.deadline.clock() < until:  # noqa: ASYNC110
+                await asyncio.sleep(_ROOM_POLL_S)
+        finally:
+            turns.ended()
+
+
+def _note(job: Job, model: str, waited_s: float, to: str) -> None:
+    """Record the wait: in the report, in the trace and as a metric."""
+    _SECONDS.labels(model).observe(waited_s)
+    if waited_s >= _WAITED_S:
+        waited = f"{waited_s * 1000:.0f} ms for the model to {to}"
+        job.report.waited = f"{model}: {waited}"
+        job.report.decisions.add(Act.START_WAITED, model, waited)
