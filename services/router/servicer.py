@@ -37,7 +37,7 @@ class RouterServicer:
             version = self._table.version
             yield pb.WatchTableResponse(version=version, models=map(_model, self._table.models()))
             await asyncio.sleep(self._publish_interval_s)  # to send changes of this time together
-            if version == self._table.version:
+            if version == self._table.version and not self._drained.is_set():
                 await self._wait_for_change()
 
     async def Observe(self, requests: AsyncIterator[pb.ObserveRequest], call: Call) -> pb.ObserveResponse:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -47,3 +48,15 @@ def test_what_other_routers_were_told_is_as_old_as_they_say():
     assert servicer.take(seen(), age_s=30) == 1
     assert servicer.take(seen(), age_s=61) == 0
     assert table.models()[0].total.samples == 1
+
+
+@pytest.mark.paused
+async def test_a_watcher_that_gathers_changes_when_the_router_stops_does_not_wait_for_one_more() -> None:
+    servicer = RouterServicer(Table(CATALOGUE, 60, PausedClock()), publish_interval_s=1, refresh_s=3_600)
+    watching = servicer.WatchTable(pb.WatchTableRequest(), NO_CALL)
+    await anext(watching)
+    ends = asyncio.create_task(anext(watching, None))
+    await asyncio.sleep(0.5)
+    servicer.drain()
+    async with asyncio.timeout(2):
+        assert await ends is None
