@@ -62,6 +62,11 @@ class Answer(ABC):
         """Whether there is anything to give, or was: text, thoughts, a call, an end, or events."""
         return self._tokens > 0 or self._reason is not None or self._gave_events
 
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has said why it ended."""
+        return self._reason is not None
+
     def add(self, events: list[str]) -> Chunk | None:
         """The content of events that arrived together. Each has about one token; the usage at the end has the count."""
         more, tokens = More(), 0

@@ -80,7 +80,7 @@ def listed_tokens(listed: str, model: str) -> int:
     say."""
     try:
         told = json.loads(listed)
-    except ValueError:
+    except (ValueError, RecursionError):
         return 0
     rows = told.get("data") if isinstance(told, dict) else told  # Together has no object around them
     named = (row for row in rows if isinstance(row, dict) and row.get("id") == model) if isinstance(rows, list) else ()

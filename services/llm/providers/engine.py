@@ -21,7 +21,7 @@ from services.llm.errors import AnswerTooLarge, BadEngineSettings, EngineDown
 from services.llm.providers import context
 from services.llm.providers.coalescing import chunks_of
 from services.llm.providers.config import ProviderSettings
-from services.llm.providers.errors import in_stream_status, to_error, unreachable, word
+from services.llm.providers.errors import incomplete, to_error, unreachable, word
 from services.llm.providers.methods import MOST_ANSWER_BYTES
 from services.llm.providers.outages import Outages
 from services.llm.providers.transport.client import ProviderClient
@@ -30,7 +30,7 @@ from services.llm.providers.transport.reply import ReplyLimits
 from services.llm.providers.transport.wire import Broken, TooLong, Wire
 from services.runtime.aside import aside, size_in, size_of, size_of_text
 from services.runtime.deadline import Deadline
-from services.runtime.errors import NotSupported
+from services.runtime.errors import NotSupported, ServiceError
 from services.runtime.security.secrets import Url
 
 _log = logging.getLogger(__name__)
@@ -111,6 +111,7 @@ class ProviderEngine(ABC):
         answer = self._answer(request)
         answer.relays = own is not None
         self._running += 1
+        broke_off: ServiceError | None = None
         with self._outages.noted():
             try:
                 events = self._events(
@@ -122,16 +123,13 @@ class ProviderEngine(ABC):
             except (Broken, TimeoutError) as error:
                 if not answer.begun or deadline.is_over():
                     raise unreachable(error, deadline) from None
-                self._outages.began(f"the provider broke off in mid-answer: {word(error)}")
-            else:
-                if answer.begun:
-                    self._outages.ended()
+                broke_off = EngineDown(f"the provider broke off in mid-answer: {word(error)}")
             finally:
                 self._running -= 1
-            if not answer.begun and answer.error:
-                raise to_error(in_stream_status(answer.error), {}, answer.error, self._key)
-            if not answer.begun:
-                raise EngineDown("the provider ended the stream before it said anything")
+            problem = None if answer.ended else broke_off or incomplete(answer, self._key)
+            if problem and not answer.begun:
+                raise problem
+        self._outages.note(problem) if problem else self._outages.ended()
         yield answer.finish()
 
     def describe(self) -> Model:
@@ -199,7 +197,7 @@ class ProviderEngine(ABC):
             raise to_error(status, headers, text, self._key)
         try:
             return int(json.loads(text)[field])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise NotSupported(f"count_tokens: the provider's /{path} does not answer with a count") from None
 
     def _capped(self, request: Request, body: dict[str, Any], limits: Sequence[str] = ()) -> dict[str, Any]:
@@ -248,7 +246,7 @@ class ProviderEngine(ABC):
         async with self._client.request("POST", url, deadline, body, **headers) as reply:
             if reply.status != 200:
                 raise to_error(reply.status, reply.headers, await reply.text(_MAX_ERROR_BYTES), self._key)
-            if reply.headers.get("content-type", "").startswith(_JSON):
+            if reply.is_of(_JSON):
                 for event in _in_one_piece(answer, await reply.whole(self._most_event_bytes)):
                     yield event
                 return

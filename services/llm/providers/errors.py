@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from services.llm.answer import Answer
 from services.llm.errors import EngineBusy, EngineDown, ProviderAway, ProviderRefused, RequestRefused
 from services.llm.providers import context
 from services.llm.providers.retry_delay import retry_delay_s, said_delay_s
@@ -21,7 +22,7 @@ _READ_BY_CLIENTS = ("type", "code", "param")
 _MESSAGES = ("message", "detail", "error")
 _OVERLOADED = 529  # Anthropic's
 _NO_QUOTA = "insufficient_quota"  # OpenAI's 429 that is not retryable
-# By the types of Anthropic's errors, some of which are OpenAI's as well; the last is a code of its Responses.
+# By the types of Anthropic's errors, some of which are OpenAI's as well; the last three are codes of OpenAI's.
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -33,6 +34,8 @@ _STATUSES = {
     "timeout_error": 504,
     "overloaded_error": _OVERLOADED,
     "context_length_exceeded": 400,
+    "rate_limit_exceeded": 429,
+    _NO_QUOTA: 429,
 }
 
 
@@ -49,7 +52,9 @@ def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str) -
         return EngineBusy(f"the provider {why}", retry_delay_s=retry_delay_s(headers))
     said = _without(api_key, body)
     if status in (400, 413, 422):
-        if headers.get("content-type", "").startswith("text/plain"):  # Text Embeddings Inference, of a body's fields
+        if (
+            headers.get("content-type", "").lower().startswith("text/plain")
+        ):  # Text Embeddings Inference, of a body's fields
             said = _compact({"message": said.strip()})
         error, own = _error(said), _own(_error(said, lists=False))
         field, why = _explanation(error)
@@ -60,13 +65,24 @@ def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str) -
     return EngineDown(message, retry_delay_s=said_delay_s(headers), **more)
 
 
+def incomplete(answer: Answer, api_key: str) -> ServiceError:
+    """The error of an answer whose stream is over and not whole."""
+    if answer.error:
+        return to_error(in_stream_status(answer.error), {}, answer.error, api_key)
+    if answer.broken:
+        return EngineDown("the provider sent an event that its API does not have")
+    return EngineDown(f"the provider ended the stream {'in mid-answer' if answer.begun else 'before it said anything'}")
+
+
 def in_stream_status(event: str) -> int:
     """The HTTP status that an error inside a stream would have had; 502 where it does not say."""
     error: Any = json.loads(event).get("error")
     if not isinstance(error, dict):
         return 502
-    code = error.get("code")
-    return code if isinstance(code, int) else _STATUSES.get(str(error.get("type")), 502)
+    if isinstance(error.get("code"), int):
+        return int(error["code"])
+    names = (str(error.get(name)) for name in ("type", "code"))
+    return next((_STATUSES[name] for name in names if name in _STATUSES), 502)
 
 
 def unreachable(error: Exception, deadline: Deadline) -> EngineDown | TooLate:
@@ -111,7 +127,7 @@ def _error(body: str, *, lists: bool = True) -> Mapping[str, Any]:
     empty for anything else."""
     try:
         told = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if lists and isinstance(told, list) and told:
         told = told[0]  # Gemini's

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from services.llm.engine import Outage
 from services.llm.errors import EngineBusy, EngineDown, ProviderAway, ProviderRefused
 from services.runtime.deadline import Clock
+from services.runtime.errors import ServiceError
 from services.runtime.line_limit import LineLimit
 from services.runtime.security.secrets import Url
 
@@ -29,12 +30,17 @@ class Outages:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note that the provider failed, where the body raises that. Refused requests are the caller's failures."""
+        """Note an error that the body raises."""
         try:
             yield
-        except (EngineBusy, EngineDown, ProviderRefused) as error:
-            self.began(error.outline, away=isinstance(error, ProviderAway))
+        except ServiceError as error:
+            self.note(error)
             raise
+
+    def note(self, error: ServiceError) -> None:
+        """Note that the provider failed, where `error` says so. Refused requests are the caller's failures."""
+        if isinstance(error, EngineBusy | EngineDown | ProviderRefused):
+            self.began(error.outline, away=isinstance(error, ProviderAway))
 
     def began(self, reason: str, *, away: bool = False) -> None:
         self.away = away

@@ -33,6 +33,10 @@ class ProviderReply:
         """By name in lower case."""
         return self._wired.headers
 
+    def is_of(self, media_type: str) -> bool:
+        """Whether the body is of a media type, such as `application/json`."""
+        return self.headers.get("content-type", "").lower().startswith(media_type)
+
     async def text(self, most_bytes: int) -> str:
         """The body, or its beginning. Raises Broken."""
         return (await self._read(most_bytes))[:most_bytes].decode(errors="replace")
@@ -54,8 +58,10 @@ class ProviderReply:
 
     async def events(self) -> AsyncGenerator[str, None]:
         """The data of each server-sent event. Raises Broken."""
-        if not self.headers.get("content-type", "").startswith("text/event-stream"):
+        if not self.is_of("text/event-stream"):
             raise Broken("not an event stream")
+        if self.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Broken("a compressed event stream, which was not asked for")
         parser, left = EventParser(self._limits.event_bytes), self._limits.answer_bytes
         try:
             while piece := await self._wired.read():

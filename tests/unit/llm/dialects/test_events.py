@@ -98,6 +98,22 @@ def test_an_error_that_does_not_say_what_it_is_is_the_provider_s(event: str) -> 
     assert in_stream_status(event) == 502
 
 
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ({"type": "overloaded_error"}, 529),
+        ({"type": "requests", "code": "rate_limit_exceeded"}, 429),
+        ({"type": "insufficient_quota", "code": "insufficient_quota"}, 429),
+        ({"type": "server_error", "code": None}, 502),
+        ({"type": "x", "code": 503}, 503),
+    ],
+)
+def test_an_error_in_a_stream_has_the_status_that_it_would_have_had_before_it(
+    error: dict[str, Any], status: int
+) -> None:
+    assert in_stream_status(json.dumps({"error": error})) == status
+
+
 def _chunk(answer: Answer, event: str) -> Any:
     chunk = answer.add([event])
     assert chunk

@@ -89,7 +89,9 @@ def test_a_page_of_a_broken_provider_stays_here(body: str) -> None:
     assert (error.message, error.outline) == ("the provider answered HTTP 503",) * 2
 
 
-@pytest.mark.parametrize("body", ["<html>", "[]", '["unexpected"]', '{"error": ""}', '{"error": {}}', "null", "7"])
+@pytest.mark.parametrize(
+    "body", ["<html>", "[]", '["unexpected"]', '{"error": ""}', '{"error": {}}', "null", "7", "[" * 16_000]
+)
 def test_what_is_no_error_of_an_api_stays_here(body: str) -> None:
     error = refused(body)
     error.tell("chat_completions")

@@ -36,6 +36,8 @@ def test_a_list_of_models_may_say_how_much_a_context_holds(row: dict[str, Any], 
     assert listed_tokens(json.dumps({"object": "list", "data": rows} if wrapped else rows), "big") == tokens
 
 
-@pytest.mark.parametrize("listed", ["", "<html>", "3", '{"data": 3}', '{"data": [3, null, {"id": "small"}]}', "[[]]"])
+@pytest.mark.parametrize(
+    "listed", ["", "<html>", "3", '{"data": 3}', '{"data": [3, null, {"id": "small"}]}', "[[]]", "[" * 100_000]
+)
 def test_what_is_no_such_list_says_nothing(listed: str) -> None:
     assert listed_tokens(listed, "big") == 0

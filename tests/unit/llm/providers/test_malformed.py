@@ -101,7 +101,11 @@ WHOLE = {
     "whose lines end by CR and LF": (sized(b"data: a\r\n\r\ndata: b\r\n\r\n"), ["a", "b"]),
     "in text of several bytes": (sized("data: für 漢字 🦔\n\n".encode()), ["für 漢字 🦔"]),
     "in what is no UTF-8": (sized(b"data: f\xfcr\xe2\x82\n\n" + B), ["f\ufffdr\ufffd", "b"]),
-    "compressed, which nobody asked for": (sized(gzip.compress(A * 5_000), b"content-encoding: gzip"), []),
+    "compressed, which nobody asked for": (sized(gzip.compress(A * 5_000), b"content-encoding: gzip"), [BROKEN]),
+    "whose media type is in capitals": (
+        sized(A).replace(b"text/event-stream", b"Text/Event-Stream; charset=UTF-8"),
+        ["a"],
+    ),
 }
 BREAKING = {
     "with a size of a chunk that is none": (chunked(A, end=b"ZZ\r\nxx\r\n"), False),

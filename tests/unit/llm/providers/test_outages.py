@@ -21,7 +21,7 @@ from services.llm.servicer import LLMServicer
 from services.runtime.deadline import Deadline
 from services.runtime.rpc.boundary import Call
 from tests.clock import PausedClock
-from tests.unit.llm.providers.simulated_provider import SimulatedProvider
+from tests.unit.llm.providers.simulated_provider import SimulatedProvider, event
 
 HELLO = Request((Message("user", "Hello."),))
 WHERE = "model big at http://provider.test/v1"
@@ -115,12 +115,38 @@ async def test_a_server_without_tls_is_said_in_words() -> None:
         await engine.close()
 
 
-async def test_a_provider_that_limits_the_rate_or_breaks_off_in_mid_answer_is_told_of() -> None:
+async def test_a_provider_that_limits_the_rate_is_told_of() -> None:
     provider = SimulatedProvider(status=429)
     engine = provider.engine()
     with pytest.raises(EngineBusy):
         _ = [chunk async for chunk in engine.generate(HELLO, Deadline.never())]
     assert engine.load().outage == Outage("http://provider.test/v1", "the provider limits our rate")
+
+
+@pytest.mark.parametrize(
+    ("rest", "reason"),
+    [
+        ((Broken("the connection ended"),), "the provider broke off in mid-answer: the connection ended"),
+        (('data: {"error": {"type": "overloaded_error", "message": "m"}}\n\n',), "the provider is overloaded"),
+        (('data: {"error": {"message": "m"}}\n\n',), "the provider answered HTTP 502"),
+        (("data: {\n\n",), "the provider sent an event that its API does not have"),
+        ((), "the provider ended the stream in mid-answer"),
+        (('data: {"error": {"type": "invalid_request_error", "message": "m"}}\n\n',), None),
+        ((event("", "stop"), Broken("the connection ended")), None),
+    ],
+)
+async def test_a_provider_that_fails_in_mid_answer_is_told_of(
+    rest: tuple[str | Broken, ...], reason: str | None
+) -> None:
+    engine = SimulatedProvider((event("Hello"), *rest)).engine()
+    assert await asked(engine) == "Hello"
+    assert engine.load().outage == (Outage("http://provider.test/v1", reason) if reason else None)
+
+
+async def test_an_event_that_cannot_be_read_is_not_called_a_stream_that_ended() -> None:
+    assert await asked(SimulatedProvider(("data: {\n\n",)).engine()) == (
+        "the provider sent an event that its API does not have"
+    )
 
 
 def test_a_provider_that_fails_now_and_then_has_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
