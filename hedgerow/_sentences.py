@@ -2,8 +2,8 @@
 
 A sentence ends at `.`, `!`, `?` or `…` (and closing quotes) before white space, or at a line's end. Whether it really
 did is known once the next word begins: a lower-case letter goes on with the sentence (`"Who is it?" asked the owl.`).
-A point inside a number or a name (`3.14`, `example.com`) has no white space after it. Chinese and Japanese marks need
-none.
+A point inside a number or a name (`3.14`, `example.com`) has no white space after it. Marks of Chinese, Japanese,
+Hindi, Arabic and Urdu need none.
 
 Each character is looked at once, whatever pieces a text comes in, so its time grows with its length alone.
 """
@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+_WIDE = "。！？।॥؟۔"  # of Chinese, Japanese, Hindi, Arabic and Urdu: they end sentences and nothing else
 # A mark that may end a sentence: white space, another mark or a closing sign follows it, or the text ends with it.
-_START = re.compile(r"""[.!?…](?=[.!?…"'”’»)\]\s]|\Z)|[。！？\n]""")
+_START = re.compile(rf"""[.!?…](?=[.!?…"'”’»)\]\s]|\Z)|[{_WIDE}\n]""")
 _FOLLOWED = re.compile(r"""([.!?…]*+["'”’»)\]]*+)[^\S\n]++([^\n])""")
 _MARKS = re.compile(r"[.!?…]*+")
 _CLOSERS = re.compile(r"""["'”’»)\]]*+""")
@@ -80,7 +81,7 @@ class SentenceSplitter:
         start = _START.search(text, at)
         if start is None:
             return len(text), False
-        if start[0] in "\n。！？":
+        if start[0] == "\n" or start[0] in _WIDE:
             end = start.end() if start[0] == "\n" else _end(_WIDE_CLOSERS, text, start.end())
             self.settled = self._fed + end
             return end, True

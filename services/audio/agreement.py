@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.audio.alignment import SegmentWords, Span, after, in_order, plain
+from services.audio.sentences import MARKS
 from services.audio.speech import Word
 
-_ENDS = (".", "?", "!")
+_ENDS = tuple(MARKS)
 _KEPT = 2  # confirmed words that stay in the utterance when it is cut inside a sentence
 _LONGEST = 2  # times `trim_s`: the utterance is cut although nothing in it is confirmed
 _HARD_S = 1.0  # what is kept then

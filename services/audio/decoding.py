@@ -11,7 +11,7 @@ On a CPU windows are encoded one at a time (8 together take 2.5 × as long), the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ctranslate2
@@ -112,7 +112,7 @@ class SpeechDecoder:
             return [()] * len(windows)
         frames = [window.frames for window in windows]
         found = self._model.find_alignment(tokenizer, [each.tokens for each in decoded], self._outputs(windows), frames)
-        return [_words(each, tokenizer.language_code not in _UNSPACED) for each in found]
+        return [words_of(each, spaced=tokenizer.language_code not in _UNSPACED) for each in found]
 
     def work(self, frames: int, tokens: int, tokenizer: Tokenizer) -> None:
         """Do what an utterance of so many frames and tokens costs, whatever is in it."""
@@ -144,15 +144,20 @@ class SpeechDecoder:
         )
 
 
-def _words(found: list[dict[str, Any]], spaced: bool) -> tuple[Word, ...]:
-    """The words of an alignment, punctuation with its word."""
+def words_of(found: list[dict[str, Any]], *, spaced: bool) -> tuple[Word, ...]:
+    """The words of an alignment, punctuation with its word. `spaced`: the language has spaces between words."""
     merge_punctuations(found, _OPENING, _CLOSING)
     words: list[Word] = []
+    apart = spaced
     for each in found:
-        if words and spaced and each["word"].strip() and not each["word"].startswith(" "):
+        apart |= each["word"].startswith(" ")
+        if not each["word"].strip():
+            continue
+        if words and spaced and not apart:
             words.append(_joined(words.pop(), _word(each)))  # the rest of `ninety-nine`
-        elif each["word"].strip():
-            words.append(_word(each))
+        else:
+            words.append(replace(_word(each), joined=not apart))
+        apart = False
     return tuple(words)
 
 
@@ -162,4 +167,5 @@ def _word(found: dict[str, Any]) -> Word:
 
 
 def _joined(word: Word, rest: Word) -> Word:
-    return Word(word.text + rest.text, word.start_s, rest.end_s, min(word.probability, rest.probability))
+    probability = min(word.probability, rest.probability)
+    return replace(word, text=word.text + rest.text, end_s=rest.end_s, probability=probability)

@@ -8,7 +8,8 @@ from services.audio.speech import Segment, Word
 
 PAUSE_S = 0.8  # between two words: times of words are no better than a few tenths of a second
 LONGEST_S = 30.0
-_ENDS = (".", "?", "!", "…", "。", "？", "！", '."', '?"', '!"', ".'", "?'", "!'", ".”", "?”", "!”")
+MARKS = ".?!…。？！।॥؟۔"  # Hindi ends sentences with a danda; Arabic and Urdu have marks of their own
+_CLOSING = "\"'”」』"
 _SHORT = frozenset(["mr.", "mrs.", "ms.", "dr.", "prof.", "st.", "no.", "vs.", "etc.", "e.g.", "i.e.", "jr.", "sr."])
 
 
@@ -49,4 +50,4 @@ def _parted(words: list[Word], following: Word) -> bool:
 
 
 def _ends_sentence(word: Word) -> bool:
-    return word.text.endswith(_ENDS) and word.text.lower() not in _SHORT
+    return word.text.rstrip(_CLOSING).endswith(tuple(MARKS)) and word.text.lower() not in _SHORT

@@ -22,7 +22,7 @@ from services.audio.listener import Listener, ListenerSettings, TranscribeUttera
 from services.audio.metrics import AUDIO, LOAD
 from services.audio.recordings import Allowed, RecordingDecoder, Transcription, gathered, in_time, not_idle
 from services.audio.scheduler import Scheduler
-from services.audio.speech import RATE, Audio, Behind, Heard, Segment, Transcript, Word, text_of
+from services.audio.speech import RATE, Audio, Behind, Heard, Segment, Transcript, Word, written
 from services.audio.stream_reader import AudioReader
 from services.audio.validation import StreamWanted, language_wanted, stream_wanted
 from services.runtime.errors import InvalidInput, NotSupported, Unavailable
@@ -99,12 +99,12 @@ class AudioServicer:
             deadline, limit = self._allowed.until(call.deadline, recording.duration_s)
             async with aclosing(work.segments(language, deadline, limit)) as segments:
                 async for segment in segments:
-                    texts.append(text_of(segment.words))
+                    texts.append(written(segment.words))
                     yield audio_pb2.TranscribeResponse(segment=wire.segment(segment, options.words))
                     if self._stopping:
                         raise Unavailable("the service is stopping")
             summary = audio_pb2.TranscribeSummary(
-                text=" ".join(texts),
+                text="".join(texts).strip(),
                 audio_s=recording.duration_s,
                 speech_s=work.speech_s,
                 busy_s=member.busy_s,
@@ -139,7 +139,7 @@ class AudioServicer:
                             self._admission.spoke(stream)
                         if isinstance(event, Segment):
                             event = replace(event, language=language.code)
-                            texts.append(text_of(event.words))
+                            texts.append(written(event.words))
                         yield wire.heard(event)
             finally:
                 reader.cancel()
@@ -148,7 +148,7 @@ class AudioServicer:
             if inbox.error:
                 raise inbox.error
             summary = audio_pb2.StreamSummary(
-                text=" ".join(texts),
+                text="".join(texts).strip(),
                 audio_s=listener.audio_s,
                 speech_s=listener.speech_s,
                 busy_s=stream.member.busy_s,

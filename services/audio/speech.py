@@ -5,6 +5,7 @@ Audio between the parts is always float32 in -1 to 1, mono, at `RATE`, as a NumP
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,13 +18,15 @@ Audio: TypeAlias = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """With its punctuation, without spaces. `probability` and `stability` are 0 to 1; 1 is confirmed."""
+    """With its punctuation, without spaces. `probability` and `stability` are 0 to 1; 1 is confirmed. `joined`: in the
+    text no space stands before it, as in Chinese."""
 
     text: str
     start_s: float
     end_s: float
     probability: float = 1.0
     stability: float = 1.0
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,6 @@ class Behind:
 Heard: TypeAlias = Started | Partial | Segment | Behind
 
 
-def text_of(words: tuple[Word, ...]) -> str:
-    """The words as a sentence."""
-    return " ".join(word.text for word in words)
+def written(words: Iterable[Word]) -> str:
+    """The words with what stands before each: a space, or nothing."""
+    return "".join(word.text if word.joined else f" {word.text}" for word in words)

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -207,7 +207,7 @@ def _knows(model: WhisperModel, language: str) -> bool:
 def _recorded(word: Word, window: PackedWindow) -> Word:
     """A word of a window, with its time in the recording."""
     start_s, end_s = window.recorded_s(word.start_s, word.end_s)
-    return Word(word.text, start_s, end_s, word.probability)
+    return replace(word, start_s=start_s, end_s=end_s)
 
 
 def without_loops(words: Sequence[Word], most: int = 3, longest: int = 12) -> tuple[Word, ...]:

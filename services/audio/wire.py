@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 
 from hedgerow.audio.v1 import audio_pb2
-from services.audio.speech import Behind, Heard, Partial, Segment, Started, Word, text_of
+from services.audio.speech import Behind, Heard, Partial, Segment, Started, Word, written
 
 
 def heard(event: Heard) -> audio_pb2.TranscribeStreamResponse:
@@ -17,7 +16,7 @@ def heard(event: Heard) -> audio_pb2.TranscribeStreamResponse:
         case Partial():
             partial = audio_pb2.Partial(
                 index=event.index,
-                text=text_of(event.words),
+                text=written(event.words).strip(),
                 words=_words(event.words),
                 confirmed=event.confirmed,
                 audio_s=event.audio_s,
@@ -35,11 +34,20 @@ def segment(event: Segment, with_words: bool = True) -> audio_pb2.Segment:
         index=event.index,
         start_s=event.start_s,
         end_s=event.end_s,
-        text=text_of(event.words),
+        text=written(event.words).strip(),
         words=_words(event.words) if with_words else (),
         language=event.language,
     )
 
 
 def _words(words: Iterable[Word]) -> list[audio_pb2.Word]:
-    return [audio_pb2.Word(**asdict(word)) for word in words]
+    return [
+        audio_pb2.Word(
+            text=word.text,
+            start_s=word.start_s,
+            end_s=word.end_s,
+            probability=word.probability,
+            stability=word.stability,
+        )
+        for word in words
+    ]

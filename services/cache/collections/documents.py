@@ -8,7 +8,7 @@ from enum import Enum
 
 from services.cache.vectors import Vector
 
-CUT_BY = 2  # raised when the same document is cut in another way, so that it is not taken for unchanged
+CUT_BY = 3  # raised when the same document is cut in another way, so that it is not taken for unchanged
 
 
 class Format(Enum):

@@ -25,6 +25,9 @@ def segments(words: list[Word]) -> list[str]:
         ("at 9 p.m. in the dark", ["at 9 p.m. in the dark"]),
         ('She said "No." Then she left', ['She said "No."', "Then she left"]),
         ("no end", ["no end"]),
+        ("यह किताब है। वह कलम है।", ["यह किताब है।", "वह कलम है।"]),
+        ("كيف حالك؟ أنا بخير.", ["كيف حالك؟", "أنا بخير."]),
+        ("「はい。」 そうです。", ["「はい。」", "そうです。"]),
     ],
 )
 def test_a_segment_is_a_sentence(spoken: str, expected: list[str]) -> None:

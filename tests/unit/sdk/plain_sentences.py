@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hedgerow._sentences import _BEFORE_NAMES, _BEFORE_NUMBERS, _INITIAL, _LIST_MARKER, _LONGEST_WORD
 
-_MARKS, _WIDE = ".!?…", "。！？"
+_MARKS, _WIDE = ".!?…", "。！？।॥؟۔"
 _CLOSERS, _WIDE_CLOSERS = "\"'”’»)]", "\"'”’」』）"
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hedgerow._sentences import SentenceSplitter, parts
 from tests.unit.sdk.plain_sentences import sentences as plain_sentences
 
-SIGNS = st.sampled_from(["a", "é", "A", "1", "Dr", "no", "e.g", *".!?… \t\u00a0\n\"')]“(。！」』-"])
+SIGNS = st.sampled_from(["a", "é", "A", "1", "Dr", "no", "e.g", *".!?… \t\u00a0\n\"')]“(。！।؟」』-"])
 
 
 def split(text: str, piece: int = 1) -> list[str]:
@@ -36,6 +36,8 @@ def split(text: str, piece: int = 1) -> list[str]:
         ["1. First do this.", "2. Then do that."],
         ["The answer is 12.", "Next."],
         ["今日は。", "元気？", "はい！"],
+        ["मेरा नाम राम है।", "आप कैसे हैं?", "ठीक।"],
+        ["كيف حالك؟", "أنا بخير.", "آپ کا نام کیا ہے؟", "ٹھیک ہے۔"],
     ],
 )
 def test_a_text_falls_into_its_sentences_however_it_arrives(sentences: list[str]) -> None:

@@ -110,6 +110,13 @@ def test_a_cut_is_made_where_a_paragraph_ends_before_it_is_made_in_a_sentence() 
     assert [snippet.text for snippet in cut_up(f"{first}\n\n{second}", Format.PLAIN)] == [first, second]
 
 
+@pytest.mark.parametrize("end", ["।", "؟", "۔", "。", "."])
+def test_a_sentence_of_any_script_is_not_cut_in_two(end: str) -> None:
+    snippets = cut_up(" ".join(f"{words(6)}{end}" for _ in range(6)), Format.PLAIN)
+    assert len(snippets) > 1
+    assert all(snippet.text.endswith(end) for snippet in snippets)
+
+
 def test_a_long_paragraph_is_cut_where_sentences_end_into_parts_about_equally_long() -> None:
     sentences = [f"{words(6, chr(97 + number))}." for number in range(6)]
     snippets = cut_up(" ".join(sentences), Format.PLAIN)
