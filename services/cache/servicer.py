@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+
+from google.protobuf.message import DecodeError
 
 from hedgerow.cache.v1 import cache_pb2
 from services.cache import validation
@@ -14,7 +17,7 @@ from services.cache.exact_parts import HOW
 from services.cache.keyed_question import KeyedQuestion, keyed
 from services.cache.semantic_match.traffic import Traffic
 from services.cache.tombstones import Removal
-from services.runtime.errors import InvalidInput, NotSupported
+from services.runtime.errors import InvalidInput, NotSupported, ServiceError
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.rpc.boundary import Call
 
@@ -23,6 +26,7 @@ _VERDICTS = {
     Verdict.EXACT: cache_pb2.VERDICT_EXACT,
     Verdict.SEMANTIC: cache_pb2.VERDICT_SEMANTIC,
 }
+_log = logging.getLogger(__name__)
 
 
 class CacheServicer:
@@ -47,7 +51,10 @@ class CacheServicer:
             call.span.set_attribute("hedgerow.cache.language", found.language)
         if found.local:
             call.span.set_attribute("hedgerow.cache.local_only", True)
-        return _found(found, question, epoch)
+        try:
+            return _found(found, question, epoch)
+        except DecodeError:
+            return await self._instead_of_damage(found, question)
 
     async def Store(self, request: cache_pb2.StoreRequest, call: Call) -> cache_pb2.StoreResponse:
         question = self._identify(request.question)
@@ -142,6 +149,15 @@ class CacheServicer:
     def drain(self) -> None:
         """End the streams that would otherwise stay open for as long as their clients like."""
         self._answers.watchers.close()
+
+    async def _instead_of_damage(self, found: LookupResult, question: KeyedQuestion) -> cache_pb2.LookupResponse:
+        """A miss, where the store has returned something that is no answer. It is removed: else each question near it
+        would fail."""
+        _log.error("an entry of tenant %r has no answer that can be read, and is removed", question.tenant)
+        for key in {each.key for each in (found.entry, found.stale, found.sample) if each}:
+            with suppress(ServiceError):  # the store does not answer: the next lookup tries again
+                await self._answers.remove(Removal(key, question.tenant))
+        return _found(LookupResult(Verdict.MISS, local=found.local), question, self._answers.epoch)
 
     def _asked(self, request: cache_pb2.ReportVerdictRequest) -> str:
         """The text that is compared, of the question that came with a report."""

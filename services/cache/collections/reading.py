@@ -18,7 +18,7 @@ _MAX_WORDS = 64  # of a question; the rest says little that these do not
 # Every snippet that has one of the words is scored. In a collection of more than so many the commonest words are left
 # out, which say least and cost most: of 18,000 short texts as many were found, in half of the time.
 _MAX_SCORED = 5_000
-_BETWEEN_WORDS = re.compile(r"[\s!-/:-@\[-`{-~\u2000-\u206f\u3000-\u303f]+")
+_BETWEEN_WORDS = re.compile(r"[\s\0!-/:-@\[-`{-~\u2000-\u206f\u3000-\u303f]+")
 
 
 class CollectionReader:

@@ -37,6 +37,21 @@ async def test_an_answer_whose_time_is_over_is_told_as_stale_and_never_as_the_an
     assert miss == expected
 
 
+async def test_an_answer_that_was_damaged_is_a_miss_once_and_gone(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    servicer = CacheServicer(bench.answers, CacheSettings())
+    asked, alike = question("what is the capital of france please"), question("what is the capital of france really")
+    await servicer.Store(cache_pb2.StoreRequest(question=asked, answer=ANSWER), CALL)
+    (entry,) = bench.answers.entries
+    entry.answer = b"\xff damaged"
+    near = cache_pb2.LookupRequest(question=alike, min_similarity=0.5)
+    missed = await servicer.Lookup(near, CALL)
+    assert (missed.verdict, missed.HasField("answer")) == (cache_pb2.VERDICT_MISS, False)
+    assert not list(bench.answers.entries)
+    await servicer.Store(cache_pb2.StoreRequest(question=asked, answer=ANSWER, epoch=missed.epoch), CALL)
+    assert (await servicer.Lookup(near, CALL)).answer == ANSWER
+
+
 @pytest.mark.parametrize("by_key", [True, False])
 async def test_an_answer_that_was_begun_before_an_invalidation_is_not_stored_after_it(
     open_cache: OpenCache, by_key: bool

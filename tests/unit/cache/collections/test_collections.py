@@ -55,7 +55,7 @@ async def test_a_question_that_is_too_long_to_embed_goes_by_its_words_and_says_s
 
 
 @pytest.mark.parametrize(
-    "question", ['"', "NEAR(", "words:a OR *", "^", "🙂", "-", "a AND b NOT c", "שלום", "' OR 1=1 --"]
+    "question", ['"', "NEAR(", "words:a OR *", "^", "🙂", "-", "a AND b NOT c", "שלום", "' OR 1=1 --", "a\0port"]
 )
 async def test_no_question_is_a_query_language(open_collections: OpenCollections, question: str) -> None:
     collections = open_collections()
