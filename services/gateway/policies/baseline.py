@@ -1,4 +1,5 @@
-"""A model's usual behaviour: its time to first text, and its token rate with a detector of drops."""
+"""The usual behaviour of a backend: its time to an answer, for work of a known amount too, and its token rate with a
+detector of drops."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class LatencyBaseline:
     """
 
     def __init__(self, expected_s: float, clock: Clock = time.monotonic):
-        self.expected_s = expected_s
+        self.expected_s, self.clock = expected_s, clock
         self._answers = WindowedDigest(_WINDOW_S, clock)
 
     def came(self, after_s: float) -> None:
@@ -53,6 +54,28 @@ class LatencyBaseline:
     def tells(self, silent_s: float) -> bool:
         """Whether a silence of this length is a failure."""
         return silent_s >= self.needs_s()
+
+
+class WorkBaseline:
+    """How long a backend usually takes for a known amount of work: for so many pictures, or seconds of audio.
+
+    Both of two times: that of all calls (`usual`), whose overhead a small amount has too, and that of each unit times
+    the amount. So a large amount has its time, and a backend is not called silent by callers that give too little.
+    """
+
+    def __init__(self, usual: LatencyBaseline, each_s: float):
+        """`each_s`: for a unit, until there are enough answers."""
+        self.clock = usual.clock
+        self._usual, self._each = usual, LatencyBaseline(each_s, usual.clock)
+
+    def did(self, amount: float, took_s: float) -> None:
+        """Add work that was done."""
+        if amount > 0:
+            self._each.came(took_s / amount)
+
+    def needs_s(self, amount: float) -> float:
+        """The time that 95 of 100 recent calls would have needed at most for this amount, else the expected time."""
+        return max(self._usual.needs_s(), amount * self._each.needs_s())
 
 
 class ThroughputDrop:

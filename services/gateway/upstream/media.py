@@ -13,6 +13,7 @@ from hedgerow.audio.v1 import audio_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import Unfinished
+from services.gateway.policies.baseline import WorkBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.calls import Pending, both_streams, both_ways, unary
 from services.gateway.upstream.translate import Refused
@@ -20,6 +21,7 @@ from services.runtime.errors import TooLate, Unavailable
 from services.runtime.telemetry import Metadata
 
 _PIECE_BYTES = 256 * 1024  # of a recording, in one message
+_AUDIO_S = 1.0  # that a second of audio takes while little is known: a slower service could not transcribe live audio
 
 
 class VisionCalls:
@@ -34,9 +36,10 @@ class VisionCalls:
 
 
 class AudioCalls:
-    """The audio service."""
+    """The audio service. `work`: how long it takes for so many seconds of a recording."""
 
-    def __init__(self, channel: grpc.aio.Channel):
+    def __init__(self, channel: grpc.aio.Channel, work: WorkBaseline):
+        self._work = work
         self._transcribe = both_streams(channel, audio_pb2, "AudioService", "Transcribe")
         self._transcribe_stream = both_streams(channel, audio_pb2, "AudioService", "TranscribeStream")
 
@@ -55,16 +58,22 @@ class AudioCalls:
     async def recording(
         self, recording: bytes, options: audio_pb2.TranscribeOptions, timeout_s: float, metadata: Metadata
     ) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
-        """Transcribe a recording segment by segment, within `timeout_s`. Raises `Unfinished` where that was too short
-        for a recording that the service has read."""
-        call, has_read = self._transcribe(timeout=timeout_s, metadata=metadata), False
+        """Transcribe a recording segment by segment, within `timeout_s`. Raises `TooLate`, which is `Unfinished` where
+        the service had read the recording and was silent for less time than the whole of it usually takes."""
+        call, clock = self._transcribe(timeout=timeout_s, metadata=metadata), self._work.clock
+        audio_s, waited_s, since = 0.0, 0.0, clock()
         try:
             async with aclosing(both_ways(call, _pieces(recording, options), "audio")) as replies:
                 async for reply in replies:
-                    has_read = True
+                    waited_s += clock() - since
+                    audio_s = audio_s or reply.recording.duration_s
+                    if reply.HasField("summary"):
+                        self._work.did(audio_s, waited_s)
                     yield reply
+                    since = clock()  # the time between is the caller's
         except TooLate as late:
-            raise (Unfinished(late.message) if has_read else late) from None
+            hangs = clock() - since >= self._work.needs_s(audio_s)
+            raise (late if hangs or not audio_s else Unfinished(late.message)) from None
 
     def listen(
         self,
@@ -86,18 +95,19 @@ async def _pieces(
 
 @dataclass(frozen=True, slots=True)
 class Seeing:
-    """The vision service: `top_k` labels of each picture, by its default model. `note`: the template of the text with
-    the labels for a language model; empty: an English sentence."""
+    """The vision service: `top_k` labels of each picture, by its default model. `work`: how long it takes for so many
+    pictures. `note`: the template of the text with the labels for a language model; empty: an English sentence."""
 
     client: VisionCalls
     breaker: SharedBreaker
+    work: WorkBaseline
     top_k: int = 1
     note: str = ""
 
     def late(self, pictures: int, within_s: float) -> TooLate:
-        """The error for so many pictures that were not classified within `within_s`. Where one after the other could
-        not have been, it is `Unfinished`."""
-        kind = TooLate if within_s >= pictures * self.breaker.usual.needs_s() else Unfinished
+        """The error for so many pictures that were not classified within `within_s`: `Unfinished` where they usually
+        take longer."""
+        kind = TooLate if within_s >= self.work.needs_s(pictures) else Unfinished
         return kind(f"vision: longer than its {within_s * 1000:.0f} ms")
 
 
@@ -127,9 +137,11 @@ def make_media(
     """With the services that the settings name, reached by `channels`."""
     seeing = hearing = None
     if settings.vision_address:
-        client = VisionCalls(channels[settings.vision_address])
-        top_k, note = settings.labels_per_image, settings.image_note
-        seeing = Seeing(client, breaker("vision"), top_k, note)
+        client, looking = VisionCalls(channels[settings.vision_address]), breaker("vision")
+        work = WorkBaseline(looking.usual, settings.expected.vision_ms / 1000)
+        seeing = Seeing(client, looking, work, settings.labels_per_image, settings.image_note)
     if settings.audio_address:
-        hearing = Hearing(AudioCalls(channels[settings.audio_address]), breaker("audio"))
+        listening = breaker("audio")
+        work = WorkBaseline(listening.usual, _AUDIO_S)
+        hearing = Hearing(AudioCalls(channels[settings.audio_address], work), listening)
     return Media(seeing, hearing)

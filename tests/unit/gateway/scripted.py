@@ -17,7 +17,7 @@ from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.answer.stages.cache.write_behind import Look
 from services.gateway.config import GatewaySettings
-from services.gateway.policies.baseline import LatencyBaseline
+from services.gateway.policies.baseline import LatencyBaseline, WorkBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.generation import BreakerSettings
@@ -289,6 +289,10 @@ def senses(vision: ScriptedVision | None = None, audio: ScriptedAudio | None = N
     def breaker(name: str) -> SharedBreaker:
         return make_breaker(BreakerSettings(), name, LatencyBaseline(0.05))
 
-    return Media(
-        Seeing(vision, breaker("vision")) if vision else None, Hearing(audio, breaker("audio")) if audio else None
-    )
+    seeing = looking(vision, breaker("vision")) if vision else None
+    return Media(seeing, Hearing(audio, breaker("audio")) if audio else None)
+
+
+def looking(vision: ScriptedVision, breaker: SharedBreaker) -> Seeing:
+    """A picture is expected to take as long as a call."""
+    return Seeing(vision, breaker, WorkBaseline(breaker.usual, breaker.usual.expected_s))

@@ -178,14 +178,16 @@ class VisionStage(_MediaStage):
     async def _classify(self, seeing: Seeing) -> None:
         async def look(stage: Running) -> vision_pb2.ClassifyResponse:
             metadata, left_s = telemetry.propagate(stage.span), self.draft.ledger.remaining()
+            pictures, began = len(self.draft.question.request.images), seeing.work.clock()
             call = seeing.client.classify(self._wanted(seeing), left_s, metadata)
             self._look = asyncio.create_task(_reply(call))
             self._look.add_done_callback(retrieve)
             self._look.add_done_callback(lambda _: call.cancel())  # also where it is cancelled before it has begun
             done, _ = await asyncio.wait({self._look}, timeout=stage.budget_s)
             if not done:
-                raise seeing.late(len(self.draft.question.request.images), stage.budget_s)
+                raise seeing.late(pictures, stage.budget_s)
             seen = self._look.result()
+            seeing.work.did(pictures, seeing.work.clock() - began)
             named = sum(bool(shown.labels) for shown in seen.results)  # not as what: that is for the caller
             stage.detail = f"{seen.model}: {named} of {len(seen.results)} named"
             return seen

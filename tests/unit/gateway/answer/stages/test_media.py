@@ -16,13 +16,22 @@ from services.gateway.answer.backends import Fallbacks
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import make_breaker
-from services.gateway.upstream.media import Media, Seeing
+from services.gateway.upstream.media import Media
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import MISS, Scene, outcomes
 from tests.unit.gateway.prompt.conversations import said
 from tests.unit.gateway.reading import sent_by
-from tests.unit.gateway.scripted import ScriptedAudio, ScriptedCache, ScriptedLlm, ScriptedVision, finish, senses, text
+from tests.unit.gateway.scripted import (
+    ScriptedAudio,
+    ScriptedCache,
+    ScriptedLlm,
+    ScriptedVision,
+    finish,
+    looking,
+    senses,
+    text,
+)
 
 pytestmark = pytest.mark.paused
 
@@ -116,7 +125,7 @@ async def test_the_cache_is_asked_with_the_words_and_keyed_by_what_the_pictures_
 @pytest.mark.parametrize(("pictures", "is_well"), [(1, False), (20, True)])
 async def test_more_pictures_than_there_is_time_for_are_no_failure_of_the_service(pictures: int, is_well: bool):
     breaker = make_breaker(BreakerSettings(), "vision", LatencyBaseline(0.05, loop_clock), loop_clock)
-    scene = Scene(senses=Media(seeing=Seeing(ScriptedVision(CIRCLE, pause_s=5), breaker)))
+    scene = Scene(senses=Media(seeing=looking(ScriptedVision(CIRCLE, pause_s=5), breaker)))
     for _ in range(5):
         assert "vision:budget" in (await scene.final(images=[PICTURE] * pictures)).degraded
     assert breaker.would_admit("another tenant") is is_well
