@@ -14,6 +14,7 @@ _ROLES = frozenset(chat_pb2.Role.values()) - {chat_pb2.ROLE_UNSPECIFIED}
 _SPEAKING = _ROLES - {chat_pb2.ROLE_TOOL}
 _MAY_BE_EMPTY = (chat_pb2.ROLE_SYSTEM, chat_pb2.ROLE_TOOL)
 _MEDIA = ("image", "audio")
+NO_TEXT = "…"  # stands where a message has no text
 Messages = Iterable[chat_pb2.Message]
 
 
@@ -50,7 +51,9 @@ def flatten(request: pb.GenerateRequest) -> None:
         if not message.parts:
             continue
         between = "\n" if any(part.WhichOneof("kind") in _MEDIA for part in message.parts) else ""
-        message.content = between.join(part.text for part in message.parts if part.text)
+        text = between.join(part.text for part in message.parts if part.text)
+        shows = any(part.HasField("image") for part in message.parts)
+        message.content = NO_TEXT if shows and not text.strip() else text
         for part in message.parts:
             match part.WhichOneof("kind"):
                 case "image":
@@ -87,7 +90,8 @@ def _check_content(where: str, message: chat_pb2.Message) -> None:
 
 
 def _check_parts(where: str, message: chat_pb2.Message, *, last: bool) -> None:
-    """Something is said in them, and pictures and recordings are the user's. A recording is the last thing said."""
+    """Something is said or shown in them, and pictures and recordings are the user's. A recording is the last thing
+    said."""
     kinds = [part.WhichOneof("kind") for part in message.parts]
     for number, (part, kind) in enumerate(zip(message.parts, kinds, strict=True)):
         place = f"{where}.parts[{number}]"
@@ -97,11 +101,11 @@ def _check_parts(where: str, message: chat_pb2.Message, *, last: bool) -> None:
             raise InvalidInput(place, f"no {kind} but the user's", chat_pb2.Role.Name(message.role))
         if kind == "audio" and (not last or kinds.count("audio") > 1):
             raise InvalidInput(place, "one recording, in the last message", "another")
-        if not getattr(part, kind):
+        if kind in _MEDIA and not getattr(part, kind):
             raise InvalidInput(f"{place}.{kind}", "1 or more bytes", 0)
-    spoken = any(part.text.strip() for part in message.parts) or "audio" in kinds
-    if kinds and not spoken and message.role != chat_pb2.ROLE_TOOL:
-        raise InvalidInput(f"{where}.parts", "text that is not blank, or a recording", ", ".join(map(str, kinds)))
+    blank = set(kinds) == {"text"} and not any(part.text.strip() for part in message.parts)
+    if blank and message.role != chat_pb2.ROLE_TOOL:
+        raise InvalidInput(f"{where}.parts", "text that is not blank, a picture or a recording", "blank text")
 
 
 def _check_calls(where: str, message: chat_pb2.Message, called: set[str]) -> None:

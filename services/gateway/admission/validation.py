@@ -179,7 +179,9 @@ def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings, *
 def _check_images(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool) -> None:
     images = request.images
     if not (settings.vision_address or sees):
-        raise InvalidInput("images", "none while no vision service is configured", f"{len(images)} images")
+        model = request.model or "a model that the router may choose"
+        limit = f"none: {model} takes none (`sees` in the mesh file), and no vision service is configured"
+        raise InvalidInput("images", limit, f"{len(images)} images")
     if len(images) > settings.max_images:
         raise InvalidInput("images", f"at most {settings.max_images} images", len(images))
     for index, image in enumerate(images):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
+from services.gateway.admission.messages import NO_TEXT
 
 LABELS = "{labels}"  # in a template
 _LEAST = 0.05  # probability of a label after the first, to be listed
@@ -95,7 +96,8 @@ class Asked:
         if not self.pictures:
             return last
         seen = [chat_pb2.Part(image=picture) for picture in self.pictures]
-        return chat_pb2.Message(role=last.role, parts=[*seen, chat_pb2.Part(text=last.content)])
+        said = [chat_pb2.Part(text=last.content)] if last.content != NO_TEXT else []
+        return chat_pb2.Message(role=last.role, parts=[*seen, *said])
 
     def _with_results(self, last: chat_pb2.Message) -> chat_pb2.Message:
         if not self.results:

@@ -25,6 +25,7 @@ _SCHEMA = {
     "type": "json_schema",
     "json_schema": {"name": "city_facts", "description": "Facts.", "strict": True, "schema": _WEATHER},
 }
+_PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_PIXEL}"}}
 TEXTS: Mapping[str, str] = {
     "plain": "What is the capital of Japan?",
     "padded": "  two blanks before, three after   \n\n",
@@ -132,6 +133,26 @@ CHATS: dict[str, Shape] = {
             {"role": "assistant", "content": "Hi!", "refusal": None, "annotations": [], "reasoning_content": "Hm."},
             _user("?"),
         ]
+    },
+    "system alone": {"messages": [{"role": "system", "content": "Say hello."}]},
+    "system last": {"messages": [_user("Hi"), {"role": "system", "content": "Be brief."}]},
+    "assistant last": {"messages": [_user("Hi"), {"role": "assistant", "content": "Hello,"}]},
+    "call without a result": {
+        "messages": [_user("?"), {"role": "assistant", "content": None, "tool_calls": [_CALL]}],
+        "tools": [_TOOL],
+    },
+    "blank question": {"messages": [_user("")]},
+    "blank question in parts": {"messages": [_user([{"type": "text", "text": " "}]), _user("?")]},
+    "blank answer": {"messages": [_user("Hi"), {"role": "assistant", "content": ""}, _user("?")]},
+    "refusal": {"messages": [_user("Hi"), {"role": "assistant", "content": None, "refusal": "No."}, _user("?")]},
+    "spoken answer": {"messages": [_user("Hi"), {"role": "assistant", "audio": {"id": "audio_1"}}, _user("?")]},
+    "picture of a tool": {
+        "messages": [
+            _user("?"),
+            {"role": "assistant", "content": None, "tool_calls": [_CALL]},
+            {"role": "tool", "tool_call_id": "call_1", "content": [_PICTURE]},
+        ],
+        "tools": [_TOOL],
     },
     "stream": _ask(stream=True),
     "stream options": _ask(stream=True, stream_options={"include_usage": True, "include_obfuscation": False}),

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.dialects.parts import put_content
+from services.gateway.admission.messages import NO_TEXT
+from services.gateway.http.dialects.parts import put_content, settle_blank
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_model, take_options
 from services.gateway.http.sse import compact
@@ -26,6 +27,7 @@ MODES = {
     "auto": chat_pb2.TOOL_MODE_AUTO,
     "required": chat_pb2.TOOL_MODE_REQUIRED,
 }
+_ASKING = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)  # roles of a conversation's last message
 _STRUCTURED = ("json", "json_object", "regex", "choice", "grammar")
 _REFUSED = ("functions", "function_call")
 _MOST_CHOICES = 128  # as OpenAI has it
@@ -43,8 +45,7 @@ def read_chat(
     _leave_more_than_text(order, body)
     take_stream(order, body)
     request = order.request
-    for given in body.objects("messages", most_messages):
-        _put_message(request.messages.add(), given)
+    _take_messages(request, body.objects("messages", most_messages))
     take_sampling(request, body)
     _take_logprobs(request, body)
     take_tools(request, body)
@@ -255,12 +256,25 @@ def _take_choice(request: pb.GenerateRequest, given: Fields) -> None:
     request.response_format.choice.SetInParent()
 
 
+def _take_messages(request: pb.GenerateRequest, given: list[Fields]) -> None:
+    """The conversation. Where it ends with another message than a user's or a tool's result, that one is left for a
+    provider, because no other API goes on from there."""
+    for each in given:
+        _put_message(request.messages.add(), each)
+        settle_blank(request, each)
+    if request.messages and request.messages[-1].role not in _ASKING:
+        request.messages.add(role=chat_pb2.ROLE_USER, content=NO_TEXT)
+        given[-1].leave()
+
+
 def _put_message(message: chat_pb2.Message, given: Fields) -> None:
     message.role = given.one_of("role", ROLES) or chat_pb2.ROLE_UNSPECIFIED
     if not message.role:
         raise given.wrong("role", f"one of {', '.join(ROLES)}")
     given.refuse("function_call")
     put_content(message, given)
+    if message.role == chat_pb2.ROLE_ASSISTANT and not (message.content or message.parts):
+        message.content = given.text("refusal") or ""
     for call in given.objects("tool_calls", TOOL_CALLS):
         if call.needed("type") == "custom":
             _put_custom_call(message, call)

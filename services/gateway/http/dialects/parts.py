@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.messages import NO_TEXT
 from services.gateway.http.fields import Fields, from_base64
 from services.runtime.errors import InvalidInput
 
@@ -20,23 +22,38 @@ def put_content(message: chat_pb2.Message, given: Fields) -> None:
         return
     if not isinstance(content, list):
         raise given.wrong("content", "a string, or an array of parts")
-    parts = [read_part(part) for part in given.objects("content")]
+    users = message.role == chat_pb2.ROLE_USER
+    parts = [read_part(part, media=users) for part in given.objects("content")]
     if all(part.WhichOneof("kind") == "text" for part in parts):
         message.content = "".join(part.text for part in parts)
     else:
         message.parts.extend(parts)
 
 
-def read_part(part: Fields) -> chat_pb2.Part:
-    """A text, a picture in a `data:` URL, or a recording. Any other kind is left for the provider."""
+def settle_blank(request: pb.GenerateRequest, given: Fields) -> None:
+    """Settle the last message, which was read from `given`, if it says nothing. OpenAI's API allows that, the contract
+    does not: an assistant's turn is left out of it, and a user's is left for a provider."""
+    message = request.messages[-1]
+    text = message.content
+    if message.parts or message.tool_calls or (text and not text.isspace()):
+        return
+    if message.role == chat_pb2.ROLE_ASSISTANT:
+        del request.messages[-1]
+    elif message.role == chat_pb2.ROLE_USER:
+        message.content = NO_TEXT
+        given.leave()
+
+
+def read_part(part: Fields, *, media: bool = True) -> chat_pb2.Part:
+    """A text, and with `media` a picture in a `data:` URL or a recording. Any other kind is left for the provider."""
     kind = part.needed("type")
     if kind in _TEXTS:
         return chat_pb2.Part(text=part.needed("text"))
     if kind == "refusal":
         return chat_pb2.Part(text=part.needed("refusal"))
-    if kind in _PICTURES and not _is_elsewhere(part):
+    if media and kind in _PICTURES and not _is_elsewhere(part):
         return chat_pb2.Part(image=_picture(part))
-    if kind == "input_audio":
+    if media and kind == "input_audio":
         audio = part.object("input_audio")
         if audio is None:
             raise part.wrong("input_audio", "an object")

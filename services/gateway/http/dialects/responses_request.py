@@ -11,8 +11,9 @@ from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.messages import NO_TEXT
 from services.gateway.http.dialects.chat_request import MODES, ROLES, put_tool, take_form, take_sampling
-from services.gateway.http.dialects.parts import read_part
+from services.gateway.http.dialects.parts import read_part, settle_blank
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import TRUNCATIONS, RequestOptions, take_model, take_options
 from services.runtime.errors import InvalidInput
@@ -20,7 +21,6 @@ from services.runtime.limits import LONG_MESSAGES
 
 _TEXTS = ("input_text", "output_text", "text", "refusal")
 _REASONING = "reasoning"
-_NOTHING = "…"  # stands where an item or a part has no text
 # Fields without prose: names, addresses and encoded data.
 _NOT_WORDS = frozenset(
     {
@@ -70,8 +70,8 @@ _LOGPROBS = "message.output_text.logprobs"
 
 def take_input(request: pb.GenerateRequest, body: Fields, most_messages: int) -> None:
     """Add the messages that `input` says, `most_messages` at most. Raises `InvalidInput`."""
-    if isinstance(body.seen("input"), str):
-        request.messages.add(role=chat_pb2.ROLE_USER, content=body.needed("input"))
+    if isinstance(text := body.seen("input"), str):
+        request.messages.add(role=chat_pb2.ROLE_USER, content=body.needed("input") if text.strip() else NO_TEXT)
         return
     if "input" not in body:
         raise body.wrong("input", "a string or an array")
@@ -85,7 +85,7 @@ def take_input(request: pb.GenerateRequest, body: Fields, most_messages: int) ->
         if not _take_item(request, item, called, last=last):
             _stand_in(request, item)
     if not asking:
-        request.messages.add(role=chat_pb2.ROLE_USER, content=_NOTHING)  # all of it is kept by the provider
+        request.messages.add(role=chat_pb2.ROLE_USER, content=NO_TEXT)  # all of it is kept by the provider
 
 
 def _take_item(request: pb.GenerateRequest, item: Fields, called: set[str], *, last: bool) -> bool:
@@ -127,6 +127,7 @@ def _take_message(request: pb.GenerateRequest, item: Fields, *, last: bool) -> b
         return False
     item.text("type")
     _put_content(request.messages.add(role=item.one_of("role", ROLES) or chat_pb2.ROLE_USER), item, "content")
+    settle_blank(request, item)
     return True
 
 
@@ -162,7 +163,7 @@ def _stand_in(request: pb.GenerateRequest, item: Fields) -> None:
 
 
 def _words(given: Fields) -> str:
-    return "\n".join(text for name in given for text in _texts(name, given.seen(name))) or _NOTHING
+    return "\n".join(text for name in given for text in _texts(name, given.seen(name))) or NO_TEXT
 
 
 def _texts(name: str, given: Any) -> Iterator[str]:

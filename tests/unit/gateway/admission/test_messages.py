@@ -50,8 +50,7 @@ def test_a_tool_is_called_and_its_result_told():
         ),
         ([parts(Part())], r"messages\[0\]\.parts\[0\]: text, image or audio, got nothing"),
         ([parts(Part(text="?"), Part(image=b""))], r"messages\[0\]\.parts\[1\]\.image: 1 or more bytes, got 0"),
-        ([parts(Part(image=b"x"))], r"messages\[0\]\.parts: text that is not blank, or a recording, got image"),
-        ([parts(Part(text=" "))], r"messages\[0\]\.parts: text that is not blank, or a recording, got text"),
+        ([parts(Part(text=" "))], r"messages\[0\]\.parts: text that is not blank, a picture or a recording, got blank"),
         ([parts(Part(image=b"x"), role=ROLE_SYSTEM), ASKED], r"parts\[0\]: no image but the user's, got ROLE_SYSTEM"),
         ([parts(Part(audio=b"x")), ASKED], r"parts\[0\]: one recording, in the last message, got another"),
         ([parts(Part(audio=b"x"), Part(audio=b"x"))], r"parts\[0\]: one recording, in the last message, got another"),
@@ -69,6 +68,14 @@ def test_parts_become_text_pictures_and_a_recording():
     assert [image.data for image in request.images] == [b"0", b"1"]
     assert request.audio.data == b"2"
     assert not any(message.parts for message in request.messages)
+
+
+def test_a_picture_alone_is_a_message_without_text():
+    alone, captioned = parts(Part(image=b"1")), parts(Part(text=""), Part(image=b"2"))
+    check(alone, captioned)
+    request = flat(alone, captioned)
+    assert [message.content for message in request.messages] == [messages.NO_TEXT] * 2
+    assert [image.data for image in request.images] == [b"1", b"2"]
 
 
 def test_a_recording_alone_is_the_question():

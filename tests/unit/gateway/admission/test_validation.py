@@ -58,7 +58,7 @@ def request(content: str = "What is latency?", **fields: object) -> GenerateRequ
             request(guard=GuardPolicy(injection=1)),
             "guard.injection: GUARD_ACTION_REFUSE: nothing stands for it, got GUARD_ACTION_MASK",
         ),
-        (request(images=[Image(data=b"x")]), "images: none while no vision service is configured, got 1 images"),
+        (request(images=[Image(data=b"x")]), "images: none: a model that the router may choose takes none"),
         (request(audio=Audio(data=b"xy")), "audio: none while no audio service is configured, got 2 bytes"),
     ],
 )
@@ -137,5 +137,8 @@ def test_pictures_go_to_a_model_that_sees_where_nobody_else_looks():
     assert validate(asked, SETTINGS, seeing).pixels
     assert not validate(request(model="small"), SETTINGS, seeing).pixels
     for media, name in ((blind, "small"), (seeing, "large"), (seeing, "")):
-        with pytest.raises(InvalidInput, match="images: none while no vision service is configured"):
+        with pytest.raises(
+            InvalidInput,
+            match=f"images: none: {name or 'a model'}.* takes none .*, and no vision service is configured, got 1",
+        ):
             validate(request(model=name, images=[Image(data=b"x")]), SETTINGS, media)

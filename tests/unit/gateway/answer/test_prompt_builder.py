@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
+from services.gateway.admission.messages import NO_TEXT
 from services.gateway.answer.prompt_builder import Asked, picture_lines
 from services.gateway.config import GatewaySettings
 from tests.unit.gateway.prompt.conversations import said
@@ -71,6 +73,11 @@ def test_a_template_without_a_place_for_the_labels_is_refused() -> None:
     assert GatewaySettings(llm_addresses=models, image_note="image: {labels}").image_note
     with pytest.raises(ValueError, match="image_note"):
         GatewaySettings(llm_addresses=models, image_note="image: {label}")
+
+
+def test_a_picture_without_a_text_is_all_that_a_model_gets():
+    asked = Asked((said("user", NO_TEXT),), pictures=(b"1",))
+    assert list(asked.for_model()[0].parts) == [chat_pb2.Part(image=b"1")]
 
 
 def test_context_joins_the_context_that_a_question_brings():

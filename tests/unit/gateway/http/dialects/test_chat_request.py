@@ -10,8 +10,9 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.messages import NO_TEXT
 from services.gateway.errors import ModelUnknown
-from services.gateway.http.dialects.chat_request import read_chat
+from services.gateway.http.dialects.chat_request import ROLES, read_chat
 from services.gateway.http.fields import parse
 from services.runtime.errors import InvalidInput
 from tests.unit.gateway.http.chats import ASKED, read, refused
@@ -122,6 +123,24 @@ def test_a_picture_elsewhere_is_never_fetched_but_left_for_a_provider() -> None:
     content = [{"type": "image_url", "image_url": {"url": "http://169.254.169.254/"}}]
     message = read(messages=[{"role": "user", "content": content}]).request.messages[0]
     assert (message.content, list(message.parts)) == ("[image_url]", [])
+
+
+def test_blank_turns_stand_for_nothing_and_a_refusal_for_its_text() -> None:
+    turns: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": None, "refusal": "No."},
+        {"role": "user", "content": " "},
+    ]
+    said = [(each.role, each.content) for each in read(messages=turns).request.messages]
+    assert said == [(chat_pb2.ROLE_USER, "Hello"), (chat_pb2.ROLE_ASSISTANT, "No."), (chat_pb2.ROLE_USER, NO_TEXT)]
+
+
+@pytest.mark.parametrize("role", ["system", "assistant"])
+def test_policies_read_a_message_behind_which_only_a_provider_goes_on(role: str) -> None:
+    first, last = read(messages=[{"role": role, "content": "Hello"}]).request.messages
+    assert (first.role, first.content) == (ROLES[role], "Hello")
+    assert (last.role, last.content) == (chat_pb2.ROLE_USER, NO_TEXT)
 
 
 @pytest.mark.parametrize(
