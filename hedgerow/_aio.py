@@ -155,14 +155,14 @@ class AsyncClient(AsyncServiceClient):
 
         `tools` are functions; their types and docstrings describe them to the model. The model gets each result as
         JSON, and an error for arguments that do not match the types. A function's exception is raised. `tool_choice`
-        applies to the first question only. After `max_steps` rounds of calls the model must answer. `budget_ms` covers
-        all rounds. `on_call` gets each call and its result.
+        applies to the first question only. Later questions derive their `idempotency_key` from yours. After `max_steps`
+        rounds of calls the model must answer. `budget_ms` covers all rounds. `on_call` gets each call and its result.
         """
         refuse_unknown("run_tools()", options, METHODS)
         budget_ms = options.get("budget_ms") or self._caller.default_budget_ms
         loop = ToolLoop(messages, options.get("tools", ()), max_steps, budget_ms)
         while True:
-            asked: Any = {**options, **loop.next_request(options.get("tool_choice"))}
+            asked: Any = {**options, **loop.next_request(options)}
             answer: Answer = await self.ask(**asked)
             calls = loop.calls(answer)
             for call in calls:

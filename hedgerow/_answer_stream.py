@@ -77,10 +77,10 @@ class AnswerStream(EventStream[Event]):
             try:
                 return super()._fill()
             except Unavailable as problem:
-                rest, lost = self._answer.after(problem), lost or problem
+                pause_s = _RECONNECT_S if problem.reason == HUNG_UP else _PAUSE_S
+                rest, lost = self._answer.after(problem, pause_s), lost or problem
                 if rest is None:
                     raise lost from None
-                pause_s = _RECONNECT_S if problem.reason == HUNG_UP else _PAUSE_S
             except HedgerowError as problem:
                 if lost and problem.code == "UNIMPLEMENTED":  # no model can go on from a text
                     raise lost from None

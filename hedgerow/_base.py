@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from inspect import iscoroutine
@@ -21,9 +22,10 @@ class ServiceClient:
     """A service, over one pooled connection that is opened when first used. Safe to share between threads."""
 
     def __init__(self, peer: Peer, make_stub: Callable[[grpc.Channel], Any]):
-        self._peer = peer
-        self._channel = open_blocking_channel(peer.target, peer.tls)
-        self._stub: Any = make_stub(self._channel)
+        self._peer, self._make_stub = peer, make_stub
+        self._opening = threading.Lock()
+        self._opened: tuple[grpc.Channel, Any] | None = None  # with its stub
+        self._open()
 
     def __enter__(self) -> Self:
         return self
@@ -33,11 +35,14 @@ class ServiceClient:
 
     def close(self) -> None:
         """Close the connection and cancel what runs on it."""
-        self._channel.close()
+        with self._opening:
+            if self._opened:
+                self._opened[0].close()
+                self._opened = None
 
     def prewarm(self, timeout_s: float = 5.0) -> None:
         """Connect now, so that the first request does not wait for it. Raises `Unavailable` when no process answers."""
-        ready = grpc.channel_ready_future(self._channel)
+        ready = grpc.channel_ready_future(self._open()[0])
         try:
             ready.result(timeout_s)
         except grpc.FutureTimeoutError:
@@ -47,7 +52,7 @@ class ServiceClient:
 
     def _why_not(self) -> Unavailable:
         """Why no process answers, from the status of a call that does not wait for a connection."""
-        call: Any = self._channel.unary_unary("/hedgerow/Prewarm")
+        call: Any = self._open()[0].unary_unary("/hedgerow/Prewarm")
         try:
             call(b"", timeout=_WHY_S)
         except grpc.RpcError as error:
@@ -55,6 +60,17 @@ class ServiceClient:
             if isinstance(told, Unavailable):
                 return told
         return nobody_at(self._peer)
+
+    def _open(self) -> tuple[grpc.Channel, Any]:
+        with self._opening:
+            if self._opened is None:
+                channel = open_blocking_channel(self._peer.target, self._peer.tls)
+                self._opened = channel, self._make_stub(channel)
+            return self._opened
+
+    @property
+    def _stub(self) -> Any:
+        return self._open()[1]
 
     def _call(self, method: Any, request: Any, timeout_s: float) -> Any:
         """One request, one response."""

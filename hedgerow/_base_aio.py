@@ -21,13 +21,13 @@ _WHY_S = 0.5  # for gRPC to say why there is no connection
 class AsyncServiceClient:
     """A service, over one pooled connection that is opened when first used.
 
-    Safe to share between tasks of one loop.
+    Safe to share between tasks of one loop. After the end of a loop, the next one gets a connection of its own.
     """
 
     def __init__(self, peer: Peer, make_stub: Callable[[grpc.aio.Channel], Any]):
         self._peer, self._make_stub = peer, make_stub
-        self._channel: grpc.aio.Channel | None = None
-        self._made_stub: Any = None
+        self._opened: tuple[grpc.aio.Channel, Any] | None = None  # with its stub
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the channel
 
     async def __aenter__(self) -> Self:
         return self
@@ -37,21 +37,21 @@ class AsyncServiceClient:
 
     async def close(self) -> None:
         """Close the connection and cancel what runs on it."""
-        if self._channel:
-            await self._channel.close()
-            self._channel = self._made_stub = None
+        if self._opened:
+            await self._opened[0].close()
+            self._opened = None
 
     async def prewarm(self, timeout_s: float = 5.0) -> None:
         """Connect now, so that the first request does not wait for it. Raises `Unavailable` when no process answers."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._connection().channel_ready()
+                await self._open()[0].channel_ready()
         except TimeoutError:
             raise await self._why_not() from None
 
     async def _why_not(self) -> Unavailable:
         """Why no process answers, from the status of a call that does not wait for a connection."""
-        call: Any = self._connection().unary_unary("/hedgerow/Prewarm")
+        call: Any = self._open()[0].unary_unary("/hedgerow/Prewarm")
         try:
             await call(b"", timeout=_WHY_S)
         except grpc.RpcError as error:
@@ -60,16 +60,15 @@ class AsyncServiceClient:
                 return told
         return nobody_at(self._peer)
 
-    def _connection(self) -> grpc.aio.Channel:
-        if self._channel is None:
-            self._channel = open_channel(self._peer.target, tls=self._peer.tls)
-        return self._channel
+    def _open(self) -> tuple[grpc.aio.Channel, Any]:
+        if self._opened is None or (self._loop and self._loop.is_closed()):
+            channel = open_channel(self._peer.target, tls=self._peer.tls)
+            self._opened, self._loop = (channel, self._make_stub(channel)), asyncio.get_running_loop()
+        return self._opened
 
     @property
     def _stub(self) -> Any:
-        if self._made_stub is None:
-            self._made_stub = self._make_stub(self._connection())
-        return self._made_stub
+        return self._open()[1]
 
     async def _call(self, method: Any, request: Any, timeout_s: float) -> Any:
         """One request, one response."""

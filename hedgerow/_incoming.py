@@ -104,9 +104,9 @@ class IncomingAnswer:
             case Final(answer):
                 self.answer = answer
 
-    def after(self, problem: HedgerowError) -> Outgoing[pb.GenerateRequest] | None:
-        """The request to another gateway after this one is lost; None where the problem is final."""
-        rest = self._resuming.after(problem) if self._resuming else None
+    def after(self, problem: HedgerowError, pause_s: float) -> Outgoing[pb.GenerateRequest] | None:
+        """The request to another gateway, `pause_s` after this one is lost; None where the problem is final."""
+        rest = self._resuming.after(problem, pause_s) if self._resuming else None
         self._over = rest is None
         return rest
 

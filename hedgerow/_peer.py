@@ -17,8 +17,8 @@ _URLS = ("http://", "https://", "grpc://", "grpcs://", "ws://", "wss://")
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A service at an address: `host:port`, `unix:path` or `xds:///name`. Raises `InvalidArgument` for an URL, and
-    for an API key that would leave this machine in plain text."""
+    """A service at an address: `host:port`, `unix:path` or `xds:///name`. Raises `InvalidArgument` for an URL, for
+    an API key that no header can hold, and for one that would leave this machine in plain text."""
 
     target: str
     api_key: str | None = None
@@ -28,6 +28,9 @@ class Peer:
 
     def __post_init__(self) -> None:
         refuse_url(self.target, self.service)
+        if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
+            advice = "a key that is read from a file may end with a line break"
+            raise invalid("api_key", "printable ASCII characters", "others", advice)
         if self.api_key and not (self.tls or self.allow_plaintext_key or stays_here(self.target)):
             raise InvalidArgument(
                 f"tls: required to send an API key to the {self.service} at {self.target}, which may be another "

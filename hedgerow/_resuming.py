@@ -56,20 +56,20 @@ class Resuming:
             case "accepted" if not self._budget_ms:
                 self._budget_ms = event.accepted.budget_ms
 
-    def after(self, problem: HedgerowError) -> Outgoing[pb.GenerateRequest] | None:
-        """The request to another gateway; None where this problem is final."""
+    def after(self, problem: HedgerowError, pause_s: float = 0.0) -> Outgoing[pb.GenerateRequest] | None:
+        """The request to another gateway, to be sent after `pause_s`; None where this problem is final."""
         if problem.reason == NOT_KEPT and self.again and self._kept:
             self._kept = False
-            return None if self._out.request.single_attempt else self._rest()
+            return None if self._out.request.single_attempt else self._rest(pause_s)
         lost = problem.reason in (LOST, HUNG_UP) or (problem.reason == NOBODY and self.again)
         once = self._out.request.single_attempt and not (self._kept and self._seen)
         if not lost or self._lost >= _MOST or once:
             return None
         self._lost += 1
-        return self._rest()
+        return self._rest(pause_s)
 
-    def _rest(self) -> Outgoing[pb.GenerateRequest] | None:
-        spent_s = self._clock() - self._began
+    def _rest(self, pause_s: float) -> Outgoing[pb.GenerateRequest] | None:
+        spent_s = self._clock() - self._began + pause_s
         request = pb.GenerateRequest()
         request.CopyFrom(self._out.request)
         if self._budget_ms:

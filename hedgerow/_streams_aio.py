@@ -66,4 +66,5 @@ class AsyncEventStream(Generic[E]):
         self._call.cancel()
 
     def __del__(self) -> None:
-        self._call.cancel()
+        if call := getattr(self, "_call", None):  # there is none where it could not begin
+            call.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from functools import partial
 from typing import Any
@@ -34,17 +34,21 @@ class ToolLoop:
             raise invalid("max_steps", "at least 1", max_steps)
         if not functions:
             raise invalid("tools", "at least one function", "none")
-        self._first = True
+        self._asked = 0  # requests
         self._functions, self._steps_left = Functions(functions), max_steps
         self._turns: list[Message] = turns_of(messages)
         self._budget_ms, self._clock, self._began = budget_ms, clock, clock()
 
-    def next_request(self, tool_choice: str | None) -> dict[str, Any]:
-        """The next request. `tool_choice` is the caller's, for the first request; after the last step no more calls are
-        allowed. Raises `DeadlineExceeded`."""
+    def next_request(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The next request. The caller's `options` have the `tool_choice` of the first request; after the last step no
+        more calls are allowed. An `idempotency_key` is for one request, so each gets its own. Raises
+        `DeadlineExceeded`."""
         request: dict[str, Any] = {"messages": list(self._turns), "tools": self._functions.tools}
-        request["tool_choice"] = tool_choice if self._first else "none" if self._steps_left == 0 else None
-        self._first = False
+        later = "none" if self._steps_left == 0 else None
+        request["tool_choice"] = later if self._asked else options.get("tool_choice")
+        if self._asked and (key := options.get("idempotency_key")):
+            request["idempotency_key"] = f"{key}/{self._asked}"
+        self._asked += 1
         if self._budget_ms is not None:
             left = self._budget_ms - (self._clock() - self._began) * 1000
             if left < 1:

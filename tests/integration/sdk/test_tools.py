@@ -127,3 +127,11 @@ async def test_so_is_that_of_an_item_of_a_batch(gateway: AskedInTurn) -> None:
         ((_, error),) = [pair async for pair in client.batch(["?"], tools=[weather])]
     assert isinstance(error, hedgerow.Internal)
     assert error.reason == "TOOL_NOT_OFFERED"
+
+
+async def test_each_request_of_a_run_has_an_idempotency_key_of_its_own(gateway: AskedInTurn) -> None:
+    call = calling(("weather", '{"city": "Oslo"}'))
+    gateway.answers = [call, call, answer("No.")]
+    async with hedgerow.AsyncClient(gateway.target) as client:
+        await client.run_tools("A coat?", tools=[weather], idempotency_key="coat")
+    assert [request.idempotency_key for request in gateway.requests] == ["coat", "coat/1", "coat/2"]

@@ -109,7 +109,7 @@ def test_of_the_client(work: Any, scripts: list[list[Any]]):
     @asynccontextmanager
     async def scene() -> Work:
         client, stub = AsyncClient("127.0.0.1:1"), ScriptedStub(*scripts)
-        client._made_stub = stub
+        client._make_stub = lambda _: stub
         yield work(client)
         assert all(call.over for call in stub.calls)
         assert asyncio.all_tasks() == {asyncio.current_task()}

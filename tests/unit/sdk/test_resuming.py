@@ -158,3 +158,12 @@ def test_a_cascade_goes_on_without_one_where_its_text_has_passed() -> None:
     scene = Scene(cascade=pb.Cascade(at_once=True))
     scene.said("Pa")
     assert scene.asked() is None
+
+
+def test_the_pause_before_the_next_gateway_is_asked_is_a_part_of_the_budget():
+    scene = Scene()
+    scene.clock.advance(1.7)
+    rest = scene.resuming.after(LOST, pause_s=0.15)
+    assert rest
+    assert (rest.request.budget_ms, rest.timeout_s) == (150, pytest.approx(1.15))
+    assert scene.resuming.after(LOST, pause_s=0.3) is None

@@ -88,3 +88,12 @@ async def test_over_tls_without_a_key_on_this_machine_or_on_purpose_it_is_not(cl
         made = make(target, **given)
         if not client.startswith("Async"):
             made.close()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("key", ["sesame\n", "s\u00e9same", "ses\x00ame"])
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(client: str, key: str) -> None:
+    with pytest.raises(InvalidArgument, match="api_key: printable ASCII characters") as refused:
+        getattr(hedgerow, client)("127.0.0.1:50050", api_key=key)
+    assert refused.value.metadata["field"] == "api_key"
+    assert "same" not in refused.value.message
