@@ -24,6 +24,8 @@ from services.llm.providers.transport.tls import client_context
 from services.llm.providers.transport.wire import Broken, Lost, NoReply, Options, failure
 
 _CUT_SHORT = "the connection ended"
+# A connection that had died says so within a round trip. One that ends later had a provider that was at work.
+_NOTICED_S = 1.0
 _PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # seconds, and a count
 
 
@@ -74,7 +76,8 @@ class Http1:
         except aiohttp.ClientConnectorError as error:  # nothing was sent; it may have moved
             raise Lost(failure(_cause(error)), kept=self._names.forget(began)) from None
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-            raise Lost(type(error).__name__, connection.kept) from None
+            had_died = connection.kept and asyncio.get_running_loop().time() - began < _NOTICED_S
+            raise Lost(type(error).__name__, had_died) from None
         except (aiohttp.ClientError, TimeoutError) as error:
             raise NoReply(failure(error)) from None
         return _Reply(response, self._read_s)

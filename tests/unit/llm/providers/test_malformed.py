@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from services.llm.providers.transport import http1
 from services.llm.providers.transport.client import ProviderClient
 from services.llm.providers.transport.http1 import Http1
 from services.llm.providers.transport.reply import ReplyLimits
@@ -116,6 +117,21 @@ BREAKING = {
 }
 
 
+@dataclass
+class DyingScript(Script):
+    """Answers the first request, and takes its connection with every later one."""
+
+    requests: int = 0
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"{}"):
+                self.requests += 1
+                if self.requests > 1:
+                    break
+                writer.write(sized(A))
+
+
 @pytest.mark.parametrize("name", WHOLE)
 async def test_an_answer_is_the_same_wherever_its_bytes_are_cut(name: str) -> None:
     answer, expected = WHOLE[name]
@@ -152,3 +168,15 @@ async def test_a_provider_that_falls_silent_in_mid_answer_is_given_up() -> None:
     script = Script(deque([(chunked(A, end=b""),)]))
     async with asking(script, read_s=0.05) as (client, url):
         assert await asked(client, url) == ["a", BROKEN]
+
+
+@pytest.mark.parametrize(("noticed_s", "requests"), [(60.0, 3), (0.0, 2)])
+async def test_a_request_is_sent_again_where_its_connection_had_died_and_not_where_it_died_with_it(
+    monkeypatch: pytest.MonkeyPatch, noticed_s: float, requests: int
+) -> None:
+    monkeypatch.setattr(http1, "_NOTICED_S", noticed_s)
+    script = DyingScript()
+    async with asking(script) as (client, url):
+        assert await asked(client, url) == ["a"]
+        assert await asked(client, url) == [BROKEN]
+    assert script.requests == requests
