@@ -275,7 +275,7 @@ class Engine(Protocol):
         ...
 
     def describe(self) -> Model:
-        """The model that it serves; does not change."""
+        """The model that it serves. Only `context_tokens` may change: a provider may say it later."""
         ...
 
     def load(self) -> Load:

@@ -21,6 +21,7 @@ from services.runtime.limits import (
 
 MAX_SALT_CHARACTERS = 64
 _MAY_BE_EMPTY = ("system", "tool")
+_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def check(request: Request, *, forwarded: bool = False) -> None:
@@ -54,6 +55,11 @@ def read_schema(text: str, field: str = "response_format.json_schema") -> dict[s
     if not isinstance(schema, dict):
         raise InvalidInput(field, "a JSON object", type(schema).__name__)
     return schema
+
+
+def read_parameters(tool: Tool, index: int) -> dict[str, Any]:
+    """The JSON Schema of a tool's arguments. Raises InvalidInput, which names the tool by its `index`."""
+    return read_schema(tool.parameters, f"tools[{index}].parameters") if tool.parameters else _NO_ARGUMENTS
 
 
 def check_messages(messages: tuple[Message, ...]) -> None:
@@ -102,8 +108,7 @@ def _check_tools(tools: tuple[Tool, ...]) -> None:
         if tool.name in names:
             raise InvalidInput(f"tools[{index}].name", "one tool of each name", tool.name)
         names.add(tool.name)
-        if tool.parameters:
-            read_schema(tool.parameters, f"tools[{index}].parameters")
+        read_parameters(tool, index)
 
 
 def _check_choice(choice: ToolChoice, request: Request, *, forwarded: bool) -> None:

@@ -11,13 +11,12 @@ from typing import Any
 from services.llm.dialects import counterparts
 from services.llm.dialects.media import image_type
 from services.llm.engine import Constraint, Message, Part, Request, Sampling, Tool, ToolCall, ToolChoice
-from services.llm.validation import read_schema
+from services.llm.validation import read_parameters, read_schema
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput, NotSupported
 
 HAS_NOT = ("seed", "frequency_penalty", "presence_penalty")  # of sampling
 _HOTTEST = 1.0
-_NO_ARGUMENTS = {"type": "object", "properties": {}}
 _CHOICES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
 
 
@@ -115,8 +114,7 @@ def to_tools(tools: tuple[Tool, ...]) -> list[dict[str, Any]]:
 
 
 def _to_tool(index: int, tool: Tool) -> dict[str, Any]:
-    schema = read_schema(tool.parameters, f"tools[{index}].parameters") if tool.parameters else _NO_ARGUMENTS
-    said: dict[str, Any] = {"name": tool.name, "input_schema": schema}
+    said: dict[str, Any] = {"name": tool.name, "input_schema": read_parameters(tool, index)}
     if tool.description:
         said["description"] = tool.description
     if tool.strict:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from services.llm.engine import Usage
+from services.llm.engine import TokenLogprob, Usage
 
 _HALF = re.compile(r"\\ud[89a-f]", re.IGNORECASE)  # of a pair of surrogates, or one that is alone
 _MOST = 2**31 - 1  # tokens; no real count is greater
@@ -20,6 +20,13 @@ def parsed(event: str) -> Any:
         text = json.dumps(said, ensure_ascii=False)
         said = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     return said
+
+
+def to_logprob(told: dict[str, Any]) -> TokenLogprob:
+    """A token of chat completions, or of Responses. Raises KeyError, ValueError and TypeError for what is none."""
+    token, encoded = str(told.get("token") or ""), told.get("bytes")
+    top = tuple(to_logprob(likely) for likely in told.get("top_logprobs") or ())
+    return TokenLogprob(token, token.encode() if encoded is None else bytes(encoded), float(told["logprob"]), top)
 
 
 def usage(prompt: Any, completion: Any, cached: Any = None, reasoning: Any = None, written: Any = None) -> Usage:

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 from services.llm.answer import Answer, BadEvent, More
-from services.llm.dialects.events import count, parsed
+from services.llm.dialects.events import count, parsed, to_logprob
 from services.llm.dialects.events import usage as usage_of
-from services.llm.engine import FinishReason, TokenLogprob, Usage
+from services.llm.engine import FinishReason, Usage
 
 DONE = "[DONE]"
 # Whatever else a server says ended the answer well: names for "the model stopped" differ.
@@ -78,6 +78,8 @@ class OpenAIAnswer(Answer):
         first = self._choices == 1 or not choice.get("index")
         self._opened.add(index := 0 if first else choice["index"])
         delta = choice.get("delta") or {}
+        if choice.get("usage"):  # Kimi
+            self._usage = _to_usage(choice["usage"])
         if not first:
             more.others += any(delta.get(name) for name in delta if name != "role")
         else:
@@ -106,7 +108,7 @@ class OpenAIAnswer(Answer):
                 continue
             self._read_call(call.get("index", place), call, more)
         for told in (choice.get("logprobs") or {}).get("content") or ():
-            more.logprobs.append(_to_logprob(told))
+            more.logprobs.append(to_logprob(told))
         more.others += any(delta.get(name) for name in delta if name not in _READ or self._customs)
 
     def _read_call(self, key: Hashable, call: dict[str, Any], more: More) -> None:
@@ -138,20 +140,16 @@ def _to_arguments(given: Any) -> str:
     return given if isinstance(given, str) else json.dumps(given) if given else ""
 
 
-def _to_logprob(told: dict[str, Any]) -> TokenLogprob:
-    token, encoded = str(told["token"]), told.get("bytes")
-    top = tuple(_to_logprob(likely) for likely in told.get("top_logprobs") or ())
-    return TokenLogprob(token, token.encode() if encoded is None else bytes(encoded), float(told["logprob"]), top)
-
-
 def _to_usage(usage: dict[str, Any]) -> Usage:
-    """Gemini and xAI count thoughts in the total alone, and bill them as generated tokens."""
+    """Gemini and xAI count thoughts in the total alone, and bill them as generated tokens. DeepSeek and Kimi have names
+    of their own for cached tokens."""
     prompt, completion = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
+    cached = (prompt.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens"))
     generated = count(usage.get("total_tokens")) - count(usage.get("prompt_tokens"))
     return usage_of(
         usage.get("prompt_tokens"),
         max(count(usage.get("completion_tokens")), generated),
-        prompt.get("cached_tokens"),
+        next((given for given in cached if given is not None), None),
         completion.get("reasoning_tokens"),
         prompt.get("cache_write_tokens"),  # OpenRouter
     )

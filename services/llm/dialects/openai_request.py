@@ -14,12 +14,11 @@ from typing import Any
 from services.llm.dialects import counterparts
 from services.llm.dialects.media import audio_format, image_type
 from services.llm.engine import Constraint, Message, Original, Part, Request, Tool, ToolCall, ToolChoice
-from services.llm.validation import read_schema
+from services.llm.validation import read_parameters, read_schema
 from services.runtime.errors import InvalidInput
 
 # vLLM's servers: leave the last message open instead of beginning a new one.
 GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
-_NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +142,7 @@ def _to_tool(index: int, tool: Tool) -> dict[str, Any]:
     function: dict[str, Any] = {"name": tool.name}
     if tool.description:
         function["description"] = tool.description
-    function["parameters"] = (
-        read_schema(tool.parameters, f"tools[{index}].parameters") if tool.parameters else _NO_ARGUMENTS
-    )
+    function["parameters"] = read_parameters(tool, index)
     if tool.strict:
         function["strict"] = True
     return {"type": "function", "function": function}

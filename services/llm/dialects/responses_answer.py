@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from services.llm.answer import Answer, BadEvent, More, type_of
-from services.llm.dialects.events import parsed
+from services.llm.dialects.events import parsed, to_logprob
 from services.llm.dialects.events import usage as usage_of
-from services.llm.engine import FinishReason, TokenLogprob, Usage
+from services.llm.engine import FinishReason, Usage
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
@@ -61,7 +61,7 @@ class ResponsesAnswer(Answer):
         if kind in _TEXTS:
             self._refused = self._refused or kind == "response.refusal.delta"
             more.text.append(str(told["delta"]))
-            more.logprobs += [_to_logprob(each) for each in told.get("logprobs") or ()]
+            more.logprobs += [to_logprob(each) for each in told.get("logprobs") or ()]
         elif kind in _THOUGHTS:
             more.reasoning.append(str(told["delta"]))
         elif kind in _ARGUMENTS:
@@ -155,12 +155,6 @@ def _part_events(part: Mapping[str, Any], at: Mapping[str, Any], place: int) -> 
     yield {"type": f"{texts}.delta", **at, "delta": part[field], **logprobs}
     yield {"type": f"{texts}.done", **at, field: part[field], **logprobs}
     yield {"type": f"{parts}.done", **at, "part": part}
-
-
-def _to_logprob(told: dict[str, Any]) -> TokenLogprob:
-    token, encoded = str(told.get("token") or ""), told.get("bytes")
-    top = tuple(_to_logprob(likely) for likely in told.get("top_logprobs") or ())
-    return TokenLogprob(token, token.encode() if encoded is None else bytes(encoded), float(told["logprob"]), top)
 
 
 def _to_usage(usage: dict[str, Any]) -> Usage:

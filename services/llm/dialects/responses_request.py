@@ -12,12 +12,11 @@ from typing import Any
 from services.llm.dialects import counterparts
 from services.llm.dialects.media import audio_format, image_type
 from services.llm.engine import Constraint, Message, Original, Part, Request, Sampling, Tool, ToolChoice
-from services.llm.validation import read_schema
+from services.llm.validation import read_parameters, read_schema
 from services.runtime.errors import InvalidInput, NotSupported
 
 LIMIT = "max_output_tokens"
 _LOGPROBS = "message.output_text.logprobs"  # in `include`
-_NO_ARGUMENTS = {"type": "object", "properties": {}}
 HAS_NOT = ("seed", "frequency_penalty", "presence_penalty", "top_k", "min_p", "repetition_penalty", "min_tokens")
 HAS_NO = ("stop", "logit_bias", "ignore_eos", "stop_token_ids")
 
@@ -114,8 +113,8 @@ def to_tools(request: Request) -> dict[str, Any]:
 
 def _to_tool(index: int, tool: Tool) -> dict[str, Any]:
     """`strict` is always said: here it is true where it is not."""
-    schema = read_schema(tool.parameters, f"tools[{index}].parameters") if tool.parameters else _NO_ARGUMENTS
-    said: dict[str, Any] = {"type": "function", "name": tool.name, "parameters": schema, "strict": tool.strict}
+    said: dict[str, Any] = {"type": "function", "name": tool.name, "strict": tool.strict}
+    said["parameters"] = read_parameters(tool, index)
     return {**said, "description": tool.description} if tool.description else said
 
 

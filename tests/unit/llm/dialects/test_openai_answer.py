@@ -139,6 +139,26 @@ def test_thoughts_that_only_the_total_counts_are_generated_tokens(told: dict[str
     assert (usage.prompt_tokens, usage.completion_tokens) == (20, completion)
 
 
+@pytest.mark.parametrize(
+    ("told", "cached"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 80}, "cached_tokens": 7}, 80),
+        ({"prompt_tokens_details": {"cached_tokens": 0}, "prompt_cache_hit_tokens": 7}, 0),
+        ({"prompt_cache_hit_tokens": 80, "prompt_cache_miss_tokens": 20}, 80),
+        ({"cached_tokens": 80}, 80),
+        ({}, 0),
+    ],
+    ids=["OpenAI", "nothing", "DeepSeek", "Kimi", "none"],
+)
+@pytest.mark.parametrize("in_choice", [True, False])
+def test_cached_tokens_are_read_by_each_name(told: dict[str, Any], cached: int, in_choice: bool) -> None:
+    usage = {"usage": {"prompt_tokens": 100, "completion_tokens": 50, **told}}
+    end: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    last = {"choices": [end | usage]} if in_choice else {"choices": [end], **usage}
+    *_, counted = ended(OpenAIAnswer(), event(0, content="Hi."), json.dumps(last))
+    assert (counted.prompt_tokens, counted.cached_prompt_tokens, counted.completion_tokens) == (100, cached, 50)
+
+
 def test_an_answer_that_broke_off_has_at_least_the_tokens_that_came() -> None:
     begun = json.loads(event(0, content="a"))
     begun["usage"] = {"prompt_tokens": 7, "completion_tokens": 1}
