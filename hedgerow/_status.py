@@ -15,6 +15,7 @@ from hedgerow.channel import RESET
 # gRPC's words, after those of `_NOBODY_THERE`, for a server that is there.
 _NOT_TRUSTED = ("handshake failed", "verification check failed")
 _HTTP = "http1.x server"
+_NO_TLS = "wrong_version_number"
 _HUNG_UP = ("socket closed", "connection reset")
 _OWN = ("locally cancelled", "channel closed")  # gRPC's words for a call that this side has cancelled
 _NOBODY_THERE = ("failed to connect", "errors resolving", "dns resolution failed")
@@ -45,7 +46,14 @@ def nobody_at(peer: Peer, detail: str = "") -> Unavailable:
     """No process answers at the peer's address. The reason names the service: `NO_GATEWAY`, `NO_VISION_SERVICE` …"""
     metadata = {"target": peer.target, **({"detail": detail} if detail else {})}
     reason = f"NO_{peer.service.upper().replace(' ', '_')}"
-    return Unavailable(f"no {peer.service} at {peer.target}", reason=reason, metadata=metadata)
+    return Unavailable(f"no {peer.service} at {peer.target}{_because(peer, detail)}", reason=reason, metadata=metadata)
+
+
+def _because(peer: Peer, detail: str) -> str:
+    """The fault of the target itself, if it has one."""
+    if "resol" in detail.lower():
+        return ": this name cannot be resolved"
+    return "" if ":" in peer.target else ", port 443: the target names no port"
 
 
 def _not_proven(peer: Peer, text: str) -> Unavailable | None:
@@ -53,6 +61,8 @@ def _not_proven(peer: Peer, text: str) -> Unavailable | None:
     if _HTTP in text.lower():
         problem = "the port speaks HTTP/1.1, not gRPC; the gateway's gRPC port is another one, 50050 by default"
         reason = "NOT_GRPC"
+    elif _NO_TLS in text.lower():
+        problem, reason = "the port speaks no TLS", "NOT_TLS"
     elif any(words in text.lower() for words in _NOT_TRUSTED):
         problem, reason = "its certificate is not the one that was expected", "NOT_TRUSTED"
     elif any(words in text.lower() for words in _HUNG_UP):
@@ -86,4 +96,6 @@ def _without_details(call: Any, peer: Peer, timeout_s: float | None, trace_id: s
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_s is not None:
         message = f"the {peer.service} at {peer.target} had not finished after {timeout_s:g} s"
         return DeadlineExceeded(message, reason="CLIENT_DEADLINE", trace_id=trace_id)
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        text = f"the server at {peer.target} is no {peer.service}, or an older one: {text}"
     return error_for(code.name, text or code.name, trace_id=trace_id)

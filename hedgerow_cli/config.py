@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from hedgerow.identities import CONTROL, GATEWAY, SERVICES
-from hedgerow_cli import options
+from hedgerow_cli import mesh_file, options, running
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.table import Table
 
 _UNFOLDED = 1_000  # columns: into a file or a pipe, one setting is one line
@@ -36,43 +36,79 @@ def explain(
         int | None,
         typer.Option(metavar="N", min=1, help="For the gateway: the budget to split. Without it, its default budget."),
     ] = None,
+    mesh: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The mesh file that starts it. Without it: mesh.yaml, where that is here."),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Print the settings a service would start with here: value, unit, and where each comes from.
 
-    They come from this shell's environment (HEDGEROW_GATEWAY_… and so on) and from the YAML file it names. Where it
-    says nothing of the service, they are those of the mesh that "hedgerow up" starts, or "hedgerow up --mesh" for the
-    control plane. For the gateway, its plan follows: what each stage gets of a budget. Exits with 2 when the service
-    would not start with these settings.
+    They come from the mesh file, from this shell's environment (HEDGEROW_GATEWAY_… and so on), and from the YAML file
+    it names. Without a mesh file, and where the environment says nothing of the service, they are those of the demo, or
+    of "hedgerow up --mesh" for the control plane. For the gateway, its plan follows: what each stage gets of a budget.
+    Exits with 2 when the service would not start with these settings.
 
     \b
     Examples:
       hedgerow config explain
-      hedgerow config explain llm
+      hedgerow config explain llm --mesh mesh.yaml
       hedgerow config explain gateway --budget-ms 300 --json
     """
     import json
-    from pathlib import Path
     from tempfile import TemporaryDirectory
 
     if budget_ms is not None and service != GATEWAY:
         raise typer.BadParameter("only the gateway splits a budget", param_hint="--budget-ms")
     with TemporaryDirectory(prefix="hedgerow-explain-") as folder:
-        environment = _demo_environment(service, Path(folder), as_json)
-        said, problem = _ask(service, budget_ms, environment)
+        given = _given(service, mesh or mesh_file.here(), Path(folder), as_json)
+        said, problem = _ask(service, budget_ms, given.environment)
     if problem:
         _refuse(problem, as_json)
     for row in said["settings"]:
-        if environment and row["source"] == "environment":
-            _as_up_does(row, service, folder)
+        if row["source"] == "environment" and row["origin"] in given.environment:
+            _as_up_does(row, given, folder)
     if as_json:
         print(json.dumps(said))
     else:
         _print(said)
 
 
+@dataclass(frozen=True)
+class _Given:
+    """The settings of a service that a mesh adds to this shell's, the `source` that they have, and the state folder."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+    state_dir: Path = running.FOLDER
+
+
+def _given(service: ServiceName, file: Path | None, folder: Path, as_json: bool) -> _Given:
+    if file:
+        return _Given(_file_environment(service, file, folder, as_json), str(file), running.state_of(file))
+    return _Given(_demo_environment(service, folder, as_json), f"hedgerow up{' --mesh' * (service == CONTROL)}")
+
+
+def _file_environment(service: ServiceName, file: Path, folder: Path, as_json: bool) -> Mapping[str, str]:
+    """The settings that the mesh file gives the service; of several models the last one's. `folder` stands in for the
+    state folder."""
+    import asyncio
+
+    from hedgerow_cli.failures import fail
+
+    with mesh_file.checked(as_json):
+        from launcher.meshfile.planning import plan
+
+        planned = asyncio.run(plan(file, folder))
+        planned.write_files(folder)
+    specs = [each for process in planned.specs for each in process.members or (process,)]
+    own = [spec.environment for spec in specs if spec.name.partition("-")[0] == service]
+    return own[-1] if own else fail(f"{file} starts no {service}", "NOT_STARTED", as_json)
+
+
 def _demo_environment(service: ServiceName, folder: Path, as_json: bool) -> Mapping[str, str]:
-    """The service's settings under `hedgerow up` (the larger of the two models); empty when this shell sets some.
+    """The service's settings under `hedgerow up --demo` (the larger of the two models); empty when this shell sets
+    some.
 
     The control plane reads its topology before it accepts its settings: that of the demo is written into `folder`.
     """
@@ -102,13 +138,11 @@ def _control_environment(folder: Path) -> Mapping[str, str]:
     return planned.control().environment
 
 
-def _as_up_does(row: dict[str, Any], service: ServiceName, folder: str) -> None:
-    """Name the command in the place of the environment, and its state folder in the place of ours."""
-    from launcher.mesh import DEFAULT_STATE_DIR
-
-    row["source"] = "hedgerow up --mesh" if service == CONTROL else "hedgerow up"
+def _as_up_does(row: dict[str, Any], given: _Given, folder: str) -> None:
+    """Name the mesh in the place of the environment, and its state folder in the place of ours."""
+    row["source"] = given.source
     if isinstance(row["value"], str):
-        row["value"] = row["value"].replace(folder, str(DEFAULT_STATE_DIR.resolve()))
+        row["value"] = row["value"].replace(folder, str(given.state_dir.resolve()))
 
 
 def _ask(service: ServiceName, budget_ms: int | None, environment: Mapping[str, str]) -> tuple[dict[str, Any], str]:

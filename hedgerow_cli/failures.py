@@ -67,7 +67,7 @@ def explain(error: HedgerowError) -> str:
         message += f'; start one with "{command}"'
     if error.reason == "KEY_UNKNOWN":
         message += "; set HEDGEROW_API_KEY to a key of the gateway, or pass it with --api-key"
-    if error.retry_delay_s is not None:
+    if error.retry_delay_s is not None and "retry in" not in message:
         message += f"; try again in {error.retry_delay_s:.1f} s"
     if error.trace_id:
         message += f" (trace {error.trace_id})"

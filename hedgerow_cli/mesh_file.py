@@ -16,6 +16,11 @@ MeshFile = Annotated[Path, typer.Argument(metavar="FILE", help="The mesh file.")
 DEFAULT = Path("mesh.yaml")
 
 
+def here() -> Path | None:
+    """The mesh file of this folder."""
+    return DEFAULT if DEFAULT.is_file() else None
+
+
 @contextmanager
 def checked(as_json: bool = False) -> Iterator[None]:
     """Ends the command with 2, and all that is wrong, when the mesh file inside cannot be used; with 1 when that could

@@ -25,7 +25,6 @@ from hedgerow import (
     TurnFailed,
 )
 from hedgerow_cli import failures, options
-from hedgerow_cli.playback import opened
 from hedgerow_cli.report import as_object
 from hedgerow_cli.screen import Captions, ScreenWriter, print_report
 
@@ -39,6 +38,9 @@ async def converse(
 
     Raises `InvalidArgument` for a recording without speech.
     """
+    with failures.needs("cli"):
+        from hedgerow_cli.playback import opened
+
     heard, answered = False, True
     with opened(audio) as playback:
         async with aclosing(playback.blocks()) as blocks:

@@ -81,9 +81,11 @@ def _listen(
     from contextlib import aclosing, closing
 
     from hedgerow import AsyncAudioClient
-    from hedgerow_cli.failures import reported
-    from hedgerow_cli.playback import opened
+    from hedgerow_cli.failures import needs, reported
     from hedgerow_cli.transcripts import LiveScreen, print_heard
+
+    with needs("cli", as_json):
+        from hedgerow_cli.playback import opened
 
     async def play() -> None:
         async with AsyncAudioClient(**reach) as client, aclosing(playback.blocks()) as blocks:

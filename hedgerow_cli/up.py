@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow_cli import options, running, up_plans
+from hedgerow_cli import mesh_file, options, running, up_plans
 from hedgerow_cli.option_groups import with_options
 
 if TYPE_CHECKING:
@@ -53,7 +53,12 @@ class DemoOptions:
 @with_options(demo=DemoOptions)
 def up(
     context: typer.Context,
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A mesh file.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="A mesh file. Without it: mesh.yaml, where no option names something else."
+        ),
+    ] = None,
     base_port: Annotated[
         int,
         typer.Option(
@@ -99,9 +104,9 @@ def up(
     before anything starts. Save it while the mesh runs, and the mesh follows: only what has changed is started again,
     one after the other, and a file that cannot be used is refused with its lines.
 
-    Without FILE, --model names the models. Without either, the environment does: OPENAI_API_KEY, ANTHROPIC_API_KEY, or
-    AZURE_OPENAI_API_KEY with AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_DEPLOYMENT. HEDGEROW_API_KEY, where it is set, is
-    the key that callers need. All of this needs "hedgerow[proxy]" alone.
+    Without a file, --model names the models. Without either, the environment does: OPENAI_API_KEY, ANTHROPIC_API_KEY,
+    or AZURE_OPENAI_API_KEY with AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_DEPLOYMENT. HEDGEROW_API_KEY, where it is set,
+    is the key that callers need. All of this needs "hedgerow[proxy]" alone.
 
     Where all models are at URLs, and the mesh has no vision and no audio of its own, gateway, cache, router and models
     share one process. --processes starts one for each.
@@ -131,6 +136,7 @@ def up(
 
     from hedgerow_cli.failures import fail, needs
 
+    file = file or _file_here(context, model)
     wanted = demo if demo.demo or demo.mesh or _said(context, "replicas") else None
     with needs("demo" if wanted else "proxy"):
         from launcher.mesh import MeshError, PortInUse
@@ -184,6 +190,13 @@ def _chosen(
     if demo and demo.mesh:
         return up_plans.with_replicas(pulled, ports, folder, demo.replicas, traces, demo.tls), folder
     return up_plans.alone(pulled, ports, folder, traces), folder
+
+
+def _file_here(context: typer.Context, model: list[str] | None) -> Path | None:
+    """The mesh file of this folder. None where there is none, and beside what is not for a file."""
+    if model or any(_said(context, name) for name in _IN_FILE):
+        return None
+    return mesh_file.here()
 
 
 def _said(context: typer.Context, name: str) -> bool:

@@ -69,7 +69,7 @@ class Mesh:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             self._claim(stack)
-            self._prepare()
+            self._write_files()
             stack.push_async_callback(self._stop)
             await self._start(stack)
             self._stack = stack.pop_all()
@@ -84,7 +84,8 @@ class Mesh:
             private_folder(self._state_dir)
             folder = os.open(self._state_dir, os.O_RDONLY)
         except OSError as error:
-            raise MeshError(f"{self._state_dir} cannot be the state folder: {error.strerror}") from None
+            problem = f"{self._state_dir} cannot be the state folder: {error.strerror}"
+            raise MeshError(f"{problem}; --state-dir names another") from None
         stack.callback(os.close, folder)
         if not _is_ours(folder):
             raise MeshError(f"another mesh uses {self._state_dir}")
@@ -95,6 +96,12 @@ class Mesh:
         stack.callback((self._state_dir / MESH_FILE).unlink, missing_ok=True)
         with suppress(OSError):  # each start of a service writes it again
             self._write_mesh_file()  # in the place of one that a killed mesh has left
+
+    def _write_files(self) -> None:
+        try:
+            self._prepare()
+        except OSError as error:
+            raise MeshError(f"{error.filename or self._state_dir} cannot be written: {error.strerror}") from None
 
     async def _start(self, stack: AsyncExitStack) -> None:
         failures: Sequence[BaseException] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shlex
 import signal
@@ -72,10 +73,20 @@ def _problem(read: MeshFileReading, part: Part, complaint: str) -> Problem:
     _, _, told = complaint.partition(": ")
     setting, _, message = told.partition(": ")
     message = _OF_SERVICE.sub(lambda found: found[0].removeprefix(part.prefixed("")).lower(), message)
+    setting = setting.removesuffix(".[key]")
     steps = setting.removeprefix(part.prefixed("")).replace("__", ".").split(".")
     place = _place(part, steps)
-    named = "" if str(place[-1]).lower() == steps[-1].lower() else f"{setting} of {part.name}: "
+    variable = _variable(part, steps)
+    source = f", from the variable {variable}" if variable not in ("", setting) else ""
+    named = "" if str(place[-1]).lower() == steps[-1].lower() else f"{setting} of {part.name}{source}: "
     return read.marked.problem(place, named + in_our_words(message))
+
+
+def _variable(part: Part, steps: Sequence[str]) -> str:
+    """The variable of this shell that holds a setting; empty where none does."""
+    ways = (part.prefixed("__".join(steps[:count])).upper() for count in range(len(steps), 0, -1))
+    held = {name.upper(): name for name in os.environ}
+    return next((held[way] for way in ways if way in held), "")
 
 
 def _place(part: Part, steps: Sequence[str]) -> Steps:
@@ -111,3 +122,5 @@ def _lacking(file: MeshFile) -> Iterator[tuple[str, str, str]]:
     for key in ("semantic", "collections"):
         if file.cache.enabled and getattr(file.cache, key) and not has_embedder():
             yield f"cache.{key}", "an embedding model", "cache,embedder"
+    for place in file.comparing if file.cache.enabled and not has_embedder() else ():
+        yield place, "an embedding model for 'any'", "cache,embedder"

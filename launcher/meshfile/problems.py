@@ -44,6 +44,7 @@ def dotted(path: Steps) -> str:
 def in_our_words(message: str) -> str:
     """pydantic's message in the style of ours."""
     told = message.removeprefix("Value error, ").replace("Input should be", "it must be")
+    told = told.partition(" or instance of ")[0].replace("a valid dictionary", "a mapping")
     return told.replace("Extra inputs are not permitted", "no such setting")
 
 

@@ -270,10 +270,16 @@ class MeshFile(Section):
         return file
 
     @property
+    def comparing(self) -> list[str]:
+        """The places of `hits` with an `any`: of the gateway and of tenants."""
+        said = {"gateway.settings.hits": self.gateway.settings.get("hits")}
+        said |= {f"tenants.{name}.hits": tenant.hits for name, tenant in self.tenants.items()}
+        return [place for place, hits in said.items() if isinstance(hits, dict) and "any" in hits.values()]
+
+    @property
     def compares(self) -> bool:
         """Whether questions are compared by meaning without a request for it: by the cache, a kind or a tenant."""
-        said = [self.gateway.settings.get("hits"), *(tenant.hits for tenant in self.tenants.values())]
-        if any("any" in each.values() for each in said if isinstance(each, dict)):
+        if self.comparing:
             return True
         if self.cache.exact is None and self.cache.semantic is None:
             return self.profile == "latency"

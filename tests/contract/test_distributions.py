@@ -95,3 +95,14 @@ def test_without_the_mesh_the_command_says_what_to_install(
     monkeypatch.setattr(sys, "argv", ["hedgerow", *given.split()])
     with pytest.raises(SystemExit, match=rf"install it with: pip install 'hedgerow\[{extra}\]'"):
         command.main()
+
+
+def test_ctrl_c_while_the_command_line_is_imported_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "distribution", interrupted)
+    monkeypatch.setattr(sys, "argv", ["hedgerow", "up"])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 130

@@ -24,7 +24,8 @@ def document() -> Any:
     return yaml.safe_load((REPOSITORY / "docs/openapi.yaml").read_text())
 
 
-def test_it_has_every_route_by_its_method(document: Any) -> None:
+@pytest.fixture(scope="module")
+def http_api() -> _App:
     parts = HttpParts(
         GatewaySettings(llm_addresses={"m": ["127.0.0.1:1"]}),
         NOBODY,
@@ -37,13 +38,30 @@ def test_it_has_every_route_by_its_method(document: Any) -> None:
         NOBODY,
         NOBODY,
     )
+    return _App(parts)
+
+
+def test_it_has_every_route_by_its_method(document: Any, http_api: _App) -> None:
     served = {
         (re.sub(r":\w+}", "}", route.path), method)
-        for route in _App(parts)._routes()
+        for route in http_api._routes()
         for method in (route.methods or set()) - {"HEAD"}
     }
     told = {(path, method.upper()) for path, operations in document["paths"].items() for method in operations}
     assert told == served
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/chat/completions", "; did you mean /v1/chat/completions?"),
+        ("/v1/v1/messages", "; did you mean /v1/messages?"),
+        ("/v1/chat", ""),
+        ("/", ""),
+    ],
+)
+def test_a_path_of_a_wrong_base_url_leads_to_the_route(path: str, hint: str, http_api: _App) -> None:
+    assert http_api.meant(path) == hint
 
 
 def test_the_page_has_them_too(document: Any) -> None:

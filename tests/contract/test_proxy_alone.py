@@ -76,6 +76,11 @@ def test_up_of_the_demo_says_what_to_install() -> None:
     [
         ("models: {m: ./folder}", "models.m", "llm"),
         ("models: {m: 'http://127.0.0.1:9/v1'}\ncache: {semantic: true}", "cache.semantic", "cache,embedder"),
+        (
+            "models: {m: 'http://127.0.0.1:9/v1'}\ngateway: {settings: {hits: {others: any}}}",
+            "gateway.settings.hits",
+            "cache,embedder",
+        ),
     ],
 )
 def test_a_mesh_file_that_needs_more_names_the_extra(tmp_path: Path, section: str, place: str, extra: str) -> None:
@@ -86,6 +91,23 @@ def test_a_mesh_file_that_needs_more_names_the_extra(tmp_path: Path, section: st
     assert done.returncode == 1
     assert f"{file}: {place}: needs " in done.stderr
     assert f"pip install 'hedgerow[{extra}]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("transcribe x.wav", "a file that can be read, got x.wav"),
+        ("transcribe --stream x.wav", "there is no numpy here; install it with: pip install 'hedgerow[cli]'"),
+        ("ask --audio x.wav --stream", "there is no numpy here; install it with: pip install 'hedgerow[cli]'"),
+    ],
+)
+def test_recordings_are_sent_without_numpy_which_only_playing_them_needs(command: str, problem: str) -> None:
+    code = f"{WITHOUT}\nfrom hedgerow_cli import main; main()"
+    words = [sys.executable, "-c", code, *command.split()]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert problem in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_the_simulated_provider_of_the_hedging_page_needs_the_extra_proxy_alone() -> None:

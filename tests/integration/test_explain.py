@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,3 +85,32 @@ def test_the_help_teaches_by_example_and_says_whose_settings_they_are() -> None:
     result = run("--help")
     assert "    hedgerow config explain gateway --budget-ms 300 --json" in result.stdout
     assert "hedgerow up" in result.stdout
+
+
+def test_a_mesh_file_that_is_here_is_explained_with_what_it_leaves_to_the_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mesh.yaml").write_text(
+        f"models: {{a: {{url: http://127.0.0.1:9/v1}}}}\ntenants: {{t: {{key_sha256: {'a1' * 32}}}}}\n"
+        "gateway: {settings: {stall_ms: 900}}\n"
+    )
+    rows = settings(run("--json", HEDGEROW_GATEWAY_GRACE_MS="7", HEDGEROW_GATEWAY_STALL_MS="800"))
+    assert (rows["stall_ms"]["value"], rows["stall_ms"]["source"]) == (900, "mesh.yaml")
+    assert (rows["grace_ms"]["value"], rows["grace_ms"]["source"]) == (7, "environment")
+    assert rows["tenants_file"]["value"] == str(tmp_path / ".hedgerow/meshes/mesh/tenants.yaml")
+    assert settings(run("llm", "--json"))["openai.base_url"]["value"] == "http://127.0.0.1:9/v1"
+    missing = run("vision")
+    assert (missing.exit_code, missing.stderr) == (1, "hedgerow: mesh.yaml starts no vision\n")
+    broken = run("--mesh", "other.yaml")
+    assert (broken.exit_code, "other.yaml:1:1: cannot be read" in broken.stderr) == (2, True)
+
+
+def test_a_setting_that_is_refused_names_the_variable_that_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mesh.yaml").write_text("models: {a: {url: http://127.0.0.1:9/v1}}\n")
+    monkeypatch.setenv("HEDGEROW_GATEWAY_BREAKER", '{"open_ms": 5}')
+    told = CliRunner().invoke(app, ["check"]).stderr
+    assert "breaker.open_ms of gateway, from the variable HEDGEROW_GATEWAY_BREAKER: no longer a setting" in told

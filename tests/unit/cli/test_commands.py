@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hedgerow import MeshTool, Unauthenticated, Unavailable
+from hedgerow import MeshTool, ResourceExhausted, Unauthenticated, Unavailable
 from hedgerow_cli.app import app
 from hedgerow_cli.bench import benches
 from hedgerow_cli.failures import explain, fail, reported
@@ -73,6 +73,10 @@ def test_wrong_use_exits_with_2(arguments: list[str]) -> None:
 def test_an_error_says_what_to_do() -> None:
     error = Unavailable("no gateway at x:1", reason="NO_GATEWAY", retry_delay_s=1.5, trace_id="abc")
     assert explain(error) == 'no gateway at x:1; start one with "hedgerow up"; try again in 1.5 s (trace abc)'
+
+
+def test_a_time_that_the_message_has_is_not_said_twice() -> None:
+    assert explain(ResourceExhausted("busy; retry in 0.4 s", retry_delay_s=0.4)) == "busy; retry in 0.4 s"
 
 
 def test_a_failure_is_a_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,6 +216,29 @@ def test_an_option_beside_a_mesh_file_is_refused_with_the_key_of_the_file(
     assert instead in result.stderr
 
 
+def test_up_takes_the_mesh_file_of_the_folder_unless_an_option_names_something_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEDGEROW_MODELS", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    Path("mesh.yaml").write_text("colour: blue\n")
+    result = CliRunner().invoke(app, ["up"])
+    assert (result.exit_code, "mesh.yaml:1:1: colour: no such key" in result.stderr) == (2, True)
+    for named in (["--model", "a"], ["--base-port", "6000", "--model", "a"]):
+        assert "--model a: NAME=URL" in " ".join(CliRunner().invoke(app, ["up", *named]).stderr.split())
+
+
+def test_status_says_that_it_asked_the_default_addresses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def found(*_: object) -> tuple[list[dict[str, str]], None]:
+        return [{"name": "gateway", "address": "127.0.0.1:50050", "health": "SERVING"}], None
+
+    monkeypatch.setattr("hedgerow_cli.status._look", found)
+    result = CliRunner().invoke(app, ["status", "--state-dir", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "asked the default address of each service" in result.stderr
+
+
 def test_status_says_that_no_mesh_runs_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def unreachable(*_: object) -> str:
         return "UNREACHABLE"
@@ -222,17 +249,29 @@ def test_status_says_that_no_mesh_runs_here(monkeypatch: pytest.MonkeyPatch, tmp
     assert f"no mesh runs here (state folder {tmp_path})" in result.stderr
 
 
-def test_a_missing_embedder_is_refused_by_check_as_by_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("section", "place"),
+    [
+        ("cache: {semantic: true}", "cache.semantic: needs an embedding model: pip install"),
+        (
+            "tenants: {t: {key_env: HOME, hits: {others: any}}}",
+            "tenants.t.hits: needs an embedding model for 'any': pip install",
+        ),
+    ],
+)
+def test_a_missing_embedder_is_refused_by_check_as_by_up(
+    section: str, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     async def of_no_service(*_: object) -> list[object]:
         return []
 
     monkeypatch.setattr("launcher.meshfile.planning.refused", of_no_service)
     monkeypatch.setattr("launcher.meshfile.preflight.has_embedder", lambda: False)
     file = tmp_path / "mesh.yaml"
-    file.write_text("models: {small: {url: http://127.0.0.1:9001/v1}}\ncache: {semantic: true}\n")
+    file.write_text(f"models: {{small: {{url: http://127.0.0.1:9001/v1}}}}\n{section}\n")
     result = CliRunner().invoke(app, ["check", str(file)])
     assert (result.exit_code, "can be used" in result.stdout) == (1, False)
-    assert "needs an embedding model: pip install" in result.stderr
+    assert place in result.stderr
 
 
 def test_an_unknown_key_is_explained_with_the_variable_that_holds_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,18 @@ def test_the_demo_runs_on_public_models_of_the_catalogue() -> None:
 async def test_a_state_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     mesh = Mesh(demo_mesh(6000, tmp_path, FIXTURES), tmp_path / "file")
-    with pytest.raises(MeshError, match="file cannot be the state folder: File exists"):
+    with pytest.raises(MeshError, match="file cannot be the state folder: File exists; --state-dir names another"):
+        await mesh.__aenter__()
+
+
+async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    def full() -> None:
+        raise OSError(ENOSPC, "No space left on device", "tenants.yaml")
+
+    mesh = Mesh(
+        [replace(demo_mesh(6000, tmp_path, FIXTURES)[-1], address=f"127.0.0.1:{free_port()}")], tmp_path, prepare=full
+    )
+    with pytest.raises(MeshError, match=r"^tenants\.yaml cannot be written: No space left on device$"):
         await mesh.__aenter__()
 
 

@@ -48,3 +48,31 @@ def test_an_answer_that_is_cut_off_on_its_way_is_a_lost_connection_also_through_
 )
 def test_a_call_that_is_cancelled_here_and_a_bug_are_no_lost_connections(code, text, kind):
     assert isinstance(from_rpc_error(ScriptedError(code, text), PEER, 1.0), kind)
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "text", "message"),
+    [
+        ("x:1", grpc.StatusCode.UNAVAILABLE, "errors resolving x:1", "no gateway at x:1: this name cannot be resolved"),
+        (
+            "x",
+            grpc.StatusCode.UNAVAILABLE,
+            "failed to connect to all addresses",
+            "no gateway at x, port 443: the target names no port",
+        ),
+        (
+            "x:1",
+            grpc.StatusCode.UNAVAILABLE,
+            "failed to connect to all addresses; Tls handshake failed: WRONG_VERSION_NUMBER",
+            "no connection to the gateway at x:1: the port speaks no TLS",
+        ),
+        (
+            "x:1",
+            grpc.StatusCode.UNIMPLEMENTED,
+            "Method not found!",
+            "the server at x:1 is no gateway, or an older one: Method not found!",
+        ),
+    ],
+)
+def test_a_target_that_is_no_gateway_is_told_with_what_is_wrong_with_it(target, code, text, message):
+    assert from_rpc_error(ScriptedError(code, text), Peer(target, None), 1.0).message == message

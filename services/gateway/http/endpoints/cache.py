@@ -58,7 +58,7 @@ class Caching:
 def present(cache: Cache | None, what: str) -> Cache:
     """The cache service, which `what` needs. Raises `NotOffered` where there is none."""
     if cache is None:
-        raise NotOffered(f"{what}: needs a cache service (HEDGEROW_GATEWAY_CACHE_ADDRESS)")
+        raise NotOffered(f"{what}: needs a cache service (`cache` in a mesh file, or HEDGEROW_GATEWAY_CACHE_ADDRESS)")
     return cache
 
 
