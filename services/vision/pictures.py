@@ -4,7 +4,9 @@ Pillow decodes: it says when data is missing, knows every colour mode, reads a l
 no more is needed, and gives the interpreter's lock back while it works. (OpenCV takes 0.05 ms less for a picture of
 64 pixels, twice as long for a JPEG of 2,000, and gives a grey rest for a file that is cut short.)
 
-At most `threads` pictures are decoded at once, so the memory for it is bounded by `threads * max_pixels * 16` bytes.
+At most `threads` pictures are decoded at once. That takes 8 bytes a pixel, and 16 of a WebP or AVIF, whose decoders
+have the picture twice more: large ones are decoded one at a time. So the memory is bounded by
+`(threads + 1) * max_pixels * 8` bytes.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +37,8 @@ _PADDING = (0, 0, 0)
 _GAP = 3.0  # from which on Pillow's shortcut for shrinking makes no difference that can be seen
 _FILTERS = {name: Image.Resampling[name.upper()] for name in INTERPOLATIONS}
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
+_DOUBLE, _LARGE = frozenset({"WEBP", "AVIF"}), 4  # how many of them have as many pixels as one may have
+_alone = Lock()
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -97,8 +103,10 @@ def decode(data: bytes, max_pixels: int, needed: int = MAX_SIDE) -> Image.Image:
     """The picture in RGB or RGBA, the right way up. A JPEG may come smaller than it is, with both sides at least twice
     `needed` pixels. Raises `Unfit`, and before any pixel is decoded where the file's structure shows it."""
     with open_picture(data, max_pixels) as file:
+        large = file.format in _DOUBLE and file.width * file.height * _LARGE > max_pixels
         try:
-            picture = _load(file, needed)
+            with _alone if large else nullcontext():
+                picture = _load(file, needed)
         except (Unfit, MemoryError):
             raise
         except Exception as error:  # a decoder has many ways to say that it does not like what it reads
