@@ -1,7 +1,8 @@
 """Work on a request that may be large, where it delays no other request.
 
-Small work is done at once. Of medium work the event loop does one piece between two turns, and tenants take turns: ten
-conversations of 500 messages would otherwise be read in one go.
+Small work is done at once. Medium work, and each piece of longer work (`give_way`), has a turn of the event loop of its
+own, and tenants take turns. Between two turns the event loop does all that is ready, and all that this makes ready: a
+small call takes some 40 steps of the event loop, and with a piece of 0.4 ms before each of them it took 20 ms.
 
 Large work is done beside the event loop. One thread does it all: several would keep the interpreter from the event loop
 for longer. Tenants take turns at it, or the large request of one would wait for all those of another. Python runs one
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -33,6 +35,8 @@ _OBJECT_BYTES, _VALUE_BYTES = 64, 8
 _COUNTED_BYTES, _SAMPLES = 262_144, 64  # of a longer body so many parts are counted: to count 1 MiB takes 3 ms
 _LONG_BYTES = 1_048_576  # a body that is large whatever is in it
 _TURN_S = 0.0005
+_QUIET_S = 0.00005  # a turn of the event loop that takes longer did something
+_MOST_S = 0.002  # that work waits for others which always have something to do
 _MAX_WAITING = 10_000
 _thread = FairThread("large requests", _MAX_WAITING)
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, FairTurns] = WeakKeyDictionary()
@@ -72,15 +76,34 @@ async def aside(tenant: str, size: int, work: Callable[[], T]) -> T:
     `Exhausted` where 10,000 large ones wait."""
     if size > LARGE_BYTES:
         return await _thread.run(tenant, partial(_yielding, work))
-    if size <= MEDIUM_BYTES:
-        return work()
+    if size > MEDIUM_BYTES:
+        await give_way(tenant)
+    return work()
+
+
+async def give_way(tenant: str = "", weight: float = 1.0) -> None:
+    """Before a piece of work that the event loop does at once: let it do all else first. Of all such pieces of all
+    tenants it does one between two times that it has nothing else to do, or 2 ms at most. An empty name stands for all
+    tenants together."""
     loop = asyncio.get_running_loop()
     turns = _turns.get(loop) or _turns.setdefault(loop, FairTurns())
-    await turns.begin(tenant)
+    await turns.begin(tenant, weight)
     try:
-        return work()
+        await _quiet()
     finally:
-        loop.call_soon(turns.ended)  # after all that is ready by now
+        loop.call_soon(turns.ended)  # once the piece is done
+
+
+async def _quiet() -> None:
+    """Wait for a turn of the event loop in which it had nothing to do."""
+    now = time.perf_counter()
+    until = now + _MOST_S
+    while True:
+        since = now
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        if now - since < _QUIET_S or now > until:
+            return
 
 
 def _yielding(work: Callable[[], T]) -> T:

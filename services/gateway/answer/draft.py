@@ -65,7 +65,13 @@ class Draft:
         self.identity = CacheIdentity(self.inputs, tenant, self.privacy, backends.routes, self.omits)
         self.ledger.changes.origin = partial(origin, request, tenant)
         self.writer = EventWriter(self.ledger.accepted)
-        self.voice = TextWriter(self.ledger, self.writer, self.privacy.checks, sentence_ends=request.sentence_ends)
+        self.voice = TextWriter(
+            self.ledger,
+            self.writer,
+            self.privacy.checks,
+            sentence_ends=request.sentence_ends,
+            tenant=tenant.name,
+        )
 
     @property
     def chosen(self) -> ModelChoice:

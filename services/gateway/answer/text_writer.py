@@ -22,6 +22,7 @@ from services.gateway.guard.checks import Checks
 from services.gateway.guard.denied import TooSlow
 from services.gateway.guard.screen import AT_ONCE, Released, Screen
 from services.gateway.labels import Act, Degraded
+from services.runtime.aside import give_way
 from services.runtime.security.private_data import Names
 
 _EVERY_S = 0.05  # seconds between pieces at a pace: shorter pauses are not visible, and each message costs
@@ -56,6 +57,7 @@ class StreamFilter:
     checks: Checks
     ledger: Ledger
     names: Names = field(default_factory=Names)
+    tenant: str = ""
     cut: bool = False
     _unseen: bool = False  # a pattern was too slow: the rest passes unfiltered
     _came: int = 0  # characters
@@ -89,7 +91,7 @@ class StreamFilter:
                 break
             released = Piece(part) if self._unseen else self._seen(part)
             left += [released] if released else []
-            await asyncio.sleep(0)
+            await give_way(self.tenant)
         return _joined(left)
 
     def _seen(self, text: str | None) -> Piece | None:
@@ -168,17 +170,28 @@ class TextWriter:
     """Writes into the ledger and to the client. Without a guard, text passes unchanged. `sentence_ends`: the client
     asks for them."""
 
-    __slots__ = ("_ledger", "_next", "_screened", "_sentences", "_tells", "_text", "_thought", "_writer", "replacing")
+    __slots__ = (
+        *("_ledger", "_next", "_screened", "_sentences", "_tells", "_tenant", "_text", "_thought", "_writer"),
+        "replacing",
+    )
 
-    def __init__(self, ledger: Ledger, writer: EventWriter, checks: Checks | None, *, sentence_ends: bool = False):
-        self._ledger, self._writer = ledger, writer
+    def __init__(
+        self,
+        ledger: Ledger,
+        writer: EventWriter,
+        checks: Checks | None,
+        *,
+        sentence_ends: bool = False,
+        tenant: str = "",
+    ):
+        self._ledger, self._writer, self._tenant = ledger, writer, tenant
         self._tells = sentence_ends
         self._sentences: SentenceSplitter | None = SentenceSplitter()  # None once no more are to be found
         self.replacing = ""  # the stage whose first text is to replace all text so far
         self._text = self._thought = self._screened = None
         self._next: StreamFilter | None = None  # for the text that will replace the text so far
         if checks and checks.screens:
-            self._screened = partial(StreamFilter, checks, ledger, Names())
+            self._screened = partial(StreamFilter, checks, ledger, Names(), tenant)
             self._text, self._thought = self._screened(), self._screened()
 
     @property
@@ -268,7 +281,7 @@ class TextWriter:
     async def _find_in_parts(self, text: str) -> None:
         for part in parts(text, AT_ONCE):
             self._find_sentences(part)
-            await asyncio.sleep(0)
+            await give_way(self._tenant)
 
     def _find_sentences(self, text: str) -> None:
         """The first sentence end, for the time to usable text, and all of them where a client asks for them."""

@@ -11,7 +11,6 @@ phrases continue where they stopped, so that the last search is no longer than t
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from hedgerow._sentences import SentenceSplitter
 from services.gateway.guard import injection
 from services.gateway.guard.checks import Checks
 from services.gateway.guard.denied import Denied
+from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
 from services.runtime.security.growing import Growing
 from services.runtime.security.private_data import Finding, Names, Rule, find, masked, merged
@@ -220,7 +220,7 @@ async def holds(text: str, rules: Sequence[Rule]) -> bool:
         if screen.feed(text[at : at + AT_ONCE]).findings:
             return True
         if len(text) > AT_ONCE:
-            await asyncio.sleep(0)
+            await give_way()
     return bool(screen.close().findings)
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from services.llm.answer import Answer
 from services.llm.engine import Chunk
+from services.runtime.aside import give_way
 
 T = TypeVar("T")
 _MOST_WAITING = 1_024  # items that wait for the reader; meanwhile their source is not read on
@@ -61,17 +62,14 @@ def portions(texts: Sequence[str], most: int) -> Iterator[list[str]]:
         yield portion
 
 
-async def chunks_of(
-    events: AsyncGenerator[str, None], answer: Answer, turn: asyncio.Lock
-) -> AsyncGenerator[Chunk, None]:
+async def chunks_of(events: AsyncGenerator[str, None], answer: Answer) -> AsyncGenerator[Chunk, None]:
     """The content of the events, until one of them cannot be trusted. Of a flood, one answer at a time
     reads one portion in a turn of the event loop: however many there are, other callers wait for one portion."""
     async with aclosing(together(events)) as batches:
         async for batch in batches:
             for index, portion in enumerate(portions(batch, _AT_ONCE)):
                 if index:
-                    async with turn:
-                        await asyncio.sleep(0)
+                    await give_way()
                 if chunk := answer.add(portion):
                     yield chunk
             if answer.broken:

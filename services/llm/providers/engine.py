@@ -56,7 +56,6 @@ class ProviderEngine(ABC):
         self._provider_model = own.model
         self._context_is_set, self._most_event_bytes = own.context_tokens > 0, own.max_event_bytes
         self._outages = Outages(settings.public_name or own.model, self._url)
-        self._turn = asyncio.Lock()  # to read more events than come at once from a provider that is not faster
         self._running, self._warm_every_s = 0, own.warm_every_ms / 1000 or _NEVER_S
         features, most = frozenset(own.features), settings.max_tokens_cap or 0
         self._model = Model(settings.public_name, group, own.context_tokens, most, "", False, features=features)
@@ -117,7 +116,7 @@ class ProviderEngine(ABC):
                 events = self._events(
                     self._place(request), body, answer, deadline, self._beside(own.headers) if own else {}
                 )
-                async with aclosing(chunks_of(events, answer, self._turn)) as chunks:
+                async with aclosing(chunks_of(events, answer)) as chunks:
                     async for chunk in chunks:
                         yield chunk
             except (Broken, TimeoutError) as error:

@@ -7,11 +7,16 @@ import gc
 import sys
 import threading
 import weakref
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from services.runtime.aside import LARGE_BYTES, MEDIUM_BYTES, aside, size_in
+from services.runtime.aside import LARGE_BYTES, MEDIUM_BYTES, _turns, aside, give_way, size_in
+from tests.cancelling import cancelled_at_every_await, settled
 
 
 async def test_work_on_a_large_request_leaves_the_event_loop() -> None:
@@ -63,7 +68,7 @@ async def test_small_work_waits_for_no_turn() -> None:
     await asyncio.sleep(0)
     await aside("acme", MEDIUM_BYTES, lambda: done.append("small"))
     await asyncio.gather(*medium)
-    assert done.index("small") == 1
+    assert done.index("small") == 0
 
 
 async def test_tenants_take_turns_at_medium_work() -> None:
@@ -156,3 +161,61 @@ def test_the_size_of_a_long_body_is_estimated_from_parts_of_it() -> None:
     item = b'{"role":"user","content":"a"},'
     short, long = (b"[" + item * times + b"{}]" for times in (5_000, 500_000))
     assert size_in(long) == pytest.approx(100 * size_in(short), rel=0.01)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Time as `aside` sees it, which passes where a test says so."""
+    told = SimpleNamespace(s=0.0)
+    monkeypatch.setattr("services.runtime.aside.time", SimpleNamespace(perf_counter=lambda: told.s))
+    return told
+
+
+async def test_a_piece_waits_for_all_that_is_ready_and_all_that_this_makes_ready(clock: SimpleNamespace) -> None:
+    steps, seen = list[int](), list[int]()
+
+    async def small_call() -> None:
+        for step in range(19):
+            steps.append(step)
+            clock.s += 0.0001
+            await asyncio.sleep(0)
+
+    async def pieces() -> None:
+        for _ in range(2):
+            await give_way("acme")
+            seen.append(len(steps))
+
+    await asyncio.gather(pieces(), small_call())
+    assert seen == [19, 19]
+
+
+async def test_pieces_are_done_one_at_a_time_though_other_work_never_ends(clock: SimpleNamespace) -> None:
+    loop, turns, seen = asyncio.get_running_loop(), [0], list[int]()
+
+    def turn() -> None:
+        turns[0] += 1
+        clock.s += 0.0005
+        if len(seen) < 6:
+            loop.call_soon(turn)
+
+    async def piece(tenant: str) -> None:
+        await give_way(tenant)
+        seen.append(turns[0])
+
+    loop.call_soon(turn)
+    await asyncio.gather(*(piece(tenant) for tenant in "abc" * 2))
+    assert [later - earlier for earlier, later in pairwise(seen)] == [seen[1] - seen[0]] * 5
+    assert seen[1] - seen[0] in range(4, 8)  # 2 ms, and the turn of its own
+
+
+def test_a_caller_that_leaves_gives_its_turn_back() -> None:
+    @asynccontextmanager
+    async def scene() -> AsyncIterator[Coroutine[Any, Any, object]]:
+        other = asyncio.create_task(give_way("other"))
+        yield give_way("acme")
+        await other
+        await settled()
+        turns = _turns[asyncio.get_running_loop()]
+        assert (turns._places._running, turns.waiting) == (0, 0)
+
+    assert cancelled_at_every_await(scene) >= 2

@@ -29,6 +29,7 @@ from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard.checks import NOTHING, Checks, checks_for
 from services.gateway.guard.screen import ContentScanner, Late, RefusedText, told
 from services.gateway.labels import Act, Degraded
+from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
 
 _AT_ONCE = 8_192  # characters that are checked before anything else is done
@@ -83,12 +84,13 @@ class GuardStage(AnswerStage):
         return True
 
     async def _look(self, looking: _Request, stage: Running, guarded: asyncio.Event, *, private: bool) -> None:
+        tenant = self.draft.tenant.name
         with self.draft.ledger.ending(stage):
             try:
                 for _ in looking.for_private() if private else ():
-                    await asyncio.sleep(0)
+                    await give_way(tenant)
                 for _ in looking.for_injections():
-                    await asyncio.sleep(0)
+                    await give_way(tenant)
             except Late:
                 self._late(stage)
         guarded.set()

@@ -33,6 +33,7 @@ from services.gateway.tools.listing import Tool, cut
 from services.gateway.tools.source_client import CallOutcome
 from services.gateway.tools.toolbox import Equipment
 from services.runtime import telemetry
+from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError
 
@@ -79,7 +80,9 @@ async def look_through(draft: Draft, name: str, content: str, citations: Sequenc
     within_s = ledger.plan["guard"].budget_ms / 1000
     looking = ContentScanner(checks, draft.privacy.names, Deadline.after(within_s, ledger.clock))
     try:
-        seen = await _stepped(_look(draft, name, looking, checks, ReadableResult(content, citations)))
+        seen = await _stepped(
+            _look(draft, name, looking, checks, ReadableResult(content, citations)), draft.tenant.name
+        )
     except RefusedText as refused:
         ledger.decide(Act.GUARD_REFUSED, name, refused.rule)
         return ReadableResult(withheld=f"it holds {refused.what}")
@@ -125,14 +128,14 @@ def _all(looking: ContentScanner, texts: Sequence[str]) -> Generator[None, None,
     return shown
 
 
-async def _stepped(steps: Generator[None, None, T]) -> T:
-    """The result of the steps. The event loop runs between them."""
+async def _stepped(steps: Generator[None, None, T], tenant: str) -> T:
+    """The result of the steps of a tenant's, between which the event loop runs."""
     while True:
         try:
             next(steps)
         except StopIteration as ended:
             return ended.value  # type: ignore[no-any-return]
-        await asyncio.sleep(0)
+        await give_way(tenant)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@ events are written in that dialect, as a stream or in one piece."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.server.watch import ConnectionWatch
 from services.gateway.http.sse import PING, compact
 from services.gateway.labels import Degraded
-from services.runtime.aside import aside, size_in
+from services.runtime.aside import aside, give_way, size_in
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
@@ -121,7 +120,6 @@ class Generating:
     settings: GatewaySettings
     go_on: Continue | None = None
     alone: AskedAlone = field(default_factory=AskedAlone)
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def __call__(self, exchange: Exchange) -> None:
         asked, tenant = await self._asked(exchange), exchange.credential.tenant
@@ -214,7 +212,8 @@ class Generating:
         reply, writer = exchange.reply, asked.writer
         if final := _final(message):
             self._refuse_empty(final, asked.order)
-        data = b"".join([writer.chunk(event) async for event in self._paced(message)])
+        tenant = exchange.credential.tenant.name
+        data = b"".join([writer.chunk(event) async for event in self._paced(message, tenant)])
         if final:
             if asked.before_end:
                 if reply.status and data:
@@ -237,7 +236,7 @@ class Generating:
         """More of an answer that is sent in one piece, with its end."""
         if _has_text(message):
             watch.came()
-        async for event in self._paced(message):
+        async for event in self._paced(message, exchange.credential.tenant.name):
             asked.writer.gather(event)
         if final := _final(message):
             self._refuse_empty(final, asked.order)
@@ -245,14 +244,13 @@ class Generating:
                 await asked.before_end(final)
             await exchange.reply.whole(200, compact(asked.writer.whole(final)), short(final))
 
-    async def _paced(self, message: pb.GenerateResponse) -> AsyncGenerator[pb.Event, None]:
-        """Its events. Of a flood, one answer at a time writes one portion in a turn of the event loop."""
+    async def _paced(self, message: pb.GenerateResponse, tenant: str) -> AsyncGenerator[pb.Event, None]:
+        """Its events, of a flood one portion in a turn of the event loop."""
         size = 0
         for event in message.events:
             if size > _AT_ONCE:
                 size = 0
-                async with self.turn:
-                    await asyncio.sleep(0)
+                await give_way(tenant)
             yield event
             size += event.ByteSize()
 

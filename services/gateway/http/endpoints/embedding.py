@@ -3,7 +3,6 @@ from a query (rerank, in the form that Cohere, Jina and vLLM share)."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import struct
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.upstream.cache import Cache
+from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError, TooLate
 
@@ -106,7 +106,7 @@ class Embedding:
             for at, vector in enumerate(vectors):
                 scores.append(min(1.0, max(0.0, sum(map(mul, about, vector)))))
                 if at % _AT_ONCE == _AT_ONCE - 1:
-                    await asyncio.sleep(0)
+                    await give_way(admitted.tenant)
         return scores, name
 
     async def _vectors(

@@ -17,6 +17,7 @@ from services.gateway.guard.checks import Checks, checks_for
 from services.gateway.guard.screen import ContentScanner, Late, RefusedText
 from services.gateway.http.sse import compact
 from services.gateway.settings.guard import GuardSettings
+from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.security.private_data import Names
@@ -31,14 +32,14 @@ def checks_of(settings: GuardSettings, request: pb.GenerateRequest) -> Checks | 
     return checks if checks and checks.hides else None
 
 
-async def masked(written: bytes, fields: Mapping[str, Any], checks: Checks, deadline: Deadline) -> bytes:
+async def masked(written: bytes, fields: Mapping[str, Any], checks: Checks, tenant: str, deadline: Deadline) -> bytes:
     """The body `written`, whose fields are `fields`, with names in the place of private data. Raises `GuardRefused`,
     `GuardLate`, and `InvalidInput` for tokens, which the guard cannot read."""
     hidden = dict[str, str]()
     scanner = ContentScanner(checks, Names(), deadline)
     try:
         for _ in _look(fields, scanner, hidden):
-            await asyncio.sleep(0)
+            await give_way(tenant)
     except RefusedText as refused:
         raise GuardRefused(f"guard: the request holds {refused.what}", rule=refused.rule) from None
     except Late:

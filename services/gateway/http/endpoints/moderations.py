@@ -6,7 +6,6 @@ input type, which is how that API says so.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,10 +22,10 @@ from services.gateway.http.endpoints.providers import ANY
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
+from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 from services.runtime.limits import CONTENT_BYTES
-from services.runtime.policy.fair_places import FairTurns
 from services.runtime.security.private_data import Finding, Kind
 
 MODEL = "hedgerow-guard"
@@ -75,11 +74,10 @@ class _Moderation:
 
 
 class Moderations:
-    """Serves `/v1/moderations`. All requests together take one step between two turns of the event loop, and tenants
-    take steps in turn."""
+    """Serves `/v1/moderations`."""
 
     def __init__(self, admission: AuxiliaryAdmission):
-        self._admission, self._turns = admission, FairTurns()
+        self._admission = admission
 
     async def __call__(self, exchange: Exchange, body: Fields | None = None, others: Sequence[str] = ()) -> None:
         """`others`: models that may be named besides."""
@@ -100,14 +98,11 @@ class Moderations:
         verdict = _Moderation()
         steps, more = _look(text, checks, verdict), True
         while more:
-            await self._turns.begin(tenant.name, tenant.weight)
+            await give_way(tenant.name, tenant.weight)
             try:
                 more = next(steps, False)
-                await asyncio.sleep(0)
             except TooSlow as problem:
                 raise TooLate(f"moderations: {problem}") from None
-            finally:
-                self._turns.ended()
             if more and deadline.is_over():
                 raise TooLate("moderations: not done within the budget of the request")
         return verdict

@@ -3,7 +3,6 @@ answer comes back as the provider wrote it. Quotas, breakers, limits, retries, h
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from services.gateway.upstream import spending
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.router import Routes
 from services.gateway.upstream.spending import Bill
+from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.policy.waiting_bytes import Held, WaitingBytes
@@ -109,9 +109,9 @@ class ByName:
                 for _ in provider.check_body(fields, tenant.provider, tenant.name):
                     if deadline.is_over():
                         raise TooLate("the fields of the request were not checked within its budget")
-                    await asyncio.sleep(0)
+                    await give_way(tenant.name)
                 if checks := guarded_body.checks_of(tenant.guard, order.request):
-                    written = await guarded_body.masked(written, fields, checks, deadline)
+                    written = await guarded_body.masked(written, fields, checks, tenant.name, deadline)
                 request = llm_pb2.GenerateRequest(original=chat_pb2.Original(api=_APIS[self.method], body=written))
                 rank = score(premium=tenant.premium, realtime=False, attempt=0)
                 slot_request = SlotRequest(rank, tenant.name, tenant.weight, deadline)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 from services.llm.providers.transport.sse import EventParser, TooLarge
 from services.llm.providers.transport.wire import Broken, TooLong, WireReply
+from services.runtime.aside import give_way
 
 _AT_ONCE = 16 * 1024  # bytes that are read before the event loop turns to other work: all may be line ends
 
@@ -70,7 +70,7 @@ class ProviderReply:
                     raise TooLarge(f"an answer of more than {self._limits.answer_bytes} bytes")
                 for start in range(0, len(piece), _AT_ONCE):
                     if start:
-                        await asyncio.sleep(0)
+                        await give_way()
                     for event in parser.feed(piece[start : start + _AT_ONCE]):
                         yield event
         except TooLarge as error:

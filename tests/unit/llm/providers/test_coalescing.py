@@ -85,7 +85,7 @@ def test_empty_texts_make_portions_too() -> None:
 
 async def test_floods_of_events_are_read_in_one_portion_for_each_turn_of_the_event_loop() -> None:
     """However many answers arrive faster than they are read, other work has its turn after about one portion."""
-    turn, lengths = asyncio.Lock(), list[int]()  # events read since other work had its turn
+    lengths = list[int]()  # events read since other work had its turn
 
     class Counting(Answer):
         def is_last(self, event: str) -> bool:
@@ -103,7 +103,7 @@ async def test_floods_of_events_are_read_in_one_portion_for_each_turn_of_the_eve
             yield "x" * 1_000
 
     async def answer() -> int:
-        return sum([chunk.tokens async for chunk in chunks_of(flood(), Counting(), turn)])
+        return sum([chunk.tokens async for chunk in chunks_of(flood(), Counting())])
 
     async def other_work() -> None:
         while True:

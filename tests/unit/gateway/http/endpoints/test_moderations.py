@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +14,6 @@ from services.gateway.http.endpoints.moderations import MODEL, Moderations
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
-from tests.cancelling import cancelled_at_every_await
 from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.http.endpoints.calling import auxiliary, replied
 
@@ -89,16 +86,6 @@ async def test_one_tenants_long_texts_are_waited_for_by_no_other_tenant():
     flood = [look("flood", "word " * 2_000) for _ in range(5)]
     await asyncio.gather(*flood, look("other", MAIL))
     assert ended[0] == "other"
-
-
-def test_a_caller_that_leaves_gives_its_turn_back():
-    @asynccontextmanager
-    async def scene() -> AsyncIterator[Coroutine[Any, Any, object]]:
-        served, checks = Moderations(auxiliary()), everything(DENYING)
-        yield served._verdict("Hello. " * 100, checks, EVERYTHING, Deadline.never())
-        assert (served._turns._places._running, served._turns.waiting) == (0, 0)
-
-    assert cancelled_at_every_await(scene) >= 3
 
 
 async def test_what_is_not_done_in_time_is_an_error():
