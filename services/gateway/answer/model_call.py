@@ -89,7 +89,9 @@ def job(
 
 
 def read(draft: Draft, key: bytes, work: Job, stage: Running) -> GenerationReading:
-    """Start the job, or join a generation of the same key."""
+    """Start the job, or join a generation of the same key, whose prompt has the same turns."""
+    if key and (dropped := draft.ledger.final.prompt.dropped_turns):
+        key += f"/without {dropped} turns".encode()
     reading = draft.backends.models.read(key, work, stage.budget_s)
     if reading.joined:
         draft.ledger.decisions += work.report.decisions

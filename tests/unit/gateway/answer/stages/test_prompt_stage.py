@@ -88,6 +88,19 @@ async def test_a_conversation_longer_than_the_context_loses_its_oldest_turns():
     assert not scene.write_behind.stored  # it may be less than it could be
 
 
+@pytest.mark.parametrize("first_is_whole", [True, False])
+async def test_a_whole_conversation_and_one_without_its_oldest_turns_share_no_answer(first_is_whole: bool):
+    scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(1.0, finish("It rains.")))
+
+    async def answered(whole: bool) -> pb.Final:
+        await asyncio.sleep(0 if whole == first_is_whole else 0.05)
+        return await scene.final(messages=chatter(40), prompt=pb.PromptPolicy(whole=whole))
+
+    finals = await asyncio.gather(answered(True), answered(False))
+    assert [bool(final.prompt.dropped_turns) for final in finals] == [False, True]
+    assert sorted(words(request.messages) <= LIMIT for request in scene.llms["small"].requests) == [False, True]
+
+
 async def test_while_a_conversation_goes_on_its_prompts_begin_alike():
     scene, begun = Scene(), []
     for turns in range(20, 50):
