@@ -43,6 +43,7 @@ _USED = 3 * 500  # keys, times and counts sent to Redis at a time
 _SHARE = 0.8  # of Redis' memory for the entries: the rest is for the stream, tombstones, and what else is there
 _OVERHEAD_BYTES = 2_048  # of an entry in Redis: its hash, and what finds it
 _SOON_MS = 60_000  # clocks differ a little: what ends in Redis so soon has ended
+_REFUSALS = ("WRONGTYPE", "OOM", "NOREPLICAS")
 _OPERATIONS = ("put", "delete", "delete_tenant")
 _FIELDS = ("tenant", "partition", "asked", "answer", "expires_at_ms", "used_at_ms", "embedded_by", "embedding")
 
@@ -80,7 +81,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class RefusedChange:
-    """Redis refused this change, and none beside it: what has the name of its key there is no entry."""
+    """Redis refused this change, and answers otherwise. `why`: in its words."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,10 @@ class RedisEntries:
             script, arguments = self._script(change)
             pipeline.eval(script, 0, _MAX_CHANGES, *arguments)
         replies = await pipeline.execute(raise_on_error=False)
-        return [RefusedChange() if _foreign(reply) else Written(int(reply[0]), int(reply[1])) for reply in replies]
+        return [
+            RefusedChange(str(reply)) if is_refused(reply) else Written(int(reply[0]), int(reply[1]))
+            for reply in replies
+        ]
 
     async def touch(self, client: Redis, used: Iterable[Used]) -> None:
         """Write down how often and when entries were used, for Redis' own eviction too, which saw none of it; and take
@@ -142,7 +148,8 @@ class RedisEntries:
             for start in range(0, len(arguments), _USED):
                 pipeline.eval(USE, 0, tenant, *arguments[start : start + _USED])
         pipeline.eval(PRUNE, 0, _PRUNED)
-        await pipeline.execute()
+        for reply in await pipeline.execute(raise_on_error=False):
+            is_refused(reply)
         await self._measure(client)
 
     async def outlives(self, client: Redis, keys: Sequence[str]) -> bool:
@@ -158,7 +165,7 @@ class RedisEntries:
         for key in keys:
             pipeline.hmget(ENTRY + key, (*_FIELDS, "least_score", "uses"))
         rows = await pipeline.execute(raise_on_error=False)
-        return [None if _foreign(reply) else self._entry(key, reply) for key, reply in zip(keys, rows, strict=True)]
+        return [None if is_refused(reply) else self._entry(key, reply) for key, reply in zip(keys, rows, strict=True)]
 
     async def _measure(self, client: Redis) -> None:
         self.max_bytes = int(_SHARE * (await client.info("memory"))["maxmemory"])
@@ -246,9 +253,10 @@ def _change(key: bytes, fields: dict[bytes, bytes]) -> StreamChange:
     return StreamChange(sequence, previous, op, what, tenant, entries)
 
 
-def _foreign(reply: object) -> bool:
-    """Whether Redis refused a command for a key that is none of ours. Raises a refusal for any other reason."""
-    if isinstance(reply, Exception) and "WRONGTYPE" not in str(reply):
+def is_refused(reply: object) -> bool:
+    """Whether Redis refused a command, and still answers others: what has the name of its key is no entry of ours, or
+    writes have no room or no replica. Raises an error of any other kind."""
+    if isinstance(reply, Exception) and not any(word in str(reply) for word in _REFUSALS):
         raise reply
     return isinstance(reply, Exception)
 

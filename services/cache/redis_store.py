@@ -27,6 +27,7 @@ from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError
+from services.runtime.line_limit import LineLimit
 from services.runtime.policy.batch import Batcher
 from services.runtime.shared_state import SharedState, SharedStateLost, connected
 
@@ -60,7 +61,7 @@ class RedisStore:
         self._follower = Follower(state, memory, self._redis, self._verified)
         self._used: dict[str, Used] = {}
         self._ended: list[str] = []  # keys whose time is over by this process's clock; Redis was not asked yet
-        self._swept = asyncio.Event()
+        self._swept, self._lines = asyncio.Event(), LineLimit()
         memory.watchers.pause()
         state.on_return(self._returned)
         state.on_loss(self._lost)
@@ -131,6 +132,8 @@ class RedisStore:
         turn = self._follower.turn
         written = await self._writes.submit(change)
         if isinstance(written, RefusedChange):
+            if (left_out := self._lines.take()) is not None:
+                _log.warning("Redis refused a change, and %d before since the last line: %s", left_out, written.why)
             raise SharedStateLost("Redis refused the change")
         await self._follower.reached(written.sequence, turn)
         return written

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from services.cache.redis_entries import is_refused
 from services.cache.redis_scripts import NOW_MS, TOMBSTONES, VERIFIED, WATERMARK
 from services.cache.semantic_match.record import SAMPLE_BYTES, SAMPLES, Record, SampleCounts
 from services.cache.semantic_match.records import RECORDS
@@ -127,8 +128,8 @@ class RedisVerified:
             pipeline: Any = client.pipeline(transaction=False)
             for traffic, record in some:
                 pipeline.eval(ADD, 0, *self._arguments(traffic, record, record.take(), epoch))
-            for (traffic, record), row in zip(some, await pipeline.execute(), strict=True):
-                if row and not self.thresholds.resume(traffic, row, since=record):
+            for (traffic, record), row in zip(some, await pipeline.execute(raise_on_error=False), strict=True):
+                if not is_refused(row) and row and not self.thresholds.resume(traffic, row, since=record):
                     await self._drop(client, traffic)
 
     def _arguments(self, traffic: Traffic, record: Record, new: SampleCounts, epoch: int) -> tuple[object, ...]:

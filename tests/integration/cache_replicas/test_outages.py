@@ -185,6 +185,23 @@ async def test_a_gap_in_the_stream_forces_a_snapshot(
     assert [each.memory.stats.snapshots for each in pair] == [2, 2]
 
 
+async def test_a_redis_that_refuses_writes_is_there_for_everything_else(redis: RedisProcess, client: Any) -> None:
+    async with replica(redis.url) as one:
+        await one.keep(CAPITAL, b"Paris")
+        await client.config_set("min-replicas-to-write", 1)
+        with one.memory.watchers.watch() as watch:
+            heard = asyncio.ensure_future(anext(watch))
+            assert not await one.keep(OTHER, b"a thing")
+            with pytest.raises(NotRemoved):
+                await one.remove(CAPITAL)
+            one.answers.sweep()
+            found = await one.look_up(CAPITAL)
+            assert (found.verdict, found.local) == (Verdict.EXACT, False)
+            await client.config_set("min-replicas-to-write", 0)
+            assert await one.remove(CAPITAL) == 1
+            assert (await heard).key == CAPITAL.key
+
+
 async def test_watches_end_with_redis_and_are_in_force_again_when_it_is_back(redis: RedisProcess) -> None:
     async with replica(redis.url) as one:
         await one.memory.watchers.in_force()

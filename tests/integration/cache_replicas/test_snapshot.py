@@ -13,7 +13,7 @@ from services.cache import snapshot
 from services.cache.entries import Entries
 from services.cache.follower import Follower
 from services.cache.memory import Memory
-from services.cache.redis_entries import Put, RedisEntries, Stored, _foreign
+from services.cache.redis_entries import Put, RedisEntries, Stored, is_refused
 from services.cache.redis_scripts import ENTRY
 from services.cache.redis_verified import RedisVerified
 from services.cache.semantic_match.thresholds import Thresholds
@@ -113,7 +113,7 @@ async def test_a_change_that_redis_refuses_and_a_key_that_is_none_of_ours_concer
         assert one.holds().keys() == {ours.key, QUESTIONS[2].key}
 
 
-@pytest.mark.parametrize("reply", [ResponseError("OOM command not allowed"), ResponseError("READONLY")])
+@pytest.mark.parametrize("reply", [ResponseError("LOADING"), ResponseError("READONLY")])
 async def test_what_redis_refuses_for_another_reason_concerns_all(reply: ResponseError) -> None:
     with pytest.raises(ResponseError):
-        _foreign(reply)
+        is_refused(reply)
