@@ -21,7 +21,7 @@ _WANTED = {
 
 def one_of(name: str, value: str, allowed: Collection[str]) -> str:
     """A word that is allowed. Raises `InvalidArgument` for another one."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         *most, last = allowed
         raise invalid(name, f"{', '.join(most)} or {last}", value)
     return value

@@ -52,6 +52,8 @@ def _turn(where: str, given: Any) -> Message:
     if "role" not in given:
         raise invalid(f"{where}.role", "system, user, assistant or tool", "none")
     calls = given.get("tool_calls") or ()
+    if not isinstance(calls, Sequence):
+        raise invalid(f"{where}.tool_calls", "a sequence of calls", type(calls).__name__)
     return Message(
         role=given["role"],
         content=_text(f"{where}.content", given.get("content")),
@@ -74,7 +76,9 @@ def _parts(where: str, given: Sequence[Any]) -> Iterator[str]:
         kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
         if kind != "text":
             raise invalid(f"{where}[{index}]", "a part of type text", kind, "pictures are images=, recordings audio=")
-        yield part["text"]
+        if not isinstance(text := part.get("text"), str):
+            raise invalid(f"{where}[{index}].text", "a text", type(text).__name__)
+        yield text
 
 
 def _call(where: str, given: Any) -> ToolCall:
@@ -83,6 +87,8 @@ def _call(where: str, given: Any) -> ToolCall:
     if not isinstance(given, Mapping):
         raise invalid(where, "a ToolCall, or a mapping with id and function", type(given).__name__)
     named = given.get("function", given)
+    if not isinstance(named, Mapping):
+        raise invalid(f"{where}.function", "a mapping with name and arguments", type(named).__name__)
     return ToolCall(given.get("id", ""), named.get("name", ""), named.get("arguments", ""))
 
 
@@ -100,6 +106,13 @@ def tool_of(where: str, given: Any) -> Tool:
         raise invalid(f"{where}.name", "a text", named.get("name"))
     told = {name: value for name, value in named.items() if name in _TOOL and value is not None}
     return Tool(**told)
+
+
+def mapping_of(field: str, given: Any) -> Mapping[Any, Any]:
+    """A mapping as it is."""
+    if not isinstance(given, Mapping):
+        raise invalid(field, "a mapping", type(given).__name__)
+    return given
 
 
 def schema_text(field: str, given: Any) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
@@ -18,7 +18,7 @@ _BYTES = (bytes, bytearray, memoryview)
 
 def read_all(field: str, given: Media | Sequence[Media]) -> Iterator[bytes]:
     """The contents of one or several; `InvalidArgument` names the one that cannot be sent."""
-    one = isinstance(given, (*_BYTES, str, os.PathLike))
+    one = isinstance(given, (*_BYTES, str, os.PathLike)) or not isinstance(given, Iterable)
     several = cast("Sequence[Media]", [given] if one else given)
     return (read(f"{field}[{index}]", each) for index, each in enumerate(several))
 
@@ -27,7 +27,7 @@ def read(field: str, given: Media) -> bytes:
     """The content; `InvalidArgument` when it cannot be read, is empty, or is more than one message holds."""
     if isinstance(given, _BYTES):
         return _checked(field, bytes(given), len(given), "")
-    name = os.fspath(given)
+    name = _name(field, given)
     with _opened(field, name) as file:
         return _checked(field, file.read(MAX_MESSAGE_BYTES + 1), os.fstat(file.fileno()).st_size, name)
 
@@ -38,10 +38,17 @@ def pieces(field: str, given: Media) -> Iterator[bytes]:
         content = bytes(given)
         parts = (content[at : at + PIECE_BYTES] for at in range(0, len(content), PIECE_BYTES))
         return parts if content else iter([_checked(field, content, 0, "")])
-    name = os.fspath(given)
+    name = _name(field, given)
     with _opened(field, name) as file:
         _checked(field, file.read(1), 1, name)
     return _file_pieces(field, name)
+
+
+def _name(field: str, given: str | os.PathLike[str]) -> str:
+    """Of a file."""
+    if not isinstance(given, str | os.PathLike):
+        raise invalid(field, "bytes, or the path of a file", type(given).__name__)
+    return os.fspath(given)
 
 
 def _file_pieces(field: str, name: str) -> Iterator[bytes]:

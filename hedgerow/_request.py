@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Unpack
@@ -11,7 +10,7 @@ from google.protobuf.message import Message as Proto
 
 from hedgerow._errors import invalid
 from hedgerow._fields import one_of, refusing, set_fields
-from hedgerow._given import schema_text, tool_of, turns_of
+from hedgerow._given import mapping_of, schema_text, tool_of, turns_of
 from hedgerow._media import SHORTER_AUDIO, read, read_all
 from hedgerow._option_types import MeshOptions
 from hedgerow._options import Media, Message, Messages
@@ -82,7 +81,7 @@ def generate_request(
     set_fields(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     set_fields(request.sampling, "", frequency_penalty=frequency_penalty, presence_penalty=presence_penalty)
     set_fields(request.sampling, "", top_logprobs=top_logprobs)
-    for token, bias in logit_bias.items():
+    for token, bias in mapping_of("logit_bias", logit_bias).items():
         set_fields(request.sampling.logit_bias.add(), f"logit_bias[{token}].", token=token, bias=bias)
     with refusing("stop"):
         request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)
@@ -114,11 +113,11 @@ def _set_tools(
 ) -> None:
     for index, given in enumerate(tools):
         tool = tool_of(f"tools[{index}]", given)
-        schema = tool.parameters if isinstance(tool.parameters, str) else json.dumps(tool.parameters)
+        schema = schema_text(f"tools[{index}].parameters", tool.parameters)
         fields = {"name": tool.name, "description": tool.description, "parameters": schema, "strict": tool.strict}
         set_fields(request.tools.add(), f"tools[{index}].", **fields)
     if choice is not None:
-        mode = _MODES.get(choice)
+        mode = _MODES.get(choice) if isinstance(choice, str) else None
         set_fields(request.tool_choice, "tool_choice.", mode=mode, name=None if mode else choice)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from hedgerow._errors import invalid
 from hedgerow._fields import one_of, refusing, set_field, set_fields
+from hedgerow._given import mapping_of
 from hedgerow._tools import MeshTool
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.request_options import Kind, RequestOption, Surface
@@ -77,7 +78,7 @@ def _set_at_once(request: pb.GenerateRequest, option: RequestOption, at_once: bo
 
 
 def _set_guard(request: pb.GenerateRequest, option: RequestOption, guard: Mapping[str, str]) -> None:
-    for thing, action in guard.items():
+    for thing, action in mapping_of(option.name, guard).items():
         chosen = GUARD_ACTIONS[one_of(f"guard[{thing}]", action, GUARD_ACTIONS)]
         setattr(request.guard, one_of(option.name, thing, GUARDED), chosen)
 

@@ -56,6 +56,13 @@ def test_one_turn_needs_no_list() -> None:
             r"messages\[0\].content\[0\]: .*, got image_url; pict",
         ),
         ([{"role": "assistant", "tool_calls": [7]}], r"messages\[0\].tool_calls\[0\]: a ToolCall, .*, got int"),
+        ([{"role": "assistant", "tool_calls": 7}], r"messages\[0\].tool_calls: a sequence of calls, got int"),
+        (
+            [{"role": "assistant", "tool_calls": [{"id": "a", "function": None}]}],
+            r"messages\[0\].tool_calls\[0\].function: a mapping with name and arguments, got NoneType",
+        ),
+        ([{"role": "user", "content": [{"type": "text"}]}], r"messages\[0\].content\[0\].text: a text, got NoneType"),
+        ([{"role": ["user"]}], r"messages\[0\].role: system, user, assistant or tool, got \['user'\]"),
     ],
 )
 def test_what_is_no_turn_is_refused_by_its_place(turns: Any, problem: str) -> None:
@@ -104,6 +111,12 @@ def test_a_whole_float_is_a_whole_number_and_milliseconds_are_rounded() -> None:
         ({"repair": "yes"}, "repair: true or false, got 'yes'"),
         ({"stop": [7]}, "stop: "),
         ({"budget_ms": float("inf")}, "budget_ms: "),
+        ({"logit_bias": [7]}, "logit_bias: a mapping, got list"),
+        ({"guard": "email"}, "guard: a mapping, got str"),
+        ({"tool_choice": ["auto"]}, r"tool_choice.name: a text, got \['auto'\]"),
+        ({"tools": [{"name": "find", "parameters": {7}}]}, r"tools\[0\].parameters: a JSON Schema "),
+        ({"images": 7}, r"images\[0\]: bytes, or the path of a file, got int"),
+        ({"audio": 7}, "audio: bytes, or the path of a file, got int"),
     ],
 )
 def test_a_value_of_another_type_is_refused_by_its_field(given: Any, problem: str) -> None:
