@@ -15,4 +15,8 @@ def main() -> None:
             f"hedgerow: there is no {error.name} here; install it with: pip install 'hedgerow[{extra}]'"
         ) from None
 
-    app(prog_name="hedgerow")
+    try:
+        app(prog_name="hedgerow")
+    except OSError as error:  # a full disk, a folder that cannot be read
+        place = f"{error.filename}: " if error.filename else ""
+        raise SystemExit(f"hedgerow: {place}{error.strerror or error}") from None

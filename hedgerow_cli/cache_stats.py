@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_COUNTS = {
+    "lookups": "lookups",
+    "exact": "exact_hits",
+    "semantic": "semantic_hits",
+    "missed": "misses",
+    "refused": "refused",
+    "stored": "stores",
+}
+
 
 async def get_stats(tenant: str, timeout_s: float, stub: Any) -> dict[str, Any]:
     """Counts of a cache service by name, None for what is not known; of the tenant's categories a list. Raises what
@@ -31,15 +40,16 @@ def show(found: Sequence[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("cache", box=None)
-    for name in ("entries", "KiB", "lookups", "exact", "semantic", "missed", "refused", "stored"):
-        table.add_column(name, justify="right")
+    table = Table("cache", box=None)  # a row for each count: a terminal of 60 columns has room for three caches
+    for each in found:
+        table.add_column(each["address"], justify="right")
+    table.add_row("entries", *(str(each["entries"]) for each in found))
+    table.add_row("KiB", *(str(each["bytes"] // 1024) for each in found))
+    for label, name in _COUNTS.items():
+        table.add_row(label, *(str(each[name]) for each in found))
     verdicts = Table("cache", "verified", "wrong, of all lookups", "threshold", box=None)
     categories = Table("cache", "category", "verified", "threshold", box=None)
     for each in found:
-        counts = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores")
-        cells = [each["entries"], each["bytes"] // 1024, *(each[name] for name in counts)]
-        table.add_row(each["address"], *map(str, cells))
         if each["wrong_share"] is not None:
             verdicts.add_row(each["address"], *_verdicts(each))
         for one in each["category_thresholds"]:

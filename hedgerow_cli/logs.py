@@ -78,7 +78,7 @@ def _refuse_unknown(service: str | None, folder: Path) -> None:
         return
     known = log_files.known(folder)
     if service is None or not known:
-        raise typer.BadParameter(f"there are no logs in {folder}", param_hint="--state-dir")
+        raise typer.BadParameter(f"no mesh has run in {folder}; name its state folder", param_hint="--state-dir")
     near = get_close_matches(service, known, n=1)
     there = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
     raise typer.BadParameter(f"{folder} has no log of {service}; {there}", param_hint="SERVICE")

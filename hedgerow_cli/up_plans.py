@@ -91,7 +91,7 @@ def of_file(file: Path, state_dir: Path, console: Console, host: str, *, share: 
         planned.specs,
         lambda _: up_steps.file_steps(file, state_dir, planned.file),
         lambda: planned.write_files(state_dir),
-        warnings=up_steps.file_warnings(file, planned.file, host),
+        warnings=[*up_steps.file_warnings(file, planned.file, host), *up_steps.url_warnings(planned.file)],
         meanwhile=meanwhile,
     )
 
@@ -119,7 +119,8 @@ def of_given(given: Given, models: Mapping[str, Any], state_dir: Path, *, share:
         with open(kept, "w", opener=open_private) as file:
             file.write(text)
 
-    return UpPlan(made.specs, lambda _: up_steps.given_steps(made.file, kept), write_files)
+    warnings = up_steps.url_warnings(made.file)
+    return UpPlan(made.specs, lambda _: up_steps.given_steps(made.file, kept), write_files, warnings=warnings)
 
 
 def alone(models: DemoModels, base_port: int, state_dir: Path, otlp_endpoint: str) -> UpPlan:

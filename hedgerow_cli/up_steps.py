@@ -68,6 +68,16 @@ def file_warnings(file: Path, said: MeshFile, host: str) -> list[str]:
     ]
 
 
+def url_warnings(said: MeshFile) -> list[str]:
+    """One for each URL without a path, which is seldom where a provider's API is."""
+    return [
+        f"model {name}: {url} has no path; the APIs of OpenAI and Anthropic, and servers like them, are at {url}/v1"
+        for name, model in said.models.items()
+        for url in (each.rstrip("/") for each in model.url)
+        if url.count("/") == len("//")
+    ]
+
+
 def replica_steps(mesh: Mesh, state_dir: Path, tls: bool) -> str:
     from launcher.mesh import DEFAULT_STATE_DIR
     from launcher.replicas import CERTIFICATES, TOPOLOGY_FILE

@@ -38,5 +38,8 @@ async def test_a_tenants_categories_are_shown_with_their_thresholds(capsys: pyte
 async def test_without_categories_and_verdicts_only_the_counts_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     found = await get_stats("acme", 1, ScriptedCacheService(cache_pb2.GetStatsResponse(threshold=0.945)))
     assert (found["wrong_share"], found["category_thresholds"]) == (None, [])
-    show([{"address": "one:1", **found}])
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    show([{"address": "one:1", **found}, {"address": "two:1", **found, "exact_hits": 7}])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["cache", "one:1", "two:1"]
+    assert lines[4] == ["exact", "0", "7"]
+    assert len(lines) == 9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from hedgerow import MeshTool, ResourceExhausted, Unauthenticated, Unavailable
+from hedgerow_cli import main
 from hedgerow_cli.app import app
 from hedgerow_cli.bench import benches
 from hedgerow_cli.failures import explain, fail, reported
@@ -73,6 +75,15 @@ def test_wrong_use_exits_with_2(arguments: list[str]) -> None:
 def test_an_error_says_what_to_do() -> None:
     error = Unavailable("no gateway at x:1", reason="NO_GATEWAY", retry_delay_s=1.5, trace_id="abc")
     assert explain(error) == 'no gateway at x:1; start one with "hedgerow up"; try again in 1.5 s (trace abc)'
+
+
+def test_a_full_disk_is_a_line_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("hedgerow_cli.app.app", full)
+    with pytest.raises(SystemExit, match=r"^hedgerow: No space left on device$"):
+        main()
 
 
 def test_a_time_that_the_message_has_is_not_said_twice() -> None:

@@ -76,7 +76,7 @@ def test_unknown_services_and_folders_are_refused(logs: Path) -> None:
     assert refused.exit_code == 2
     assert "did you mean gateway?" in refused.stderr
     assert "there are gateway, llm-fast-1, llm-fast-2" in " ".join(shown("zzz").stderr.split())
-    assert "there are no logs in elsewhere" in shown("--state-dir", "elsewhere").stderr
+    assert "no mesh has run in elsewhere; name its state folder" in shown("--state-dir", "elsewhere").stderr
     assert "equal to 100000" in shown("--tail", "100001").stderr
 
 

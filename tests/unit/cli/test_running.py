@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from hedgerow_cli import options, reach, running
 from hedgerow_cli.app import app
 from hedgerow_cli.status import known_addresses
-from hedgerow_cli.up_steps import file_steps, file_warnings
+from hedgerow_cli.up_steps import file_steps, file_warnings, url_warnings
+from launcher.meshfile.models import Model
 from launcher.meshfile.schema import Gateway, MeshFile
 from tests.listings import held, list_services
 
@@ -181,6 +182,15 @@ def test_a_gateway_that_a_container_hides_is_warned_of(address: str, host: str, 
     warnings = file_warnings(Path("/mesh.yaml"), of_gateway(address=address), host)
     wanted = 'gateway: {address: "0.0.0.0:50050", http: "0.0.0.0:50080", plaintext: true}'
     assert [warning.rpartition(" set ")[2] for warning in warnings] == [wanted] * warned
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"), [("http://h:8000", True), ("http://h:8000/", True), ("http://h:8000/v1", False)]
+)
+def test_a_url_that_ends_before_the_path_of_an_api_is_warned_of(url: str, warned: bool) -> None:
+    said = MeshFile.model_construct(models={"m": Model.model_construct(url=(url,))})
+    assert len(url_warnings(said)) == warned
+    assert all("are at http://h:8000/v1" in each for each in url_warnings(said))
 
 
 @pytest.mark.parametrize("command", [("collection", "list"), ("cache", "stats")])

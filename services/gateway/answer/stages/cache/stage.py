@@ -185,10 +185,10 @@ class CacheStage(AnswerStage):
 
     def _tell_choice(self) -> None:
         """Report why the cache is bypassed, or only exact hits are allowed; the words that decide it are in a
-        decision. A request that asks for no cached answer needs none."""
+        decision. Settings that allow no more than that are no decision."""
         hits = self.draft.identity.hits
         self._report(pb.CACHE_VERDICT_BYPASS)
-        if hits.reason and (hits.hits, hits.reason) != ("off", Bypassed.UNASKED):
+        if hits.reason and hits.reason != Bypassed.UNASKED:
             act = Act.CACHE_BYPASSED if hits.hits == "off" else Act.CACHE_EXACT
             self.draft.ledger.decide(act, self.name, ": ".join(filter(None, (hits.reason, hits.words))))
 

@@ -53,9 +53,10 @@ async def test_a_question_of_a_kind_is_neither_looked_up_nor_stored_and_the_repo
     assert not scene.write_behind.stored
 
 
-async def test_a_request_that_asks_for_no_stored_answer_has_no_decision_about_one():
-    final = await scene_of(EXACT, others="off").final(**asks("Hi?"))
-    assert (final.cache.verdict, final.cache.reason) == (pb.CACHE_VERDICT_BYPASS, "unasked")
+@pytest.mark.parametrize(("others", "verdict"), [("off", pb.CACHE_VERDICT_BYPASS), ("exact", pb.CACHE_VERDICT_EXACT)])
+async def test_settings_that_allow_no_more_are_a_reason_and_no_decision(others: Any, verdict: int):
+    final = await scene_of(EXACT, others=others).final(**asks("Hi?"))
+    assert (final.cache.verdict, final.cache.reason) == (verdict, "unasked")
     assert decided(final) == []
 
 
