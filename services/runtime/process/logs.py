@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 from opentelemetry import trace
 
+from services.runtime.rpc import gone_callers
 from services.runtime.security.secrets import without_passwords
 from services.runtime.telemetry import SERVICE, trace_id
 
@@ -32,6 +33,7 @@ def setup_logging(service: str, level: str, stream: TextIO | None = None) -> Non
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "opentelemetry"):
         logging.getLogger(noisy).setLevel("WARNING")
+    logging.getLogger(gone_callers.LOGGER).addFilter(gone_callers.is_other)
     # It warns of headers (`OTEL_…_HEADERS`) that it cannot read, with their values.
     logging.getLogger("opentelemetry.util.re").setLevel("ERROR")
 

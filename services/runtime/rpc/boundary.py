@@ -34,7 +34,7 @@ from prometheus_client import Histogram
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, Starting
-from services.runtime.rpc import first_message
+from services.runtime.rpc import first_message, gone_callers
 from services.runtime.rpc.arrival import FREE, Arrival
 from services.runtime.rpc.authorization import Admit, anyone
 from services.runtime.rpc.malformed import explain
@@ -140,7 +140,7 @@ class Method:
 
     async def server_stream(self, given: _Given, context: _Context) -> None:
         async def send(reply: Message) -> None:
-            await context.write(self._dump(reply))
+            await gone_callers.write(context, self._dump(reply))
 
         async def serve(method: _Bound, call: Call, arrival: Arrival) -> None:
             request = await self._request(given, context, arrival)
@@ -149,7 +149,7 @@ class Method:
                 return
             async with aclosing(method(request, call)) as replies:
                 async for reply in replies:
-                    await context.write(self._dump(reply))
+                    await gone_callers.write(context, self._dump(reply))
 
         await self._guard(context, serve)
 
@@ -163,7 +163,7 @@ class Method:
         async def serve(method: _Bound, call: Call, arrival: Arrival) -> None:
             async with aclosing(method(self._requests(requests, arrival), call)) as replies:
                 async for reply in replies:
-                    await context.write(self._dump(reply))
+                    await gone_callers.write(context, self._dump(reply))
 
         await self._guard(context, serve)
 

@@ -26,7 +26,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from services.runtime.deadline import until_set
 from services.runtime.policy.waiting_bytes import Held, WaitingBytes
-from services.runtime.rpc import first_message
+from services.runtime.rpc import first_message, gone_callers
 from services.runtime.rpc.arrival import Reading
 from services.runtime.rpc.authorization import Admit, anyone
 from services.runtime.rpc.boundary import parser, to_status, trailers
@@ -157,4 +157,4 @@ async def _write(replies: _Replies, context: _Context) -> None:
         return
     async with aclosing(replies):
         async for reply in replies:
-            await context.write(reply)
+            await gone_callers.write(context, reply)
