@@ -63,10 +63,14 @@ _EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
 # Without pictures, recordings and conversations.
 _TEXT_ALONE = frozenset({"/v1/embeddings", "/v1/rerank", "/v1/moderations", "/v1/cache/wrong"})
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
-_AZURES = "/openai/"
+_SERVICES = ("/openai/", "/anthropic/")  # the second one by clients of LiteLLM and Bifrost
 _DEPLOYMENTS = "/openai/deployments/"
 _OF_DEPLOYMENTS = ("/chat/completions", "/completions", "/embeddings", "/audio/transcriptions", "/audio/translations")
-_SAME = {"/v2/rerank": "/v1/rerank", "/rerank": "/v1/rerank"}
+_TWICE = "/v1/v1/"  # by Anthropic's clients, whose base URL has no version
+# First names of paths below `/v1`, which clients of LiteLLM leave out.
+_UNVERSIONED = frozenset(
+    {"audio", "chat", "completions", "embeddings", "messages", "models", "moderations", "rerank", "responses"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,17 +195,25 @@ class _App:
 
 
 def by_own_path(scope: Mapping[str, Any]) -> dict[str, Any]:
-    """A request's scope with the path of a route of this gateway in place of Azure OpenAI's or Cohere's second rerank,
-    and with the model that an Azure deployment is; other paths stay.
+    """A request's scope with the path of a route of this gateway in place of Azure OpenAI's, Cohere's second rerank,
+    or one whose base URL was another gateway's, and with the model that an Azure deployment is; other paths stay.
 
-    Sources: https://learn.microsoft.com/azure/ai-services/openai/reference, and the packages `openai` (`AzureOpenAI`)
-    and `cohere` (`ClientV2`).
+    Sources: https://learn.microsoft.com/azure/ai-services/openai/reference, the packages `openai` (`AzureOpenAI`) and
+    `cohere` (`ClientV2`), and https://docs.litellm.ai/docs/proxy/user_keys.
     """
     path: str = scope["path"]
+    if path.startswith("//"):
+        path = "/" + path.lstrip("/")
     if path.startswith(_DEPLOYMENTS):
         method = next((each for each in _OF_DEPLOYMENTS if path.endswith(each)), "")
         if model := path[len(_DEPLOYMENTS) : len(path) - len(method)] if method else "":
             return {**scope, "path": f"/v1{method}", NAMED_MODEL: model}
-    elif path.startswith(_AZURES):  # with or without its version
-        return {**scope, "path": f"/v1/{path.removeprefix(_AZURES).removeprefix('v1/')}"}
-    return {**scope, "path": _SAME.get(path, path)}
+    elif path == "/v2/rerank":
+        path = "/v1/rerank"
+    elif path.startswith(_SERVICES):
+        path = path[path.index("/", 1) :]
+    if path.startswith(_TWICE):
+        path = path.removeprefix("/v1")
+    elif path[1:].partition("/")[0] in _UNVERSIONED:
+        path = f"/v1{path}"
+    return {**scope, "path": path}

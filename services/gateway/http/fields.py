@@ -175,9 +175,7 @@ class Fields:
 
     def wrong(self, name: str, limit: str) -> InvalidInput:
         """The error of a field that is not within its limit."""
-        given = self._given.get(name)
-        shown = _NAMES.get(type(given)) if isinstance(given, dict | list) or given is None else repr(given)
-        return InvalidInput(self.at(name), limit, shown)
+        return InvalidInput(self.at(name), limit, _kind(self._given.get(name)))
 
     def _object(self, name: str, index: int, given: Any) -> Fields:
         path = f"{self.at(name)}[{index}]"
@@ -224,4 +222,5 @@ def from_base64(path: str, text: str) -> bytes:
 
 
 def _kind(given: Any) -> str:
-    return _NAMES.get(type(given)) or repr(given)
+    """What an error shows of a value: itself, unless it may be long."""
+    return _NAMES[type(given)] if isinstance(given, dict | list) or given is None else repr(given)

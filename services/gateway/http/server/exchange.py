@@ -137,7 +137,10 @@ class Exchange:
         ]
 
     async def body(self) -> bytes:
-        """The whole body. Raises `BodyTooLarge`, `QuotaExceeded`, `BodiesWaiting`, `BodyLate` and `Left`."""
+        """The whole body. Raises `NotJson` for a compressed one, `BodyTooLarge`, `QuotaExceeded`, `BodiesWaiting`,
+        `BodyLate` and `Left`."""
+        if (encoding := self.headers.get("content-encoding", "").strip().lower()) not in ("", "identity"):
+            raise NotJson("content-encoding", "identity: no compressed body", encoding)
         most, within_ms, intake = self.bounds.most_bytes, self.bounds.within_ms, self.bounds.intake
         if (length := self.headers.get("content-length", "0")).isdecimal() and int(length) > most:
             raise BodyTooLarge("body", f"at most {most} bytes", f"{length} bytes")

@@ -22,6 +22,12 @@ from services.gateway.http.server.exchange import NAMED_MODEL
         ("/openai/models", "/v1/models", None),
         ("/v2/rerank", "/v1/rerank", None),
         ("/rerank", "/v1/rerank", None),
+        ("/chat/completions", "/v1/chat/completions", None),
+        ("/models/org/model", "/v1/models/org/model", None),
+        ("/audio/transcriptions", "/v1/audio/transcriptions", None),
+        ("/anthropic/v1/messages", "/v1/messages", None),
+        ("/v1/v1/messages/count_tokens", "/v1/messages/count_tokens", None),
+        ("//v1/responses", "/v1/responses", None),
     ],
 )
 def test_a_path_of_another_service_is_one_of_ours(path: str, own: str, model: str | None) -> None:
@@ -31,7 +37,8 @@ def test_a_path_of_another_service_is_one_of_ours(path: str, own: str, model: st
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/rerank", "/v2/embed", "/v2/rerank/", "/openai", "/openai/deployments/gpt", "/openai/deployments/embeddings",
+    ["/", "/cache", "/health", "/metrics", "/v1", "/chats", "/v1/rerank", "/v2/embed",
+     "/v2/rerank/", "/openai", "/openai/deployments/gpt", "/openai/deployments/embeddings",
      "/openai/deployments//embeddings", "/openai/deployments/gpt/images/generations", "/x/openai/v1/models", ""],
 )  # fmt: skip
 def test_other_paths_stay(path: str) -> None:

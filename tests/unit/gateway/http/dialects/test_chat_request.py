@@ -157,6 +157,7 @@ def test_policies_read_a_message_behind_which_only_a_provider_goes_on(role: str)
         ({"messages": [{"content": "x"}]}, "messages[0].role: one of system, developer"),
         ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content: a string, or an array of parts, got 7"),
         ({"functions": [{"name": "f"}]}, "functions: not supported, got an array"),
+        ({"messages": [True]}, "messages[0]: an object, got True"),
         ({"tools": [{"type": 7}]}, "tools[0].type: a string, got 7"),
         ({"tool_choice": "perhaps"}, "tool_choice: one of none, auto, required, got 'perhaps'"),
         ({"top_logprobs": 3}, "top_logprobs: only with logprobs true, got 3"),

@@ -57,6 +57,15 @@ async def test_a_client_that_waits_with_its_body_is_told_to_send_it_where_it_is_
     assert await told(read, head(2, "expect: 100-continue"), b"{}") == [100, 200]
 
 
+@pytest.mark.parametrize(("encoding", "status"), [("gzip", 415), ("br", 415), ("identity", 200)])
+async def test_a_compressed_body_is_refused_for_what_it_is(encoding: str, status: int) -> None:
+    wire = Wire(Endpoint("/", read, Told.openai, None, LIMITS, False, False, True))
+    await wire.send(head(2, f"content-encoding: {encoding}") + b"{}")
+    assert wire.statuses == [status]
+    assert (b"content-encoding: identity: no compressed body, got " in wire.transport.written) == (status == 415)
+    await wire.end()
+
+
 async def test_a_header_for_providers_that_comes_in_several_lines_is_one_list() -> None:
     seen: dict[str, str] = {}
 
