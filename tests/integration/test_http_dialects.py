@@ -264,6 +264,13 @@ async def test_tokens_are_counted_by_the_model(anthropic_: AsyncAnthropic) -> No
     assert counted.input_tokens == 8
 
 
+async def test_anthropics_client_lists_models(anthropic_: AsyncAnthropic) -> None:
+    listed = await anthropic_.models.list()
+    assert [each.display_name for each in listed.data] == ["m", "auto", "fast", "balanced", "quality"]
+    assert (listed.first_id, listed.last_id, listed.has_more) == ("m", "quality", False)
+    assert (await anthropic_.models.retrieve("m")).type == "model"
+
+
 async def test_anthropics_client_gets_errors_in_its_own_shape(anthropic_: AsyncAnthropic, llm: ScriptedLlm) -> None:
     import anthropic
 

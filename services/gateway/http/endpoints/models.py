@@ -1,7 +1,8 @@
-"""The list of models, as OpenAI has it, and the count of a prompt's tokens by the model that would read it."""
+"""The list of models, as OpenAI and Anthropic have it, and the count of a prompt's tokens by its model."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -26,17 +27,22 @@ class Models:
         self._serves = settings.serves
 
     async def list(self, exchange: Exchange) -> None:
-        data = [self._told(name) for name in (*self._names, *TIERS)]
-        await exchange.reply.whole(200, compact({"object": "list", "data": data}))
+        names = (*self._names, *TIERS)
+        page = {"first_id": names[0], "last_id": names[-1], "has_more": False} if _is_anthropics(exchange) else {}
+        data = [self._told(name, exchange) for name in names]
+        await exchange.reply.whole(200, compact({"object": "list", "data": data, **page}))
 
     async def one(self, exchange: Exchange) -> None:
         name = exchange.scope["path_params"]["model"]
         if name not in self._names and name not in TIERS:
             raise unknown(name, self._names)
-        await exchange.reply.whole(200, compact(self._told(name)))
+        await exchange.reply.whole(200, compact(self._told(name, exchange)))
 
-    def _told(self, name: str) -> dict[str, Any]:
+    def _told(self, name: str, exchange: Exchange) -> dict[str, Any]:
         told: dict[str, Any] = {"id": name, "object": "model", "created": self._created, "owned_by": "hedgerow"}
+        if _is_anthropics(exchange):
+            created = datetime.fromtimestamp(self._created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            told |= {"type": "model", "display_name": name, "created_at": created, "lifecycle": "active"}
         if context := self._routes.context_tokens(name):
             told["max_model_len"] = context
         if methods := self._serves.get(name):
@@ -52,6 +58,11 @@ class Models:
                 "cache_write_usd_per_mtok": known.cache_write_usd_per_mtok,
             }
         return told
+
+
+def _is_anthropics(exchange: Exchange) -> bool:
+    """Whether a client of Anthropic asks, which requires other fields besides."""
+    return "anthropic-version" in exchange.headers
 
 
 class Counting:
