@@ -14,7 +14,7 @@ from hedgerow._signature import described
 class Tool:
     """Something that a model may call. `parameters` is a JSON Schema of an object, as JSON text or parsed."""
 
-    name: str  # 1 to 64 letters, digits, underscores and hyphens
+    name: str  # 1 to 128 letters, digits, underscores and hyphens
     description: str = ""  # what it does and when to call it, for the model
     parameters: str | Mapping[str, Any] = ""  # without any, it takes none
     strict: bool = False  # whether the arguments must match

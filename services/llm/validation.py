@@ -104,7 +104,7 @@ def _check_tools(tools: tuple[Tool, ...]) -> None:
     names = set[str]()
     for index, tool in enumerate(tools):
         if not TOOL_NAME.fullmatch(tool.name):
-            raise InvalidInput(f"tools[{index}].name", "1 to 64 letters, digits, _ and -", repr(tool.name))
+            raise InvalidInput(f"tools[{index}].name", "1 to 128 letters, digits, _ and -", repr(tool.name))
         if tool.name in names:
             raise InvalidInput(f"tools[{index}].name", "one tool of each name", tool.name)
         names.add(tool.name)

@@ -25,12 +25,13 @@ HTTP_TEXT_BODY_BYTES = 8 * 1024 * 1024  # 2 MiB of text that JSON escapes
 JSON_VALUES, JSON_ITEMS = 1_000_000, 10_000
 PICTURES_BYTES = 4_000_000  # of all pictures of a request together; with the rest they fit one message
 PICTURE_PIXELS = 16_000_000  # of one, which takes up to 16 bytes for each while it is decoded
-STOPS, STOP_CHARACTERS = 8, 64  # the contract's
+STOPS, STOP_CHARACTERS = 64, 256  # the contract's
 PARTS, TOOL_CALLS = 256, 128  # of one message: each is looked at on the event loop, and may be a few bytes
-TOOLS, LOGIT_BIASES, TOP_LOGPROBS = 128, 300, 20  # the contract's
+TOOLS, LOGIT_BIASES, TOP_LOGPROBS = 512, 300, 20  # the contract's
 TOP_K, STOP_TOKENS = 1_000_000, 64  # the contract's; no vocabulary has as many tokens
 MESH_TOOLS = 32  # likewise
-TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # likewise
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")  # likewise, as Anthropic's API has it
+MESH_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # likewise: models of every API are offered them
 
 CONSTRAINT_BYTES = 32 * 1024  # of a JSON Schema
 CONSTRAINT_DEPTH = 32  # vLLM takes 64 levels

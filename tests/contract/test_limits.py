@@ -58,7 +58,7 @@ def schema(size: int) -> str:
 SCHEMA = chat_pb2.ResponseFormat(json_schema=schema(FORMAT.max_bytes))
 REGEX = chat_pb2.ResponseFormat(regex="x" * FORMAT.max_pattern_bytes)
 SAMPLING = chat_pb2.Sampling(
-    temperature=2, top_p=1, max_tokens=2**31 - 1, seed=-(2**63), stop=["\U0010ffff" * 64 for _ in range(8)]
+    temperature=2, top_p=1, max_tokens=2**31 - 1, seed=-(2**63), stop=["\U0010ffff" * 256 for _ in range(64)]
 )
 
 

@@ -12,7 +12,7 @@ from services.gateway.settings.response_format import ConstraintSettings
 from services.gateway.settings.tools import ToolSettings
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
-from services.runtime.limits import MESH_TOOLS, TOOL_NAME, TOOLS
+from services.runtime.limits import MESH_TOOL_NAME, MESH_TOOLS, TOOL_NAME, TOOLS
 
 _MODES = frozenset(chat_pb2.ToolMode.values())
 
@@ -24,7 +24,7 @@ def check(request: pb.GenerateRequest, limits: ConstraintSettings) -> int:
         raise InvalidInput("tools", f"at most {TOOLS}", len(tools))
     for index, tool in enumerate(tools):
         if not TOOL_NAME.fullmatch(tool.name):
-            raise InvalidInput(f"tools[{index}].name", "1 to 64 letters, digits, _ and -", repr(tool.name))
+            raise InvalidInput(f"tools[{index}].name", "1 to 128 letters, digits, _ and -", repr(tool.name))
         if tool.name in names:
             raise InvalidInput(f"tools[{index}].name", "one tool of each name", tool.name)
         names.add(tool.name)
@@ -62,7 +62,7 @@ def offers_mesh_tools(request: pb.GenerateRequest) -> bool:
 def _check_mesh_tool(where: str, asked: pb.MeshTool, settings: ToolSettings) -> int:
     if not (asked.name or asked.source):
         raise InvalidInput(where, "a name or a source", "neither")
-    if asked.name and not all(map(TOOL_NAME.fullmatch, asked.name.split("/", 1))):
+    if asked.name and not all(map(MESH_TOOL_NAME.fullmatch, asked.name.split("/", 1))):
         limit = "1 to 64 letters, digits, _ and -, or source/name of them"
         raise InvalidInput(f"{where}.name", limit, repr(asked.name))
     if not asked.HasField("arguments"):

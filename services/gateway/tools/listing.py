@@ -12,7 +12,7 @@ from services.gateway.admission import constraint
 from services.gateway.settings.response_format import ConstraintSettings
 from services.gateway.settings.tools import ToolSettings, ToolSourceSettings
 from services.runtime.errors import InvalidInput, shorten
-from services.runtime.limits import TOOL_NAME
+from services.runtime.limits import MESH_TOOL_NAME
 
 _log = logging.getLogger(__name__)
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -88,7 +88,7 @@ class Checker:
     def _tool(self, listed: tool_pb2.ToolDescription) -> Tool:
         """A tool under the name that callers know, or `InvalidInput`."""
         name = self._own.prefix + _NOT_A_NAME.sub("_", listed.tool.name)
-        if not TOOL_NAME.fullmatch(name):
+        if not MESH_TOOL_NAME.fullmatch(name):
             raise InvalidInput("name", "1 to 64 letters, digits, _ and -", f"{len(name)} characters")
         if listed.tool.parameters:
             constraint.check_schema("parameters", listed.tool.parameters, self._schemas)

@@ -186,6 +186,9 @@ MESSAGES: dict[str, Shape] = {
     "prefilled": {"messages": [_user("Hi"), {"role": "assistant", "content": "Hello,"}]},
     "tool": _ask(tools=[_CLAUDE_TOOL]),
     "tool cached": _ask(tools=[{**_CLAUDE_TOOL, **_EPHEMERAL}]),
+    "tool of a long name": _ask(tools=[{**_CLAUDE_TOOL, "name": "mcp__" + "a" * 123}]),
+    "many tools": _ask(tools=[{**_CLAUDE_TOOL, "name": f"tool{number}"} for number in range(300)]),
+    "many ends": _ask(stop_sequences=[f"\n\n{'=' * 80}{number}" for number in range(20)]),
     "tool forced": _ask(tools=[_CLAUDE_TOOL], tool_choice={"type": "tool", "name": "weather"}),
     "one tool at a time": _ask(tools=[_CLAUDE_TOOL], tool_choice={"type": "auto", "disable_parallel_tool_use": True}),
     "thoughts of an earlier turn": {

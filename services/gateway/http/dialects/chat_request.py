@@ -91,9 +91,9 @@ def take_sampling(request: pb.GenerateRequest, body: Fields) -> None:
         sampling.stop.extend(body.texts("stop", STOPS))
     if (seed := body.long("seed")) is not None:
         sampling.seed = seed
-    if (penalty := body.number("frequency_penalty")) is not None:
+    if penalty := body.number("frequency_penalty"):  # 0 is none, which models of every API take
         sampling.frequency_penalty = penalty
-    if (penalty := body.number("presence_penalty")) is not None:
+    if penalty := body.number("presence_penalty"):
         sampling.presence_penalty = penalty
     if bias := body.object("logit_bias"):
         _take_bias(sampling, bias)

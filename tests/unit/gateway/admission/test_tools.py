@@ -35,9 +35,9 @@ def test_tools_are_admitted_with_and_without_a_choice():
 @pytest.mark.parametrize(
     ("given", "fields", "message"),
     [
-        ([Tool(name="a b")], {}, r"tools\[0\]\.name: 1 to 64 letters, digits, _ and -, got 'a b'"),
+        ([Tool(name="a b")], {}, r"tools\[0\]\.name: 1 to 128 letters, digits, _ and -, got 'a b'"),
         ([CLOCK, CLOCK], {}, r"tools\[1\]\.name: one tool of each name, got clock"),
-        ([Tool(name=f"t{n}") for n in range(129)], {}, "tools: at most 128, got 129"),
+        ([Tool(name=f"t{n}") for n in range(513)], {}, "tools: at most 512, got 513"),
         ([Tool(name="t", parameters="[]")], {}, r"tools\[0\]\.parameters: a JSON object, got list"),
         ([Tool(name="t", parameters="{")], {}, r"tools\[0\]\.parameters: JSON \("),
         ([Tool(name="t", parameters='{"$ref": "http://x"}')], {}, r"tools\[0\]\.parameters: \$ref: to a place in"),

@@ -46,12 +46,12 @@ def request(content: str = "What is latency?", **fields: object) -> GenerateRequ
         (request(sampling=Sampling(stop_token_ids=[1] * 65)), "sampling.stop_token_ids: at most 64, got 65"),
         (request(sampling=Sampling(stop_token_ids=[-1])), r"sampling.stop_token_ids\[0\]: 0 or more, got -1"),
         (request(sampling=Sampling(max_tokens=0)), "sampling.max_tokens: at least 1, got 0"),
-        (request(sampling=Sampling(stop=["x"] * 9)), "sampling.stop: at most 8 strings, got 9"),
+        (request(sampling=Sampling(stop=["x"] * 65)), "sampling.stop: at most 64 strings, got 65"),
         (
             request(sampling=Sampling(stop=["x"]), response_format=ResponseFormat(grammar="start: A")),
             "sampling.stop: none beside a grammar, which says where an answer ends, got 1",
         ),
-        (request(sampling=Sampling(stop=[""])), r"sampling.stop\[0\]: 1 to 64 characters, got 0"),
+        (request(sampling=Sampling(stop=[""])), r"sampling.stop\[0\]: 1 to 256 characters, got 0"),
         (request(cache=CachePolicy(min_similarity=0.2)), "cache.min_similarity: 0.5 to 1, got 0.2"),
         (request(guard=GuardPolicy(personal=3)), "guard.personal: a GuardAction, 0 to 2, got 3"),
         (

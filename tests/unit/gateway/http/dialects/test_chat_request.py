@@ -73,6 +73,11 @@ def test_the_formats_of_vllms_servers_are_read(body: dict[str, Any], wanted: For
     assert read(**body).request.response_format == wanted
 
 
+def test_a_penalty_of_0_is_none_so_that_models_without_penalties_take_it() -> None:
+    assert read(frequency_penalty=0, presence_penalty=0.0).request == read().request
+    assert read(frequency_penalty=0.5).request.sampling.frequency_penalty == 0.5
+
+
 @pytest.mark.parametrize("stop", ["end", ["end"]])
 def test_stop_is_one_or_several(stop: str | list[str]) -> None:
     assert read(stop=stop).request.sampling.stop == ["end"]
@@ -221,8 +226,8 @@ def test_a_number_of_5000_digits_is_refused_wherever_it_stands() -> None:
 
 def test_no_more_is_read_of_a_long_array_than_its_limit() -> None:
     tool = {"type": "function", "function": {"name": "t"}}
-    assert refused(tools=[tool] * 129) == "tools: at most 128, got more"
-    assert refused(stop=["x"] * 9) == "stop: at most 8, got 9"
+    assert refused(tools=[tool] * 513) == "tools: at most 512, got more"
+    assert refused(stop=["x"] * 65) == "stop: at most 64, got 65"
     given = parse(json.dumps({"model": "m", "messages": ASKED * 3}).encode())
     with pytest.raises(InvalidInput, match="messages: at most 2, got 3"):
         read_chat(given, {}, ["m"], 2)
