@@ -13,6 +13,7 @@ import typer
 
 from hedgerow import HedgerowError
 
+_OF_THE_SDK = "; allow_fallback=True returns the gateway's fixed text"  # no command has this option
 # The command that starts a missing service, by reason.
 _STARTED_BY = dict.fromkeys(("NO_GATEWAY", "NO_CACHE_SERVICE", "NO_VISION_SERVICE", "NO_AUDIO_SERVICE"), "hedgerow up")
 _STARTED_BY["NO_CONTROL_PLANE"] = "hedgerow up --mesh"
@@ -62,7 +63,7 @@ def tell(message: str) -> None:
 
 def explain(error: HedgerowError) -> str:
     """The message, and what to do about it."""
-    message = error.message.replace("allow_plaintext_key=True", "--plaintext-key")
+    message = error.message.replace("allow_plaintext_key=True", "--plaintext-key").replace(_OF_THE_SDK, "")
     if command := _STARTED_BY.get(error.reason):
         message += f'; start one with "{command}"'
     if error.reason == "KEY_UNKNOWN":

@@ -115,7 +115,7 @@ def choose(ranked: Sequence[Model], demand: Demand) -> Choice:
     complexity, tier = Complexity.UNSPECIFIED, demand.tier
     if tier is Tier.UNSPECIFIED:
         complexity = classify(demand.question)
-        tier = Tier.QUALITY if complexity is Complexity.COMPLEX else Tier.FAST
+        tier = max(model.tier for model in ranked) if complexity is Complexity.COMPLEX else Tier.FAST
     missing = {model.name: _shortfall(model, tier, demand) for model in ranked}
     fitting = [model for model in ranked if not missing[model.name]]
     # The context is a hard limit too: a model that cannot hold the prompt is no fallback while another one can.

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hedgerow import MeshTool, ResourceExhausted, Unauthenticated, Unavailable
+from hedgerow import DeadlineExceeded, MeshTool, ResourceExhausted, Unauthenticated, Unavailable
 from hedgerow_cli import main
 from hedgerow_cli.app import app
 from hedgerow_cli.bench import benches
@@ -84,6 +84,11 @@ def test_a_full_disk_is_a_line_and_no_traceback(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("hedgerow_cli.app.app", full)
     with pytest.raises(SystemExit, match=r"^hedgerow: No space left on device$"):
         main()
+
+
+def test_an_option_that_the_sdk_alone_has_is_not_told() -> None:
+    error = DeadlineExceeded("no text within 4 ms; allow_fallback=True returns the gateway's fixed text")
+    assert explain(error) == "no text within 4 ms"
 
 
 def test_a_time_that_the_message_has_is_not_said_twice() -> None:

@@ -37,6 +37,15 @@ def test_a_complex_question_goes_to_a_quality_model():
     assert choose(rank([FAST, QUALITY]), demand(question="Tell me a story about a fox.")).model == "large"
 
 
+def test_a_complex_question_goes_to_the_best_tier_that_there_is():
+    """Models of a mesh file are balanced unless it says otherwise, and the request demands no tier."""
+    balanced = model("medium", Tier.BALANCED, 400)
+    for models, reason in (([FAST, balanced], "fastest balanced (complex)"), ([FAST], "fastest fast (complex)")):
+        choice = choose(rank(models), demand(question="Tell me a story about a fox."))
+        assert (choice.model, choice.fallback) == (models[-1].name, False)
+        assert choice.reason.startswith(reason)
+
+
 def test_a_tier_admits_the_ones_above_it():
     balanced = choose(rank([FAST, QUALITY]), demand(tier=Tier.BALANCED))
     assert (balanced.model, balanced.complexity) == ("large", Complexity.UNSPECIFIED)
