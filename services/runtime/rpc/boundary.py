@@ -175,9 +175,8 @@ class Method:
         return self._parse(await arrival.one(lambda: first_message.message(context, self._within_s)))
 
     def _requests(self, requests: AsyncIterator[bytes], arrival: Arrival) -> AsyncIterator[Message]:
-        whole = first_message.whole_reads(requests)
-        timed = first_message.messages(whole, self._within_s) if self._within_s else whole
-        return (self._parse(raw) async for raw in arrival.all(timed))
+        raws = first_message.messages(requests, self._within_s or None)
+        return (self._parse(raw) async for raw in arrival.all(raws))
 
     def _servicer(self) -> Servicer:
         servicer = self._servicers.get(self._service)

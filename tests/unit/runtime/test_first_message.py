@@ -4,7 +4,7 @@ streams calls here."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -13,9 +13,9 @@ import pytest
 from hedgerow.channel import done_sending, send
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.gateway.v1 import gateway_pb2_grpc
-from services.runtime.errors import Unauthenticated
+from services.runtime.errors import TooLate, Unauthenticated
 from services.runtime.rpc.boundary import Call
-from services.runtime.rpc.first_message import whole_reads
+from services.runtime.rpc.first_message import message, messages
 from tests.unit.runtime.served import served
 from tests.waiting import until
 
@@ -135,6 +135,9 @@ class LateMessage:
         return self
 
     async def __anext__(self) -> bytes:
+        return await self.read()
+
+    async def read(self) -> bytes:
         try:
             await self.came.wait()
         except asyncio.CancelledError:
@@ -144,13 +147,32 @@ class LateMessage:
         return b"late"
 
 
-async def test_a_read_that_nothing_waits_for_any_more_goes_on_to_its_end() -> None:
-    message = LateMessage()
-    reading = asyncio.ensure_future(anext(whole_reads(message)))
+READS: dict[str, Callable[[LateMessage, float], Awaitable[bytes]]] = {
+    "the one message": message,
+    "the first of many": lambda late, within_s: anext(messages(late, within_s)),
+    "one of many": lambda late, _: anext(messages(late)),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+async def test_a_read_whose_caller_leaves_goes_on_to_its_end(name: str) -> None:
+    late = LateMessage()
+    reading = asyncio.ensure_future(READS[name](late, 60))
     await asyncio.sleep(0.01)
     reading.cancel()
     await asyncio.wait({reading})
-    assert (reading.cancelled(), message.ends) == (True, [])
-    message.came.set()
-    await until(lambda: message.ends)
-    assert message.ends == ["read"]
+    assert (reading.cancelled(), late.ends) == (True, [])
+    late.came.set()
+    await until(lambda: late.ends)
+    assert late.ends == ["read"]
+
+
+@pytest.mark.parametrize("name", ["the one message", "the first of many"])
+async def test_a_read_that_is_too_late_goes_on_to_its_end(name: str) -> None:
+    late = LateMessage()
+    with pytest.raises(TooLate):
+        await READS[name](late, 0.01)
+    assert late.ends == []
+    late.came.set()
+    await until(lambda: late.ends)
+    assert late.ends == ["read"]
