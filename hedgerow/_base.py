@@ -12,7 +12,7 @@ import grpc
 
 from hedgerow._errors import Unavailable
 from hedgerow._peer import Peer
-from hedgerow._status import from_rpc_error, nobody_at
+from hedgerow._status import from_rpc_error, no_service_at
 from hedgerow.channel import open_blocking_channel
 
 _WHY_S = 0.5  # for gRPC to say why there is no connection
@@ -56,10 +56,10 @@ class ServiceClient:
         try:
             call(b"", timeout=_WHY_S)
         except grpc.RpcError as error:
-            told = from_rpc_error(error, self._peer, _WHY_S)
-            if isinstance(told, Unavailable):
-                return told
-        return nobody_at(self._peer)
+            problem = from_rpc_error(error, self._peer, _WHY_S)
+            if isinstance(problem, Unavailable):
+                return problem
+        return no_service_at(self._peer)
 
     def _open(self) -> tuple[grpc.Channel, Any]:
         with self._opening:

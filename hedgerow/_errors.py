@@ -42,8 +42,8 @@ class HedgerowError(Exception):
         self.metadata = dict(metadata)  # of google.rpc.ErrorInfo
         self.retry_delay_s = retry_delay_s  # seconds to wait before a retry; None: not known
         self.partial: PartialAnswer | None = None  # the part of a streamed answer that arrived; None for other calls
-        told = self.metadata.pop("trace_id", None)
-        self.trace_id = trace_id or told  # 32 hexadecimal digits; None if no gateway was reached
+        metadata_trace_id = self.metadata.pop("trace_id", None)
+        self.trace_id = trace_id or metadata_trace_id  # 32 hexadecimal digits; None if no gateway was reached
         # Decisions of the gateway's policies before the error.
         self.decisions = _decisions(self.metadata.pop("decisions", "[]"))
 

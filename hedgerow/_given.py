@@ -104,8 +104,8 @@ def tool_of(where: str, given: Any) -> Tool:
     _refuse_keys(where, [name for name in named if name != "type"], _TOOL)
     if not isinstance(named.get("name"), str):
         raise invalid(f"{where}.name", "a text", named.get("name"))
-    told = {name: value for name, value in named.items() if name in _TOOL and value is not None}
-    return Tool(**told)
+    fields = {name: value for name, value in named.items() if name in _TOOL and value is not None}
+    return Tool(**fields)
 
 
 def mapping_of(field: str, given: Any) -> Mapping[Any, Any]:

@@ -118,8 +118,8 @@ class IncomingAnswer:
             case kind if kind in _AS_IT_IS:
                 return _AS_IT_IS[kind](getattr(message, kind))
             case "accepted":
-                told, self._trace_id = self._trace_id is not None, message.accepted.trace_id
-                return None if told else _convert.accepted(message.accepted)
+                already_accepted, self._trace_id = self._trace_id is not None, message.accepted.trace_id
+                return None if already_accepted else _convert.accepted(message.accepted)
             case "final":
                 self._over = True
                 return Final(_convert.answer(message.final, self._meter.timings()))

@@ -14,7 +14,7 @@ from hedgerow._errors import HedgerowError
 from hedgerow._outgoing import Outgoing
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 
-LOST, NOBODY, NOT_KEPT = "CONNECTION_LOST", "NO_GATEWAY", "ANSWER_NOT_KEPT"
+LOST, NO_GATEWAY, NOT_KEPT = "CONNECTION_LOST", "NO_GATEWAY", "ANSWER_NOT_KEPT"
 HUNG_UP = "HUNG_UP"  # also by a gateway that stops listening, on connections that it has not accepted yet
 _MOST = 2  # gateways that one answer may lose
 
@@ -61,7 +61,7 @@ class Resuming:
         if problem.reason == NOT_KEPT and self.again and self._kept:
             self._kept = False
             return None if self._out.request.single_attempt else self._rest(pause_s)
-        lost = problem.reason in (LOST, HUNG_UP) or (problem.reason == NOBODY and self.again)
+        lost = problem.reason in (LOST, HUNG_UP) or (problem.reason == NO_GATEWAY and self.again)
         once = self._out.request.single_attempt and not (self._kept and self._seen)
         if not lost or self._lost >= _MOST or once:
             return None

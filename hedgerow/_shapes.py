@@ -60,8 +60,8 @@ def object_schema(members: Mapping[str, tuple[Any, str]], required: Sequence[str
     """The schema of an object with these members: their types and descriptions by their names."""
     properties = {}
     for name, (kind, description) in members.items():
-        told = {"description": description} if description else {}
-        properties[name] = {**schema_of(kind, f"{path}.{name}".lstrip(".")), **told}
+        annotations = {"description": description} if description else {}
+        properties[name] = {**schema_of(kind, f"{path}.{name}".lstrip(".")), **annotations}
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 

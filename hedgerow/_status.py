@@ -12,13 +12,13 @@ from hedgerow._errors import DeadlineExceeded, HedgerowError, Unavailable, error
 from hedgerow._peer import Peer
 from hedgerow.channel import RESET
 
-# gRPC's words, after those of `_NOBODY_THERE`, for a server that is there.
+# gRPC's words, after those of `_CONNECT_FAILURES`, for a server that is there.
 _NOT_TRUSTED = ("handshake failed", "verification check failed")
 _HTTP = "http1.x server"
 _NO_TLS = "wrong_version_number"
 _HUNG_UP = ("socket closed", "connection reset")
 _OWN = ("locally cancelled", "channel closed")  # gRPC's words for a call that this side has cancelled
-_NOBODY_THERE = ("failed to connect", "errors resolving", "dns resolution failed")
+_CONNECT_FAILURES = ("failed to connect", "errors resolving", "dns resolution failed")
 
 
 def from_rpc_error(
@@ -42,7 +42,7 @@ def from_rpc_error(
     )
 
 
-def nobody_at(peer: Peer, detail: str = "") -> Unavailable:
+def no_service_at(peer: Peer, detail: str = "") -> Unavailable:
     """No process answers at the peer's address. The reason names the service: `NO_GATEWAY`, `NO_VISION_SERVICE` …"""
     metadata = {"target": peer.target, **({"detail": detail} if detail else {})}
     reason = f"NO_{peer.service.upper().replace(' ', '_')}"
@@ -84,8 +84,8 @@ def _status(call: Any) -> status_pb2.Status | None:
 def _without_details(call: Any, peer: Peer, timeout_s: float | None, trace_id: str | None) -> HedgerowError:
     """What gRPC itself says: the connection failed, or our own deadline passed."""
     code, text = call.code(), call.details() or ""
-    if code is grpc.StatusCode.UNAVAILABLE and text.lower().startswith(_NOBODY_THERE):
-        return _not_proven(peer, text) or nobody_at(peer, text)
+    if code is grpc.StatusCode.UNAVAILABLE and text.lower().startswith(_CONNECT_FAILURES):
+        return _not_proven(peer, text) or no_service_at(peer, text)
     if code is grpc.StatusCode.UNAVAILABLE or (code is grpc.StatusCode.INTERNAL and RESET in text):
         message = f"lost the connection to the {peer.service} at {peer.target}: {text}"
         return Unavailable(message, reason="CONNECTION_LOST", trace_id=trace_id)

@@ -159,9 +159,11 @@ def warm(
         answers = asyncio.run(_ask_questions(questions, reach, at_once))
     verdicts = [answer.cache.verdict if answer else "" for answer in answers]
     known, bypassed, failed = (verdicts.count(each) for each in ("exact", "bypass", ""))
-    told = {"asked": len(answers), "known": known, "not_kept": bypassed, "failed": failed}
+    counts = {"asked": len(answers), "known": known, "not_kept": bypassed, "failed": failed}
     print(
-        json.dumps(told) if as_json else ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in told.items())
+        json.dumps(counts)
+        if as_json
+        else ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
     )
     raise typer.Exit(failed > 0)
 
@@ -198,8 +200,8 @@ def wrong(
 
     with reported(as_json):
         tightened = asyncio.run(report())
-    told = "it is not given to that any more" if tightened else "there is no such answer"
-    print(json.dumps({"tightened": tightened}) if as_json else told)
+    message = "it is not given to that any more" if tightened else "there is no such answer"
+    print(json.dumps({"tightened": tightened}) if as_json else message)
     raise typer.Exit(not tightened)
 
 
@@ -254,11 +256,11 @@ async def _ask_questions(questions: Sequence[str], reach: Reach, at_once: int) -
 
 async def _ask_one(client: AsyncClient, question: str, places: Any) -> Answer | None:
     from hedgerow import HedgerowError
-    from hedgerow_cli.failures import explain, tell
+    from hedgerow_cli.failures import explain, notify
 
     async with places:
         try:
             return await client.ask(question, cache="use")
         except HedgerowError as error:
-            tell(f"{question}: {explain(error)}")
+            notify(f"{question}: {explain(error)}")
             return None

@@ -25,14 +25,14 @@ async def get_stats(tenant: str, timeout_s: float, stub: Any) -> dict[str, Any]:
     reply = await stub.GetStats(cache_pb2.GetStatsRequest(tenant=tenant), timeout=timeout_s)
     fields = cache_pb2.GetStatsResponse.DESCRIPTOR.fields
     unknown = {field.name for field in fields if field.has_presence and not reply.HasField(field.name)}
-    told: dict[str, Any] = {
+    stats: dict[str, Any] = {
         field.name: None if field.name in unknown else getattr(reply, field.name) for field in fields
     }
-    told["category_thresholds"] = [
+    stats["category_thresholds"] = [
         {"category": each.category, "threshold": each.threshold, "verified": each.verified, "drift": each.drift}
         for each in reply.category_thresholds
     ]
-    return told
+    return stats
 
 
 def show(found: Sequence[dict[str, Any]]) -> None:

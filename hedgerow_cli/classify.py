@@ -89,11 +89,11 @@ async def _in_order(
 
 def _print(file: Path, seen: Classification | HedgerowError, width: int) -> None:
     from hedgerow import HedgerowError
-    from hedgerow_cli.failures import explain, tell
+    from hedgerow_cli.failures import explain, notify
     from hedgerow_cli.screen import harmless
 
     if isinstance(seen, HedgerowError):
-        tell(harmless(f"{file}: {explain(seen)}"))
+        notify(harmless(f"{file}: {explain(seen)}"))
     else:
         print(harmless(f"{file!s:{width}}  {_label_text(seen.results[0])}"), flush=True)
 

@@ -88,10 +88,10 @@ def put(
     put_all = PutAll(name, description, prune, found)
     results = _each(services.peers(), tenant, as_json, put_all)
     if as_json:
-        print(json.dumps({"caches": [{"address": address, **told.as_object()} for address, told in results]}))
-    for address, told in results if not as_json else ():
-        print(f"{address}: {told}")
-    raise typer.Exit(any(told.failed for _, told in results))
+        print(json.dumps({"caches": [{"address": address, **counts.as_object()} for address, counts in results]}))
+    for address, counts in results if not as_json else ():
+        print(f"{address}: {counts}")
+    raise typer.Exit(any(counts.failed for _, counts in results))
 
 
 @collection.command(name="list")
@@ -122,9 +122,11 @@ def list_(
 
     results = _each(services.peers(), tenant, as_json, look)
     if as_json:
-        print(json.dumps({"caches": [{"address": at, what: [asdict(each) for each in told]} for at, told in results]}))
+        print(
+            json.dumps({"caches": [{"address": at, what: [asdict(each) for each in listed]} for at, listed in results]})
+        )
     else:
-        _print([(at, asdict(each)) for at, told in results for each in told], what)
+        _print([(at, asdict(each)) for at, listed in results for each in listed], what)
 
 
 @collection.command()
@@ -245,11 +247,11 @@ def _print(found: Sequence[tuple[str, dict[str, Any]]], what: str) -> None:
 
 
 def _print_hits(found: CollectionSearch) -> None:
-    from hedgerow_cli.failures import tell
+    from hedgerow_cli.failures import notify
     from hedgerow_cli.screen import harmless
 
     if found.words_only:
-        tell("the question is too long to be embedded: these go by its words alone")
+        notify("the question is too long to be embedded: these go by its words alone")
     for hit in found.hits:
         place = f"{hit.source} ({hit.title})" if hit.title else hit.source
         print(harmless(f"{hit.score:.2f}  {place}\n{hit.text}\n"))

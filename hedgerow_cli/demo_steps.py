@@ -61,7 +61,7 @@ def seen(*names: str) -> Check:
     return check
 
 
-def heard(words: str) -> Check:
+def transcript_contains(words: str) -> Check:
     """The transcript has these words; punctuation and case are the model's own."""
 
     def check(answer: Answer) -> str:
@@ -128,7 +128,7 @@ STEPS = (
         "A spoken question",
         audio="voices/why-is-the-sky-blue.flac",
         options={"max_tokens": 60},
-        checks=(heard("why is the sky blue"), says_something),
+        checks=(transcript_contains("why is the sky blue"), says_something),
     ),
     DemoStep(
         "A long answer with a budget of 300 ms: the text so far, in time, and no error",

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from hedgerow import AsyncCollectionClient, CollectionPut, HedgerowError, NotFound, Unavailable
-from hedgerow_cli.failures import explain, fail, tell
+from hedgerow_cli.failures import explain, fail, notify
 from hedgerow_cli.screen import harmless
 
 _ENDINGS = (".md", ".markdown", ".txt")
@@ -52,7 +52,7 @@ class PutAll:
     files: Mapping[str, Path]
 
     async def __call__(self, client: AsyncCollectionClient) -> PutCounts:
-        told = PutCounts()
+        counts = PutCounts()
         places = asyncio.Semaphore(_AT_ONCE)
         console = Console(stderr=True)
         with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
@@ -60,26 +60,26 @@ class PutAll:
 
             async def one(source: str, file: Path) -> None:
                 async with places:
-                    await self._put(client, source, file, told)
+                    await self._put(client, source, file, counts)
                     progress.advance(bar)
 
             await asyncio.gather(*(one(source, file) for source, file in self.files.items()))
         if self.prune:
-            told.removed = await self._prune(client)
-        return told
+            counts.removed = await self._prune(client)
+        return counts
 
-    async def _put(self, client: AsyncCollectionClient, source: str, file: Path, told: PutCounts) -> None:
+    async def _put(self, client: AsyncCollectionClient, source: str, file: Path, counts: PutCounts) -> None:
         try:
             text = await asyncio.to_thread(file.read_text, encoding="utf-8")
             put = await client.put(self.name, source, text, description=self.description)
         except (OSError, UnicodeDecodeError) as error:
-            _note(told, source, f"cannot be read: {error}")
+            _note(counts, source, f"cannot be read: {error}")
         except Unavailable:
             raise  # so will the others be
         except HedgerowError as error:
-            _note(told, source, explain(error))
+            _note(counts, source, explain(error))
         else:
-            _count(told, put)
+            _count(counts, put)
 
     async def _prune(self, client: AsyncCollectionClient) -> int:
         try:
@@ -122,13 +122,13 @@ def _relative(file: Path, base: Path | None) -> str:
         fail(f"{file} is not in {base}")
 
 
-def _count(told: PutCounts, put: CollectionPut) -> None:
-    told.put += not put.unchanged
-    told.unchanged += put.unchanged
-    told.snippets += put.snippets
-    told.embedded += put.embedded
+def _count(counts: PutCounts, put: CollectionPut) -> None:
+    counts.put += not put.unchanged
+    counts.unchanged += put.unchanged
+    counts.snippets += put.snippets
+    counts.embedded += put.embedded
 
 
-def _note(told: PutCounts, source: str, why: str) -> None:
-    told.failed[source] = why
-    tell(harmless(f"{source}: {why}"))
+def _note(counts: PutCounts, source: str, why: str) -> None:
+    counts.failed[source] = why
+    notify(harmless(f"{source}: {why}"))

@@ -43,8 +43,8 @@ def needs(extra: str, as_json: bool = False) -> Iterator[None]:
 
 def as_object(error: HedgerowError) -> dict[str, Any]:
     """The error for programs."""
-    told = {"code": error.code, "reason": error.reason, "message": explain(error)}
-    return {**told, "retry_delay_s": error.retry_delay_s}
+    fields = {"code": error.code, "reason": error.reason, "message": explain(error)}
+    return {**fields, "retry_delay_s": error.retry_delay_s}
 
 
 def fail(message: str, reason: str = "", as_json: bool = False, code: str = "FAILED_PRECONDITION") -> NoReturn:
@@ -52,11 +52,11 @@ def fail(message: str, reason: str = "", as_json: bool = False, code: str = "FAI
     if as_json:
         print(json.dumps({"error": {"code": code, "reason": reason, "message": message}}))
     else:
-        tell(message)
+        notify(message)
     raise typer.Exit(1)
 
 
-def tell(message: str) -> None:
+def notify(message: str) -> None:
     """A line on stderr; the command goes on."""
     print(f"hedgerow: {message}", file=sys.stderr, flush=True)
 

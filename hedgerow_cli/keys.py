@@ -95,14 +95,14 @@ def create(
         file = where.opened()
         key, made = file.create(tenant, new=new, expires=None if expires is None else _expiry(expires))
     if as_json:
-        told = {"tenant": tenant, "key": key, "id": made.id, "sha256": made.sha256, "file": str(file.path)}
-        print(json.dumps({**told, "expires": _written(made)}))
+        fields = {"tenant": tenant, "key": key, "id": made.id, "sha256": made.sha256, "file": str(file.path)}
+        print(json.dumps({**fields, "expires": _written(made)}))
         return
-    from hedgerow_cli.failures import tell
+    from hedgerow_cli.failures import notify
 
     print(key)
     until = f", and expires at {_written(made)}" if made.expires else ""
-    tell(f"key {made.id} of {tenant} is in {file.path} as its SHA-256{until}; the key itself is not shown again")
+    notify(f"key {made.id} of {tenant} is in {file.path} as its SHA-256{until}; the key itself is not shown again")
 
 
 @keys.command("list")

@@ -27,7 +27,7 @@ class Load:
         """For people; empty where calls are let through."""
         return "calls fail: the gateway's breaker is open" if self.open and all(self.open) else ""
 
-    def told(self) -> dict[str, int]:
+    def as_object(self) -> dict[str, int]:
         """For programs."""
         return {name: getattr(self, name) for name in _GAUGES.values()}
 

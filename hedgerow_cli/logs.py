@@ -66,9 +66,9 @@ def logs(
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     if follow and not runs:
-        from hedgerow_cli.failures import tell
+        from hedgerow_cli.failures import notify
 
-        tell(f"no mesh runs in {state_dir}: there is nothing to follow")
+        notify(f"no mesh runs in {state_dir}: there is nothing to follow")
 
 
 def _refuse_unknown(service: str | None, folder: Path) -> None:
@@ -94,7 +94,7 @@ def _show(service: str | None, folder: Path, tail: int, as_json: bool, *, follow
     def show(name: str, lines: list[str]) -> None:
         for line in lines:
             said[name] = log_files.service_of(name, line, said.get(name, name))
-            print(_told(said[name], line, as_json, alone), flush=follow)
+            print(_formatted(said[name], line, as_json, alone), flush=follow)
 
     for name, place in log_files.places(folder, service).items():
         read[name] = place.open()
@@ -112,7 +112,7 @@ def _show(service: str | None, folder: Path, tail: int, as_json: bool, *, follow
         show(name, log.rest() if tail else [])
 
 
-def _told(name: str, line: str, as_json: bool, alone: bool) -> str:
+def _formatted(name: str, line: str, as_json: bool, alone: bool) -> str:
     import json
 
     if as_json:

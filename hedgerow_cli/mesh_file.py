@@ -34,20 +34,20 @@ def checked(as_json: bool = False) -> Iterator[None]:
     try:
         yield
     except BadMeshFile as error:
-        _tell(error, as_json)
+        _print_problems(error, as_json)
         raise typer.Exit(2) from None
     except MeshError as error:
         fail(str(error), "NOT_CHECKED", as_json)
 
 
-def _tell(error: BadMeshFile, as_json: bool) -> None:
+def _print_problems(error: BadMeshFile, as_json: bool) -> None:
     import json
     import sys
     from dataclasses import asdict
 
     if as_json:
         message = f"{error.file}: {len(error.problems)} to fix"
-        told = {"code": "INVALID_ARGUMENT", "reason": "BAD_MESH_FILE", "message": message}
-        print(json.dumps({"error": told, "problems": [asdict(problem) for problem in error.problems]}))
+        summary = {"code": "INVALID_ARGUMENT", "reason": "BAD_MESH_FILE", "message": message}
+        print(json.dumps({"error": summary, "problems": [asdict(problem) for problem in error.problems]}))
     else:
         print(error, file=sys.stderr)

@@ -129,7 +129,7 @@ async def _show_services(peer: Peer, state_dir: Path, tls_dir: Path | None, as_j
     """Print what the services say themselves, because the control plane does not answer."""
     import json
 
-    from hedgerow_cli.failures import tell
+    from hedgerow_cli.failures import notify
     from hedgerow_cli.status import ask_all, show
 
     message = f"the control plane at {peer.target} gave no answer within {TIMEOUT_S:g} s"
@@ -138,7 +138,7 @@ async def _show_services(peer: Peer, state_dir: Path, tls_dir: Path | None, as_j
         error = {"code": "UNAVAILABLE", "reason": "NO_CONTROL_PLANE", "message": message}
         print(json.dumps({"error": error, "services": services}))
         return
-    tell(f"{message}; clients keep the configuration that they have. The services themselves:")
+    notify(f"{message}; clients keep the configuration that they have. The services themselves:")
     show(services)
 
 
@@ -147,7 +147,7 @@ async def _watch(peer: Peer, as_json: bool) -> bool:
     import asyncio
 
     from hedgerow import HedgerowError
-    from hedgerow_cli.failures import explain, tell
+    from hedgerow_cli.failures import explain, notify
     from hedgerow_cli.signals import cancelled_by_signals
 
     well = False
@@ -157,6 +157,6 @@ async def _watch(peer: Peer, as_json: bool) -> bool:
                 well = await _show(peer, as_json, clear=True)
             except HedgerowError as error:  # it may come back
                 well = False
-                tell(explain(error))
+                notify(explain(error))
             await asyncio.sleep(EVERY_S)
     return well

@@ -72,9 +72,9 @@ def as_tables(mesh: pb.GetMeshResponse) -> RenderableType:
 def _endpoints(mesh: pb.GetMeshResponse) -> Table:
     table = _table("service", "balance", "endpoint")
     every = [endpoint for service in mesh.services for endpoint in service.endpoints]
-    told = ("region", "zone", "build", "weight")
-    telling = [name for name in told if len({getattr(each, name) for each in every}) > 1]
-    for name in (*telling, "health", "for", "traffic"):
+    optional = ("region", "zone", "build", "weight")
+    distinguishing = [name for name in optional if len({getattr(each, name) for each in every}) > 1]
+    for name in (*distinguishing, "health", "for", "traffic"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("weight", "for") else "left")
     for service in mesh.services:
         names = iter((service.name, service.balance))
@@ -83,7 +83,7 @@ def _endpoints(mesh: pb.GetMeshResponse) -> Table:
                 next(names, ""),
                 next(names, ""),
                 endpoint.address,
-                *(str(getattr(endpoint, name)) for name in telling),
+                *(str(getattr(endpoint, name)) for name in distinguishing),
                 Text(health(endpoint), "green" if endpoint.health == pb.ENDPOINT_HEALTH_SERVING else "red"),
                 duration(endpoint.health_ms),
                 Text("in", "green") if endpoint.in_service else Text("out", "red"),

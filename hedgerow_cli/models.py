@@ -126,7 +126,7 @@ def verify(
     if as_json:
         print(json.dumps({"verified": list(folders), "damaged": damaged}))
     else:
-        _tell(folders, damaged)
+        _print_result(folders, damaged)
     if damaged:
         raise typer.Exit(1)
 
@@ -197,7 +197,7 @@ def _row(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _tell(folders: dict[str, Path], damaged: list[dict[str, str]]) -> None:
+def _print_result(folders: dict[str, Path], damaged: list[dict[str, str]]) -> None:
     wrong = {each["model"] for each in damaged}
     for each in damaged:
         print(f"{each['file']}: SHA-256 {each['expected_sha256']} expected, got {each['found_sha256'] or 'no file'}")

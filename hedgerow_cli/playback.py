@@ -35,10 +35,10 @@ class Playback:
     async def blocks(self) -> AsyncGenerator[bytes, None]:
         """Blocks of a tenth of a second, each when its last sample would have been spoken."""
         loop = asyncio.get_running_loop()
-        began, heard = loop.time(), 0
+        began, played = loop.time(), 0
         while len(samples := self._file.read(round(BLOCK_S * self._file.samplerate), "float32", always_2d=True)):
-            heard += len(samples)
-            await asyncio.sleep(began + heard / self._file.samplerate - loop.time())
+            played += len(samples)
+            await asyncio.sleep(began + played / self._file.samplerate - loop.time())
             yield as_pcm(samples)
 
 

@@ -40,14 +40,14 @@ def render(
     """
     import asyncio
 
-    from hedgerow_cli.failures import fail, tell
+    from hedgerow_cli.failures import fail, notify
 
     with mesh_file.checked():
         from launcher.meshfile.rendering import render as rendered
 
         text, warnings = asyncio.run(rendered(target.value, file, images))
     for warning in warnings:
-        tell(warning)
+        notify(warning)
     if output is None:
         print(text, end="")
         return

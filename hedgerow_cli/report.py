@@ -12,12 +12,12 @@ from hedgerow_cli.waterfall import short
 
 def report_lines(answer: Answer) -> list[str]:
     """The lines below the waterfall: transcript, image labels, decisions, cache, model, speed, trace."""
-    heard = [f"heard  {answer.transcript}"] if answer.transcript else []
-    saw = [f"saw  {label_text(labels)}" for labels in answer.sights]
-    decisions = [f"{short(made.at_ms):>6} ms  {_told(made)}" for made in answer.decisions]
+    transcript = [f"heard  {answer.transcript}"] if answer.transcript else []
+    image_labels = [f"saw  {label_text(labels)}" for labels in answer.sights]
+    decisions = [f"{short(made.at_ms):>6} ms  {_decision_text(made)}" for made in answer.decisions]
     return [
-        *heard,
-        *saw,
+        *transcript,
+        *image_labels,
         *_prompt(answer.prompt),
         *(f"changed  {_change(each)}" for each in answer.changes),
         *([f"cut  {_change(answer.cut)}"] if answer.cut else []),
@@ -44,10 +44,10 @@ def _prompt(report: PromptReport | None) -> Iterator[str]:
     if report is None:
         return
     about = "about " if report.estimated else ""
-    told = [f"{about}{report.tokens_before} → {report.tokens_after} tokens", *report.diet]
+    parts = [f"{about}{report.tokens_before} → {report.tokens_after} tokens", *report.diet]
     if report.dropped_turns:
-        told.append(f"{report.dropped_turns} turns left out (summary: {report.summary})")
-    yield "prompt  " + " · ".join([*told, *([report.system] if report.system else [])])
+        parts.append(f"{report.dropped_turns} turns left out (summary: {report.summary})")
+    yield "prompt  " + " · ".join([*parts, *([report.system] if report.system else [])])
 
 
 def label_text(labels: Sequence[Label]) -> str:
@@ -55,7 +55,7 @@ def label_text(labels: Sequence[Label]) -> str:
     return "  ".join(f"{label.name} {label.score:.2f}" for label in labels) or "nothing"
 
 
-def _told(made: Decision) -> str:
+def _decision_text(made: Decision) -> str:
     return f"{made.policy} {made.action}: {made.subject}{f' ({made.reason})' if made.reason else ''}"
 
 
@@ -63,8 +63,8 @@ def _what(answer: Answer) -> Iterator[str]:
     similarity = f" {answer.cache.similarity:.2f}" if answer.cache.similarity is not None else ""
     yield answer.model or "no model"
     yield answer.finish_reason
-    told = ", ".join(filter(None, (answer.cache.reason, "stale" if answer.cache.stale else "")))
-    reason = f" ({told})" if told else ""
+    details = ", ".join(filter(None, (answer.cache.reason, "stale" if answer.cache.stale else "")))
+    reason = f" ({details})" if details else ""
     yield f"cache {answer.cache.verdict}{similarity}{reason}"
     if answer.usage.drafted_tokens:
         yield f"{answer.usage.accepted_tokens} of {answer.usage.drafted_tokens} drafted tokens accepted"

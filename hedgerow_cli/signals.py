@@ -16,12 +16,12 @@ def cancelled_by_signals() -> Iterator[None]:
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    told = False
+    signalled = False
 
     def on_signal() -> None:
-        nonlocal told
-        if not told:
-            told = True
+        nonlocal signalled
+        if not signalled:
+            signalled = True
             task.cancel()
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -30,7 +30,7 @@ def cancelled_by_signals() -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        if not told:
+        if not signalled:
             raise
         task.uncancel()
     finally:

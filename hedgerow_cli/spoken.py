@@ -41,7 +41,7 @@ async def converse(
     with failures.needs("cli"):
         from hedgerow_cli.playback import opened
 
-    heard, answered = False, True
+    transcribed, answered = False, True
     with opened(audio) as playback:
         async with aclosing(playback.blocks()) as blocks:
             format = playback.format
@@ -49,9 +49,9 @@ async def converse(
             async with conversation:
                 async for turn, event in conversation:
                     show(turn, event)
-                    heard |= isinstance(event, Transcript) and event.final
+                    transcribed |= isinstance(event, Transcript) and event.final
                     answered &= not _failed(event)
-    if not heard:
+    if not transcribed:
         raise InvalidArgument(f"audio: speech is needed, got none in {audio}", reason="NO_SPEECH")
     return answered
 
@@ -96,7 +96,7 @@ class SpokenScreen:
                 print("(interrupted)", flush=True)
             case TurnFailed(error):
                 self._begin_line()
-                failures.tell(failures.explain(error))
+                failures.notify(failures.explain(error))
 
     def close(self) -> None:
         """Leave the terminal with its line ended, whatever happened."""

@@ -48,16 +48,16 @@ def status(
     import asyncio
     import json
 
-    from hedgerow_cli.failures import fail, needs, tell
+    from hedgerow_cli.failures import fail, needs, notify
 
     with needs("launcher", as_json):
         services, traffic = asyncio.run(_look(state_dir, tls_dir, over))
     if as_json:
-        print(json.dumps({"services": services, **(traffic.told() if traffic else {"models": []})}))
+        print(json.dumps({"services": services, **(traffic.as_object() if traffic else {"models": []})}))
     elif running.services(state_dir):
         show(services, traffic)
     elif any(service["health"] != "UNREACHABLE" for service in services):
-        tell(f"no mesh runs here (state folder {state_dir}); asked the default address of each service")
+        notify(f"no mesh runs here (state folder {state_dir}); asked the default address of each service")
         show(services, traffic)
     else:
         fail(f'no mesh runs here (state folder {state_dir}); start one with "hedgerow up"')

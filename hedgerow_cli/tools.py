@@ -42,8 +42,8 @@ def tools(
     with reported(as_json), Client(**reach) as client:
         found, sources = client.tools()
     if as_json:
-        told = {"tools": [asdict(tool) for tool in found], "sources": [asdict(source) for source in sources]}
-        print(json.dumps(told))
+        listing = {"tools": [asdict(tool) for tool in found], "sources": [asdict(source) for source in sources]}
+        print(json.dumps(listing))
     else:
         Console(highlight=False).print(_table(found, sources))
     raise typer.Exit(any(tool.problem for tool in found) or any(source.problem for source in sources))

@@ -40,13 +40,13 @@ class Traffic:
     busy: Mapping[str, Load]
     warnings: Sequence[str]
 
-    def told(self) -> dict[str, Any]:
+    def as_object(self) -> dict[str, Any]:
         """For programs."""
         return {
             "window": {"over_s": self.over_s, "since_start": self.since_start},
             "mesh": asdict(self.mesh),
             "tenants": [{"name": name, **asdict(flow)} for name, flow in self.tenants.items()],
-            "models": [{"name": name, **load.told(), **asdict(flow)} for name, load, flow in self.by_model()],
+            "models": [{"name": name, **load.as_object(), **asdict(flow)} for name, load, flow in self.by_model()],
             "errors": [
                 {"tenant": tenant, "reason": reason, "per_s": count} for (tenant, reason), count in self.errors.items()
             ],

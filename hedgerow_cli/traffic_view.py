@@ -22,7 +22,7 @@ def tables(traffic: Traffic) -> Iterator[Table]:
     yield requests
     models = _table("model", *_FLOW, "in flight", "waiting", "limit")
     for name, load, flow in traffic.by_model():
-        models.add_row(Text(name or "none"), *_cells(flow), *map(str, load.told().values()))
+        models.add_row(Text(name or "none"), *_cells(flow), *map(str, load.as_object().values()))
     if models.row_count:
         yield models
     errors = _table("error", "errors/s", "tenant")

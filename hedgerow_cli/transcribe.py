@@ -82,24 +82,24 @@ def _listen(
 
     from hedgerow import AsyncAudioClient
     from hedgerow_cli.failures import needs, reported
-    from hedgerow_cli.transcripts import LiveScreen, print_heard
+    from hedgerow_cli.transcripts import LiveScreen, print_event
 
     with needs("cli", as_json):
         from hedgerow_cli.playback import opened
 
     async def play() -> None:
         async with AsyncAudioClient(**reach) as client, aclosing(playback.blocks()) as blocks:
-            heard = client.transcribe_stream(
+            events = client.transcribe_stream(
                 blocks,
                 format=playback.format,
                 language=language,
                 policy=policy.value if policy else None,
                 pause_ms=pause_ms,
             )
-            async with heard:
-                async for event in heard:
+            async with events:
+                async for event in events:
                     show(event)
 
     with reported(as_json), opened(file) as playback, closing(LiveScreen(words)) as screen:
-        show = print_heard if as_json else screen
+        show = print_event if as_json else screen
         asyncio.run(play())

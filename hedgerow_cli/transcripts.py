@@ -94,6 +94,6 @@ class LiveScreen:
         self._captions.clear()
 
 
-def print_heard(event: Heard) -> None:
+def print_event(event: Heard) -> None:
     """One JSON object on a line."""
     print(json.dumps(event_object(event)), flush=True)

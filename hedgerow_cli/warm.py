@@ -62,14 +62,14 @@ def warm(
         peer = Peer(
             reach["target"], reach["api_key"], tls=reach["tls"], allow_plaintext_key=reach["allow_plaintext_key"]
         )
-        steps = asyncio.run(_told(peer, system_prompts or (), timeout_s, aloud=not as_json))
+        steps = asyncio.run(_collect(peer, system_prompts or (), timeout_s, aloud=not as_json))
     is_warm = bool(steps) and not any(step["problem"] for step in steps)
     if as_json:
         print(json.dumps({"warm": is_warm, "steps": steps}))
     raise typer.Exit(not is_warm)
 
 
-async def _told(peer: Peer, names: Sequence[str], timeout_s: float, *, aloud: bool) -> list[dict[str, Any]]:
+async def _collect(peer: Peer, names: Sequence[str], timeout_s: float, *, aloud: bool) -> list[dict[str, Any]]:
     """The steps, each printed as it comes where that is wanted."""
     from contextlib import aclosing
 
@@ -94,23 +94,23 @@ async def _steps(peer: Peer, names: Sequence[str], timeout_s: float) -> AsyncGen
         stub: Any = gateway_pb2_grpc.GatewayServiceStub(channel)  # type: ignore[no-untyped-call]
         request = gateway_pb2.WarmRequest(system_prompts=names)
         try:
-            async for told in stub.Warm(request, timeout=timeout_s, metadata=peer.metadata()):
-                yield _as_data(told)
+            async for step in stub.Warm(request, timeout=timeout_s, metadata=peer.metadata()):
+                yield _as_data(step)
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error, peer, timeout_s) from None
 
 
-def _as_data(told: Any) -> dict[str, Any]:
+def _as_data(step: Any) -> dict[str, Any]:
     from hedgerow.gateway.v1 import gateway_pb2
 
     return {
-        "kind": gateway_pb2.WarmKind.Name(told.kind).removeprefix("WARM_KIND_").lower(),
-        "replica": told.replica,
-        "prompt": told.prompt,
-        "took_ms": told.took_ms,
-        "before_ms": told.before_ms if told.HasField("before_ms") else None,
-        "after_ms": told.after_ms if told.HasField("after_ms") else None,
-        "problem": told.problem,
+        "kind": gateway_pb2.WarmKind.Name(step.kind).removeprefix("WARM_KIND_").lower(),
+        "replica": step.replica,
+        "prompt": step.prompt,
+        "took_ms": step.took_ms,
+        "before_ms": step.before_ms if step.HasField("before_ms") else None,
+        "after_ms": step.after_ms if step.HasField("after_ms") else None,
+        "problem": step.problem,
     }
 
 

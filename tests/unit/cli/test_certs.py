@@ -79,11 +79,11 @@ def test_redis_gets_a_password_and_the_cache_a_key_which_are_made_once(tmp_path:
     config = tmp_path / "redis" / "redis.conf"
     assert said["secrets"] == [str(file) for file in (config, *files.values())]
     password = config.read_text().removeprefix("requirepass ").strip()
-    told = {name: yaml.safe_load(file.read_text()) for name, file in files.items()}
+    settings = {name: yaml.safe_load(file.read_text()) for name, file in files.items()}
     assert len(password) == 64
-    assert {each["redis_url"] for each in told.values()} == {url.replace("//", f"//:{password}@")}
-    assert len(b64decode(told["cache/redis.yaml"].pop("encryption_key"))) == 32
-    assert all(each.keys() == {"redis_url"} for each in told.values())
+    assert {each["redis_url"] for each in settings.values()} == {url.replace("//", f"//:{password}@")}
+    assert len(b64decode(settings["cache/redis.yaml"].pop("encryption_key"))) == 32
+    assert all(each.keys() == {"redis_url"} for each in settings.values())
     assert (mode(config), {mode(file) for file in files.values()}) == (0o640, {0o600})
     assert {mode(tmp_path / name) for name in ("redis.password", "cache.key")} == {0o600}
     before = [file.read_text() for file in (config, *files.values())]

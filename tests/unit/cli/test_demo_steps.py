@@ -14,9 +14,9 @@ from hedgerow_cli.demo_steps import (
     a_city,
     decided,
     ends,
-    heard,
     says_something,
     seen,
+    transcript_contains,
     verdict,
 )
 from tests.unit.cli.answers import an_answer
@@ -39,8 +39,8 @@ WON = (Decision("hedge", "won", "b:1", "", 0.0),)
         (a_city, {"text": '{"name": "Lyon"}'}, 'the schema\'s fields, got \'{"name": "Lyon"}\''),
         (seen("cat"), {"sights": CAT}, ""),
         (seen("dog"), {"sights": CAT}, "a label with one of ('dog',), got ['Egyptian cat']"),
-        (heard("why is the sky blue"), {"transcript": "Why is the sky blue?"}, ""),
-        (heard("why is it blue"), {"transcript": "Why?"}, "to hear 'why is it blue', got 'Why?'"),
+        (transcript_contains("why is the sky blue"), {"transcript": "Why is the sky blue?"}, ""),
+        (transcript_contains("why is it blue"), {"transcript": "Why?"}, "to hear 'why is it blue', got 'Why?'"),
         (decided("hedge", "won"), {"decisions": WON}, ""),
         (decided("hedge", "won"), {}, "the decision hedge won, got []"),
     ],

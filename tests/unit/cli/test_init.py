@@ -71,8 +71,8 @@ def test_with_yes_it_asks_nothing_and_takes_the_providers_usual_variable(file: P
 def test_stored_answers_are_given_as_it_was_told(file: Path, which: str, cache: dict[str, bool] | None) -> None:
     assert init(file, typed=f"./mine\nlocal\n{which}\n").exit_code == 0
     assert yaml.safe_load(file.read_text()).get("cache") == cache
-    told = init(file, "--force", "--yes", "--model", "./mine", "--stored-answers", which, "--json")
-    assert json.loads(told.stdout)["stored_answers"] == which
+    created = init(file, "--force", "--yes", "--model", "./mine", "--stored-answers", which, "--json")
+    assert json.loads(created.stdout)["stored_answers"] == which
     assert yaml.safe_load(file.read_text()).get("cache") == cache
     assert init(file, "--force", "--yes", "--model", "./mine", "--stored-answers", "all").exit_code == 2
 

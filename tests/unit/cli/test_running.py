@@ -102,8 +102,8 @@ def test_of_two_meshes_one_is_to_be_named(runs: Runs) -> None:
     runs(Path(".hedgerow/meshes/b"), 7000)
     refused = " ".join(asked().split())
     assert "2 meshes run here, one is needed: .hedgerow/meshes/a, .hedgerow/meshes/b" in refused.replace(" │ │ ", " ")
-    told = ("--gateway", "h:1", "--audio", "h:2", "--state-dir", ".hedgerow/meshes/b")
-    assert asked(*told).split() == ["h:1", "h:2", ".hedgerow/meshes/b"]
+    options = ("--gateway", "h:1", "--audio", "h:2", "--state-dir", ".hedgerow/meshes/b")
+    assert asked(*options).split() == ["h:1", "h:2", ".hedgerow/meshes/b"]
 
 
 @pytest.mark.parametrize(

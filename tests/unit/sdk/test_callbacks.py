@@ -6,7 +6,7 @@ from hedgerow import Event, Patch, TextDelta
 from hedgerow._incoming import Callbacks
 
 
-def told(*events: Event) -> list[tuple[str, str]]:
+def replayed(*events: Event) -> list[tuple[str, str]]:
     seen: list[tuple[str, str]] = []
     callbacks = Callbacks(
         lambda text: seen.append(("token", text)),
@@ -21,7 +21,7 @@ def told(*events: Event) -> list[tuple[str, str]]:
 
 def test_a_text_that_replaces_another_is_told_apart_and_its_sentences_are_its_own() -> None:
     patch = Patch("llm", "It is ", replaces=True)
-    assert told(TextDelta("I don't ", 1), patch, TextDelta("Paris. And", 1)) == [
+    assert replayed(TextDelta("I don't ", 1), patch, TextDelta("Paris. And", 1)) == [
         ("token", "I don't "),
         ("replaced", "It is "),
         ("token", "Paris. And"),
@@ -30,4 +30,4 @@ def test_a_text_that_replaces_another_is_told_apart_and_its_sentences_are_its_ow
 
 
 def test_what_a_late_stage_brought_is_no_text_of_the_answer() -> None:
-    assert told(Patch("tool:news", "A fox. Two.")) == []
+    assert replayed(Patch("tool:news", "A fox. Two.")) == []

@@ -133,8 +133,8 @@ def test_long_blocks_are_cut_between_samples(encoding: Any) -> None:
 
 def test_tools_and_what_became_of_them_are_asked_with() -> None:
     call = ToolCall("1", "clock", '{"city": "Oslo"}')
-    told = Message("tool", "23:59", tool_call_id="1")
-    turns = [Message("user", "Late?"), Message("assistant", tool_calls=[call]), told]
+    result = Message("tool", "23:59", tool_call_id="1")
+    turns = [Message("user", "Late?"), Message("assistant", tool_calls=[call]), result]
     clock = Tool("clock", "Tells the time.", {"type": "object"}, strict=True)
     request = generate_request(turns, tools=[clock], tool_choice="clock", parallel_tool_calls=False)
     assert request.messages[1].tool_calls[0] == chat_pb2.ToolCall(id="1", name="clock", arguments=call.arguments)

@@ -12,7 +12,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from tests.clock import PausedClock
 
 LOST = Unavailable("lost", reason="CONNECTION_LOST")
-NOBODY = Unavailable("nobody", reason="NO_GATEWAY")
+NO_GATEWAY = Unavailable("nobody", reason="NO_GATEWAY")
 NOT_KEPT = NotFound("not kept", reason="ANSWER_NOT_KEPT")
 
 
@@ -64,7 +64,7 @@ def test_when_the_time_is_over_nobody_else_is_asked(spent_s: float):
 
 
 @pytest.mark.parametrize(
-    "problem", [Unavailable("no model", reason="MODEL_UNAVAILABLE"), ResourceExhausted("busy"), NOBODY]
+    "problem", [Unavailable("no model", reason="MODEL_UNAVAILABLE"), ResourceExhausted("busy"), NO_GATEWAY]
 )
 def test_what_a_gateway_says_and_where_there_never_was_one_is_the_end(problem: HedgerowError):
     assert Scene().asked(problem) is None
@@ -79,7 +79,7 @@ def test_a_gateway_that_hung_up_at_once_may_be_one_that_stops():
 def test_an_answer_may_lose_two_gateways():
     scene = Scene()
     assert scene.asked() is not None
-    assert scene.asked(NOBODY) is not None
+    assert scene.asked(NO_GATEWAY) is not None
     assert scene.asked() is None
 
 
