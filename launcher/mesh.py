@@ -41,8 +41,8 @@ def service_spec(
 ) -> ServiceSpec:
     """A service of Hedgerow with a name; `environment` takes precedence over `settings`."""
     kind = service.partition("-")[0]
-    told = {f"HEDGEROW_{kind.upper()}_{key}": value for key, value in {"ADDRESS": address, **settings}.items()}
-    return ServiceSpec(name, f"services.{kind}", address, {**told, **environment})
+    variables = {f"HEDGEROW_{kind.upper()}_{key}": value for key, value in {"ADDRESS": address, **settings}.items()}
+    return ServiceSpec(name, f"services.{kind}", address, {**variables, **environment})
 
 
 class Mesh:

@@ -37,17 +37,17 @@ async def model_state(address: str, timeout_s: float = _TIMEOUT_S, tls: Tls | No
     async with open_channel(address, tls=tls) as channel:
         stub: Any = llm_pb2_grpc.LLMServiceStub(channel)  # type: ignore[no-untyped-call]
         try:
-            told = await stub.GetModel(llm_pb2.GetModelRequest(), timeout=timeout_s)
+            model = await stub.GetModel(llm_pb2.GetModelRequest(), timeout=timeout_s)
         except grpc.aio.AioRpcError:
             return None
-    return ModelState(told.name, told.outage.url, told.outage.reason)
+    return ModelState(model.name, model.outage.url, model.outage.reason)
 
 
 class Watch:
     """Reports when a model begins to fail, and when it answers again."""
 
-    def __init__(self, tell: Callable[[str], None]):
-        self._tell = tell
+    def __init__(self, report: Callable[[str], None]):
+        self._report = report
         self._failing: dict[str, ModelState] = {}  # by the service's name
         self._calm: dict[str, int] = {}  # looks since the last failure
 
@@ -63,18 +63,18 @@ class Watch:
             if state and state.problem:
                 self._calm[service] = 0
                 if service not in self._failing:
-                    self._tell(f"WARNING {state.problem}")
+                    self._report(f"WARNING {state.problem}")
                 self._failing[service] = state
             elif state and service in self._failing:
                 self._calm[service] = self._calm.get(service, 0) + 1
                 if self._calm[service] >= _CALM_LOOKS:
                     failed = self._failing.pop(service)
-                    self._tell(f"model {failed.name} at {failed.url} answers again")
+                    self._report(f"model {failed.name} at {failed.url} answers again")
 
 
-async def follow(mesh: Mesh, tell: Callable[[str], None]) -> None:
+async def follow(mesh: Mesh, report: Callable[[str], None]) -> None:
     """Until cancelled, report models of the mesh that begin to fail and that answer again."""
-    watch = Watch(tell)
+    watch = Watch(report)
     watch.known(await _states(mesh))
     while True:
         await asyncio.sleep(_EVERY_S)

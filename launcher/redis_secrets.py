@@ -31,13 +31,13 @@ def write_redis_secrets(folder: Path, url: str) -> list[Path]:
     Raises ValueError where it cannot be used."""
     with_password = url_with(password := _kept(folder / _PASSWORD, secrets.token_hex(_BYTES)), url)
     key = _kept(folder / _KEY, b64encode(secrets.token_bytes(_BYTES)).decode())
-    told = {service: {"redis_url": with_password} for service in SHARING}
-    told["cache"]["encryption_key"] = key
+    settings_by_service = {service: {"redis_url": with_password} for service in SHARING}
+    settings_by_service["cache"]["encryption_key"] = key
     config = folder / REDIS / CONFIG
     _write(config, f"requirepass {password}\n", 0o640)  # its image runs as another user, of the same group
-    for service, settings in told.items():
+    for service, settings in settings_by_service.items():
         _write(folder / service / SETTINGS, "".join(f"{name}: {json.dumps(text)}\n" for name, text in settings.items()))
-    return [config, *(folder / service / SETTINGS for service in told)]
+    return [config, *(folder / service / SETTINGS for service in settings_by_service)]
 
 
 def url_with(password: str, url: str) -> str:

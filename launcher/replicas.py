@@ -106,13 +106,13 @@ class ReplicatedMesh:
 
     def control(self) -> ServiceSpec:
         """The control plane."""
-        told = {"TOPOLOGY": str(self.state_dir / TOPOLOGY_FILE), "ENVOY_SDS_DIR": str(self._envoy_folder)}
-        return self._own("control", "control", told)
+        settings = {"TOPOLOGY": str(self.state_dir / TOPOLOGY_FILE), "ENVOY_SDS_DIR": str(self._envoy_folder)}
+        return self._own("control", "control", settings)
 
     def _services(self) -> Iterator[ServiceSpec]:
         settings = demo_settings(self.models)
         settings["gateway"] |= found_at({name: f"xds:///{name}" for name in SERVICES}, self.models)
-        for service, told in settings.items():
+        for service, service_settings in settings.items():
             for name in names_of(service, self.replicas):
                 more = {"LAME_DUCK_MS": str(LAME_DUCK_MS)}
                 if service in SHARING:
@@ -121,9 +121,9 @@ class ReplicatedMesh:
                     more["COLLECTIONS_DATABASE"] = str(self.state_dir / f"collections-{name}.db")
                 if port := self._http_port(name):
                     more["HTTP_ADDRESS"] = f"127.0.0.1:{port}"
-                yield self._own(name, service, {**told, **more})
+                yield self._own(name, service, {**service_settings, **more})
 
-    def _own(self, name: str, service: str, told: Mapping[str, str]) -> ServiceSpec:
+    def _own(self, name: str, service: str, settings: Mapping[str, str]) -> ServiceSpec:
         """A process of ours, with the settings of all of them."""
         identity, more = service.partition("-")[0], {}
         if self.otlp_endpoint:
@@ -132,7 +132,7 @@ class ReplicatedMesh:
             more["TLS_DIR"] = str(self._certificates / identity)
         certificates = self._certificates / identity if self.tls else None
         environment = {"GRPC_XDS_BOOTSTRAP_CONFIG": xds_bootstrap(self._at("control"), name, certificates)}
-        spec = service_spec(name, service, self._at(name), {**told, **more}, environment)
+        spec = service_spec(name, service, self._at(name), {**settings, **more}, environment)
         return replace(spec, tls=self._asked_as_operator(identity))
 
     def _redis(self) -> ServiceSpec:

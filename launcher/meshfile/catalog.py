@@ -19,14 +19,14 @@ def missing_models(file: MeshFile) -> list[Entry]:
     return missing([name for name in named if name])
 
 
-async def pull_meanwhile(wanted: Sequence[Entry], tell: Callable[[str], None]) -> None:
-    """Pull models in a child process while the mesh runs; `tell` gets its lines. Raises `CatalogError`. Cancellation
+async def pull_meanwhile(wanted: Sequence[Entry], report: Callable[[str], None]) -> None:
+    """Pull models in a child process while the mesh runs; `report` gets its lines. Raises `CatalogError`. Cancellation
     ends the child."""
     names = [each.name for each in wanted]
     command = killed_with_parent([sys.executable, "-m", "launcher.catalog", *names])
     child = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, start_new_session=True)
     try:
-        last = await _told(child, tell)
+        last = await _report_lines(child, report)
     finally:
         if child.returncode is None:
             child.terminate()
@@ -35,14 +35,14 @@ async def pull_meanwhile(wanted: Sequence[Entry], tell: Callable[[str], None]) -
         raise CatalogError(last or f"pulling {', '.join(names)} ended with {code}")
 
 
-async def _told(child: Process, tell: Callable[[str], None]) -> str:
+async def _report_lines(child: Process, report: Callable[[str], None]) -> str:
     """Report each line once the next one is there; the last one is returned, and reported where there is no error."""
     assert child.stdout
     last = ""
     async for line in child.stdout:
         if last:
-            tell(last)
+            report(last)
         last = line.decode(errors="replace").rstrip()
     if not await child.wait():
-        tell(last)
+        report(last)
     return last

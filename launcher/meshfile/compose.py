@@ -77,8 +77,8 @@ def _opened(gateway: Container) -> Container:
 
 def _service(file: MeshFile, container: Container) -> dict[str, Any]:
     part = container.part
-    told = {name: _literal(text) for name, text in container.environment.items()}
-    told |= {name: f"${{{variable}:?}}" for name, variable in container.key_names.items()}
+    environment = {name: _literal(text) for name, text in container.environment.items()}
+    environment |= {name: f"${{{variable}:?}}" for name, variable in container.key_names.items()}
     mounts: list[Any] = [
         {"type": "bind", "source": str(folder), "target": inside, "read_only": True}
         for inside, folder in container.folders.items()
@@ -96,7 +96,7 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
         mounts.append("answers:/var/lib/hedgerow")
     if part.from_hub:
         mounts.append("hub:/home/hedgerow")
-        told["HF_TOKEN"] = "${HF_TOKEN:-}"
+        environment["HF_TOKEN"] = "${HF_TOKEN:-}"
     if part.gpus:
         devices = [{"driver": "nvidia", "count": part.gpus, "capabilities": ["gpu"]}]
         service["deploy"] = {"resources": {"reservations": {"devices": devices}}}
@@ -105,7 +105,7 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
         service["ports"] += [f"{file.gateway.http_address}:{HTTP_PORT}"] if file.gateway.http_address else []
         if file.tenants or file.tenants_file:
             service["configs"] = [{"source": "tenants", "target": TENANTS}]
-    return {**service, "environment": told, **({"volumes": mounts} if mounts else {})}
+    return {**service, "environment": environment, **({"volumes": mounts} if mounts else {})}
 
 
 def _literal(text: str) -> str:

@@ -108,12 +108,12 @@ def _own(
         return {**database, "COLLECTIONS_DATABASE": f"{DATA}/collections.sqlite"}
     if part.service != "gateway":
         return {}
-    told: dict[str, object] = dict(gateway_finds(found, addresses))
+    settings: dict[str, object] = dict(gateway_finds(found, addresses))
     if file.gateway.http_address:
-        told["HTTP_ADDRESS"] = f"0.0.0.0:{HTTP_PORT}"
+        settings["HTTP_ADDRESS"] = f"0.0.0.0:{HTTP_PORT}"
     if file.tenants or file.tenants_file:
-        told["TENANTS_FILE"] = TENANTS
-    return told
+        settings["TENANTS_FILE"] = TENANTS
+    return settings
 
 
 def _around(part: Part) -> dict[str, str]:

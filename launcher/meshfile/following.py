@@ -22,60 +22,60 @@ from launcher.meshfile.problems import BadMeshFile
 from launcher.processes import ServiceFailed, ServiceSpec
 
 _LOOK_S, _REMIND_S = 0.2, 10.0
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-async def follow(path: Path, state_dir: Path, mesh: Mesh, current: MeshPlan, tell: Tell) -> None:
-    """Follow the file until cancelled. `tell` gets lines about changes and refused files."""
+async def follow(path: Path, state_dir: Path, mesh: Mesh, current: MeshPlan, report: Report) -> None:
+    """Follow the file until cancelled. `report` gets lines about changes and refused files."""
 
-    def heard(line: str) -> None:
+    def try_report(line: str) -> None:
         with contextlib.suppress(OSError):  # a terminal that is gone
-            tell(line)
+            report(line)
 
     async for _ in _changes(path, current.text):
         try:
-            wanted = await _wanted(path, state_dir, current, heard)
+            wanted = await _wanted(path, state_dir, current, try_report)
         except (BadMeshFile, MeshError, CatalogError, OSError) as error:  # OSError: no process can be made to check it
-            heard(f"{error}\n{path} is refused; the mesh stays as it was")
+            try_report(f"{error}\n{path} is refused; the mesh stays as it was")
             continue
-        if await _bring(path, mesh, current, wanted, state_dir, heard):
+        if await _bring(path, mesh, current, wanted, state_dir, try_report):
             current = wanted
 
 
-async def _wanted(path: Path, state_dir: Path, current: MeshPlan, tell: Tell) -> MeshPlan:
+async def _wanted(path: Path, state_dir: Path, current: MeshPlan, report: Report) -> MeshPlan:
     """The plan of the current file, after its models of the catalogue have been pulled. The mesh serves meanwhile."""
     wanted = await replanned(path, state_dir, current)
     if missing := missing_models(wanted.file):
-        await pull_meanwhile(missing, tell)
+        await pull_meanwhile(missing, report)
         return await replanned(path, state_dir, current)  # what a model says of itself counts
     return wanted
 
 
-async def _bring(path: Path, mesh: Mesh, current: MeshPlan, wanted: MeshPlan, state_dir: Path, tell: Tell) -> bool:
+async def _bring(path: Path, mesh: Mesh, current: MeshPlan, wanted: MeshPlan, state_dir: Path, report: Report) -> bool:
     """Change the mesh, or restore it if that fails. Returns whether it was changed."""
     try:
         wanted.write_files(state_dir)
-        async with _reminding(path, _changed(current.specs, wanted.specs), tell):
+        async with _reminding(path, _changed(current.specs, wanted.specs), report):
             done = await bring(mesh, wanted.specs)
     except (MeshError, ServiceFailed, ValueError, OSError) as error:
-        tell(f"{error}\n{path} is not followed; the mesh goes back to what it was")
+        report(f"{error}\n{path} is not followed; the mesh goes back to what it was")
         with contextlib.suppress(ValueError, OSError):  # a key that is gone by now: the tenants stay as they are
             current.write_files(state_dir)
         await bring(mesh, current.specs, insist=True)
         return False
-    tell(f"{path} is in force: {', '.join(done) or 'nothing had to start again'}")
+    report(f"{path} is in force: {', '.join(done) or 'nothing had to start again'}")
     return True
 
 
 @asynccontextmanager
-async def _reminding(path: Path, names: Sequence[str], tell: Tell) -> AsyncIterator[None]:
+async def _reminding(path: Path, names: Sequence[str], report: Report) -> AsyncIterator[None]:
     """Report repeatedly that services are still starting."""
 
     async def remind() -> None:
         for count in itertools.count(1):
             await asyncio.sleep(_REMIND_S)
             after_s = count * _REMIND_S
-            tell(f"{path} is not in force after {after_s:.0f} s: {', '.join(names)} starting; a later change waits")
+            report(f"{path} is not in force after {after_s:.0f} s: {', '.join(names)} starting; a later change waits")
 
     reminding = asyncio.create_task(remind())
     try:

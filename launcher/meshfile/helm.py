@@ -50,31 +50,31 @@ def values(file: MeshFile, environment: Mapping[str, str], found: Sequence[Conta
     """The values of the chart."""
     by_name = {container.part.name: container for container in found}
     rows = {row["name"]: row for row in by_name["router"].part.settings["MODELS"]}
-    told: Values = {"images": {"prefix": images}} if images != IMAGES else {}
-    told["redis"] = _redis(file)
-    told["tenants"] = _tenants(file, environment)
+    chart_values: Values = {"images": {"prefix": images}} if images != IMAGES else {}
+    chart_values["redis"] = _redis(file)
+    chart_values["tenants"] = _tenants(file, environment)
     if file.tracing:
-        told["tracing"] = {"endpoint": file.tracing.otlp_endpoint, "ratio": file.tracing.ratio}
-    told["models"] = [_model(container, rows) for container in found if container.part.service == "llm"]
+        chart_values["tracing"] = {"endpoint": file.tracing.otlp_endpoint, "ratio": file.tracing.ratio}
+    chart_values["models"] = [_model(container, rows) for container in found if container.part.service == "llm"]
     if any(container.part.from_hub for container in found):
-        told["storage"] = {"hub": {"tokenSecret": {"name": KEYS, "key": "HF_TOKEN"}}}
+        chart_values["storage"] = {"hub": {"tokenSecret": {"name": KEYS, "key": "HF_TOKEN"}}}
     # Without Redis each gateway counts quotas alone, and each router learns alone.
-    replicas = 1 if told["redis"]["mode"] == "none" else 2
-    told["gateway"] = {
+    replicas = 1 if chart_values["redis"]["mode"] == "none" else 2
+    chart_values["gateway"] = {
         "replicas": max(replicas, file.gateway.workers),  # in the place of workers
         "http": {"enabled": bool(file.gateway.http_address)},
         **_service(by_name["gateway"], file.gateway.workers),
     }
-    told["router"] = {"replicas": replicas, **_service(by_name["router"])}
-    told["cache"] = _cache(file, by_name.get("cache"))
+    chart_values["router"] = {"replicas": replicas, **_service(by_name["router"])}
+    chart_values["cache"] = _cache(file, by_name.get("cache"))
     for name in ("vision", "audio"):
         container = by_name.get(name)
-        told[name] = {"enabled": True, **_service(container)} if container else {"enabled": False}
+        chart_values[name] = {"enabled": True, **_service(container)} if container else {"enabled": False}
     if file.services:
-        told["services"] = {name: _service(by_name[name]) for name in file.services}
+        chart_values["services"] = {name: _service(by_name[name]) for name in file.services}
     if container := by_name.get("audio"):
-        told["audio"]["source"] = _source(container.part)
-    return told
+        chart_values["audio"]["source"] = _source(container.part)
+    return chart_values
 
 
 def _served(part: Part) -> str:
@@ -113,20 +113,20 @@ def _cache(file: MeshFile, container: Container | None) -> Values:
     if container is None:
         return {"enabled": False}
     name = file.cache.encryption_key_env
-    told: Values = {"encryptionKey": {"name": KEYS if name else "", "key": name or "key"}}
+    chart_values: Values = {"encryptionKey": {"name": KEYS if name else "", "key": name or "key"}}
     if not (file.cache.redis_url_env or file.cache.redis_url):
-        told |= {"replicas": 1, "persistence": {"enabled": True}}
-    return {**told, **_service(container)}
+        chart_values |= {"replicas": 1, "persistence": {"enabled": True}}
+    return {**chart_values, **_service(container)}
 
 
 def _model(container: Container, rows: Mapping[str, Mapping[str, Any]]) -> Values:
     part, name = container.part, container.part.settings["MODEL_NAME"]
-    told: Values = {"name": name, "service": part.name.removeprefix("llm-"), "source": _source(part)}
-    told["router"] = {key: value for key, value in rows[name].items() if key != "name"}
-    told["replicas"] = part.replicas
+    chart_values: Values = {"name": name, "service": part.name.removeprefix("llm-"), "source": _source(part)}
+    chart_values["router"] = {key: value for key, value in rows[name].items() if key != "name"}
+    chart_values["replicas"] = part.replicas
     if part.gpus:
-        told["gpus"] = part.gpus
-    return {**told, **_service(container)}
+        chart_values["gpus"] = part.gpus
+    return {**chart_values, **_service(container)}
 
 
 def _source(part: Part) -> str:
@@ -151,7 +151,7 @@ def _service(container: Container, workers: int = 1) -> Values:
         if name not in ("REDIS_URL", "ENCRYPTION_KEY")
     }
     memory = f"{round(part.memory_gib / workers * 1024)}Mi"
-    told: Values = {"resources": {"requests": {"cpu": "250m", "memory": memory}, "limits": {"memory": memory}}}
+    chart_values: Values = {"resources": {"requests": {"cpu": "250m", "memory": memory}, "limits": {"memory": memory}}}
     ports = [{"port": port, "protocol": "TCP"} for port in sorted(set(_ports(settings)))]
     more = {"settings": settings, "secrets": secrets, "egress": [{"ports": ports}] if ports else []}
-    return {**told, **{name: value for name, value in more.items() if value}}
+    return {**chart_values, **{name: value for name, value in more.items() if value}}

@@ -17,12 +17,12 @@ _DIGITS = 16
 def identity_of(model: Model) -> str:
     """A digest of where a model is, and of its files as far as sizes and times show. Empty where it is not here yet."""
     if model.local:
-        told = list(_files(model.local))
-        if not told:
+        inputs = list(_files(model.local))
+        if not inputs:
             return ""
     else:
-        told = [model.engine_used, model.model, model.hub or "", *sorted(model.url)]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:_DIGITS]
+        inputs = [model.engine_used, model.model, model.hub or "", *sorted(model.url)]
+    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:_DIGITS]
 
 
 def _files(folder: Path) -> Iterator[str]:

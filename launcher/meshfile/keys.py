@@ -232,7 +232,7 @@ def _decoded(path: Path, content: bytes) -> str:
 def _content(path: Path, text: str) -> dict[str, Any]:
     marked = read_marked(text)
     if marked.problems:
-        raise KeysError("FILE_UNUSABLE", marked.problems[0].told(str(path)))
+        raise KeysError("FILE_UNUSABLE", marked.problems[0].formatted(str(path)))
     content = {} if marked.content is None else marked.content
     if not isinstance(content, dict):
         raise KeysError("FILE_UNUSABLE", f"{path}: keys and values are needed")

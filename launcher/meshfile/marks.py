@@ -59,10 +59,10 @@ def read_marked(text: str) -> Marked:
 
 
 def _in_words(error: yaml.MarkedYAMLError) -> str:
-    told = error.problem or error.context or ""
-    if told.startswith("expected <block end>"):
-        told = "this does not continue the lines before it; check the indentation and the quotes"
-    return f"{_NO_YAML}: {told}"
+    message = error.problem or error.context or ""
+    if message.startswith("expected <block end>"):
+        message = "this does not continue the lines before it; check the indentation and the quotes"
+    return f"{_NO_YAML}: {message}"
 
 
 class _Reader:

@@ -86,13 +86,13 @@ def gateway_finds(found: Sequence[Part], addresses: Callable[[Part], Sequence[st
     for part in found:
         if part.service == "llm":
             models.setdefault(part.settings["MODEL_NAME"], []).extend(addresses(part))
-    told = {**{f"{name.upper()}_ADDRESS": alone.get(name, "") for name in names}, "LLM_ADDRESSES": models}
+    settings = {**{f"{name.upper()}_ADDRESS": alone.get(name, "") for name in names}, "LLM_ADDRESSES": models}
     if adding := {name: alone[name] for name in CONTEXT_SERVICES if name in alone}:
-        told["STAGE_ADDRESSES"] = adding
+        settings["STAGE_ADDRESSES"] = adding
     if cache := alone.get("cache"):
         gateway = next(part for part in found if part.service == "gateway")
-        told["TOOLS"] = _with_collections(gateway.settings.get("TOOLS", {}), cache)
-    return told
+        settings["TOOLS"] = _with_collections(gateway.settings.get("TOOLS", {}), cache)
+    return settings
 
 
 def _with_collections(tools: Any, cache: str) -> Any:
@@ -118,7 +118,7 @@ def tenants_of(file: MeshFile, environment: Mapping[str, str]) -> dict[str, Any]
 def _tenant(tenant: Tenant, environment: Mapping[str, str]) -> dict[str, Any]:
     keys = [CredentialSource(variable=name).value(environment) for name in tenant.key_env]
     keys += [read_key(tenant.key_file)] if tenant.key_file else []
-    digests = [*(key.told() for key in tenant.key_sha256), *(sha256(key.encode()).hexdigest() for key in keys)]
+    digests = [*(key.for_gateway() for key in tenant.key_sha256), *(sha256(key.encode()).hexdigest() for key in keys)]
     said = tenant.model_dump(exclude={"key_env", "key_file", "key_sha256"}, exclude_unset=True)
     return {"keys": digests, **said}
 
@@ -270,7 +270,7 @@ def _in_catalogue(name: str, model: Model) -> dict[str, Any]:
         said["identity"] = identity
     if model.sees:
         said["sees"] = True
-    where_told = {
+    optional = {
         "context_tokens": model.context_tokens or _context_of(model.local) or public.context_tokens,
         "prompt_usd_per_mtok": prices.input,
         "completion_usd_per_mtok": prices.output,
@@ -279,7 +279,7 @@ def _in_catalogue(name: str, model: Model) -> dict[str, Any]:
         "expected_ttft_ms": model.expected_ttft_ms,
         "expected_total_ms": model.expected_total_ms,
     }
-    return said | {key: value for key, value in where_told.items() if value is not None}
+    return said | {key: value for key, value in optional.items() if value is not None}
 
 
 def _context_of(folder: Path | None) -> int | None:

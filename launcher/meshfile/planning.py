@@ -73,7 +73,7 @@ async def _planned(
 
 def _asked(process: Process, file: MeshFile) -> Mapping[str, str]:
     """The settings that a service is asked about. The gateway's include the tenants, whose file is not written yet."""
-    told = process.spec.environment
+    environment = process.spec.environment
     if process.part.service != "gateway" or not file.tenants:
-        return told
-    return {**told, process.part.prefixed("TENANTS"): json.dumps(tenants_of(file, os.environ))}
+        return environment
+    return {**environment, process.part.prefixed("TENANTS"): json.dumps(tenants_of(file, os.environ))}

@@ -30,11 +30,11 @@ _OF_SERVICE = re.compile(r"(?<=did you mean )HEDGEROW_[A-Z0-9_]+")
 _SAID = re.compile(r"\.(options|settings)\.")
 
 
-async def refused(read: MeshFileReading, told: Iterable[tuple[Part, Mapping[str, str]]]) -> list[Problem]:
+async def refused(read: MeshFileReading, environments: Iterable[tuple[Part, Mapping[str, str]]]) -> list[Problem]:
     """The refusals of services with these settings; none where they are not installed, as where manifests are
     written alone. Of a file that has problems, only what it says itself: the rest may come of what was left out.
     Raises `MeshError` where the settings could not be checked."""
-    first = {part.name: (part, environment) for part, environment in told}  # replicas have the same settings
+    first = {part.name: (part, environment) for part, environment in environments}  # replicas have the same settings
     complaints = await _complaints(list(first.values()))
     found = [
         _problem(read, part, complaint)
@@ -44,13 +44,14 @@ async def refused(read: MeshFileReading, told: Iterable[tuple[Part, Mapping[str,
     return [problem for problem in found if not read.problems or _SAID.search(problem.path)]
 
 
-async def _complaints(told: Sequence[tuple[Part, Mapping[str, str]]]) -> list[list[str]]:
+async def _complaints(environments: Sequence[tuple[Part, Mapping[str, str]]]) -> list[list[str]]:
     """Those of each in turn."""
     if not find_spec(_READS_SETTINGS):
-        return [[] for _ in told]
+        return [[] for _ in environments]
+    request = json.dumps([(part.service, dict(added)) for part, added in environments])
     asked = await asyncio.create_subprocess_exec(*_CHECK, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     try:
-        said, _ = await asked.communicate(json.dumps([(part.service, dict(added)) for part, added in told]).encode())
+        said, _ = await asked.communicate(request.encode())
     except asyncio.CancelledError:
         asked.kill()
         await asked.wait()
@@ -70,8 +71,8 @@ def _end(code: int) -> str:
 
 def _problem(read: MeshFileReading, part: Part, complaint: str) -> Problem:
     """`python -m services.llm: vllm.max_model_len: …` at `models.fast.options.max_model_len`."""
-    _, _, told = complaint.partition(": ")
-    setting, _, message = told.partition(": ")
+    _, _, refusal = complaint.partition(": ")
+    setting, _, message = refusal.partition(": ")
     message = _OF_SERVICE.sub(lambda found: found[0].removeprefix(part.prefixed("")).lower(), message)
     setting = setting.removesuffix(".[key]")
     steps = setting.removeprefix(part.prefixed("")).replace("__", ".").split(".")

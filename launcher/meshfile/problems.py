@@ -23,7 +23,7 @@ class Problem:
     path: str
     message: str
 
-    def told(self, file: str) -> str:
+    def formatted(self, file: str) -> str:
         """`file:line:column: problem`, which editors understand."""
         return f"{file}:{self.line}:{self.column}: {f'{self.path}: ' if self.path else ''}{self.message}"
 
@@ -33,7 +33,7 @@ class BadMeshFile(ValueError):
 
     def __init__(self, file: str, problems: Sequence[Problem]):
         self.file, self.problems = file, tuple(sorted(set(problems)))
-        super().__init__("\n".join(problem.told(file) for problem in self.problems))
+        super().__init__("\n".join(problem.formatted(file) for problem in self.problems))
 
 
 def dotted(path: Steps) -> str:
@@ -43,9 +43,9 @@ def dotted(path: Steps) -> str:
 
 def in_our_words(message: str) -> str:
     """pydantic's message in the style of ours."""
-    told = message.removeprefix("Value error, ").replace("Input should be", "it must be")
-    told = told.partition(" or instance of ")[0].replace("a valid dictionary", "a mapping")
-    return told.replace("Extra inputs are not permitted", "no such setting")
+    text = message.removeprefix("Value error, ").replace("Input should be", "it must be")
+    text = text.partition(" or instance of ")[0].replace("a valid dictionary", "a mapping")
+    return text.replace("Extra inputs are not permitted", "no such setting")
 
 
 def got(path: Steps, value: Any) -> str:

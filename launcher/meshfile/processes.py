@@ -119,7 +119,7 @@ class _Local:
     environment: Mapping[str, str]
 
     def specs(self, part: Part, everybody: Iterable[Part]) -> Iterator[ServiceSpec]:
-        told = {
+        settings = {
             **{name: as_text(value) for name, value in part.settings.items()},
             **{name: str(folder) for name, folder in part.folders.items()},
             **{name: key.value(self.environment) for name, key in part.keys.items()},
@@ -127,7 +127,7 @@ class _Local:
         }
         for name in process_names(part.name, part.replicas):
             address = self.file.gateway.address if part.service == "gateway" else self.ports.address(name)
-            yield service_spec(name, part.service, address, told, {})
+            yield service_spec(name, part.service, address, settings, {})
 
     def _own(self, part: Part, everybody: Iterable[Part]) -> dict[str, str]:
         """The settings that it has because it runs here."""

@@ -21,7 +21,7 @@ class KeyDigest(Section):
         None, description="Time from which the key is refused, in UTC unless it has an offset. Empty: never."
     )
 
-    def told(self) -> str | dict[str, str]:
+    def for_gateway(self) -> str | dict[str, str]:
         """The tenant in the form of the gateway's file."""
         return {"sha256": self.sha256, "expires": written(self.expires)} if self.expires else self.sha256
 

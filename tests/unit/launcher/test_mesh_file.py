@@ -45,7 +45,7 @@ def problems(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONME
 
 
 def told(text: str, folder: Path) -> list[str]:
-    return [problem.told("mesh.yaml") for problem in problems(text, folder)]
+    return [problem.formatted("mesh.yaml") for problem in problems(text, folder)]
 
 
 def test_four_lines_are_a_mesh(folder: Path) -> None:
