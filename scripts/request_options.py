@@ -60,7 +60,7 @@ def main() -> None:
 def sdk_types(_: str = "") -> str:
     """The module of the SDK's types."""
     aliases = [f"{each.alias}: TypeAlias = Literal{json.dumps(each.words)}" for each in _SDK if each.alias]
-    fields = [f'{option.name}: {_sdk_type(option)} | None\n"""{_told(option)}"""' for option in _SDK]
+    fields = [f'{option.name}: {_sdk_type(option)} | None\n"""{_description(option)}"""' for option in _SDK]
     text = _TYPES.format(aliases="\n".join(aliases), fields=textwrap.indent("\n".join(fields), "    "))
     command = [sys.executable, "-m", "ruff", "format", "-q", "--stdin-filename", str(TYPES), "-"]
     return subprocess.run(command, input=text, capture_output=True, check=True, text=True).stdout
@@ -76,7 +76,7 @@ def _sdk_type(option: RequestOption) -> str:
     return _PLAIN[option.kind]
 
 
-def _told(option: RequestOption) -> str:
+def _description(option: RequestOption) -> str:
     return textwrap.fill(f"{option.help} {option.sdk_note}".strip(), 113, break_on_hyphens=False)
 
 
@@ -98,8 +98,8 @@ def _between(document: str, name: str, lines: list[str]) -> str:
     if found is None:
         raise ValueError(f"{OPENAPI.name}: no place for the options as {name}")
     item = "- " if name == "headers of an operation" else ""
-    told = [f"# Options, {name}: written by `make docs`.", *(item + line for line in lines), "# Options end."]
-    return document.replace(found[0], textwrap.indent("\n".join(told), found[1]) + "\n")
+    block = [f"# Options, {name}: written by `make docs`.", *(item + line for line in lines), "# Options end."]
+    return document.replace(found[0], textwrap.indent("\n".join(block), found[1]) + "\n")
 
 
 def _component(option: RequestOption) -> str:

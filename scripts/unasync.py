@@ -50,8 +50,8 @@ def derived(source: Path) -> str:
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     title, rest = text.split("\n", 1)
-    told = f"{title}\n\n# Written by `make sync` from {source.name}; change that.\n{rest}"
-    return _tidy(told, SDK / DERIVED[source.name])
+    output = f"{title}\n\n# Written by `make sync` from {source.name}; change that.\n{rest}"
+    return _tidy(output, SDK / DERIVED[source.name])
 
 
 def _tidy(text: str, path: Path) -> str:

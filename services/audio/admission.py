@@ -158,8 +158,8 @@ class Admission:
         most = max(counts.values(), default=0)
         if counts[tenant] + 1 > share or most <= share:
             return False
-        crowd = [stream for stream in self._streams if counts[stream.tenant] == most]
-        silent = min(crowd, key=lambda stream: stream.spoke_at)
+        candidates = [stream for stream in self._streams if counts[stream.tenant] == most]
+        silent = min(candidates, key=lambda stream: stream.spoke_at)
         self._streams.discard(silent)
         GAVE_WAY.inc()
         what = f"streams: an even share of {len(counts.keys() | {tenant})} tenants is {share:.1f}, got {most}"

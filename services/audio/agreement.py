@@ -42,13 +42,13 @@ class Agreement(SegmentWords):
         or where there is more than a run is given: a step that is longer than that would never be there."""
         most_s = self._start_s + self._trim_s * (_LONGEST + 1)
         hurry, upto_s = hurry or upto_s > most_s, min(upto_s, most_s)
-        new_s = upto_s - self._heard_s
-        due_s = max(step_s, _FIRST_S) if self._heard_s == self._start_s else step_s
+        new_s = upto_s - self._transcribed_s
+        due_s = max(step_s, _FIRST_S) if self._transcribed_s == self._start_s else step_s
         return Span(self._start_s, upto_s) if new_s >= due_s or (hurry and new_s > 0) else None
 
     def take(self, run: Sequence[Word], span: Span) -> None:
         """A run over the span has found these words, with times of the whole audio."""
-        self._heard_s = span.stop_s
+        self._transcribed_s = span.stop_s
         fresh = after(self._said, run, span.start_s)
         fresh = in_order(fresh, self._said[-1].end_s if self._said else 0.0)
         agreed = _in_common(self._pending, fresh)
@@ -72,10 +72,10 @@ class Agreement(SegmentWords):
         ends = [at + 1 for at in inside if words[at].text.endswith(_ENDS)]
         if ends:
             self._start_at(ends[-1])
-        if self._heard_s - self._start_s > self._trim_s and len(words) > _KEPT:
+        if self._transcribed_s - self._start_s > self._trim_s and len(words) > _KEPT:
             self._start_at(len(words) - _KEPT)
-        if self._heard_s - self._start_s > self._trim_s * _LONGEST:
-            self._give_up_s(self._heard_s - _HARD_S)
+        if self._transcribed_s - self._start_s > self._trim_s * _LONGEST:
+            self._give_up_s(self._transcribed_s - _HARD_S)
 
     def _start_at(self, index: int) -> None:
         """Go on from the gap before a word."""

@@ -35,7 +35,7 @@ class SegmentWords:
     """The words of one segment: those that are confirmed, and those of the last run that may still change."""
 
     def __init__(self, start_s: float):
-        self._start_s = self._heard_s = start_s
+        self._start_s = self._transcribed_s = start_s
         self._said: list[Word] = []  # confirmed
         self._released = 0  # of those, given away
         self._pending: list[Word] = []

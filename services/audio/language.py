@@ -21,7 +21,7 @@ class StreamLanguage:
         """The language to transcribe the next audio in; empty: detect it."""
         return self.code if self._sure else ""
 
-    def heard(self, found: Transcript, audio_s: float) -> None:
+    def observe(self, found: Transcript, audio_s: float) -> None:
         """The model has transcribed so much audio."""
         if self._sure or not found.language:
             return

@@ -16,7 +16,7 @@ from typing import Literal
 from services.audio.agreement import Agreement
 from services.audio.alignment import Span, shifted
 from services.audio.endpointer import Endpointer, Utterance
-from services.audio.speech import RATE, Audio, Behind, Heard, Partial, Segment, Word
+from services.audio.speech import RATE, Audio, Behind, Partial, Segment, StreamEvent, Word
 from services.audio.windows import Windows
 
 # Audio of at most 30 s, and whether the speaker has paused → its words.
@@ -49,7 +49,7 @@ class Listener:
         self.busy_s = 0.0
         self._transcribe, self._settings, self._clock = transcribe, settings, clock
         self._endpointer = Endpointer(settings.pause_ms / 1000)
-        self._events: deque[Heard] = deque()
+        self._events: deque[StreamEvent] = deque()
         self._changed, self._room = asyncio.Event(), asyncio.Event()
         self._words: Agreement | Windows | None = None  # of the first utterance that is not transcribed
         self._shown: tuple[Word, ...] = ()
@@ -74,7 +74,7 @@ class Listener:
         """Whether so much audio is kept that reading waits."""
         return self._endpointer.kept_s > self._settings.backlog_s
 
-    async def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[Heard]:
+    async def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[StreamEvent]:
         """The events of the stream, until all of the audio is transcribed. Raises the errors of audio and model."""
         reading = asyncio.create_task(self._read(audio))
         reading.add_done_callback(lambda _: self._changed.set())

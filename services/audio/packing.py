@@ -65,7 +65,7 @@ class Speech:
         self._longest = round(longest_s * RATE)
         self._probabilities, self._pauses = Probabilities(), PauseDetector(_PAUSE_S)
         self._start: int | None = None  # of the stretch that is open
-        self._heard: list[float] = []  # the probabilities of its frames
+        self._frame_probabilities: list[float] = []  # the probabilities of its frames
 
     def feed(self, block: Audio) -> list[Stretch]:
         """The stretches that end in the next block."""
@@ -80,11 +80,11 @@ class Speech:
     def _push(self, probability: float) -> Stretch | None:
         turn = self._pauses.push(probability)
         if turn and turn.speaking:
-            self._start, self._heard = turn.at, [1.0] * ((self._pauses.now - turn.at) // FRAME)
+            self._start, self._frame_probabilities = turn.at, [1.0] * ((self._pauses.now - turn.at) // FRAME)
             return None
         if self._start is None:
             return None
-        self._heard.append(probability)
+        self._frame_probabilities.append(probability)
         if turn:
             ended, self._start = Stretch(self._start, turn.at), None
             return ended
@@ -92,9 +92,9 @@ class Speech:
 
     def _cut(self, start: int) -> Stretch:
         """Speech without a pause is cut at the frame least like speech in its second half."""
-        half = len(self._heard) // 2
-        frames = half + int(np.argmin(self._heard[half:]))
-        self._start, self._heard = start + frames * FRAME, self._heard[frames:]
+        half = len(self._frame_probabilities) // 2
+        frames = half + int(np.argmin(self._frame_probabilities[half:]))
+        self._start, self._frame_probabilities = start + frames * FRAME, self._frame_probabilities[frames:]
         return Stretch(start, self._start)
 
 

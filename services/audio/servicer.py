@@ -22,7 +22,7 @@ from services.audio.listener import Listener, ListenerSettings, TranscribeUttera
 from services.audio.metrics import AUDIO, LOAD
 from services.audio.recordings import Allowed, RecordingDecoder, Transcription, gathered, in_time, not_idle
 from services.audio.scheduler import Scheduler
-from services.audio.speech import RATE, Audio, Behind, Heard, Segment, Transcript, Word, written
+from services.audio.speech import RATE, Audio, Behind, Segment, StreamEvent, Transcript, Word, written
 from services.audio.stream_reader import AudioReader
 from services.audio.validation import StreamWanted, language_wanted, stream_wanted
 from services.runtime.errors import InvalidInput, NotSupported, Unavailable
@@ -43,7 +43,7 @@ class Listening(Protocol):
     def speech_s(self) -> float: ...
     @property
     def busy_s(self) -> float: ...
-    def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[Heard]: ...
+    def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[StreamEvent]: ...
 
 
 class AudioServicer:
@@ -131,8 +131,8 @@ class AudioServicer:
             reader = asyncio.create_task(self._reader(wanted, inbox).run(first.audio if first else b"", requests))
             texts: list[str] = []
             try:
-                async with aclosing(listener.listen(inbox)) as heard:  # type: ignore[type-var]
-                    async for event in heard:
+                async with aclosing(listener.listen(inbox)) as events:  # type: ignore[type-var]
+                    async for event in events:
                         if isinstance(event, Behind):
                             self._admission.behind(stream, event.behind_s)
                         else:
@@ -140,7 +140,7 @@ class AudioServicer:
                         if isinstance(event, Segment):
                             event = replace(event, language=language.code)
                             texts.append(written(event.words))
-                        yield wire.heard(event)
+                        yield wire.to_response(event)
             finally:
                 reader.cancel()
                 await asyncio.wait([reader])
@@ -233,7 +233,7 @@ class AudioServicer:
 
             found, took_s = await self._scheduler.run(stream.member, work, len(audio) / RATE)
             self._admission.worked(stream, took_s)
-            language.heard(found, len(audio) / RATE)
+            language.observe(found, len(audio) / RATE)
             return found.words if paused or language.settled else ()
 
         return transcribe

@@ -75,7 +75,7 @@ class Behind:
     behind_s: float
 
 
-Heard: TypeAlias = Started | Partial | Segment | Behind
+StreamEvent: TypeAlias = Started | Partial | Segment | Behind
 
 
 def written(words: Iterable[Word]) -> str:

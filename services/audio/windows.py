@@ -32,11 +32,11 @@ class Windows(SegmentWords):
         whole_s = self._start_s + self._window_s
         if upto_s >= whole_s:
             return Span(self._start_s, whole_s)
-        return Span(self._start_s, upto_s) if hurry and upto_s > self._heard_s else None
+        return Span(self._start_s, upto_s) if hurry and upto_s > self._transcribed_s else None
 
     def take(self, run: Sequence[Word], span: Span) -> None:
         """A run over the span has found these words, with times of the whole audio."""
-        self._heard_s = span.stop_s
+        self._transcribed_s = span.stop_s
         fresh = after(self._said, run, span.start_s)
         fresh = in_order(fresh, self._said[-1].end_s if self._said else 0.0)
         if span.stop_s < self._start_s + self._window_s:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hedgerow.audio.v1 import audio_pb2
-from services.audio.speech import Behind, Heard, Partial, Segment, Started, Word, written
+from services.audio.speech import Behind, Partial, Segment, Started, StreamEvent, Word, written
 
 
-def heard(event: Heard) -> audio_pb2.TranscribeStreamResponse:
+def to_response(event: StreamEvent) -> audio_pb2.TranscribeStreamResponse:
     """One message of a stream."""
     match event:
         case Started():

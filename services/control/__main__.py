@@ -42,7 +42,7 @@ async def assemble(settings: ControlSettings) -> AsyncIterator[Mapping[ServiceDe
         clients = Clients()
         renderers = follow(settings.topology, settings.envoy_sds_dir, settings.reread_ms)
         running = asyncio.create_task(mesh.run(renderers, settings.resolve_interval_ms / 1000))
-        running.add_done_callback(_tell)
+        running.add_done_callback(_log_failure)
         try:
             yield {
                 _DISCOVERY: DiscoveryServicer(mesh, clients),
@@ -62,7 +62,7 @@ def _first(settings: ControlSettings) -> Renderer:
         raise SystemExit(2) from None
 
 
-def _tell(running: asyncio.Task[None]) -> None:
+def _log_failure(running: asyncio.Task[None]) -> None:
     """The mesh is followed to the end of the process; anything else is a bug that must not go unseen."""
     if not running.cancelled() and (error := running.exception()):
         _log.critical("the mesh is not followed any more", exc_info=error)

@@ -83,12 +83,12 @@ def _http(edge: Edge) -> Iterator[dict[str, Any]]:
     named = [[{"name": name, "present_match": True}] for name in _KEY_HEADERS]
     action = {"cluster": http_cluster(edge.service), "timeout": timedelta(), "retry_policy": _retry()}
     refusal = {"status": 401, "body": {"inline_string": _NO_KEY}}
-    told = [{"header": {"key": "content-type", "value": "application/json"}}]
+    content_type = [{"header": {"key": "content-type", "value": "application/json"}}]
     for prefix in HTTP_PREFIXES:
         for headers in [[_BEARER], *named] if edge.wants_bearer else [[]]:
             yield {"match": {"prefix": prefix, "headers": headers}, "route": action}
         if edge.wants_bearer:
-            yield {"match": {"prefix": prefix}, "direct_response": refusal, "response_headers_to_add": told}
+            yield {"match": {"prefix": prefix}, "direct_response": refusal, "response_headers_to_add": content_type}
 
 
 def _check(edge: Edge) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def _refusals(prefix: str, origins: tuple[str, ...]) -> Iterator[dict[str, Any]]
     """For requests that the routes before do not take: refused here, without a call to a gateway. CORS' filter does
     nothing for an answer that comes from a route itself, so the headers for pages are set here."""
     answer = {"status": 401, "body": {"inline_string": _NO_CREDENTIAL}}
-    told = {"access-control-allow-origin": "%REQ(origin)%", "access-control-expose-headers": _EXPOSED}
-    added = [{"header": {"key": name, "value": value}} for name, value in told.items()]
+    cors_headers = {"access-control-allow-origin": "%REQ(origin)%", "access-control-expose-headers": _EXPOSED}
+    added = [{"header": {"key": name, "value": value}} for name, value in cors_headers.items()]
     for origin in origins:
         page = {"name": "origin", **({"present_match": True} if origin == "*" else {"string_match": {"exact": origin}})}
         match = {"prefix": prefix, "headers": [_method("POST"), page]}

@@ -75,9 +75,9 @@ class Watches:
             self._take(key, Health.UNREACHABLE)
             await asyncio.sleep(self._timeout_s)
 
-    async def _listen(self, key: Key, told: AsyncGenerator[Health, None]) -> None:
-        async with aclosing(told):
-            async for health in told:
+    async def _listen(self, key: Key, statuses: AsyncGenerator[Health, None]) -> None:
+        async with aclosing(statuses):
+            async for health in statuses:
                 self._take(key, health)
 
     def _take(self, key: Key, health: Health) -> None:
@@ -99,8 +99,8 @@ async def answers(channel: grpc.aio.Channel, timeout_s: float) -> AsyncGenerator
     while True:
         call = stub.Watch(_REQUEST, wait_for_ready=waits)
         try:
-            async with aclosing(_told(call, timeout_s)) as told:
-                async for health in told:
+            async with aclosing(_statuses(call, timeout_s)) as statuses:
+                async for health in statuses:
                     yield health
             ended = grpc.StatusCode.OK
         except grpc.aio.AioRpcError as error:
@@ -117,7 +117,7 @@ async def answers(channel: grpc.aio.Channel, timeout_s: float) -> AsyncGenerator
         await asyncio.sleep(_AGAIN_S)
 
 
-async def _told(call: Any, timeout_s: float) -> AsyncGenerator[Health, None]:
+async def _statuses(call: Any, timeout_s: float) -> AsyncGenerator[Health, None]:
     """The words of one watch, for as long as it lasts."""
     async with asyncio.timeout(timeout_s):
         reply = await call.read()

@@ -81,8 +81,8 @@ def seen(of: Sequence[Member], health: Mapping[str, Health]) -> tuple[Seen, ...]
     """Members with their health, by address. Those that say SERVING are in service; where none does, all are: it may be
     this process alone that cannot reach them, and one that may work is better than none."""
     healths = [health.get(member.address, Health.UNKNOWN) for member in of]
-    nobody = Health.SERVING not in healths
-    return tuple(Seen(m, h, nobody or h is Health.SERVING) for m, h in zip(of, healths, strict=True))
+    none_serves = Health.SERVING not in healths
+    return tuple(Seen(m, h, none_serves or h is Health.SERVING) for m, h in zip(of, healths, strict=True))
 
 
 def over_http(of: Sequence[Seen]) -> tuple[Seen, ...]:

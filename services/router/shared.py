@@ -48,13 +48,13 @@ class SharedObservations:
     def __init__(self, state: SharedState, window_s: float, take: Callable[[pb.ObserveRequest, float], object]):
         self._state, self._window_s, self._take = state, window_s, take
         self._me = secrets.token_hex(8).encode()
-        self._mine, self._unsent = pb.ObserveRequest(), asyncio.Event()
+        self._pending, self._unsent = pb.ObserveRequest(), asyncio.Event()
         self._last = b"0"  # the entry that was read last
 
     def publish(self, request: pb.ObserveRequest) -> None:
         """Send a gateway's observations to the other routers."""
-        room = max(0, _MOST_GATHERED - len(self._mine.observations))
-        self._mine.observations.extend(request.observations[:room])
+        room = max(0, _MOST_GATHERED - len(self._pending.observations))
+        self._pending.observations.extend(request.observations[:room])
         _DROPPED.inc(max(0, len(request.observations) - room))
         self._unsent.set()
 
@@ -75,11 +75,11 @@ class SharedObservations:
             await self._unsent.wait()
             await asyncio.sleep(_GATHER_S)
             self._unsent.clear()
-            mine, self._mine = self._mine, pb.ObserveRequest()
+            pending, self._pending = self._pending, pb.ObserveRequest()
             try:
-                await self._state.ask(partial(self._add, batch=mine.SerializeToString()))
+                await self._state.ask(partial(self._add, batch=pending.SerializeToString()))
             except SharedStateLost:
-                _DROPPED.inc(len(mine.observations))
+                _DROPPED.inc(len(pending.observations))
 
     async def _keep_receiving(self) -> None:
         while True:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from services.audio.listener import Listener, ListenerSettings, _stop
-from services.audio.speech import RATE, Audio, Behind, Heard, Partial, Segment, Started, Word
+from services.audio.speech import RATE, Audio, Behind, Partial, Segment, Started, StreamEvent, Word
 from tests.clock import PausedClock
 from tests.unit.audio.voices import question, silence, texts
 
@@ -45,26 +45,28 @@ async def packets(*parts: Audio, size: int = PACKET) -> AsyncIterator[Audio]:
             await asyncio.sleep(0)
 
 
-async def heard(listener: Listener, audio: AsyncIterator[Audio]) -> list[Heard]:
+async def events_of(listener: Listener, audio: AsyncIterator[Audio]) -> list[StreamEvent]:
     async with aclosing(listener.listen(audio)) as events:  # type: ignore[type-var]
         return [event async for event in events]
 
 
-def of(kind: type[Heard], events: Sequence[Heard]) -> list[Heard]:
+def of(kind: type[StreamEvent], events: Sequence[StreamEvent]) -> list[StreamEvent]:
     return [event for event in events if isinstance(event, kind)]
 
 
 async def test_silence_is_never_given_to_the_model() -> None:
     model = Model()
     listener = Listener(model.transcribe_utterance, LOCAL)
-    assert await heard(listener, packets(silence(5))) == []
+    assert await events_of(listener, packets(silence(5))) == []
     assert model.lengths == []
     assert (listener.audio_s, listener.speech_s) == (5, 0)
 
 
 @pytest.mark.parametrize("settings", [LOCAL, WINDOWS])
 async def test_a_stretch_of_speech_starts_and_ends_in_one_segment(settings: ListenerSettings) -> None:
-    events = await heard(Listener(Model().transcribe_utterance, settings), packets(silence(1), question(), silence(1)))
+    events = await events_of(
+        Listener(Model().transcribe_utterance, settings), packets(silence(1), question(), silence(1))
+    )
     assert isinstance(events[0], Started)
     assert 1.0 < events[0].at_s < 1.5
     assert isinstance(events[-1], Segment)
@@ -81,7 +83,7 @@ async def test_the_segment_closes_at_the_pause_and_not_a_step_later(settings: Li
 
 async def test_two_stretches_are_two_segments_with_numbers_and_times_in_order() -> None:
     audio = packets(question(), silence(1), question(), silence(1))
-    first, second = of(Segment, await heard(Listener(Model().transcribe_utterance, LOCAL), audio))
+    first, second = of(Segment, await events_of(Listener(Model().transcribe_utterance, LOCAL), audio))
     assert isinstance(first, Segment)
     assert isinstance(second, Segment)
     assert (first.index, second.index) == (0, 1)
@@ -89,7 +91,7 @@ async def test_two_stretches_are_two_segments_with_numbers_and_times_in_order() 
 
 
 async def test_partials_show_more_and_more_and_what_is_confirmed_stays() -> None:
-    events = await heard(Listener(Model().transcribe_utterance, LOCAL), packets(question(), silence(1)))
+    events = await events_of(Listener(Model().transcribe_utterance, LOCAL), packets(question(), silence(1)))
     confirmed: list[str] = []
     for event in events:
         if isinstance(event, Partial):
@@ -102,7 +104,7 @@ async def test_partials_show_more_and_more_and_what_is_confirmed_stays() -> None
 
 
 async def test_speech_that_goes_on_to_the_end_of_the_audio_is_transcribed() -> None:
-    events = await heard(Listener(Model().transcribe_utterance, LOCAL), packets(question()[: RATE * 3 // 2]))
+    events = await events_of(Listener(Model().transcribe_utterance, LOCAL), packets(question()[: RATE * 3 // 2]))
     assert isinstance(events[-1], Segment)
 
 
@@ -117,7 +119,7 @@ async def test_it_reads_on_while_the_model_works_and_then_takes_all_there_is() -
             yield packet
         model.going.set()
 
-    await heard(Listener(model.transcribe_utterance, ListenerSettings(pause_ms=5_000)), audio())
+    await events_of(Listener(model.transcribe_utterance, ListenerSettings(pause_ms=5_000)), audio())
     assert taken == 2 * len(question()) + RATE
     assert model.most_at_once == 1
     first, rest = model.lengths
@@ -129,7 +131,7 @@ async def test_what_the_model_is_asked_depends_on_the_audio_alone() -> None:
     asked = []
     for _ in range(2):
         model = Model()
-        await heard(
+        await events_of(
             Listener(model.transcribe_utterance, LOCAL), packets(question(), silence(0.3), question(), silence(1))
         )
         asked.append(model.lengths)
@@ -146,7 +148,7 @@ async def test_it_says_once_a_second_that_it_is_behind() -> None:
             yield packet
         model.going.set()
 
-    events = await heard(Listener(model.transcribe_utterance, LOCAL, clock), audio())
+    events = await events_of(Listener(model.transcribe_utterance, LOCAL, clock), audio())
     said = of(Behind, events)
     assert len(said) in (len(question()) * 3 // RATE - 1, len(question()) * 3 // RATE, len(question()) * 3 // RATE + 1)
     assert all(isinstance(each, Behind) and each.behind_s > 1 for each in said)
@@ -163,7 +165,7 @@ async def test_reading_waits_when_too_much_audio_waits() -> None:
             yield packet
 
     listener = Listener(model.transcribe_utterance, ListenerSettings(backlog_s=4.0))
-    task = asyncio.create_task(heard(listener, audio()))
+    task = asyncio.create_task(events_of(listener, audio()))
     while listener.audio_s < 4.0:
         await asyncio.sleep(0)
     for _ in range(100):
@@ -186,14 +188,16 @@ async def test_a_stream_goes_on_after_one_run_that_took_very_long(slow_s: float,
 
     listener = Listener(transcribe, ListenerSettings(backlog_s=backlog_s), clock)
     async with asyncio.timeout(30):  # a stream that waits for ever
-        await heard(listener, packets(*[speech] * 40))
+        await events_of(listener, packets(*[speech] * 40))
     assert listener.audio_s == len(speech) * 40 / RATE
     assert len(model.lengths) > 20
 
 
 async def test_a_segment_that_goes_on_and_on_is_closed_where_it_is_confirmed() -> None:
     settings = ListenerSettings(pause_ms=5_000, longest_s=4.0)
-    segments = of(Segment, await heard(Listener(Model().transcribe_utterance, settings), packets(*[question()] * 8)))
+    segments = of(
+        Segment, await events_of(Listener(Model().transcribe_utterance, settings), packets(*[question()] * 8))
+    )
     assert len(segments) > 2
 
 
@@ -204,7 +208,7 @@ async def test_what_the_audio_raises_comes_out_and_nothing_is_left_running() -> 
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await heard(Listener(Model().transcribe_utterance, LOCAL), audio())
+        await events_of(Listener(Model().transcribe_utterance, LOCAL), audio())
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -213,7 +217,7 @@ async def test_what_the_model_raises_comes_out() -> None:
         raise RuntimeError("no memory")
 
     with pytest.raises(RuntimeError, match="no memory"):
-        await heard(Listener(transcribe, LOCAL), packets(question(), silence(1)))
+        await events_of(Listener(transcribe, LOCAL), packets(question(), silence(1)))
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

@@ -129,13 +129,13 @@ def _session(source: Source, providers: list[Provider], threads: int) -> Any:
     options.add_session_config_entry("session.intra_op.spin_duration_us", "10")
     options.add_session_config_entry("session.force_spinning_stop", "1")
     try:
-        _tell_what_is_beside(options, source)
+        _add_external_weights(options, source)
         return onnxruntime.InferenceSession(source.content, options, providers=providers)
     except Exception as error:
         raise BadModel(f"file: ONNX Runtime {onnxruntime.__version__} cannot load {source.name}: {error}") from error
 
 
-def _tell_what_is_beside(options: Any, source: Source) -> None:
+def _add_external_weights(options: Any, source: Source) -> None:
     """Where weights that are not in the file are: in its folder, of which ONNX Runtime itself leaves none; or, where
     files are pinned, in memory, as they were compared."""
     if source.beside is None:

@@ -17,7 +17,7 @@ from services.audio.listener import ListenerSettings, TranscribeUtterance
 from services.audio.recordings import RecordingDecoder
 from services.audio.scheduler import Scheduler
 from services.audio.servicer import AudioServicer
-from services.audio.speech import RATE, Audio, Heard, Partial, Segment, Transcript, Word
+from services.audio.speech import RATE, Audio, Partial, Segment, StreamEvent, Transcript, Word
 from services.runtime.deadline import Deadline
 from services.runtime.rpc.boundary import Call
 
@@ -64,7 +64,7 @@ class ScriptedListener:
         self._index = 0
         self._kept = 0
 
-    async def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[Heard]:
+    async def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[StreamEvent]:
         async for piece in audio:
             self.audio_s += len(piece) / RATE
             self._kept += len(piece)

@@ -58,56 +58,56 @@ class AdmissionControl:
     ids=["a number", "the time of the model", "more workers bear more", "the first one is let in whatever it needs"],
 )
 def test_one_stream_too_many_is_refused(need: float, limits: dict[str, int], fit: int, why: str):
-    with AdmissionControl(need, **limits) as door:
-        door.open(a=fit)
+    with AdmissionControl(need, **limits) as control:
+        control.open(a=fit)
         with pytest.raises(StreamsFull, match=why) as caught:
-            door.enter(tenant="a")
+            control.enter(tenant="a")
         assert caught.value.retry_delay_s
-        assert door.admission.streams == fit
-    assert door.admission.streams == 0
+        assert control.admission.streams == fit
+    assert control.admission.streams == 0
 
 
 def test_a_stream_that_needs_less_finds_time_where_another_does_not():
-    with AdmissionControl(need=0.3) as door:
-        door.open(a=2)
-        door.enter("windows", "a")  # needs half of it
-        door.inside.close()
-        door.enter()
+    with AdmissionControl(need=0.3) as control:
+        control.open(a=2)
+        control.enter("windows", "a")  # needs half of it
+        control.inside.close()
+        control.enter()
 
 
 def test_a_load_that_is_measured_counts_too():
-    with AdmissionControl(need=0.01) as door:
-        door.enter()
-        door.measured = 0.9
+    with AdmissionControl(need=0.01) as control:
+        control.enter()
+        control.measured = 0.9
         with pytest.raises(StreamsFull, match=r"got 0.90"):
-            door.enter()
+            control.enter()
 
 
 def test_while_a_stream_is_behind_no_other_is_let_in():
-    with AdmissionControl(need=0.01) as door:
-        slow = door.enter()
-        door.admission.behind(slow, 1.4)
+    with AdmissionControl(need=0.01) as control:
+        slow = control.enter()
+        control.admission.behind(slow, 1.4)
         with pytest.raises(StreamsFull, match=r"streams behind by more than 1 s: none, got 1"):
-            door.enter()
-        door.clock.advance(2.5)
-        door.enter()
+            control.enter()
+        control.clock.advance(2.5)
+        control.enter()
 
 
 def test_what_streams_need_is_learned_from_them():
-    with AdmissionControl(need=0.4) as door:
-        stream = door.enter()
+    with AdmissionControl(need=0.4) as control:
+        stream = control.enter()
         for _ in range(60):
-            door.admission.worked(stream, took_s=0.1)
+            control.admission.worked(stream, took_s=0.1)
         for _ in range(7):  # and the first one: 8 × 0.1
-            door.enter()
+            control.enter()
         with pytest.raises(StreamsFull):
-            door.enter()
+            control.enter()
 
 
 def test_one_slow_piece_of_work_of_a_stream_that_has_only_begun_keeps_no_other_out():
-    with AdmissionControl(need=0.2) as door:
-        door.admission.worked(door.enter(), took_s=2.0)  # 2 × (0.2 + 0.18)
-        door.enter()
+    with AdmissionControl(need=0.2) as control:
+        control.admission.worked(control.enter(), took_s=2.0)  # 2 × (0.2 + 0.18)
+        control.enter()
 
 
 @pytest.mark.parametrize(
@@ -124,48 +124,48 @@ def test_one_slow_piece_of_work_of_a_stream_that_has_only_begun_keeps_no_other_o
     ],
 )
 def test_where_there_is_no_place_who_has_most_gives_one_up_for_who_is_within_its_share(open_, comes, then):
-    with AdmissionControl(need=0.01, max_streams=8) as door:
-        door.open(**open_)
+    with AdmissionControl(need=0.01, max_streams=8) as control:
+        control.open(**open_)
         if then is None:
             with pytest.raises(StreamsFull):
-                door.enter(tenant=comes)
-            assert (door.opened(), door.ended) == (open_, [])
+                control.enter(tenant=comes)
+            assert (control.opened(), control.ended) == (open_, [])
         else:
-            door.enter(tenant=comes)
-            assert door.opened() == then
-            (error,) = door.ended
+            control.enter(tenant=comes)
+            assert control.opened() == then
+            (error,) = control.ended
             assert isinstance(error, GaveWay)
             assert error.retry_delay_s
-    assert door.admission.streams == 0
+    assert control.admission.streams == 0
 
 
 def test_the_stream_in_which_nobody_has_spoken_for_the_longest_gives_way():
-    with AdmissionControl(need=0.01, max_streams=3) as door:
-        streams = [door.enter(tenant="a") for _ in range(3)]
+    with AdmissionControl(need=0.01, max_streams=3) as control:
+        streams = [control.enter(tenant="a") for _ in range(3)]
         for speaking in (streams[0], streams[2]):
-            door.clock.advance(1)
-            door.admission.spoke(speaking)
-        door.enter(tenant="b")
-        assert streams[1] not in door.admission._streams
-        assert "an even share of 2 tenants is 1.5, got 3; this one gave way" in str(door.ended[0])
+            control.clock.advance(1)
+            control.admission.spoke(speaking)
+        control.enter(tenant="b")
+        assert streams[1] not in control.admission._streams
+        assert "an even share of 2 tenants is 1.5, got 3; this one gave way" in str(control.ended[0])
 
 
 @pytest.mark.parametrize("why", ["load", "behind"])
 def test_a_place_is_given_up_whatever_there_is_too_much_of(why: str):
-    with AdmissionControl(need=0.3 if why == "load" else 0.01) as door:
-        door.open(a=2)
+    with AdmissionControl(need=0.3 if why == "load" else 0.01) as control:
+        control.open(a=2)
         if why == "behind":
-            door.admission.behind(next(iter(door.admission._streams)), 3)
-        door.enter(tenant="b")
-        assert door.opened() == {"a": 1, "b": 1}
+            control.admission.behind(next(iter(control.admission._streams)), 3)
+        control.enter(tenant="b")
+        assert control.opened() == {"a": 1, "b": 1}
 
 
 def test_recordings_have_places_of_their_own():
-    with AdmissionControl(need=3) as door:
-        door.enter()
-        door.inside.enter_context(door.admission.recording())
-        door.inside.enter_context(door.admission.recording())
+    with AdmissionControl(need=3) as control:
+        control.enter()
+        control.inside.enter_context(control.admission.recording())
+        control.inside.enter_context(control.admission.recording())
         with pytest.raises(RecordingsFull, match="recordings: at most 2 at once"):
-            door.inside.enter_context(door.admission.recording())
-    with door.admission.recording():
+            control.inside.enter_context(control.admission.recording())
+    with control.admission.recording():
         pass

@@ -21,13 +21,13 @@ def pcm(samples: NDArray[np.float32], encoding: Encoding, channels: int = 1) -> 
     return np.repeat(scaled, channels).astype(encoding.value).tobytes()
 
 
-def heard(frames: Frames, messages: list[bytes]) -> NDArray[np.float32]:
+def decoded(frames: Frames, messages: list[bytes]) -> NDArray[np.float32]:
     return np.concatenate([*(frames.push(message) for message in messages), frames.flush()])
 
 
 def outcome(frames: Frames, messages: list[bytes]) -> NDArray[np.float32] | InvalidInput:
     try:
-        return heard(frames, messages)
+        return decoded(frames, messages)
     except InvalidInput as refused:
         return refused
 
@@ -40,7 +40,7 @@ def in_pieces(data: bytes, size: int) -> list[bytes]:
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 24_000, 44_100, 48_000])
 def test_every_form_is_heard_the_same(encoding: Encoding, rate: int, channels: int):
-    audio = heard(
+    audio = decoded(
         open_frames(AudioForm(encoding, rate, channels)), in_pieces(pcm(tone(1, rate), encoding, channels), 1_111)
     )
     assert abs(len(audio) - 16_000) < 200
@@ -59,12 +59,12 @@ def test_messages_may_end_in_the_middle_of_a_sample(sizes: list[int]):
         messages.append(data[at : at + size])
         at += size
     messages.append(data[at:])
-    audio = heard(open_frames(AudioForm(S16, 16_000, 2)), messages)
+    audio = decoded(open_frames(AudioForm(S16, 16_000, 2)), messages)
     np.testing.assert_allclose(audio, tone(0.1), atol=1e-4)
 
 
 def test_a_sample_that_is_never_completed_is_left_out():
-    assert len(heard(open_frames(AudioForm(F32, 16_000, 1)), [b"\0\0\0"])) == 0
+    assert len(decoded(open_frames(AudioForm(F32, 16_000, 1)), [b"\0\0\0"])) == 0
 
 
 def test_a_live_resampler_holds_back_little():
@@ -104,7 +104,7 @@ def test_any_bytes_are_audio_or_refused(data: bytes, encoding: Encoding, channel
 
 @pytest.mark.parametrize("channels", [1, 2])
 def test_opus_packets_are_heard(channels: int):
-    audio = heard(open_frames(AudioForm(OPUS, 48_000, channels)), opus_packets(tone(1, 48_000), channels))
+    audio = decoded(open_frames(AudioForm(OPUS, 48_000, channels)), opus_packets(tone(1, 48_000), channels))
     assert abs(len(audio) - 16_000) < 800
     assert is_tone(audio[2_000:-2_000])
     assert abs(float(np.abs(audio[2_000:-2_000]).max()) - 0.3) < 0.05
@@ -113,8 +113,8 @@ def test_opus_packets_are_heard(channels: int):
 def test_an_empty_message_is_no_end_of_an_opus_stream():
     packets = opus_packets(tone(0.5, 48_000))
     with_gaps = [message for packet in packets for message in (b"", packet)]
-    whole = heard(open_frames(AudioForm(OPUS, 48_000, 1)), packets)
-    np.testing.assert_array_equal(whole, heard(open_frames(AudioForm(OPUS, 48_000, 1)), with_gaps))
+    whole = decoded(open_frames(AudioForm(OPUS, 48_000, 1)), packets)
+    np.testing.assert_array_equal(whole, decoded(open_frames(AudioForm(OPUS, 48_000, 1)), with_gaps))
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\x03", b"\xfc" + bytes(3_000), bytes(61_440)])

@@ -12,7 +12,7 @@ SAID = (Word("ja", 0, 1),)
 
 def test_a_language_that_was_asked_for_stays() -> None:
     language = StreamLanguage("en")
-    language.heard(Transcript(SAID, "de", 0.99), 10)
+    language.observe(Transcript(SAID, "de", 0.99), 10)
     assert (language.wanted, language.code) == ("en", "en")
 
 
@@ -21,18 +21,18 @@ def test_a_language_is_detected_until_it_is_sure_in_enough_speech(
     certainty: float, audio_s: float, wanted: str
 ) -> None:
     language = StreamLanguage("")
-    language.heard(Transcript(SAID, "de", certainty), audio_s)
+    language.observe(Transcript(SAID, "de", certainty), audio_s)
     assert (language.wanted, language.code) == (wanted, "de")
 
 
 @pytest.mark.parametrize(("certainty", "audio_s", "settled"), [(0.9, 1, True), (0.3, 2.5, True), (0.6, 1, False)])
 def test_words_are_shown_once_the_language_is_likely(certainty: float, audio_s: float, settled: bool) -> None:
     language = StreamLanguage("")
-    language.heard(Transcript(SAID, "de", certainty), audio_s)
+    language.observe(Transcript(SAID, "de", certainty), audio_s)
     assert language.settled is settled
 
 
 def test_silence_has_no_language() -> None:
     language = StreamLanguage("")
-    language.heard(Transcript((), "", 0.9), 10)
+    language.observe(Transcript((), "", 0.9), 10)
     assert (language.wanted, language.code) == ("", "")
