@@ -7,9 +7,8 @@ costs trust.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from itertools import product
 from pathlib import Path
 
 from services.cache.semantic_match import facts
@@ -28,10 +27,16 @@ def difference(asked: str, stored: str, tenant: str) -> str:
     return next((reason for reason, differ in _DIFFERENCES.items() if differ(a, b)), "")
 
 
-def _opposites() -> frozenset[frozenset[str]]:
+def _opposites() -> Mapping[str, set[str]]:
+    """Those of each stem. `northern` and `north` have one stem, and are none."""
     lines = (Path(__file__).parent / "antonyms.txt").read_text().splitlines()
-    pairs = (frozenset(map(facts.stem, line.split())) for line in lines if line and not line.startswith("#"))
-    return frozenset(pair for pair in pairs if len(pair) == 2)  # `northern` and `north` have one stem
+    opposites: defaultdict[str, set[str]] = defaultdict(set)
+    for line in lines:
+        if line and not line.startswith("#"):
+            pair = set(map(facts.stem, line.split()))
+            for stem in pair:
+                opposites[stem] |= pair - {stem}
+    return opposites
 
 
 _OPPOSITES = _opposites()
@@ -59,18 +64,26 @@ def _capitals(a: Facts, b: Facts) -> bool:
 
 def _are_opposites(a: Facts, b: Facts) -> bool:
     only_a, only_b = set(a.content) - set(b.content), set(b.content) - set(a.content)
-    return _rivals(a, b) or any(_opposite(one, other) for one, other in product(only_a, only_b))
+    return _rivals(a, b) or _opposes(only_a, only_b) or _opposes(only_b, only_a)
 
 
-def _opposite(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
-    return frozenset((one, other)) in _OPPOSITES or long in [prefix + short for prefix in _NEGATING]
+def _opposes(words: set[str], others: set[str]) -> bool:
+    """Whether the others have an opposite of a word."""
+    negated = (prefix + word for word in words for prefix in _NEGATING)
+    return any(map(others.__contains__, negated)) or any(_OPPOSITES.get(word, set()) & others for word in words)
 
 
 def _spelling(a: Facts, b: Facts) -> bool:
     """A word has letters within that its counterpart lacks: prednisone and prednisolone."""
     only_a, only_b = set(a.content) - set(b.content), set(b.content) - set(a.content)
-    return any(_is_within(*sorted(pair, key=len)) for pair in product(only_a, only_b))
+    alike: defaultdict[str, list[str]] = defaultdict(list)  # by the letters at both ends, that both words have
+    for word in only_b:
+        alike[_ends(word)].append(word)
+    return any(_is_within(*sorted((word, other), key=len)) for word in only_a for other in alike[_ends(word)])
+
+
+def _ends(word: str) -> str:
+    return word[:_WITHIN] + word[-_WITHIN:]
 
 
 def _is_within(short: str, long: str) -> bool:
