@@ -12,7 +12,8 @@ Normalizing touches the text of messages only, and only where the meaning cannot
 - CRLF and CR become LF; white space at the end and blank lines at the start go;
 - a text of one line also loses the white space before it;
 - a line of prose has one blank where it has more white space. Prose is one line alone of at most 2,048 characters
-  that has no quotation mark, backtick, bracket of code, bar, slash or tab, and does not speak of blanks or the like.
+  that has no quotation mark, backtick, bracket of code, bar, slash or tab, and does not speak of blanks, characters or
+  the like.
 Else white space inside a text stays: it means something in code, tables and poems. Where it does not, the embedding
 sees through it, and the semantic lookup finds the entry. Case stays (`us` is not `US`), unless a question says
 `ignore_case`: then that of the user's lines of prose does not count for the key.
@@ -35,10 +36,15 @@ _RUN = re.compile(r"\s+")
 _MANY_MARKS = re.compile(f"[{MARKS}]{{31}}")
 _MAYBE_MARKS = re.compile("[\u0300-\U0010ffff]{31}")  # none of them is below; this is found much sooner
 _SIGN = re.compile(  # of a text that may mean what it spells; an apostrophe within a word is no quotation mark
-    r"""["\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a`|/\\^*\[\]{}\t]|['\u2018\u2019](?:(?!\w)|(?<!\w.))"""
+    r"""["\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a\u300c-\u300f`|/\\^*=<>\[\]{}\t]|['\u2018\u2019](?:(?!\w)|(?<!\w.))"""
 )
 _SPEAKS_OF_IT = re.compile(
-    r"\b(?:(?:white|back)?spac|blanks?\b|gaps?\b|indent|align|columns?\b|tabs?\b|cases?\b|upper|lower)"
+    r"\b(?:(?:white|back)?spac|blanks?\b|gaps?\b|indent|align|columns?\b|tabs?\b|cases?\b|upper|lower"
+    r"|charact|letters?\b|length\b|strings?\b|bytes?\b|counts?\b|repeat|exactly\b"
+    r"|verbatim|echo\b|encod|base64|hash|sha\b|md5"
+    r"|leerz|zeichen|espac|espa\u00e7|caract|spazi|caratter|spati)"
+    r"|\u043f\u0440\u043e\u0431\u0435\u043b|\u0441\u0438\u043c\u0432\u043e\u043b"  # Russian: space, character
+    r"|空格|空白|字符|文字|スペース|공백"
 )
 
 
