@@ -22,13 +22,13 @@ from faster_whisper.transcribe import get_compression_ratio, merge_punctuations
 from numpy.typing import NDArray
 
 from services.audio.speech import Audio, Word
+from services.runtime.letters import UNSPACED
 
 FULL = 3_000  # frames of 10 ms in the window that Whispers are trained on
 FRAMES_PER_S = 100
 _TOKENS_PER_S, _TOKENS = 15, 16  # no speech has more
 _TOO_REPETITIVE, _TOO_UNSURE, _NO_SPEECH = 2.4, -1.0, 0.6  # OpenAI's thresholds, faster-whisper's defaults
 _OPENING, _CLOSING = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"  # faster-whisper's lists
-_UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")  # written without spaces between words
 Features = NDArray[np.float32]  # (mel bands, frames)
 
 
@@ -112,7 +112,7 @@ class SpeechDecoder:
             return [()] * len(windows)
         frames = [window.frames for window in windows]
         found = self._model.find_alignment(tokenizer, [each.tokens for each in decoded], self._outputs(windows), frames)
-        return [words_of(each, spaced=tokenizer.language_code not in _UNSPACED) for each in found]
+        return [words_of(each, spaced=tokenizer.language_code not in UNSPACED) for each in found]
 
     def work(self, frames: int, tokens: int, tokenizer: Tokenizer) -> None:
         """Do what an utterance of so many frames and tokens costs, whatever is in it."""

@@ -1,4 +1,4 @@
-"""The characters of words, for regular expressions over text in any script.
+"""The words of all scripts: their characters, for regular expressions, and what stands between them.
 
 Python's `\\w` lacks the marks by which many scripts write vowels and tones: दिल (heart) and दाल (lentils) are the same
 letters without them.
@@ -7,16 +7,19 @@ letters without them.
 from __future__ import annotations
 
 import unicodedata
-from itertools import groupby
+from itertools import chain, groupby
+
+_BLOCKS = range(0x300, 0x3100), range(0xA600, 0xAC00), range(0xFB00, 0xFE30)  # no ideograph and no Hangul is a mark
 
 
 def _first_plane() -> str:
     """The marks of Unicode's first plane, as ranges."""
-    codes = (code for code in range(0x300, 0x10000) if unicodedata.category(chr(code)).startswith("M"))
+    codes = (code for code in chain(*_BLOCKS) if unicodedata.category(chr(code)).startswith("M"))
     runs = (list(run) for _, run in groupby(enumerate(codes), lambda each: each[1] - each[0]))
     return "".join(f"{chr(run[0][1])}-{chr(run[-1][1])}" for run in runs)
 
 
+UNSPACED = frozenset(("zh", "yue", "ja", "th", "lo", "my"))  # languages without spaces between words, ISO 639
 # For a class of characters. The other planes' marks are in ranges that have other characters of words too: a search for
 # many ranges takes long there.
 MARKS = _first_plane()

@@ -11,6 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from services.runtime.letters import MARKS
+from services.runtime.question_key import composed
 
 LONGEST = 200  # characters of a phrase
 _ENDING = r"[\w\u0300-\u1cff]{0,20}"  # what `*` stands for; here marks are among the letters of their scripts
@@ -52,8 +53,8 @@ def wording(phrases: tuple[str, ...]) -> Wording:
 
 
 def plain(text: str) -> str:
-    """A text as a `Wording` reads it: in lower case, with one kind of apostrophe."""
-    return text.lower().replace("\u2019", "'")
+    """A text as a `Wording` reads it: in NFC and lower case, with one kind of apostrophe."""
+    return composed(text).lower().replace("\u2019", "'")
 
 
 def check_phrase(phrase: str) -> None:

@@ -20,6 +20,7 @@ from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.upstream.media import Hearing
 from services.runtime.errors import InvalidInput, ServiceError
+from services.runtime.letters import UNSPACED
 
 _MOST_FIELDS = 64
 _TEXT = b"text/plain; charset=utf-8"
@@ -161,7 +162,8 @@ async def _stream(exchange: Exchange, heard: Heard) -> None:
     reply, said = exchange.reply, ""
     async for event in heard:
         if event.HasField("segment"):
-            delta = f"{' ' if said else ''}{event.segment.text}"
+            apart = said and event.segment.language not in UNSPACED
+            delta = f"{' ' if apart else ''}{event.segment.text}"
             said += delta
             await reply.begin()
             await reply.write(sse.event({"type": "transcript.text.delta", "delta": delta}))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,10 @@ def test_what_it_gets_wrong_is_known(given_):
 )
 def test_the_words_that_decide_are_told(said: list[str], found: dict[str, str]):
     assert kinds(looked_at(said)) == found
+
+
+def test_a_letter_and_its_accent_are_one_character_however_they_were_typed():
+    assert told(unicodedata.normalize("NFD", "Quelle est la météo à Lyon ?")) == {"time_bound"}
 
 
 def test_a_date_inside_of_a_long_document_is_not_what_is_asked():

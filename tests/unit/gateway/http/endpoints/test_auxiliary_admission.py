@@ -104,6 +104,16 @@ async def test_a_transcript_that_streams_has_its_headers_before_the_first_sign_o
     await sent.end()
 
 
+@pytest.mark.parametrize(("language", "expected"), [("zh", "你好。世界。"), ("en", "你好。 世界。")])
+async def test_the_segments_of_a_stream_are_parted_as_their_language_parts_words(language: str, expected: str) -> None:
+    segments = [audio_pb2.Segment(text=text, language=language) for text in ("你好。", "世界。")]
+    said = [audio_pb2.TranscribeResponse(segment=segment) for segment in segments]
+    sent = wire(Transcriptions(auxiliary(), hearing(*said, SUMMARY)))
+    await sent.send(form(stream="true"))
+    assert f'"text":{json.dumps(expected)}'.encode() in sent.transport.written
+    await sent.end()
+
+
 async def heard(listening: Hearing, pause_s: float = 0.0) -> None:
     """The bytes that a client reads, with a pause after each piece."""
     admitted = Admitted("acme", 60, ())
