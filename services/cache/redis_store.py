@@ -91,7 +91,13 @@ class RedisStore:
 
     async def tighten(self, key: str, tenant: str, least_score: float) -> bool:
         try:
-            return not (await self._change(Tighten(key, tenant, least_score))).conflict
+            if not (await self._change(Tighten(key, tenant, least_score))).conflict:
+                return True
+            held = self._memory.entries.held(key)
+            if held is None or held.tenant != tenant:
+                return False
+            await self._change(Removal(key, tenant))  # Redis has evicted it, and replicas go on to serve it
+            return True
         except SharedStateLost:
             raise VerdictNotKept from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from services.cache import redis_entries
 from services.cache.answers import Verdict
 from services.cache.redis_scripts import BYTES, CHANGES, ENTRY, HELD, SIZES, TENANT, USED
+from services.runtime.deadline import Deadline
 from tests.integration.cache_replicas.replicas import (
     CAPITAL,
     OTHER,
@@ -116,6 +118,20 @@ async def test_what_is_removed_from_redis_counts_no_more(redis: RedisProcess) ->
             await one.remove_tenant("acme")
             assert int(await client.get(BYTES)) == 0
             assert not await client.exists(HELD, SIZES + "acme", SIZES + "globex", USED + "acme", USED + "globex")
+
+
+async def test_a_wrong_hit_that_redis_has_evicted_is_none_of_any_replica(
+    redis: RedisProcess, pair: tuple[Replica, Replica], client: Any
+) -> None:
+    one, other = pair
+    await one.keep(CAPITAL, b"Paris")
+    await up_to_date(redis, *pair)
+    await client.unlink(ENTRY + CAPITAL.key)  # as Redis does when it is full
+    assert (await other.look_up(REWORDED, 0.5)).verdict is Verdict.SEMANTIC
+    assert not await other.answers.wrong("globex", CAPITAL.key, None, Deadline.never())
+    assert await other.answers.wrong("acme", CAPITAL.key, REWORDED.asked, Deadline.never())
+    await up_to_date(redis, *pair)
+    assert [(await each.look_up(REWORDED, 0.5)).verdict for each in pair] == [Verdict.MISS, Verdict.MISS]
 
 
 async def test_embeddings_of_another_engine_are_not_compared(redis: RedisProcess) -> None:
