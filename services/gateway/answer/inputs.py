@@ -1,5 +1,9 @@
 """The inputs of a model: the conversation, the transcript, image labels and tool results, and the masked texts in
-them."""
+them.
+
+Stages add to them while they work, not with their results: the guard masks texts before the router and the cache read
+them, and an agent's model reads each result before the stage ends.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.vision.v1 import vision_pb2
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.prompt_builder import Asked, picture_lines
 from services.gateway.guard.checks import Checks
@@ -18,14 +22,17 @@ from services.runtime.security.private_data import Names
 
 @dataclass(slots=True)
 class Privacy:
-    """The findings of the guard in one request. `checks`: None without a guard. `guarded`: set when a guard that works
-    beside other stages is done; no text is sent before. `private`: whether the request may hold private data, so that
-    no other caller may share anything of it. `names` stand for private texts, the same in the whole prompt."""
+    """The findings of the guard in one request. `checks`: None without a guard. `guarded` is set, except while a guard
+    works beside other stages: no text is sent before it is done. `private`: whether the request may hold private data,
+    so that no other caller may share anything of it. `names` stand for private texts, the same in the whole prompt."""
 
     checks: Checks | None = None
-    guarded: asyncio.Event | None = None
     private: bool = False
     names: Names = field(default_factory=Names)
+    guarded: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.guarded.set()
 
     @property
     def looked_at_also(self) -> Collection[str]:
@@ -77,12 +84,12 @@ class Inputs:
     privacy: Privacy
     kept: Mapping[str, SystemPromptSettings] = field(default_factory=dict)
     heard: str = ""
-    sights: pb.Sights | None = None
+    labels: Sequence[vision_pb2.Labels] = ()  # of each picture
     results: Sequence[tuple[str, str]] = ()  # names of tools, and the text of each result
     missed: bool = False  # a part of the question is unknown: no other caller may share the answer
     hidden: Mapping[str, str] = field(default_factory=dict)  # texts, and their masked form
     hidden_fields: Mapping[str, str] = field(default_factory=dict)  # likewise, for other fields of the original body
-    prompt: Sequence[chat_pb2.Message] | None = None  # what the model reads, where it differs from the conversation
+    prompt: Sequence[chat_pb2.Message] = ()  # what the model reads, where it differs from the conversation
     added: Sequence[str] = ()  # lines of context, of a deployment's own stages
     identified: bool = False  # whether the key for the cache is computed
     called: bool = False  # whether the prompt has calls of mesh tools by a model
@@ -97,7 +104,7 @@ class Inputs:
 
     def for_model(self) -> Sequence[chat_pb2.Message]:
         """The conversation as a model reads it."""
-        return self.asked.for_model() if self.prompt is None else self.prompt
+        return self.prompt or self.asked.for_model()
 
     @property
     def prompt_tokens(self) -> int:
@@ -110,15 +117,15 @@ class Inputs:
     def picture_lines(self) -> Sequence[str]:
         """The lines for a model without vision."""
         seeing = self.question.seeing
-        return picture_lines(self.sights, seeing.note if seeing else "")
+        return picture_lines(self.labels, seeing.note if seeing else "")
 
     def hear(self, text: str) -> None:
         """Add the recording's transcript."""
         self.heard, self._asked = text, None
 
-    def see(self, sights: pb.Sights) -> None:
+    def see(self, labels: Sequence[vision_pb2.Labels]) -> None:
         """Add the pictures' labels."""
-        self.sights, self._asked = sights, None
+        self.labels, self._asked = labels, None
 
     def add_context(self, lines: Sequence[str]) -> None:
         """Add lines to the context. Raises `RuntimeError` once the key for the cache is computed without them."""
@@ -133,6 +140,14 @@ class Inputs:
     def hide(self, hidden: Mapping[str, str], fields: Mapping[str, str]) -> None:
         """Replace these texts for models, in the conversation and in other fields."""
         self.hidden, self.hidden_fields, self._asked = hidden, fields, None
+
+    def prepare(self, prompt: Sequence[chat_pb2.Message]) -> None:
+        """Have models read this prompt in place of the conversation."""
+        self.prompt = prompt
+
+    def continue_with(self, turns: Sequence[chat_pb2.Message]) -> None:
+        """Add a model's calls of mesh tools and their results to the prompt."""
+        self.prompt, self.called = [*self.for_model(), *turns], True
 
     def miss(self) -> None:
         """Note that a part of the question is unknown."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from opentelemetry.trace import Span
 
-from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer import metrics
 from services.gateway.answer.metrics import HITS, OUTCOMES, REASONS, VERDICTS, Targets
 from services.gateway.answer.output import Output
 from services.gateway.answer.plan import Plan
+from services.gateway.answer.results import Done
 from services.gateway.decisions import Changes, Decisions, told
 from services.gateway.labels import Act
 from services.gateway.policies.slot import Shed
@@ -52,7 +52,6 @@ class Ledger:
     clock: Clock = time.monotonic
     final: pb.Final = field(default_factory=pb.Final)
     billed_tokens: int = 0  # prompt and completion, charged to the tenant's quota
-    finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     total_s: float = 0.0
     tell: Callable[[pb.Stage], None] = lambda _: None  # called with each stage when it has ended
     _traced: bool = False
@@ -94,14 +93,6 @@ class Ledger:
         """Record why the answer is degraded."""
         if reason not in self.final.degraded:
             self.final.degraded.append(reason)
-
-    def finish(self, reason: chat_pb2.FinishReason) -> None:
-        """Finish the answer. The first reason stays."""
-        self.finish_reason = self.finish_reason or reason
-
-    def reopen(self) -> None:
-        """Replace the finished text by another one."""
-        self.finish_reason = chat_pb2.FINISH_REASON_UNSPECIFIED
 
     def worth_starting(self, name: str, stage: Running) -> bool:
         """Whether an optional stage has time for a call; a call that ends before it begins is only a cost."""
@@ -176,16 +167,18 @@ class Ledger:
         ]
         return pb.Accepted(trace_id=telemetry.trace_id(self.span), budget_ms=self.plan.budget_ms, plan=plan)
 
-    def close(self) -> pb.Final:
+    def close(self, done: Done) -> pb.Final:
         """The last event."""
         final, written, self.total_s = self.final, self.written, self.elapsed()
+        final.model, final.finish_reason = done.model, done.reason
+        final.usage.CopyFrom(done.usage)
         final.usage.completion_tokens = final.usage.completion_tokens or written.tokens
         written.close()
         self._compare_with_targets()
         if final.HasField("prompt"):
             self._close_prompt(final.prompt)
         self.changes.add_media(len(final.sights.pictures), final.transcript)
-        final.text, final.finish_reason = written.whole_text, self.finish_reason
+        final.text = written.whole_text
         final.tool_calls.extend(written.calls)
         final.reasoning = "".join(written.reasoning)
         final.logprobs.extend(written.logprobs)
@@ -198,7 +191,7 @@ class Ledger:
         final.decisions.extend(pb.Decision(**made) for made in self.decisions.told(self.opened))
         final.changes.extend(self.changes)
         if cut := self.changes.cut(
-            self.finish_reason, self.plan.budget_ms, final.usage.completion_tokens, stored=final.cache.verdict in HITS
+            done.reason, self.plan.budget_ms, final.usage.completion_tokens, stored=final.cache.verdict in HITS
         ):
             final.cut.CopyFrom(cut)
         return final

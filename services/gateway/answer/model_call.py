@@ -10,15 +10,17 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.question import prompt_tokens
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.inputs import in_tools
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.results import CacheDecision
 from services.gateway.answer.unchanged_fields import own_words
 from services.gateway.decisions import Changed, Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import GenerationReading
 from services.gateway.policies.slot import SlotRequest, score
 from services.gateway.upstream import spending
+from services.gateway.upstream.cache import Known
 from services.gateway.upstream.calls import whose
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
@@ -26,11 +28,11 @@ from services.runtime.deadline import Deadline
 _SAID = ("delta", "reasoning", "tool_call")
 
 
-def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
+def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRequest:
     """The request to a model. `changed`: fields of the original body that the stage will replace."""
-    request = draft.question.request
-    given, choice = _tools(draft)
-    tools = in_tools(given, draft.inputs.hidden)
+    request = context.question.request
+    given, choice = _tools(context)
+    tools = in_tools(given, context.inputs.hidden)
     if choice is None and request.HasField("tool_choice"):
         changed = (*changed, "tool_choice")
     if tools and not request.tools:
@@ -38,73 +40,78 @@ def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
     if tools is not given:
         changed = (*changed, "tools")
     return llm_pb2.GenerateRequest(
-        messages=draft.inputs.for_model(),
+        messages=context.inputs.for_model(),
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,
-        prefix=draft.inputs.hidden.get(request.prefix, request.prefix),
-        cache_salt=draft.tenant.prefix_salt,
+        prefix=context.inputs.hidden.get(request.prefix, request.prefix),
+        cache_salt=context.tenant.prefix_salt,
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
-        original=own_words(draft, changed),
-        most_tokens=draft.tenant.max_tokens,
-        omit_untranslated=draft.omits,
+        original=own_words(context, changed),
+        most_tokens=context.tenant.max_tokens,
+        omit_untranslated=context.omits,
     )
 
 
-def _tools(draft: Draft) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice | None]:
+def _tools(context: RequestContext) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice | None]:
     """The tools for the model that answers: those of the caller, and none of the mesh. Where the conversation holds
     calls of mesh tools, the mesh tools are listed, because some providers require it, with a `tool_choice` of none."""
-    request, equipment = draft.question.request, draft.equipment
+    request, equipment = context.question.request, context.equipment
     choice = request.tool_choice if request.HasField("tool_choice") else None
     if equipment is None or not equipment.offered:
         return request.tools, choice
-    if choice and (draft.inputs.called or not request.tools or choice.name in equipment.offered):
+    if choice and (context.inputs.called or not request.tools or choice.name in equipment.offered):
         choice = None  # it was for an earlier step
-    if draft.inputs.called and not request.tools:
+    if context.inputs.called and not request.tools:
         return equipment.told(), chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE)
     return request.tools, choice
 
 
 def job(
-    draft: Draft, asked: llm_pb2.GenerateRequest, models: Sequence[str], stage: Running, *, first_text: bool = True
+    context: RequestContext,
+    asked: llm_pb2.GenerateRequest,
+    models: Sequence[str],
+    stage: Running,
+    *,
+    first_text: bool = True,
 ) -> Job:
     """The job for a request, within the budget of `stage`. `first_text`: whether its first text is that of the
     answer."""
-    ledger, tenant, request = draft.ledger, draft.tenant, draft.question.request
-    deadline, batch = Deadline.after(stage.budget_s, ledger.clock), draft.placed is not None
+    ledger, tenant, request = context.ledger, context.tenant, context.question.request
+    deadline, batch = Deadline.after(stage.budget_s, ledger.clock), context.placed is not None
     rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=batch)
     return Job(
         asked,
         models,
         deadline,
-        SlotRequest(rank, tenant.name, tenant.weight, deadline, draft.placed),
+        SlotRequest(rank, tenant.name, tenant.weight, deadline, context.placed),
         Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock) if first_text else deadline,
         Report(Decisions(ledger.clock)),
-        (*telemetry.propagate(stage.span), whose(draft.tenant.name)),  # tenants share the work of a service fairly
+        (*telemetry.propagate(stage.span), whose(context.tenant.name)),  # tenants share the work of a service fairly
         once=request.single_attempt,
-        others_when_late="smaller" in draft.backends.fallbacks.order,
-        known=draft.identity.known,
+        others_when_late="smaller" in context.backends.fallbacks.order,
+        known=decision.known if (decision := context.prior.get(CacheDecision)) else Known(),
     )
 
 
-def read(draft: Draft, key: bytes, work: Job, stage: Running) -> GenerationReading:
+def read(context: RequestContext, key: bytes, work: Job, stage: Running) -> GenerationReading:
     """Start the job, or join a generation of the same key, whose prompt has the same turns."""
-    if key and (dropped := draft.ledger.final.prompt.dropped_turns):
+    if key and (dropped := context.ledger.final.prompt.dropped_turns):
         key += f"/without {dropped} turns".encode()
-    reading = draft.backends.models.read(key, work, stage.budget_s)
+    reading = context.backends.models.read(key, work, stage.budget_s)
     if reading.joined:
-        draft.ledger.decisions += work.report.decisions
-        draft.ledger.changes.add(Changed.SHARED)
-        if draft.placed:  # a joined request needs no place of its own
-            draft.placed()
+        context.ledger.decisions += work.report.decisions
+        context.ledger.changes.add(Changed.SHARED)
+        if context.placed:  # a joined request needs no place of its own
+            context.placed()
     return reading
 
 
-def settle(draft: Draft, reading: GenerationReading) -> None:
+def settle(context: RequestContext, reading: GenerationReading) -> None:
     """Stop reading, and add the generation to the ledger. All readers get the decisions of the policies. The cost is
     known when the generation is over, and the first reader to settle after that is charged."""
-    ledger, generation = draft.ledger, reading.generation
+    ledger, generation = context.ledger, reading.generation
     reading.reader.leave()
     ledger.decisions += generation.report.decisions
     for name in generation.text.items[-1].finish.omitted if generation.text.items else ():
@@ -112,9 +119,17 @@ def settle(draft: Draft, reading: GenerationReading) -> None:
     if generation.over:
         asked = generation.job.request
         estimate = partial(prompt_tokens, asked.messages, asked.tools)
-        bill = spending.book(generation.report.unbilled(), draft.backends.routes, estimate)
+        bill = spending.book(generation.report.unbilled(), context.backends.routes, estimate)
         ledger.billed_tokens += bill.tokens
         ledger.final.cost_usd += bill.usd
+
+
+def usage(finish: llm_pb2.Finish, report: Report) -> chat_pb2.Usage:
+    """The usage of a text, with the tokens before the call that ended it."""
+    used = chat_pb2.Usage()
+    used.CopyFrom(finish.usage)
+    used.completion_tokens += report.carried_tokens
+    return used
 
 
 @dataclass(slots=True)
@@ -144,7 +159,7 @@ class Tried:
 Say = Callable[[Sequence[llm_pb2.GenerateResponse]], Awaitable[bool]]
 
 
-async def hear(draft: Draft, reading: GenerationReading, tried: Tried, say: Say | None = None) -> None:
+async def hear(context: RequestContext, reading: GenerationReading, tried: Tried, say: Say | None = None) -> None:
     """Read into `tried` until the model ends, and settle. `say` is called with each new batch of messages, and returns
     whether to stop."""
     try:
@@ -154,37 +169,37 @@ async def hear(draft: Draft, reading: GenerationReading, tried: Tried, say: Say 
             if say and await say(items):
                 return
     finally:
-        settle(draft, reading)
+        settle(context, reading)
 
 
-async def hear_all(draft: Draft, reading: GenerationReading) -> Tried:
+async def hear_all(context: RequestContext, reading: GenerationReading) -> Tried:
     """Read the whole answer."""
     tried = Tried()
-    await hear(draft, reading, tried)
+    await hear(context, reading, tried)
     return tried
 
 
-async def write_message(draft: Draft, item: llm_pb2.GenerateResponse, *, relays: bool = False) -> None:
+async def write_message(context: RequestContext, item: llm_pb2.GenerateResponse, *, relays: bool = False) -> None:
     """Write one message to the ledger and the client: reasoning before the text, calls after it. `relays`: the client
     reads the provider's own events, unless the text is guarded or replaces another one."""
-    with draft.writer.together() as start:
-        await _write(draft, item)
-        if relays and item.relayed and not (draft.voice.screens or draft.voice.replacing):
-            _relay(draft.writer.events, item.relayed, start)
+    with context.writer.together() as start:
+        await _write(context, item)
+        if relays and item.relayed and not (context.text_writer.screens or context.text_writer.replacing):
+            _relay(context.writer.events, item.relayed, start)
 
 
-async def _write(draft: Draft, item: llm_pb2.GenerateResponse) -> None:
-    ledger, tokens = draft.ledger, item.tokens
+async def _write(context: RequestContext, item: llm_pb2.GenerateResponse) -> None:
+    ledger, tokens = context.ledger, item.tokens
     if item.reasoning:
         spent, tokens = (0, tokens) if item.text else (tokens, 0)
-        await draft.voice.think(item.reasoning, spent)
+        await context.text_writer.think(item.reasoning, spent)
     if item.text:
-        await draft.voice.say(item.text, tokens, item.logprobs)
+        await context.text_writer.say(item.text, tokens, item.logprobs)
     if item.tool_calls:
-        await draft.voice.release()
-    if item.tool_calls and not ledger.finish_reason:
+        await context.text_writer.release()
+    if item.tool_calls and not context.text_writer.cut:
         ledger.written.add_calls(item.tool_calls, 0 if item.text else tokens)
-        draft.writer.write(*(pb.Event(tool_call=delta) for delta in item.tool_calls))
+        context.writer.write(*(pb.Event(tool_call=delta) for delta in item.tool_calls))
 
 
 def _relay(events: list[pb.Event], relayed: Sequence[bytes], start: int) -> None:

@@ -15,59 +15,64 @@ from collections.abc import Mapping, Sequence
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import JointReservation, Reservation
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.event_writer import Send
 from services.gateway.answer.plan import Stage
 from services.gateway.answer.registry import STAGES
+from services.gateway.answer.results import Done, Result
 from services.gateway.answer.stages.stage import AnswerStage, Work, retrieve
 from services.gateway.cache_eligibility.settings import Bypassed
 from services.runtime.errors import ServiceError
 
 
 class Answer:
-    """The runner of one answer. It may be given once; cancelling it leaves all that is under way."""
+    """The runner of one answer. It owns the tasks of the stages, keeps their results, and ends the answer when a stage
+    returns `Done`. It may be given once; cancelling it leaves all that is under way."""
 
     def __init__(
         self,
-        draft: Draft,
+        context: RequestContext,
         reservation: Reservation | JointReservation,
         stages: Mapping[str, type[AnswerStage]] = STAGES,
     ):
-        self._draft, self._ledger, self._reservation, self._stages = draft, draft.ledger, reservation, stages
+        self._context, self._ledger, self._reservation, self._stages = context, context.ledger, reservation, stages
         self._started: dict[str, AnswerStage] = {}
         self._begun: dict[str, Work] = {}  # stages that have started; their work has not
-        self._working: dict[asyncio.Task[None], str] = {}
+        self._working: dict[asyncio.Task[Result | None], str] = {}
 
     async def give(self, send: Send | None = None) -> pb.Final:
         """Send its messages with `send`; None: no client reads them. Returns its last event."""
-        draft, ledger, final = self._draft, self._ledger, None
-        draft.backends.fleet.request()
+        context, ledger, final = self._context, self._ledger, None
+        context.backends.fleet.request()
         try:
             self._begin(send)
             await self._run_stages()
             late = self._late()
-            final = ledger.close()
-            await draft.writer.end(*late, pb.Event(final=final))
+            final = ledger.close(context.prior[Done])
+            await context.writer.end(*late, pb.Event(final=final))
             return final
         except ServiceError as error:
             await self._stop()
             ledger.failed(error)
-            await draft.writer.arrived()
+            await context.writer.arrived()
             raise
         except asyncio.CancelledError:
             ledger.dropped()
             raise
         finally:
-            draft.writer.close()
+            context.writer.close()
             self._end(final)
 
     def _begin(self, send: Send | None) -> None:
-        draft, ledger = self._draft, self._ledger
-        writer = draft.writer  # a local name: a ledger that held the draft would be left to the garbage collector
+        context, ledger = self._context, self._ledger
+        writer = context.writer  # a local name: a ledger that held the context would be left to the garbage collector
         writer.open(send, self._late)
         ledger.tell = lambda stage: writer.note(pb.Event(stage=stage))
-        none = Bypassed.NO_CACHE if draft.backends.cache is None else ""
-        ledger.final.cache.verdict, ledger.final.cache.reason = pb.CACHE_VERDICT_BYPASS, draft.question.unshared or none
+        none = Bypassed.NO_CACHE if context.backends.cache is None else ""
+        ledger.final.cache.verdict, ledger.final.cache.reason = (
+            pb.CACHE_VERDICT_BYPASS,
+            context.question.unshared or none,
+        )
 
     def _end(self, final: pb.Final | None) -> None:
         """Clean up, however the answer ended. `final`: the last event, if any."""
@@ -86,34 +91,43 @@ class Answer:
     async def _run_stages(self) -> None:
         """Start each stage as soon as those that it waits for are done, until one has finished the answer; then the
         closing ones."""
-        waiting, closing, done = list[Stage](), list[Stage](), set[str]()
+        waiting, closing, ended = list[Stage](), list[Stage](), set[str]()
         for planned in self._ledger.plan.slices:
             (closing if self._stages[planned.stage.name].closing else waiting).append(planned.stage)
-        while not self._ledger.finish_reason:
-            if startable := next((each for each in waiting if done.issuperset(each.after)), None):
+        while not self._context.prior.get(Done):
+            if startable := next((each for each in waiting if ended.issuperset(each.after)), None):
                 waiting.remove(startable)
                 if work := await self._start(startable.name):
                     self._begun[startable.name] = work
                 else:
-                    done.add(startable.name)
+                    ended.add(startable.name)
             elif self._begun or self._working:
-                done |= await self._ended()
+                ended |= await self._ended()
             else:
                 break
         for stage in closing:
             if work := await self._start(stage.name):
-                await work
+                self._keep(await work)
 
     async def _start(self, name: str) -> Work | None:
-        stage = self._started[name] = self._stages[name](self._draft)
-        return await stage.start()
+        """Start a stage. Returns the rest of its work; None where it has ended."""
+        stage = self._started[name] = self._stages[name](self._context)
+        started = await stage.start()
+        if started is None or isinstance(started, Result):
+            self._keep(started)
+            return None
+        return started
+
+    def _keep(self, result: Result | None) -> None:
+        if result is not None:
+            self._context.prior.add(result)
 
     async def _ended(self) -> set[str]:
         """The names of the stages that are done, when one is. Raises the error of one: nothing waits for the rest of a
         long recording when a picture has been refused."""
         if len(self._begun) == 1 and not self._working:
             name, work = self._begun.popitem()
-            await work  # a task of its own would cost 20 µs
+            self._keep(await work)  # a task of its own would cost 20 µs
             return {name}
         for name in list(self._begun):
             task = asyncio.create_task(self._begun.pop(name))
@@ -121,7 +135,7 @@ class Answer:
             self._working[task] = name
         ended, _ = await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
-            task.result()
+            self._keep(task.result())
         return {self._working.pop(task) for task in ended}
 
     async def _stop(self) -> None:
@@ -138,7 +152,7 @@ class Answer:
 
     def _late(self) -> Sequence[pb.Event]:
         """Patches of the stages whose result came too late for the answer."""
-        if not (self._draft.inputs.missed and self._ledger.written.text):
+        if not (self._context.inputs.missed and self._ledger.written.text):
             return ()
         patches = [patch for stage in self._started.values() for patch in stage.patches()]
         self._ledger.final.patches.extend(patches)

@@ -10,7 +10,7 @@ from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.provider import refuse_left, values_of
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 
 CONVERSATION = ("messages", "system", "input", "instructions")  # the fields' names in every API
 _OF_CONVERSATION = re.compile(r"(messages|system|input)\[|instructions$")
@@ -19,19 +19,19 @@ _SEALED = re.compile(r"\.(signature|data|encrypted_content)$")
 FORM = ("response_format", "structured_outputs", "output_config.format", "text.format")  # likewise
 
 
-def own_words(draft: Draft, changed: Collection[str]) -> chat_pb2.Original | None:
+def own_words(context: RequestContext, changed: Collection[str]) -> chat_pb2.Original | None:
     """The original body for the model; None where the request has none. `changed`: fields to leave out, and of an
     object `object.field`. Raises `InvalidInput` where they have parts that the request does not have."""
-    request = draft.question.request
+    request = context.question.request
     if not request.HasField("original"):
         return None
-    hidden = {**draft.inputs.hidden_fields, **draft.inputs.hidden}
-    if not (changed or hidden or _is_rewritten(draft)):
+    hidden = {**context.inputs.hidden_fields, **context.inputs.hidden}
+    if not (changed or hidden or _is_rewritten(context)):
         return request.original
     own = chat_pb2.Original()
     own.CopyFrom(request.original)
     body = json.loads(own.body)
-    stale = {*changed, *(CONVERSATION if "messages" in changed or _is_stale(draft, own.api, body) else ())}
+    stale = {*changed, *(CONVERSATION if "messages" in changed or _is_stale(context, own.api, body) else ())}
     refuse_left(request.original, stale)
     own.body = _compact(masked_in(_without(body, stale), hidden)).encode()
     for place, given in request.original.untranslated.items() if hidden else ():
@@ -39,26 +39,26 @@ def own_words(draft: Draft, changed: Collection[str]) -> chat_pb2.Original | Non
     return own
 
 
-def _is_stale(draft: Draft, api: chat_pb2.Api, body: Mapping[str, Any]) -> bool:
+def _is_stale(context: RequestContext, api: chat_pb2.Api, body: Mapping[str, Any]) -> bool:
     """Whether the conversation is replaced by the gateway's. Where only masked texts differ, that of the Responses API
     stays the caller's, because a translation would lose reasoning and calls of other tools: unless a masked text spans
     several parts."""
-    if _is_rewritten(draft) or api != chat_pb2.API_RESPONSES:
-        return _is_rewritten(draft) or bool(draft.inputs.hidden)
+    if _is_rewritten(context) or api != chat_pb2.API_RESPONSES:
+        return _is_rewritten(context) or bool(context.inputs.hidden)
     given = body.get("input")
     items = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
     contents = [item.get(name) for item in items for name in ("content", "output")]
-    hidden = draft.inputs.hidden
+    hidden = context.inputs.hidden
     return any(_is_of_parts(key, content) for content in contents if isinstance(content, list) for key in hidden)
 
 
-def _is_rewritten(draft: Draft) -> bool:
+def _is_rewritten(context: RequestContext) -> bool:
     """Whether models read another conversation than the caller wrote, apart from masked texts."""
-    asked, request = draft.inputs.asked, draft.question.request
-    more = asked.context or asked.results or asked.system or draft.inputs.heard
+    asked, request = context.inputs.asked, context.question.request
+    more = asked.context or asked.results or asked.system or context.inputs.heard
     # Also where a picture or a recording brought nothing: a model without vision or hearing is not sent it.
-    others = request.HasField("audio") or (request.images and not draft.question.pixels)
-    return bool(draft.inputs.prompt is not None or draft.inputs.called or more or others)
+    others = request.HasField("audio") or (request.images and not context.question.pixels)
+    return bool(context.inputs.prompt or context.inputs.called or more or others)
 
 
 def _is_of_parts(text: str, parts: list[Any]) -> bool:

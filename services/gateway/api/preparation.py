@@ -26,7 +26,7 @@ from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, Claim, JointReservation, QuotaExceeded, Reservation
 from services.gateway.admission.validation import check_for, validate
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.metrics import Targets
 from services.gateway.answer.plan import make_plan
@@ -171,9 +171,10 @@ class Preparation:
             ledger.degrade(Degraded.QUOTA_LOCAL)
             ledger.decide(Act.QUOTA_LOCAL, tenant.name, reservation.local)
         anew = partial(revalidate, question, tenant) if revalidate else None
-        return Answer(
-            Draft(question, tenant, ledger, self._backends, placed, anew, equipment), reservation, self._stages
+        context = RequestContext.open(
+            question, tenant, ledger, self._backends, placed=placed, revalidate=anew, equipment=equipment
         )
+        return Answer(context, reservation, self._stages)
 
     def _open(self, checked: CheckedRequest, span: Span) -> Ledger:
         """The ledger, with a plan for the budget: to be admitted is a part of it."""

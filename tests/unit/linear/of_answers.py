@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import lru_cache
 from typing import Any
 from unittest.mock import patch
@@ -142,7 +143,10 @@ def _says(guard: GuardSettings) -> Reader:
     def say(pieces: Sequence[str]) -> None:
         ledger = Ledger(make_plan([], 60_000), INVALID_SPAN, 0.0)
         voice = TextWriter(ledger, EventWriter(), checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
-        with patch("services.gateway.answer.text_writer.give_way", lambda _: asyncio.sleep(0)):
+        modules = "services.gateway.answer.text_writer", "services.gateway.answer.stream_filter"
+        with ExitStack() as stack:
+            for module in modules:
+                stack.enter_context(patch(f"{module}.give_way", lambda _: asyncio.sleep(0)))
             for piece in pieces:
                 ran(voice.say(encodable(piece)))
             ran(voice.finish(chat_pb2.FINISH_REASON_STOP))

@@ -21,9 +21,10 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.tools import is_object, offers_mesh_tools
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.prompt_builder import as_data
+from services.gateway.answer.results import Done
 from services.gateway.answer.stages import tool_call
 from services.gateway.answer.stages.agent_step import AgentStep
 from services.gateway.answer.stages.stage import AnswerStage
@@ -42,8 +43,8 @@ class AgentStage(AnswerStage):
 
     name, after = "agent", ("audio", "vision", "guard", "cache", "router", "tools", "prompt")
 
-    def __init__(self, draft: Draft):
-        super().__init__(draft)
+    def __init__(self, context: RequestContext):
+        super().__init__(context)
         self._runs: list[ToolRun] = []
         self._made = set[tuple[str, str]]()  # calls, by name and arguments
         self._asked = 0  # calls that the model wanted
@@ -54,45 +55,46 @@ class AgentStage(AnswerStage):
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
         return offers_mesh_tools(question.request)
 
-    async def run(self) -> None:
-        draft, ledger = self.draft, self.draft.ledger
+    async def run(self) -> Done | None:
+        context, ledger = self.context, self.context.ledger
         with ledger.stage(self.name) as stage:
-            equipment = draft.equipment
+            equipment = context.equipment
             if equipment and equipment.away:
-                draft.miss(Degraded.TOOLS_UNAVAILABLE)
+                context.miss(Degraded.TOOLS_UNAVAILABLE)
                 ledger.decide(Act.TOOL_UNAVAILABLE, ", ".join(equipment.away), "no source that is there has listed it")
-            if not (equipment and equipment.offered and draft.choice):
+            if not (equipment and equipment.offered):
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "nothing to offer"
-                return
-            if draft.question.request.tool_choice.mode == chat_pb2.TOOL_MODE_NONE:
+                return None
+            if context.question.request.tool_choice.mode == chat_pb2.TOOL_MODE_NONE:
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "none are to be called"
-                return
-            await self._steps(equipment, stage)
+                return None
+            done = await self._steps(equipment, stage)
             called = ", ".join(run.name for run in self._runs)
             stage.detail = stage.detail or (f"called {called}" if called else "called nothing")
+        return done
 
     def leave(self) -> None:
         for run in self._runs:
             run.leave()
 
-    async def _steps(self, equipment: Equipment, stage: Running) -> None:
-        ledger, ends = self.draft.ledger, Deadline.after(stage.budget_s, self.draft.ledger.clock)
+    async def _steps(self, equipment: Equipment, stage: Running) -> Done | None:
+        ends = Deadline.after(stage.budget_s, self.context.ledger.clock)
         for step in range(equipment.max_steps):
             if ends.remaining() < _LEAST_S:
                 self._hurry(stage, f"{ends.remaining() * 1000:.0f} ms were left")
-                return
-            asked = AgentStep(self.draft, equipment, stage, ends, equipment.max_steps - step, first=step == 0)
+                return None
+            asked = AgentStep(self.context, equipment, stage, ends, equipment.max_steps - step, first=step == 0)
             try:
-                await asked.run()
+                done = await asked.run()
             except ServiceError as problem:
-                self._end_early(problem, asked, stage)
-                return
-            if ledger.finish_reason or not asked.calls:
-                return
+                return self._end_early(problem, asked, stage)
+            if done or not asked.calls:
+                return done
             self._begin(asked.calls, equipment, ends, stage)
             await self._results(asked)
             if self._over or self._asked >= equipment.max_calls:
-                return
+                return None
+        return None
 
     def _begin(self, calls: Sequence[chat_pb2.ToolCall], equipment: Equipment, ends: Deadline, stage: Running) -> None:
         """Make the permitted calls at once; note why the others are not made."""
@@ -103,14 +105,14 @@ class AgentStage(AnswerStage):
                 self._told[call.id] = refused
                 continue
             tool, arguments = equipment.offered[call.name], _canonical(call.arguments)
-            run = tool_call.begin(self.draft, equipment, tool, arguments, ends.remaining(), stage.span)
+            run = tool_call.begin(self.context, equipment, tool, arguments, ends.remaining(), stage.span)
             self._told[call.id] = run
             self._runs.append(run)
             self._made.add((call.name, arguments))
 
     def _refused(self, call: chat_pb2.ToolCall, equipment: Equipment) -> str:
         """Why a call is not made, for the model; empty where it is."""
-        ledger, most = self.draft.ledger, equipment.toolbox.settings.max_arguments_bytes
+        ledger, most = self.context.ledger, equipment.toolbox.settings.max_arguments_bytes
         if self._asked >= equipment.max_calls:
             self._over = True
             ledger.decide(Act.TOOL_CAPPED, call.name, f"at most {equipment.max_calls} calls")
@@ -133,8 +135,7 @@ class AgentStage(AnswerStage):
 
     async def _results(self, asked: AgentStep) -> None:
         """Wait for the calls, and continue the conversation with their results."""
-        draft, calls = self.draft, [run.end() for run in self._told.values() if isinstance(run, ToolRun)]
-        await asyncio.gather(*calls)
+        await asyncio.gather(*(run.end() for run in self._told.values() if isinstance(run, ToolRun)))
         turn = chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=asked.said, tool_calls=asked.calls)
         results = [
             chat_pb2.Message(role=chat_pb2.ROLE_TOOL, tool_call_id=call.id, content=_content(self._told[call.id]))
@@ -142,30 +143,32 @@ class AgentStage(AnswerStage):
         ]
         for run in self._runs:
             run.leave()  # a late result is of no use: the model has been notified of the timeout
-        draft.inputs.prompt, draft.inputs.called = [*draft.inputs.for_model(), turn, *results], True
+        self.context.inputs.continue_with([turn, *results])
 
-    def _end_early(self, problem: ServiceError, asked: AgentStep, stage: Running) -> None:
+    def _end_early(self, problem: ServiceError, asked: AgentStep, stage: Running) -> Done | None:
         """The model has chosen no call. Text that has been sent stays the answer, as far as it came."""
-        ledger, late = self.draft.ledger, isinstance(problem, TooLate)
+        ledger, late = self.context.ledger, isinstance(problem, TooLate)
         if asked.said:
             stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
             stage.detail = "cut off at the budget" if late else problem.outline
-            ledger.finish(chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED)
             ledger.degrade(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
             ledger.decide(Act.BUDGET_CUT if late else Act.FAILOVER_IMPOSSIBLE, self.name, stage.detail)
-        elif late:
+            reason = chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED
+            return Done(self.context.text_writer.reason(reason), asked.model)
+        if late:
             self._hurry(stage, problem.outline)
         else:
             self._skip(stage, problem)
+        return asked.cut
 
     def _hurry(self, stage: Running, why: str) -> None:
-        ledger = self.draft.ledger
+        ledger = self.context.ledger
         stage.outcome, stage.detail = pb.STAGE_OUTCOME_OVERRUN, f"no time for another call: {why}"
         ledger.decide(Act.TOOL_HURRIED, self.name, why)
         ledger.degrade(Degraded.TOOLS_LIMITED)
 
     def _skip(self, stage: Running, problem: ServiceError) -> None:
-        ledger = self.draft.ledger
+        ledger = self.context.ledger
         stage.outcome, stage.detail = pb.STAGE_OUTCOME_REPLACED, problem.outline
         ledger.decide(Act.TOOL_SKIPPED, self.name, problem.outline)
         if not self._made:  # else it answers with what it has

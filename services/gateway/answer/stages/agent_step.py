@@ -10,10 +10,11 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer import model_call
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.inputs import in_tools
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.output import Output
+from services.gateway.answer.results import Done, Route
 from services.gateway.answer.unchanged_fields import FORM
 from services.gateway.generation.shared import GenerationReading
 from services.gateway.labels import Act, Degraded
@@ -26,22 +27,37 @@ class AgentStep:
     """One question to a model. `calls` are the calls of mesh tools in its answer, `said` is the text before them."""
 
     def __init__(
-        self, draft: Draft, equipment: Equipment, stage: Running, ends: Deadline, steps_left: int, *, first: bool
+        self,
+        context: RequestContext,
+        equipment: Equipment,
+        stage: Running,
+        ends: Deadline,
+        steps_left: int,
+        *,
+        first: bool,
     ):
-        self._draft, self._equipment, self._stage, self._first = draft, equipment, stage, first
-        self._ends = Deadline.after(ends.remaining() / steps_left, draft.ledger.clock)
-        self._written = Output(draft.ledger.clock)  # of this step alone
+        self._context, self._equipment, self._stage, self._first = context, equipment, stage, first
+        self._ends = Deadline.after(ends.remaining() / steps_left, context.ledger.clock)
+        self._written = Output(context.ledger.clock)  # of this step alone
         self._finish = llm_pb2.Finish()
-        self._answers = draft.fast is None and not draft.question.request.HasField("response_format")
+        self._route = context.prior[Route]
+        self._answers = self._route.fast is None and not context.question.request.HasField("response_format")
         self.calls: list[chat_pb2.ToolCall] = []
+        self.model = ""  # the writer of the last message
 
     @property
     def said(self) -> str:
         return "".join(self._written.text) if self._answers else ""
 
-    async def run(self) -> None:
-        """Ask the model. Raises `TooLate` where neither a call nor text has come in the time of the step."""
-        draft = self._draft
+    @property
+    def cut(self) -> Done | None:
+        """The end of the answer where the guard has ended it."""
+        return Done(chat_pb2.FINISH_REASON_CONTENT_FILTER, self.model) if self._context.text_writer.cut else None
+
+    async def run(self) -> Done | None:
+        """Ask the model. Returns `Done` where its reply is the answer. Raises `TooLate` where neither a call nor text
+        has come in the time of the step."""
+        context = self._context
         reading = self._ask()
         try:
             while not self._finish.reason:
@@ -49,10 +65,10 @@ class AgentStep:
                     raise TooLate("it ended without saying why")
                 await self._take(items, reading)
                 if self._wants_none:
-                    return
+                    return None
         finally:
-            model_call.settle(draft, reading)
-        await self._end(reading)
+            model_call.settle(context, reading)
+        return await self._end(reading)
 
     @property
     def _wants_none(self) -> bool:
@@ -60,20 +76,20 @@ class AgentStep:
         return not self._answers and bool(self._written.text)
 
     def _ask(self) -> GenerationReading:
-        draft, request = self._draft, self._draft.question.request
-        asked = model_call.question(draft, "messages", "tools", "tool_choice", *FORM)
+        context, request = self._context, self._context.question.request
+        asked = model_call.question(context, "messages", "tools", "tool_choice", *FORM)
         del asked.tools[:]
-        asked.tools.extend(in_tools([*request.tools, *self._equipment.told()], draft.inputs.hidden))
+        asked.tools.extend(in_tools([*request.tools, *self._equipment.told()], context.inputs.hidden))
         asked.ClearField("response_format")
         asked.ClearField("tool_choice")
         if self._first and request.HasField("tool_choice"):
             asked.tool_choice.CopyFrom(request.tool_choice)
-        choice = draft.fast or draft.chosen
+        choice = self._route.fast or self._route.choice
         models = (choice.model, *choice.alternatives) if self._answers else (choice.model,)
         # Text is the answer itself, and has the remaining time of the answer.
-        lasts_s = draft.ledger.remaining() if self._answers else self._ends.remaining()
-        work = model_call.job(draft, asked, models, replace(self._stage, budget_s=lasts_s), first_text=self._answers)
-        return model_call.read(draft, b"", work, replace(self._stage, budget_s=lasts_s))
+        lasts_s = context.ledger.remaining() if self._answers else self._ends.remaining()
+        work = model_call.job(context, asked, models, replace(self._stage, budget_s=lasts_s), first_text=self._answers)
+        return model_call.read(context, b"", work, replace(self._stage, budget_s=lasts_s))
 
     async def _next(self, reading: GenerationReading) -> Sequence[llm_pb2.GenerateResponse]:
         if self._answers and self._written.text:
@@ -93,48 +109,45 @@ class AgentStep:
             if item.HasField("finish"):
                 self._finish.CopyFrom(item.finish)
             if self._answers:
-                await model_call.write_message(self._draft, _without_calls(item))
-        if self._answers:
-            self._draft.ledger.final.model = reading.report.model
+                await model_call.write_message(self._context, _without_calls(item))
+        self.model = reading.report.model
 
-    async def _end(self, reading: GenerationReading) -> None:
+    async def _end(self, reading: GenerationReading) -> Done | None:
         """End the step: with text, with calls of mesh tools, or with a call of the caller's own tools, which ends the
         answer."""
-        draft, ledger = self._draft, self._draft.ledger
-        own = {tool.name for tool in draft.question.request.tools}
+        context, ledger = self._context, self._context.ledger
+        own = {tool.name for tool in context.question.request.tools}
         calls = self._written.calls
         theirs = [call for call in calls if call.name in own]
         if theirs:
-            await self._hand_over(theirs, len(calls) - len(theirs))
+            reason = await self._hand_over(theirs, len(calls) - len(theirs))
         elif calls:
-            await draft.voice.release()
-            self.calls = _numbered(calls, self._draft.inputs.for_model())
-            return
+            await context.text_writer.release()
+            self.calls = _numbered(calls, self._context.inputs.for_model())
+            return self.cut
         elif not self._answers:
-            return
+            return None
         else:
-            await draft.voice.finish(self._finish.reason)
+            reason = await context.text_writer.finish(self._finish.reason)
         report = reading.report
-        ledger.final.model = report.model
-        ledger.final.usage.CopyFrom(self._finish.usage)
-        ledger.final.usage.completion_tokens += report.carried_tokens
         if report.problems:
             ledger.degrade(Degraded.LLM_REPLACED)
         if report.resumed:
             ledger.degrade(Degraded.LLM_RESUMED)
+        return Done(reason, report.model, model_call.usage(self._finish, report), reading.generation)
 
-    async def _hand_over(self, theirs: Sequence[chat_pb2.ToolCall], others: int) -> None:
-        draft, ledger = self._draft, self._draft.ledger
-        await draft.voice.release()
+    async def _hand_over(self, theirs: Sequence[chat_pb2.ToolCall], others: int) -> chat_pb2.FinishReason:
+        context, ledger = self._context, self._context.ledger
+        await context.text_writer.release()
         deltas = [
             chat_pb2.ToolCallDelta(index=index, id=call.id, name=call.name, arguments=call.arguments)
             for index, call in enumerate(theirs)
         ]
         ledger.written.add_calls(deltas, 0)
-        draft.writer.write(*(pb.Event(tool_call=delta) for delta in deltas))
-        ledger.finish(chat_pb2.FINISH_REASON_TOOL_CALLS)
+        context.writer.write(*(pb.Event(tool_call=delta) for delta in deltas))
         if others:
             ledger.decide(Act.TOOL_DROPPED, "agent", f"{others} calls beside {theirs[0].name}")
+        return context.text_writer.reason(chat_pb2.FINISH_REASON_TOOL_CALLS)
 
 
 def _without_calls(item: llm_pb2.GenerateResponse) -> llm_pb2.GenerateResponse:

@@ -24,9 +24,9 @@ from services.gateway.admission.tools import offers_mesh_tools
 from services.gateway.answer import model_call
 from services.gateway.answer.auxiliary_call import objection, to_judge
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.draft import Streamed
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.model_call import Tried, hear, hear_all
+from services.gateway.answer.results import Done, Route, Streamed
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.generation.shared import GenerationReading
 from services.gateway.labels import Act
@@ -102,60 +102,62 @@ class CascadeStage(AnswerStage):
         request = question.request  # where tools are offered, the fast model chooses what to call
         return request.HasField("cascade") and not offers_mesh_tools(request)
 
-    async def run(self) -> None:
-        draft, ledger = self.draft, self.draft.ledger
-        draft.identity.identify()
+    async def run(self) -> Done | Streamed | None:
+        context, ledger, fast = self.context, self.context.ledger, self.context.prior[Route].fast
         with ledger.stage(self.name) as stage:
-            if not (draft.fast and draft.choice):
+            if fast is None:
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "there is no smaller model than the one chosen"
-                return
+                return None
             # Its share of the time to first text; the rest is for the better model.
             stage.budget_s = min(stage.budget_s, self.budget.share * ledger.plan.first_text_ms / 1000)
-            tried, reading = Tried(), self._ask(draft.fast.model, stage)
+            tried, reading = Tried(), self._ask(fast.model, stage)
             try:
-                await hear(draft, reading, tried, partial(self._say, reading))
-                why = "" if ledger.finish_reason else await self._why_not(tried, stage)
+                await hear(context, reading, tried, partial(self._say, reading))
+                why = "" if context.text_writer.cut else await self._why_not(tried, stage)
             except ServiceError as problem:
                 why = problem.outline
-            stage.detail = f"{draft.fast.model}: {why or 'passed'}"
-            if why:
-                self._escalate(draft.fast.model, tried, stage)
-            else:
-                await self._take(tried, reading)
+            stage.detail = f"{fast.model}: {why or 'passed'}"
+            if not why:
+                return await self._take(tried, reading)
+            stage.outcome = pb.STAGE_OUTCOME_REPLACED
+            ledger.decide(Act.CASCADE_ESCALATED, context.prior[Route].choice.model, stage.detail)
+            if not self._at_once:
+                return None
+            context.text_writer.replace("llm")
+            return Streamed(fast.model, tried.finish_reason, tried.usage)
 
     @property
     def _at_once(self) -> bool:
-        return self.draft.question.request.cascade.at_once
+        return self.context.question.request.cascade.at_once
 
     def _ask(self, model: str, stage: Running) -> GenerationReading:
-        draft = self.draft
-        asked, key = model_call.question(draft, "logprobs", "top_logprobs"), draft.identity.key
+        context = self.context
+        asked, key = model_call.question(context, "logprobs", "top_logprobs"), context.identifier.identify().key
         key = key and key + _KEY
-        if pb.VERIFIER_LOGPROBS in draft.question.request.cascade.verifiers:
+        if pb.VERIFIER_LOGPROBS in context.question.request.cascade.verifiers:
             key = key and key + b"/logprobs"
             if not asked.sampling.HasField("top_logprobs"):
                 asked.sampling.top_logprobs = 0  # of its own tokens alone
-        work = model_call.job(draft, asked, (model,), stage, first_text=False)
-        return model_call.read(draft, key, work, stage)
+        work = model_call.job(context, asked, (model,), stage, first_text=False)
+        return model_call.read(context, key, work, stage)
 
     async def _say(self, reading: GenerationReading, items: Sequence[llm_pb2.GenerateResponse]) -> bool:
         """Stream text to a client that wants it at once. Returns whether the guard has ended the answer."""
-        draft = self.draft
+        context = self.context
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
         if not (self._at_once and text):
             return False
-        told = draft.question.request.sampling.HasField("top_logprobs")
+        told = context.question.request.sampling.HasField("top_logprobs")
         logprobs = [each for item in items for each in item.logprobs] if told else ()
-        draft.ledger.final.model = reading.report.model
-        await draft.voice.say(text, tokens, logprobs)
-        if not draft.ledger.finish_reason:
-            await draft.writer.flow()
-        return bool(draft.ledger.finish_reason)
+        await context.text_writer.say(text, tokens, logprobs)
+        if not context.text_writer.cut:
+            await context.writer.flow()
+        return context.text_writer.cut
 
     async def _why_not(self, tried: Tried, stage: Running) -> str:
         """Why the answer does not pass; empty where it does."""
-        draft, request = self.draft, self.draft.question.request
-        why = refused(tried, request, draft.backends.cascade)
+        context, request = self.context, self.context.question.request
+        why = refused(tried, request, context.backends.cascade)
         if not why and has_form_checked(request):
             why = await self._misshapen(tried.text, stage)
         if not why and pb.VERIFIER_JUDGE in request.cascade.verifiers:
@@ -163,43 +165,34 @@ class CascadeStage(AnswerStage):
         return why
 
     async def _misshapen(self, answer: str, stage: Running) -> str:
-        draft, who = self.draft, self.draft.tenant
-        wanted = draft.question.request.response_format
+        context, who = self.context, self.context.tenant
+        wanted = context.question.request.response_format
         try:
-            found = await draft.backends.forms.mismatch(who.name, who.weight, wanted, answer, stage.budget_s)
+            found = await context.backends.forms.mismatch(who.name, who.weight, wanted, answer, stage.budget_s)
         except Unchecked:  # the better model's answer could not be checked either
             return ""
         return found.where if found else ""
 
     async def _objection(self, answer: str, stage: Running) -> str:
         """The objection of the better model; empty without one."""
-        draft = self.draft
+        context = self.context
         asked = llm_pb2.GenerateRequest(
-            messages=to_judge(draft.inputs.for_model(), answer),
+            messages=to_judge(context.inputs.for_model(), answer),
             sampling=chat_pb2.Sampling(max_tokens=_JUDGED_TOKENS, temperature=0),
-            cache_salt=draft.tenant.prefix_salt,
+            cache_salt=context.tenant.prefix_salt,
         )
-        work = model_call.job(draft, asked, (draft.chosen.model,), stage, first_text=False)
-        said = await hear_all(draft, model_call.read(draft, b"", work, stage))
+        work = model_call.job(context, asked, (context.prior[Route].choice.model,), stage, first_text=False)
+        said = await hear_all(context, model_call.read(context, b"", work, stage))
         against = objection(said.text)
-        quotes = against and draft.privacy.checks  # its words may quote what is private
+        quotes = against and context.privacy.checks  # its words may quote what is private
         return "the judge is against it" if quotes else against
 
-    async def _take(self, tried: Tried, reading: GenerationReading) -> None:
-        draft, ledger = self.draft, self.draft.ledger
-        if self._at_once:
-            await draft.voice.finish(tried.finish_reason)
-        else:
-            await draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
+    async def _take(self, tried: Tried, reading: GenerationReading) -> Done:
+        context, ledger = self.context, self.context.ledger
+        if not self._at_once:
+            await context.text_writer.say(tried.text)
+        reason = await context.text_writer.finish(tried.finish_reason)
+        if not self._at_once:
             ledger.written.tokens = tried.written
-        ledger.final.usage.CopyFrom(tried.usage)
-        draft.generation = reading.generation
         ledger.decide(Act.CASCADE_PASSED, reading.report.model, "")
-
-    def _escalate(self, fast: str, tried: Tried, stage: Running) -> None:
-        draft = self.draft
-        stage.outcome = pb.STAGE_OUTCOME_REPLACED
-        draft.ledger.decide(Act.CASCADE_ESCALATED, draft.chosen.model, stage.detail)
-        if self._at_once:
-            draft.streamed = Streamed(fast, tried.finish_reason, tried.usage)
-            draft.voice.replace("llm")
+        return Done(reason, reading.report.model, tried.usage, reading.generation)

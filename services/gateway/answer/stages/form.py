@@ -20,6 +20,7 @@ from services.gateway.answer.backends import Backends
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import HITS
 from services.gateway.answer.model_call import hear_all
+from services.gateway.answer.results import Done
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.errors import FormBroken
 from services.gateway.labels import Act, Degraded
@@ -44,37 +45,38 @@ class FormStage(AnswerStage):
         checks = tenant.checks_forms(by_default=backends.forms.by_default)
         return is_checked(question.request, checks)
 
-    async def run(self) -> None:
-        draft, ledger = self.draft, self.draft.ledger
+    async def run(self) -> Done | None:
+        context, ledger, reason = self.context, self.context.ledger, self.context.prior[Done].reason
         kept = ledger.final.cache.verdict in HITS or Degraded.LLM_STALE in ledger.final.degraded
-        if kept or ledger.finish_reason not in _WHOLE:
-            return
+        if kept or reason not in _WHOLE:
+            return None
         with ledger.stage(self.name) as stage:
-            if draft.question.request.response_format.HasField("grammar"):
-                self._trust(stage)
-                return
+            if context.question.request.response_format.HasField("grammar"):
+                self._trust(reason, stage)
+                return None
             try:
                 found = await self._mismatch(ledger.written.whole_text)
             except Unchecked as problem:
                 self._leave(str(problem), stage)
-                return
+                return None
             if found is None:
                 self._tell(Act.FORM_VALID, "matches", stage)
-            elif ledger.finish_reason == chat_pb2.FINISH_REASON_LENGTH:
+                return None
+            if reason == chat_pb2.FINISH_REASON_LENGTH:
                 self._leave_cut(found, stage)
-            else:
-                await draft.writer.flush()  # the whole text, before it is replaced
-                await self._have_repaired(found, stage)
+                return None
+            await context.writer.flush()  # the whole text, before it is replaced
+            return await self._have_repaired(found, stage)
 
     async def _mismatch(self, text: str) -> Mismatch | None:
-        draft = self.draft
-        wanted = draft.question.request.response_format
-        who, left_s = draft.tenant, draft.ledger.remaining()
-        return await draft.backends.forms.mismatch(who.name, who.weight, wanted, text, left_s)
+        context = self.context
+        wanted = context.question.request.response_format
+        who, left_s = context.tenant, context.ledger.remaining()
+        return await context.backends.forms.mismatch(who.name, who.weight, wanted, text, left_s)
 
-    def _trust(self, stage: Running) -> None:
+    def _trust(self, reason: chat_pb2.FinishReason, stage: Running) -> None:
         """A grammar is enforced by the engine, which ends an answer as soon as it matches."""
-        if self.draft.ledger.finish_reason == chat_pb2.FINISH_REASON_LENGTH:
+        if reason == chat_pb2.FINISH_REASON_LENGTH:
             self._leave_cut(Mismatch("#/grammar", "it has no end"), stage)
         else:
             self._tell(Act.FORM_HELD, "held by the engine", stage)
@@ -82,29 +84,29 @@ class FormStage(AnswerStage):
     def _leave(self, why: str, stage: Running) -> None:
         """The text cannot be checked."""
         stage.outcome = pb.STAGE_OUTCOME_SKIPPED
-        self.draft.ledger.degrade(Degraded.FORM_UNCHECKED)
+        self.context.ledger.degrade(Degraded.FORM_UNCHECKED)
         self._tell(Act.FORM_UNCHECKED, why, stage)
 
     def _leave_cut(self, found: Mismatch, stage: Running) -> None:
         """Keep an answer that was cut by a limit: the next one would be cut, too, and the finish reason says so."""
         stage.outcome = pb.STAGE_OUTCOME_FAILED
-        self.draft.ledger.degrade(Degraded.FORM_CUT)
+        self.context.ledger.degrade(Degraded.FORM_CUT)
         self._tell(Act.FORM_FAILED, f"{found.where}; it was cut", stage)
 
-    async def _have_repaired(self, found: Mismatch, stage: Running) -> None:
-        why_not = self._unwilling() or await self._repair(found, stage)
-        if not why_not:
+    async def _have_repaired(self, found: Mismatch, stage: Running) -> Done:
+        repaired = self._unwilling() or await self._repair(found, stage)
+        if isinstance(repaired, Done):
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
             self._tell(Act.FORM_REPAIRED, found.where, stage)
-            return
-        self._tell(Act.FORM_FAILED, f"{found.where}; {why_not}", stage)
+            return repaired
+        self._tell(Act.FORM_FAILED, f"{found.where}; {repaired}", stage)
         raise FormBroken(f"response_format: the answer does not match it: {stage.detail}", where=found.where)
 
     def _unwilling(self) -> str:
         """Why the model is not asked again; empty where it is."""
-        draft, request = self.draft, self.draft.question.request
-        left_s, took_s = draft.ledger.remaining(), self._took_s()
-        if not (request.repair if request.HasField("repair") else draft.placed is not None):
+        context, request = self.context, self.context.question.request
+        left_s, took_s = context.ledger.remaining(), self._took_s()
+        if not (request.repair if request.HasField("repair") else context.placed is not None):
             return "not to be repaired"
         if request.single_attempt:
             return "a model may be asked once"
@@ -114,16 +116,16 @@ class FormStage(AnswerStage):
 
     def _took_s(self) -> float:
         """Seconds that the answer took, and another one is expected to take."""
-        return sum(stage.spent_ms for stage in self.draft.ledger.final.stages if stage.name in _WRITERS) / 1000
+        return sum(stage.spent_ms for stage in self.context.ledger.final.stages if stage.name in _WRITERS) / 1000
 
-    async def _repair(self, broken: Mismatch, stage: Running) -> str:
+    async def _repair(self, broken: Mismatch, stage: Running) -> Done | str:
         """Ask again, and replace the answer by a valid one. Otherwise returns why there is none."""
-        draft, ledger = self.draft, self.draft.ledger
-        asked = self._question(broken)
-        work = model_call.job(draft, asked, (ledger.final.model,), stage, first_text=False)
-        reading = model_call.read(draft, draft.identity.key and draft.identity.key + _KEY, work, stage)
+        context = self.context
+        asked, key = self._question(broken), context.identifier.identify().key
+        work = model_call.job(context, asked, (context.prior[Done].model,), stage, first_text=False)
+        reading = model_call.read(context, key and key + _KEY, work, stage)
         try:
-            tried = await hear_all(draft, reading)
+            tried = await hear_all(context, reading)
             found = await self._mismatch(tried.text)
         except (ServiceError, Unchecked) as problem:
             return f"asked again: {problem.outline if isinstance(problem, ServiceError) else problem}"
@@ -131,18 +133,16 @@ class FormStage(AnswerStage):
             return "asked again, it did not come to its end"
         if found:
             return f"asked again: {found.where}"
-        ledger.reopen()
-        draft.voice.replace(self.name)
-        await draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
-        draft.generation = reading.generation
-        ledger.final.usage.CopyFrom(tried.usage)
-        return ""
+        context.text_writer.replace(self.name)
+        await context.text_writer.say(tried.text)
+        reason = await context.text_writer.finish(tried.finish_reason)
+        return Done(reason, reading.report.model, tried.usage, reading.generation)
 
     def _question(self, broken: Mismatch) -> llm_pb2.GenerateRequest:
-        draft = self.draft
-        asked = model_call.question(draft, "messages", "tool_choice")
-        said = draft.ledger.written.whole_text
-        asked.messages.extend(again(said, broken, draft.question.request.response_format))
+        context = self.context
+        asked = model_call.question(context, "messages", "tool_choice")
+        said = context.ledger.written.whole_text
+        asked.messages.extend(again(said, broken, context.question.request.response_format))
         if asked.tools:
             asked.tool_choice.CopyFrom(chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE))
         return asked
@@ -150,4 +150,4 @@ class FormStage(AnswerStage):
     def _tell(self, act: Act, detail: str, stage: Running) -> None:
         stage.detail = detail
         _FORMS.labels(act.value.action).inc()
-        self.draft.ledger.decide(act, self.name, detail)
+        self.context.ledger.decide(act, self.name, detail)

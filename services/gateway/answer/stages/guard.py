@@ -8,7 +8,6 @@ the request.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Generator, Iterator, Sequence
@@ -20,10 +19,10 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Work
-from services.gateway.answer.text_writer import counted
+from services.gateway.answer.stream_filter import counted
 from services.gateway.answer.unchanged_fields import is_of_conversation, texts_of, unread_texts
 from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard.checks import NOTHING, Checks, checks_for
@@ -42,9 +41,9 @@ class GuardStage(AnswerStage):
 
     name, after = "guard", ("audio",)
 
-    def __init__(self, draft: Draft):
-        super().__init__(draft)
-        self._checks = draft.privacy.checks or NOTHING
+    def __init__(self, context: RequestContext):
+        super().__init__(context)
+        self._checks = context.privacy.checks or NOTHING
 
     @classmethod
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
@@ -52,11 +51,11 @@ class GuardStage(AnswerStage):
         return checks is not None and checks.asks
 
     async def start(self) -> Work | None:
-        draft, ledger = self.draft, self.draft.ledger
+        context, ledger = self.context, self.context.ledger
         stage = ledger.begin(self.name)
         deadline = Deadline.after(stage.budget_s, ledger.clock)
-        looking = _Request(draft, self._checks, stage, deadline)
-        texts = chain(_texts(draft), unread_texts(draft.question.request.original, draft.privacy.looked_at_also))
+        looking = _Request(context, self._checks, stage, deadline)
+        texts = chain(_texts(context), unread_texts(context.question.request.original, context.privacy.looked_at_also))
         long = sum(len(text) for _, text in texts) > _AT_ONCE
         if self._checks.hides and not long and not self._look_at_once(looking, stage):
             return None
@@ -65,8 +64,8 @@ class GuardStage(AnswerStage):
         if not long and self._checks.settings.injection == "off":
             ledger.end(stage)
             return None
-        draft.privacy.guarded = guarded = asyncio.Event()
-        return self._look(looking, stage, guarded, private=long and bool(self._checks.hides))
+        context.privacy.guarded.clear()
+        return self._look(looking, stage, private=long and bool(self._checks.hides))
 
     def _look_at_once(self, looking: _Request, stage: Running) -> bool:
         """Detect private data at once. Returns whether the stage has time for more; else it has ended. Raises
@@ -75,7 +74,7 @@ class GuardStage(AnswerStage):
             for _ in looking.for_private():
                 pass
         except (GuardRefused, Late) as problem:
-            with self.draft.ledger.ending(stage):
+            with self.context.ledger.ending(stage):
                 if isinstance(problem, GuardRefused):
                     raise
                 looking.keep_private("the time was over before it was known what it holds")
@@ -83,9 +82,9 @@ class GuardStage(AnswerStage):
             return False
         return True
 
-    async def _look(self, looking: _Request, stage: Running, guarded: asyncio.Event, *, private: bool) -> None:
-        tenant = self.draft.tenant.name
-        with self.draft.ledger.ending(stage):
+    async def _look(self, looking: _Request, stage: Running, *, private: bool) -> None:
+        tenant = self.context.tenant.name
+        with self.context.ledger.ending(stage):
             try:
                 for _ in looking.for_private() if private else ():
                     await give_way(tenant)
@@ -93,10 +92,10 @@ class GuardStage(AnswerStage):
                     await give_way(tenant)
             except Late:
                 self._late(stage)
-        guarded.set()
+        self.context.privacy.guarded.set()
 
     def _late(self, stage: Running) -> None:
-        ledger, is_open = self.draft.ledger, self._checks.settings.late == "open"
+        ledger, is_open = self.context.ledger, self._checks.settings.late == "open"
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN
         stage.detail = f"not done within {stage.budget_s * 1000:.0f} ms"
         ledger.decide(Act.GUARD_LATE, self.name, f"{stage.detail}: {'passed' if is_open else 'refused'}")
@@ -108,23 +107,23 @@ class GuardStage(AnswerStage):
 class _Request:
     """The checks of one request, in steps. Each raises `GuardRefused` for a finding, or `Late`."""
 
-    def __init__(self, draft: Draft, checks: Checks, stage: Running, deadline: Deadline):
-        self._draft, self._checks, self._stage = draft, checks, stage
-        self._looking, self._hidden = ContentScanner(checks, draft.privacy.names, deadline), dict[str, str]()
+    def __init__(self, context: RequestContext, checks: Checks, stage: Running, deadline: Deadline):
+        self._context, self._checks, self._stage = context, checks, stage
+        self._looking, self._hidden = ContentScanner(checks, context.privacy.names, deadline), dict[str, str]()
         self._hidden_fields = dict[str, str]()  # outside of the conversation
 
     def for_private(self) -> Iterator[None]:
         """Detect secrets and personal data, and replace them by names for models."""
-        for where, text in _texts(self._draft):
+        for where, text in _texts(self._context):
             shown = yield from self._without_private(where, text)
             if shown != text:
                 self._hidden[text] = shown if where not in _OF_JSON else _as_json(text, shown)
-        for place, text in unread_texts(self._draft.question.request.original, self._draft.privacy.looked_at_also):
+        for place, text in unread_texts(self._context.question.request.original, self._context.privacy.looked_at_also):
             shown = yield from self._without_private(_FIELDS, text)
             if shown != text:
                 (self._hidden if is_of_conversation(place) else self._hidden_fields)[text] = shown
         if self._hidden or self._hidden_fields:
-            self._draft.inputs.hide(self._hidden, self._hidden_fields)
+            self._context.inputs.hide(self._hidden, self._hidden_fields)
             self._tell(Act.GUARD_HID, counted(self._looking.found))
             self.keep_private("it holds secrets or personal data")
 
@@ -138,7 +137,7 @@ class _Request:
         """Detect prompt injections, in the latest text first."""
         if self._checks.settings.injection == "off":
             return
-        rule, score = yield from self._looking.for_injections(reversed(list(_said(self._draft))))
+        rule, score = yield from self._looking.for_injections(reversed(list(_said(self._context))))
         if rule and self._checks.settings.injection == "note":
             self._tell(Act.GUARD_NOTED, told(rule, score))
         elif rule:
@@ -146,10 +145,10 @@ class _Request:
 
     def keep_private(self, why: str) -> None:
         """Keep the answer out of the cache and away from other callers."""
-        draft = self._draft
-        if not draft.privacy.private and draft.question.shareable:
-            draft.ledger.decide(Act.GUARD_BYPASSED, "cache", f"{why}: neither looked up nor stored")
-        draft.privacy.private = True
+        context = self._context
+        if not context.privacy.private and context.question.shareable:
+            context.ledger.decide(Act.GUARD_BYPASSED, "cache", f"{why}: neither looked up nor stored")
+        context.privacy.private = True
 
     def _refuse(self, rule: str, why: str) -> NoReturn:
         self._tell(Act.GUARD_REFUSED, rule)
@@ -157,7 +156,7 @@ class _Request:
 
     def _tell(self, act: Act, detail: str) -> None:
         self._stage.detail = "; ".join(filter(None, (self._stage.detail, detail)))
-        self._draft.ledger.decide(act, "prompt", detail)
+        self._context.ledger.decide(act, "prompt", detail)
 
 
 _MESSAGES, _ARGUMENTS, _HEARD = "the messages", "the arguments of a call", "the recording"
@@ -165,45 +164,45 @@ _FIELDS, _PREFIX, _TOOLS, _PARAMETERS = "the other fields", "the prefix", "the t
 _OF_JSON = (_ARGUMENTS, _PARAMETERS)
 
 
-def _texts(draft: Draft) -> Iterator[tuple[str, str]]:
+def _texts(context: RequestContext) -> Iterator[tuple[str, str]]:
     """The texts that may hold private data, each with its kind. System messages, a prefix and tools are the
     application's own texts and are left out, unless the setting `also` names them."""
-    also = draft.privacy.looked_at_also
-    for message in draft.inputs.asked.messages:
+    also = context.privacy.looked_at_also
+    for message in context.inputs.asked.messages:
         if message.role == chat_pb2.ROLE_SYSTEM and "system" not in also:
             continue
         yield _MESSAGES, message.content
         for call in message.tool_calls:
             yield _ARGUMENTS, call.arguments
-    for line in draft.inputs.asked.context:
+    for line in context.inputs.asked.context:
         yield _HEARD, line
     if "prefix" in also:
-        yield _PREFIX, draft.question.request.prefix
-    for tool in _tools(draft):
+        yield _PREFIX, context.question.request.prefix
+    for tool in _tools(context):
         yield _TOOLS, tool.description
         yield _PARAMETERS, tool.parameters
 
 
-def _said(draft: Draft) -> Iterator[str]:
+def _said(context: RequestContext) -> Iterator[str]:
     """The texts that may hold injections. Of other fields, of parts that are left for a provider and of the parameters
     of a tool, only texts of several words: documents for the model, for example."""
-    original, also = draft.question.request.original, draft.privacy.looked_at_also
-    for tool in _tools(draft):
+    original, also = context.question.request.original, context.privacy.looked_at_also
+    for tool in _tools(context):
         yield from (text for text in _texts_in(tool.parameters) if " " in text)
         yield tool.description
     yield from (text for place, text in unread_texts(original, also) if " " in text and _may_instruct(place))
-    yield from draft.inputs.asked.context
+    yield from context.inputs.asked.context
     roles = (*_INSTRUCTING, chat_pb2.ROLE_SYSTEM) if "system" in also else _INSTRUCTING
-    yield from (message.content for message in draft.inputs.asked.messages if message.role in roles)
+    yield from (message.content for message in context.inputs.asked.messages if message.role in roles)
     if "prefix" in also:
-        yield draft.question.request.prefix
+        yield context.question.request.prefix
 
 
-def _tools(draft: Draft) -> Sequence[chat_pb2.Tool]:
+def _tools(context: RequestContext) -> Sequence[chat_pb2.Tool]:
     """The tools for the model, those of the caller and of the mesh, where the setting `also` names tools."""
-    if "tools" not in draft.privacy.looked_at_also:
+    if "tools" not in context.privacy.looked_at_also:
         return ()
-    return [*draft.question.request.tools, *(draft.equipment.told() if draft.equipment else ())]
+    return [*context.question.request.tools, *(context.equipment.told() if context.equipment else ())]
 
 
 def _texts_in(parameters: str) -> Iterator[str]:

@@ -18,8 +18,9 @@ from hedgerow.vision.v1 import vision_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, estimated_tokens, heard_tokens
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.results import Done
 from services.gateway.answer.stages.stage import AnswerStage, Work, retrieve
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
@@ -41,7 +42,7 @@ class _MediaStage(AnswerStage):
         self, breaker: SharedBreaker, work: Callable[[Running], Awaitable[T]]
     ) -> tuple[T | None, ServiceError | None]:
         """The result of the stage, or the error. Raises `InvalidInput`."""
-        ledger, tenant = self.draft.ledger, self.draft.tenant.name
+        ledger, tenant = self.context.ledger, self.context.tenant.name
         with ledger.stage(self.name) as stage:
             if not ledger.worth_starting(self.name, stage):
                 return None, TooLate(f"{self.name}: {stage.detail}")
@@ -69,7 +70,7 @@ class _MediaStage(AnswerStage):
 
     def fallback(self, problem: ServiceError) -> None:
         """Continue without the result."""
-        self.draft.miss(self.late if isinstance(problem, TooLate) else self.gone)
+        self.context.miss(self.late if isinstance(problem, TooLate) else self.gone)
 
 
 class AudioStage(_MediaStage):
@@ -86,28 +87,29 @@ class AudioStage(_MediaStage):
         return question.recording == "question"
 
     async def start(self) -> Work | None:
-        hearing = self.draft.question.hearing
+        hearing = self.context.question.hearing
         return self._transcribe(hearing) if hearing else None
 
-    async def _transcribe(self, hearing: Hearing) -> None:
+    async def _transcribe(self, hearing: Hearing) -> Done | None:
         try:
             await self._listen(hearing)
         except TooLate as problem:
-            await self._end_unheard(problem)
-        if heard := self.draft.inputs.heard:
+            return await self._end_unheard(problem)
+        if heard := self.context.inputs.heard:
             transcript = pb.Transcript(text=heard, confirmed_words=len(heard.split()), final=True)
-            self.draft.writer.write(pb.Event(transcript=transcript))
+            self.context.writer.write(pb.Event(transcript=transcript))
+        return None
 
     async def _listen(self, hearing: Hearing) -> None:
         async def hear(stage: Running) -> str:
-            recording = self.draft.question.request.audio.data
+            recording = self.context.question.request.audio.data
             with self._charged(recording) as charge:
                 summary = await hearing.client.transcribe(recording, stage.budget_s, telemetry.propagate(stage.span))
                 charge(heard_tokens(summary.audio_s))
             stage.detail = f"{summary.audio_s:.1f} s, {summary.speech_s:.1f} s of it speech"
             return summary.text.strip()
 
-        required = self.draft.question.recording == "question"
+        required = self.context.question.recording == "question"
         heard, problem = await self.attempt(hearing.breaker, hear)
         if problem and required:
             raise problem
@@ -116,8 +118,8 @@ class AudioStage(_MediaStage):
         elif required and not heard:
             raise InvalidInput("audio", "a recording with speech", "silence")
         else:
-            self.draft.ledger.final.transcript = heard or ""
-            self.draft.inputs.hear(heard or "")
+            self.context.ledger.final.transcript = heard or ""
+            self.context.inputs.hear(heard or "")
 
     @contextmanager
     def _charged(self, recording: bytes) -> Iterator[Callable[[int], None]]:
@@ -127,7 +129,7 @@ class AudioStage(_MediaStage):
 
         def charge(tokens: int) -> None:
             nonlocal charged
-            self.draft.ledger.billed_tokens += tokens - charged
+            self.context.ledger.billed_tokens += tokens - charged
             charged = tokens
 
         charge(estimated_tokens(recording))
@@ -137,13 +139,13 @@ class AudioStage(_MediaStage):
             charge(0)
             raise
 
-    async def _end_unheard(self, problem: TooLate) -> None:
+    async def _end_unheard(self, problem: TooLate) -> Done:
         """End the answer: the time for the transcript of the question is over."""
-        draft = self.draft
-        draft.miss(Degraded.AUDIO_BUDGET)
-        draft.ledger.finish(chat_pb2.FINISH_REASON_BUDGET)
-        if "template" in draft.backends.fallbacks.order:
-            await draft.take_template(self.name, problem.outline)
+        context = self.context
+        context.miss(Degraded.AUDIO_BUDGET)
+        if "template" in context.backends.fallbacks.order:
+            return await context.answer_with_template(self.name, problem.outline)
+        return Done(chat_pb2.FINISH_REASON_BUDGET)
 
 
 class VisionStage(_MediaStage):
@@ -151,25 +153,26 @@ class VisionStage(_MediaStage):
 
     name, late, gone = "vision", Degraded.VISION_BUDGET, Degraded.VISION_UNAVAILABLE
 
-    def __init__(self, draft: Draft):
-        super().__init__(draft)
+    def __init__(self, context: RequestContext):
+        super().__init__(context)
         self._look: asyncio.Task[vision_pb2.ClassifyResponse] | None = None
+        self._seen = False  # whether the inputs have the labels
 
     @classmethod
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
         return bool(question.request.images) and not question.pixels
 
     async def start(self) -> Work | None:
-        seeing = self.draft.question.seeing
+        seeing = self.context.question.seeing
         return self._classify(seeing) if seeing else None
 
     def patches(self) -> Sequence[pb.Patch]:
-        if self.draft.inputs.sights or not self._look or not self._look.done() or self._look.cancelled():
+        if self._seen or not self._look or not self._look.done() or self._look.cancelled():
             return ()
         if self._look.exception():
             return ()
         self._take(self._look.result())
-        return [pb.Patch(stage=self.name, text="\n".join(self.draft.inputs.picture_lines))]
+        return [pb.Patch(stage=self.name, text="\n".join(self.context.inputs.picture_lines))]
 
     def leave(self) -> None:
         if self._look:
@@ -177,8 +180,8 @@ class VisionStage(_MediaStage):
 
     async def _classify(self, seeing: Seeing) -> None:
         async def look(stage: Running) -> vision_pb2.ClassifyResponse:
-            metadata, left_s = telemetry.propagate(stage.span), self.draft.ledger.remaining()
-            pictures, began = len(self.draft.question.request.images), seeing.work.clock()
+            metadata, left_s = telemetry.propagate(stage.span), self.context.ledger.remaining()
+            pictures, began = len(self.context.question.request.images), seeing.work.clock()
             call = seeing.client.classify(self._wanted(seeing), left_s, metadata)
             self._look = asyncio.create_task(_reply(call))
             self._look.add_done_callback(retrieve)
@@ -197,15 +200,16 @@ class VisionStage(_MediaStage):
             self.fallback(problem)
         elif seen:
             self._take(seen)
-            self.draft.writer.write(pb.Event(sights=self.draft.inputs.sights))
+            self.context.writer.write(pb.Event(sights=self.context.ledger.final.sights))
 
     def _wanted(self, seeing: Seeing) -> vision_pb2.ClassifyRequest:
-        images = [vision_pb2.Image(data=image.data) for image in self.draft.question.request.images]
+        images = [vision_pb2.Image(data=image.data) for image in self.context.question.request.images]
         return vision_pb2.ClassifyRequest(images=images, top_k=seeing.top_k)
 
     def _take(self, seen: vision_pb2.ClassifyResponse) -> None:
-        self.draft.ledger.final.sights.pictures.extend(seen.results)
-        self.draft.inputs.see(self.draft.ledger.final.sights)
+        self.context.ledger.final.sights.pictures.extend(seen.results)
+        self.context.inputs.see(seen.results)
+        self._seen = True
 
 
 async def _reply(call: Pending) -> vision_pb2.ClassifyResponse:

@@ -54,19 +54,19 @@ class OwnStage(AnswerStage):
         raise NotImplementedError
 
     async def run(self) -> None:
-        draft, ledger = self.draft, self.draft.ledger
+        context, ledger = self.context, self.context.ledger
         with ledger.stage(self.name) as stage:
             if not ledger.worth_starting(self.name, stage):
-                draft.miss(f"{self.name}:budget")
+                context.miss(f"{self.name}:budget")
                 return
             deadline = Deadline.after(stage.budget_s)
             try:
                 async with asyncio.timeout(stage.budget_s):
-                    lines = await self.look(draft.question.request, stage.budget_s)
+                    lines = await self.look(context.question.request, stage.budget_s)
             except Exception as error:
                 self._fall_back(error, stage, deadline)
             else:
-                draft.inputs.add_context(lines)
+                context.inputs.add_context(lines)
                 stage.detail = f"lines of context: {len(lines)}"
 
     def _fall_back(self, error: Exception, stage: Running, deadline: Deadline) -> None:
@@ -79,8 +79,8 @@ class OwnStage(AnswerStage):
         else:
             _log.warning("stage %s failed", self.name, exc_info=error)
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_FAILED, type(error).__name__
-        self.draft.ledger.decide(Act.BUDGET_SKIPPED if late else Act.FALLBACK_SKIPPED, self.name, stage.detail)
-        self.draft.miss(f"{self.name}:{'budget' if late else 'unavailable'}")
+        self.context.ledger.decide(Act.BUDGET_SKIPPED if late else Act.FALLBACK_SKIPPED, self.name, stage.detail)
+        self.context.miss(f"{self.name}:{'budget' if late else 'unavailable'}")
 
 
 class ServiceStage(OwnStage):

@@ -17,8 +17,9 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.precedence import prompting
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.results import Route
 from services.gateway.answer.stages.stage import AnswerStage, Work, retrieve
 from services.gateway.answer.stages.summaries import NOTE
 from services.gateway.labels import Act, Degraded
@@ -72,9 +73,9 @@ class PromptStage(AnswerStage):
     name, after = "prompt", ("audio", "vision", "guard", "router", "tools")
     budget = StageBudget(share=0.1, cap_ms=100)
 
-    def __init__(self, draft: Draft):
-        super().__init__(draft)
-        self._settings = prompting(draft.question.request.prompt, draft.tenant, draft.backends.prompts.settings)
+    def __init__(self, context: RequestContext):
+        super().__init__(context)
+        self._settings = prompting(context.question.request.prompt, context.tenant, context.backends.prompts.settings)
         self._counting: asyncio.Task[int] | None = None  # of the original prompt
         self._left_out: Sequence[window.Messages] = ()
         self._reserved = 0  # tokens of the context, for the answer
@@ -88,7 +89,7 @@ class PromptStage(AnswerStage):
         return True
 
     async def start(self) -> Work | None:
-        question, came, limit = self.draft.question, self.draft.inputs.asked.for_model(), self._limit()
+        question, came, limit = self.context.question, self.context.inputs.asked.for_model(), self._limit()
         long = 0 < limit < window.most_tokens(came, self._tools_bytes)
         if long or question.request.prompt.system or _is_wordy(question, self._settings):
             return self._prepare(came, limit)
@@ -96,39 +97,39 @@ class PromptStage(AnswerStage):
 
     def after_final(self, final: pb.Final) -> None:
         """Have the turns that were left out summarized for the next question."""
-        summaries = self.draft.backends.prompts.summaries
+        summaries = self.context.backends.prompts.summaries
         if summaries and final.prompt.summary == "ordered":
-            self.draft.ledger.billed_tokens += summaries.order(self.draft.tenant, self._left_out)
+            self.context.ledger.billed_tokens += summaries.order(self.context.tenant, self._left_out)
 
     def leave(self) -> None:
         if self._counting:
             self._counting.cancel()
 
     async def _prepare(self, came: Sequence[chat_pb2.Message], limit: int) -> None:
-        draft = self.draft
-        with draft.ledger.stage(self.name) as stage:
+        context = self.context
+        with context.ledger.stage(self.name) as stage:
             report = pb.PromptReport()
-            asked = self._dieted(self._with_system(draft.inputs.asked.messages, report), report)
-            prompt = replace(draft.inputs.asked, messages=tuple(asked)).for_model()
+            asked = self._dieted(self._with_system(context.inputs.asked.messages, report), report)
+            prompt = replace(context.inputs.asked, messages=tuple(asked)).for_model()
             long = 0 < limit < window.most_tokens(prompt, self._tools_bytes)
             if not (report.diet or report.system or long):
                 stage.detail = "as it came"
                 return
             if report.diet:
                 stage.detail = ", ".join(report.diet)
-                draft.ledger.decide(Act.PROMPT_DIETED, self.name, stage.detail)
-            draft.ledger.final.prompt.CopyFrom(report)
-            report = draft.ledger.final.prompt
+                context.ledger.decide(Act.PROMPT_DIETED, self.name, stage.detail)
+            context.ledger.final.prompt.CopyFrom(report)
+            report = context.ledger.final.prompt
             self._count_before(came, report, stage)
-            draft.inputs.prompt = await self._fitted(prompt, limit, report, stage) if long else prompt
+            context.inputs.prepare(await self._fitted(prompt, limit, report, stage) if long else prompt)
 
     def _with_system(self, messages: Sequence[chat_pb2.Message], report: pb.PromptReport) -> Sequence[chat_pb2.Message]:
         """The messages after the system prompt that the request names, in its variant."""
-        draft = self.draft
-        if not (name := draft.question.request.prompt.system):
+        context = self.context
+        if not (name := context.question.request.prompt.system):
             return messages
-        kept = draft.backends.prompts.kept[name]
-        variant = _VARIANTS.get(draft.choice.complexity, "default") if draft.choice else "default"
+        kept = context.backends.prompts.kept[name]
+        variant = _VARIANTS.get(context.prior[Route].choice.complexity, "default")
         if not getattr(kept, variant):
             variant = "default"
         report.system = f"{name}@{kept.version} ({variant})"
@@ -154,10 +155,9 @@ class PromptStage(AnswerStage):
 
     def _limit(self) -> int:
         """The most tokens that the prompt may have; 0 where the context is unknown or nothing may be left out."""
-        draft, request = self.draft, self.draft.question.request
-        model = draft.backends.routes.model(draft.choice.model) if draft.choice else None
-        settings = self._settings
-        if model is None or not model.context_tokens or settings.whole or draft.inputs.asked.pictures:
+        context, request = self.context, self.context.question.request
+        model, settings = context.backends.routes.model(context.prior[Route].choice.model), self._settings
+        if model is None or not model.context_tokens or settings.whole or context.inputs.asked.pictures:
             return 0
         self._reserved = min(
             (request.sampling.max_tokens or settings.reserved_tokens) + len(request.prefix.encode()),
@@ -187,14 +187,14 @@ class PromptStage(AnswerStage):
             self._left_out = conversation.turns[: report.dropped_turns]
             said = f"{report.dropped_turns} of {len(conversation.turns)} turns left out: {tokens} of {limit} tokens"
             stage.detail = "; ".join(filter(None, [stage.detail, said]))
-            self.draft.ledger.decide(Act.PROMPT_SHORTENED, self.name, said)
-            self.draft.ledger.degrade(Degraded.PROMPT_SHORTENED)
+            self.context.ledger.decide(Act.PROMPT_SHORTENED, self.name, said)
+            self.context.ledger.degrade(Degraded.PROMPT_SHORTENED)
         return prompt
 
     def _note(self, turns: Sequence[window.Messages], report: pb.PromptReport) -> window.Messages:
         """The message in the place of turns that are left out."""
-        summaries = self.draft.backends.prompts.summaries if self._settings.summary_model else None
-        found = summaries.find(self.draft.tenant, turns) if summaries else ""
+        summaries = self.context.backends.prompts.summaries if self._settings.summary_model else None
+        found = summaries.find(self.context.tenant, turns) if summaries else ""
         report.summary = "kept" if found else "ordered" if summaries else "none"
         return (chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=f"{NOTE}{found}"),) if found else ()
 
@@ -209,12 +209,10 @@ class PromptStage(AnswerStage):
             return window.estimated_tokens(prompt, self._tools_bytes)
 
     async def _counted(self, prompt: Sequence[chat_pb2.Message], stage: Running) -> int:
-        draft = self.draft
-        if draft.choice is None:
-            raise TimeoutError
-        pool, request = draft.backends.fleet.pools[draft.choice.model], draft.question.request
+        context = self.context
+        pool, request = context.backends.fleet.pools[context.prior[Route].choice.model], context.question.request
         metadata = telemetry.propagate(stage.span)
-        return await pool.count_tokens(prompt, request.tools, draft.tenant.name, stage.budget_s, metadata)
+        return await pool.count_tokens(prompt, request.tools, context.tenant.name, stage.budget_s, metadata)
 
     def _count_before(self, came: Sequence[chat_pb2.Message], report: pb.PromptReport, stage: Running) -> None:
         """Count the original prompt for the report, while everything else continues."""
@@ -229,6 +227,6 @@ class PromptStage(AnswerStage):
 
     @property
     def _tools_bytes(self) -> int:
-        equipment = self.draft.equipment
+        equipment = self.context.equipment
         mesh = equipment.told() if equipment else ()
-        return sum(tool.ByteSize() for tool in (*self.draft.question.request.tools, *mesh))
+        return sum(tool.ByteSize() for tool in (*self.context.question.request.tools, *mesh))

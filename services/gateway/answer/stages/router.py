@@ -9,6 +9,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.precedence import prompting
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.results import Route
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.labels import Degraded
 from services.gateway.prompt import window
@@ -23,36 +24,34 @@ class RouterStage(AnswerStage):
 
     name, after = "router", ("audio",)
 
-    async def start(self) -> None:
-        with self.draft.ledger.stage(self.name) as stage:
-            self.draft.choice = self._choose(stage)
+    async def start(self) -> Route:
+        with self.context.ledger.stage(self.name) as stage:
+            return self._choose(stage)
 
-    def _choose(self, stage: Running) -> Choice:
-        draft, demand = self.draft, self._demand()
-        request, routes = draft.question.request, draft.backends.routes
+    def _choose(self, stage: Running) -> Route:
+        context, demand = self.context, self._demand()
+        request, routes = context.question.request, context.backends.routes
         if request.model:
             if model := routes.model(request.model):
                 affordable([model], demand)
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{request.model}: asked for by name"
-            return Choice(request.model, (), Complexity.UNSPECIFIED, fallback=False, reason=stage.detail)
+            return Route(Choice(request.model, (), Complexity.UNSPECIFIED, fallback=False, reason=stage.detail))
         if request.HasField("cascade"):
             demand = replace(demand, tier=Tier.QUALITY)
         choice = routes.choose(demand)
         if choice and choice.fallback and (least := self._least_tokens()) < demand.prompt_tokens:
             choice = routes.choose(replace(demand, prompt_tokens=least))
         if choice is None:
-            return self.fallback(stage)
+            return Route(self.fallback(stage))
         away = "" if routes.live else " (the router is away: its last table)"
         stage.detail = f"{choice.model}: {choice.reason}{away}"
         if choice.fallback:
-            draft.ledger.degrade(Degraded.ROUTER_FALLBACK)
-        if request.HasField("cascade"):
-            draft.fast = self._smaller(choice, demand)
-        return choice
+            context.ledger.degrade(Degraded.ROUTER_FALLBACK)
+        return Route(choice, self._smaller(choice, demand) if request.HasField("cascade") else None)
 
     def _smaller(self, choice: Choice, demand: Demand) -> Choice | None:
         """A model of a lower tier than the chosen one: their current speed does not matter for a cascade."""
-        routes = self.draft.backends.routes
+        routes = self.context.backends.routes
         chosen = routes.model(choice.model)
         with suppress(InvalidInput):  # it costs more than the answer may
             return routes.choose(replace(demand, tier=Tier.FAST), below=chosen.tier) if chosen else None
@@ -60,30 +59,30 @@ class RouterStage(AnswerStage):
 
     def fallback(self, stage: Running) -> Choice:
         """Without a table, the models in the order of the settings."""
-        first, *others = (pool.model for pool in self.draft.backends.fleet.chat)
-        if self.draft.backends.routes.expected:
+        first, *others = (pool.model for pool in self.context.backends.fleet.chat)
+        if self.context.backends.routes.expected:
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_FAILED, f"no table yet: {first} stands in"
-            self.draft.ledger.degrade(Degraded.ROUTER_UNAVAILABLE)
+            self.context.ledger.degrade(Degraded.ROUTER_UNAVAILABLE)
         else:
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{first}: there is no router"
         return Choice(first, tuple(others), Complexity.UNSPECIFIED, fallback=True, reason=stage.detail)
 
     def _least_tokens(self) -> int:
         """An estimate of the tokens that no model can do without: system messages and the question."""
-        draft = self.draft
-        settings = prompting(draft.question.request.prompt, draft.tenant, draft.backends.prompts.settings)
-        if settings.whole or not draft.inputs.asked.messages:
-            return draft.inputs.prompt_tokens
-        conversation = window.parts(draft.inputs.asked.messages)
-        return prompt_tokens([*conversation.head, *conversation.question], draft.question.request.tools)
+        context = self.context
+        settings = prompting(context.question.request.prompt, context.tenant, context.backends.prompts.settings)
+        if settings.whole or not context.inputs.asked.messages:
+            return context.inputs.prompt_tokens
+        conversation = window.parts(context.inputs.asked.messages)
+        return prompt_tokens([*conversation.head, *conversation.question], context.question.request.tools)
 
     def _demand(self) -> Demand:
-        request, messages = self.draft.question.request, self.draft.inputs.asked.messages
+        request, messages = self.context.question.request, self.context.inputs.asked.messages
         return Demand(
             tier=Tier(request.tier),
             question=messages[-1].content,
-            budget_ms=self.draft.ledger.plan["llm"].budget_ms,
-            prompt_tokens=self.draft.inputs.prompt_tokens,
+            budget_ms=self.context.ledger.plan["llm"].budget_ms,
+            prompt_tokens=self.context.inputs.prompt_tokens,
             max_tokens=request.sampling.max_tokens,
             max_cost_usd=request.max_cost_usd if request.HasField("max_cost_usd") else None,
             answers=choices(request.original),

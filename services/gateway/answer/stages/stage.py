@@ -11,10 +11,11 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
+from services.gateway.answer.results import Result
 from services.gateway.settings.answer_time import StageBudget
 
-Work = Coroutine[Any, Any, None]
+Work = Coroutine[Any, Any, Result | None]
 
 
 class AnswerStage:
@@ -27,8 +28,8 @@ class AnswerStage:
     before: ClassVar[tuple[str, ...]] = ()
     closing: ClassVar[bool] = False  # whether it runs last, for a complete answer, which it may replace
 
-    def __init__(self, draft: Draft):
-        self.draft = draft
+    def __init__(self, context: RequestContext):
+        self.context = context
 
     @classmethod
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
@@ -40,12 +41,14 @@ class AnswerStage:
         """Whether no answer is possible without it: then no time is kept from it."""
         return False
 
-    async def start(self) -> Work | None:
-        """Do what waits for nothing. Returns the rest, which runs beside other stages; None where there is none."""
+    async def start(self) -> Work | Result | None:
+        """Do what waits for nothing. Returns the rest, which runs beside other stages, or the result where there is no
+        more to do."""
         return self.run()
 
-    async def run(self) -> None:
-        """Do the work. Raises errors that end the answer. Cancelled where another stage ends it."""
+    async def run(self) -> Result | None:
+        """Do the work. Returns the result for later stages; `Done` ends the answer. Raises errors that end it without
+        text. Cancelled where another stage ends it."""
 
     def patches(self) -> Sequence[pb.Patch]:
         """Results that came after the time of the stage was over; each once."""

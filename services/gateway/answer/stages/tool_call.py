@@ -21,10 +21,10 @@ from prometheus_client import Counter, Histogram
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import retrieve
-from services.gateway.answer.text_writer import counted
+from services.gateway.answer.stream_filter import counted
 from services.gateway.guard.checks import Checks
 from services.gateway.guard.screen import ContentScanner, Late, RefusedText, told
 from services.gateway.labels import Act, Degraded, ToolOutcome
@@ -72,16 +72,18 @@ class ReadableResult:
     withheld: str = ""
 
 
-async def look_through(draft: Draft, name: str, content: str, citations: Sequence[tool_pb2.Citation]) -> ReadableResult:
+async def look_through(
+    context: RequestContext, name: str, content: str, citations: Sequence[tool_pb2.Citation]
+) -> ReadableResult:
     """The result of the tool `name` as its readers get it."""
-    checks, ledger = draft.privacy.checks, draft.ledger
+    checks, ledger = context.privacy.checks, context.ledger
     if checks is None or not checks.asks:
         return ReadableResult(content, citations)
     within_s = ledger.plan["guard"].budget_ms / 1000
-    looking = ContentScanner(checks, draft.privacy.names, Deadline.after(within_s, ledger.clock))
+    looking = ContentScanner(checks, context.privacy.names, Deadline.after(within_s, ledger.clock))
     try:
         seen = await _stepped(
-            _look(draft, name, looking, checks, ReadableResult(content, citations)), draft.tenant.name
+            _look(context, name, looking, checks, ReadableResult(content, citations)), context.tenant.name
         )
     except RefusedText as refused:
         ledger.decide(Act.GUARD_REFUSED, name, refused.rule)
@@ -100,7 +102,7 @@ async def look_through(draft: Draft, name: str, content: str, citations: Sequenc
 
 
 def _look(
-    draft: Draft, name: str, looking: ContentScanner, checks: Checks, came: ReadableResult
+    context: RequestContext, name: str, looking: ContentScanner, checks: Checks, came: ReadableResult
 ) -> Generator[None, None, ReadableResult]:
     """The steps of the guard. Raises `RefusedText` and `Late`."""
     shown = came
@@ -117,7 +119,7 @@ def _look(
         if rule and checks.settings.injection == "refuse":
             raise RefusedText(rule, f"what looks like a prompt injection ({rule})")
         if rule:
-            draft.ledger.decide(Act.GUARD_NOTED, name, told(rule, score))
+            context.ledger.decide(Act.GUARD_NOTED, name, told(rule, score))
     return shown
 
 
@@ -142,7 +144,7 @@ async def _stepped(steps: Generator[None, None, T], tenant: str) -> T:
 class ToolRun:
     """A call under way. `text` is the text of its result for a model."""
 
-    draft: Draft
+    context: RequestContext
     tool: Tool
     running: Running
     task: asyncio.Task[tuple[CallOutcome, ReadableResult]]
@@ -161,14 +163,14 @@ class ToolRun:
             self.waited = True
             self._close(ToolOutcome.LATE, f"not within its {self.running.budget_s * 1000:.0f} ms")
             self.text = f"{self.name} has not answered in time."
-            self.draft.miss(Degraded.TOOLS_BUDGET)
+            self.context.miss(Degraded.TOOLS_BUDGET)
             return
         try:
             self._take(*self.task.result())
         except ServiceError as error:
             self._close(ToolOutcome.UNAVAILABLE, error.outline)
             self.text = f"{self.name} could not be reached."
-            self.draft.miss(Degraded.TOOLS_UNAVAILABLE)
+            self.context.miss(Degraded.TOOLS_UNAVAILABLE)
 
     def patch(self) -> pb.Patch | None:
         """The result that came too late for the answer; once."""
@@ -181,7 +183,7 @@ class ToolRun:
         if told.result.failed or seen.withheld:
             return None
         self.outcome = ToolOutcome.OK
-        self.draft.take_citations(self.name, seen.citations)
+        self.context.take_citations(self.name, seen.citations)
         return pb.Patch(stage=self.running.name, text=seen.content)
 
     def leave(self) -> None:
@@ -189,27 +191,27 @@ class ToolRun:
         self.task.cancel()
 
     def _take(self, told: CallOutcome, seen: ReadableResult) -> None:
-        result, ledger = told.result, self.draft.ledger
+        result, ledger = told.result, self.context.ledger
         if told.retried:
             ledger.decide(Act.TOOL_RETRIED, self.name, told.retried)
         if seen.withheld:
             self._close(ToolOutcome.WITHHELD, seen.withheld)
             self.text = f"What {self.name} said is withheld: it may not be read."
-            self.draft.miss(Degraded.GUARD_WITHHELD)
+            self.context.miss(Degraded.GUARD_WITHHELD)
             return
         if result.failed:
             self._close(ToolOutcome.FAILED, "it says that it cannot")
             self.text = f"{self.name} failed: {seen.content}"
-            self.draft.miss(Degraded.TOOLS_UNAVAILABLE)
+            self.context.miss(Degraded.TOOLS_UNAVAILABLE)
             return
         detail = f"{len(result.content.encode())} bytes"
         detail += f", {len(result.citations)} citations" if result.citations else ""
         self._close(ToolOutcome.REUSED if told.reused else ToolOutcome.OK, detail)
         self.text = seen.content
-        self.draft.take_citations(self.name, seen.citations)
+        self.context.take_citations(self.name, seen.citations)
 
     def _close(self, outcome: ToolOutcome, detail: str) -> None:
-        ledger, running = self.draft.ledger, self.running
+        ledger, running = self.context.ledger, self.running
         self.outcome, running.outcome, running.detail = outcome, _OUTCOMES[outcome], detail
         if outcome is ToolOutcome.REUSED:
             running.detail = f"reused, {detail}"
@@ -220,35 +222,40 @@ class ToolRun:
             ledger.decide(act, self.name, detail)
 
 
-def begin(draft: Draft, equipment: Equipment, tool: Tool, arguments: str, within_s: float, above: Span) -> ToolRun:
+def begin(
+    context: RequestContext, equipment: Equipment, tool: Tool, arguments: str, within_s: float, above: Span
+) -> ToolRun:
     """Call a tool for an answer, which waits for it `within_s` at the most; the call may go on until the answer ends.
     `above`: the span of the stage that calls."""
-    toolbox, ledger, request = equipment.toolbox, draft.ledger, draft.question.request
+    toolbox, ledger, request = equipment.toolbox, context.ledger, context.question.request
     name = f"tool:{tool.name}"
     span = telemetry.start_span(name, parent=above)
     running = Running(name, min(within_s, toolbox.call_s(tool)), span, ledger.elapsed())
-    rank = score(premium=draft.tenant.premium, realtime=request.realtime, attempt=request.attempt)
+    rank = score(premium=context.tenant.premium, realtime=request.realtime, attempt=request.attempt)
 
     async def call() -> tuple[CallOutcome, ReadableResult]:
         remaining_s = ledger.remaining()
-        told = await toolbox.call(tool, arguments, draft.tenant, rank, remaining_s, span, lambda: run.waited)
-        content, citations = _within(draft, equipment, tool.name, told.result.content), _bounded(told.result.citations)
-        return told, await look_through(draft, tool.name, content, citations)
+        told = await toolbox.call(tool, arguments, context.tenant, rank, remaining_s, span, lambda: run.waited)
+        content, citations = (
+            _within(context, equipment, tool.name, told.result.content),
+            _bounded(told.result.citations),
+        )
+        return told, await look_through(context, tool.name, content, citations)
 
     task = asyncio.create_task(call(), context=telemetry.within(span))
     task.add_done_callback(retrieve)
-    run = ToolRun(draft, tool, running, task)
+    run = ToolRun(context, tool, running, task)
     return run
 
 
-def _within(draft: Draft, equipment: Equipment, name: str, content: str) -> str:
+def _within(context: RequestContext, equipment: Equipment, name: str, content: str) -> str:
     """The part of a result that is read."""
-    most = min(equipment.toolbox.settings.max_result_bytes, _share_bytes(draft, equipment))
+    most = min(equipment.toolbox.settings.max_result_bytes, _share_bytes(context, equipment))
     short = cut(content, most)
     if short == content:
         return content
     size = len(content.encode())
-    draft.ledger.decide(Act.TOOL_CUT, name, f"at most {most} bytes, got {size}")
+    context.ledger.decide(Act.TOOL_CUT, name, f"at most {most} bytes, got {size}")
     return f"{short}\n[cut here: {most} of {size} bytes]"
 
 
@@ -265,10 +272,10 @@ def _bounded(citations: Sequence[tool_pb2.Citation]) -> list[tool_pb2.Citation]:
     ]
 
 
-def _share_bytes(draft: Draft, equipment: Equipment) -> int:
+def _share_bytes(context: RequestContext, equipment: Equipment) -> int:
     """The bytes of a model's context for one result: all results together have half of it, at 2 bytes a token to be
     sure."""
-    context = draft.backends.routes.least_context
-    if not context:
+    tokens = context.backends.routes.least_context
+    if not tokens:
         return 1 << 30
-    return max(context // (len(equipment.beforehand) + equipment.max_calls * bool(equipment.offered)), 64)
+    return max(tokens // (len(equipment.beforehand) + equipment.max_calls * bool(equipment.offered)), 64)

@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.stages import tool_call
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.answer.stages.tool_call import ToolRun
@@ -26,8 +26,8 @@ class ToolsStage(AnswerStage):
 
     name, after = "tools", ("audio", "guard")  # they read the question as a model does
 
-    def __init__(self, draft: Draft):
-        super().__init__(draft)
+    def __init__(self, context: RequestContext):
+        super().__init__(context)
         self._runs: list[ToolRun] = []
 
     @classmethod
@@ -35,7 +35,7 @@ class ToolsStage(AnswerStage):
         return any(not (each.offered or each.source) for each in question.request.mesh_tools)
 
     async def start(self) -> Work | None:
-        return self._call_all(self.draft.equipment) if self.draft.equipment else None
+        return self._call_all(self.context.equipment) if self.context.equipment else None
 
     def patches(self) -> Sequence[pb.Patch]:
         return [patch for run in self._runs if (patch := run.patch())]
@@ -45,15 +45,15 @@ class ToolsStage(AnswerStage):
             run.leave()
 
     async def _call_all(self, equipment: Equipment) -> None:
-        draft, wanted = self.draft, equipment.beforehand
-        with draft.ledger.stage(self.name) as stage:
-            if not draft.ledger.worth_starting(self.name, stage):
-                draft.miss(Degraded.TOOLS_BUDGET)
-                draft.inputs.take_results([(each.name, f"{each.name} has not answered in time.") for each in wanted])
+        context, wanted = self.context, equipment.beforehand
+        with context.ledger.stage(self.name) as stage:
+            if not context.ledger.worth_starting(self.name, stage):
+                context.miss(Degraded.TOOLS_BUDGET)
+                context.inputs.take_results([(each.name, f"{each.name} has not answered in time.") for each in wanted])
                 return
-            asked = draft.inputs.asked.question
+            asked = context.inputs.asked.question
             runs = [
-                tool_call.begin(draft, equipment, each.tool, each.with_question(asked), stage.budget_s, stage.span)
+                tool_call.begin(context, equipment, each.tool, each.with_question(asked), stage.budget_s, stage.span)
                 if each.tool
                 else None
                 for each in wanted
@@ -63,12 +63,12 @@ class ToolsStage(AnswerStage):
             told = [
                 (each.name, run.text if run else self._unknown(each)) for each, run in zip(wanted, runs, strict=True)
             ]
-            draft.inputs.take_results(told)
+            context.inputs.take_results(told)
             in_time = sum(run.running.outcome == pb.STAGE_OUTCOME_OK for run in self._runs)
             stage.detail = f"{in_time} of {len(wanted)} answered"
 
     def _unknown(self, wanted: Beforehand) -> str:
         """The note for a tool whose source has not listed it."""
-        self.draft.miss(Degraded.TOOLS_UNAVAILABLE)
-        self.draft.ledger.decide(Act.TOOL_UNAVAILABLE, wanted.name, "no source that is there has listed it")
+        self.context.miss(Degraded.TOOLS_UNAVAILABLE)
+        self.context.ledger.decide(Act.TOOL_UNAVAILABLE, wanted.name, "no source that is there has listed it")
         return f"{wanted.name} could not be reached."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from opentelemetry.trace import INVALID_SPAN
@@ -14,7 +15,7 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.admission.quota import Allowance, Quotas
 from services.gateway.answer.backends import Backends, Fallbacks, Prompts
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.registry import claims, planned
@@ -25,7 +26,7 @@ from services.gateway.output_validation.forms import Checked, Forms, checked
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.answer_time import StageBudgets
 from services.gateway.settings.generation import BreakerSettings
-from services.gateway.tools.toolbox import Toolbox
+from services.gateway.tools.toolbox import Equipment, Toolbox
 from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Media
 from tests.clock import loop_clock
@@ -101,7 +102,14 @@ class Scene:
         )
         self.media = senses
 
-    def answer(self, **fields: object) -> Answer:
+    def answer(
+        self,
+        *,
+        placed: Callable[[], None] | None = None,
+        revalidate: Callable[[bytes], None] | None = None,
+        equipment: Equipment | None = None,
+        **fields: object,
+    ) -> Answer:
         asked = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What is the capital of France?")
         request = pb.GenerateRequest(**({"messages": [asked]} | fields))
         question = Question(
@@ -117,14 +125,16 @@ class Scene:
         then = lambda over: self.billed.append(100 - over)  # noqa: E731
         reservation = self.quotas.reserve("acme", ACME.allowance, 100, then=then)
         ledger = Ledger(plan, INVALID_SPAN, 0.01, clock=loop_clock)
-        return Answer(Draft(question, self.tenant, ledger, self.backends), reservation)
+        context = RequestContext.open(
+            question, self.tenant, ledger, self.backends, placed=placed, revalidate=revalidate, equipment=equipment
+        )
+        return Answer(context, reservation)
 
     async def equipped(self, tenant: Tenant = EVERYTHING, **fields: object) -> Answer:
         """An answer that may use tools of the mesh."""
-        answer, toolbox = self.answer(**fields), self.backends.tools
-        assert toolbox
-        answer._draft.equipment = await toolbox.equip(answer._draft.question.request, tenant, 1.0)
-        return answer
+        assert self.backends.tools
+        equipment = await self.backends.tools.equip(pb.GenerateRequest(**fields), tenant, 1.0)
+        return self.answer(equipment=equipment, **fields)
 
     async def messages(self, **fields: object) -> list[pb.GenerateResponse]:
         equipped = "mesh_tools" in fields

@@ -22,7 +22,7 @@ from services.gateway.settings.serving import KeptSettings
 from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock
-from tests.unit.gateway.answer.scene import EVERYTHING, MISS, Scene
+from tests.unit.gateway.answer.scene import MISS, Scene
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import (
     ScriptedAudio,
@@ -83,14 +83,7 @@ SCENES: dict[str, tuple[Callable[[], Scene], dict[str, Any]]] = {
 
 async def begun(scene: Scene, fields: dict[str, Any]) -> Answer:
     """As the servicer begins it."""
-    answer = scene.answer(**fields)
-    if tools := scene.backends.tools:
-        try:
-            answer._draft.equipment = await tools.equip(answer._draft.question.request, EVERYTHING, 1.0)
-        except BaseException:
-            answer._reservation.settle(0)
-            raise
-    return answer
+    return await scene.equipped(**fields) if scene.backends.tools else scene.answer(**fields)
 
 
 async def read(message: pb.GenerateResponse) -> None:

@@ -13,7 +13,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.question import Question
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.registry import STAGES, claims, planned
@@ -61,8 +61,8 @@ class TimeStage(AnswerStage):
     name, after, budget = "time", ("audio",), StageBudget(share=0.1, cap_ms=20)
 
     async def run(self):
-        with self.draft.ledger.stage(self.name) as stage:
-            self.draft.inputs.hear("It is noon.")
+        with self.context.ledger.stage(self.name) as stage:
+            self.context.inputs.hear("It is noon.")
             stage.detail = "noon"
 '''
 ENGINE = """
@@ -123,9 +123,9 @@ async def test_a_stage_is_planned_run_and_told(package: str) -> None:
     wanted = planned(Question(request), ACME, scene.backends, stages)
     plan = make_plan(claims(StageBudgets(), wanted, stages), 1_000)
     assert (plan["time"].budget_ms, plan["time"].starts_ms) == (20, 0)
-    draft = Draft(Question(request), ACME, Ledger(plan, INVALID_SPAN, 0.01), scene.backends)
+    context = RequestContext.open(Question(request), ACME, Ledger(plan, INVALID_SPAN, 0.01), scene.backends)
     reservation = scene.quotas.reserve("acme", ACME.allowance, 100)
-    events = [event async for message in sent_by(Answer(draft, reservation, stages).give) for event in message.events]
+    events = [event async for message in sent_by(Answer(context, reservation, stages).give) for event in message.events]
     assert [stage.name for stage in events[-1].final.stages] == ["router", "time", "llm"]
     (sent,) = scene.llms["small"].requests
     assert sent.messages[-1].content.startswith("Context:\n- audio: It is noon.")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer import text_writer
+from services.gateway.answer import stream_filter, text_writer
 from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.text_writer import TextWriter
 from services.gateway.guard.checks import checks_for
@@ -37,14 +37,14 @@ async def said(texts: Iterable[str], guard: GuardSettings, at_once: int) -> tupl
     """The texts that a client has, and those in the ledger."""
     ledger, writer = Scene(ScriptedCache(MISS)).answer()._ledger, EventWriter()
     speaking = TextWriter(ledger, writer, checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
-    with mock.patch.object(text_writer, "AT_ONCE", at_once):
+    with mock.patch.object(text_writer, "AT_ONCE", at_once), mock.patch.object(stream_filter, "AT_ONCE", at_once):
         for text in texts:
             spelled = [chat_pb2.TokenLogprob(token=text)]
             await speaking.say(text, 1, spelled)
-        await speaking.finish(chat_pb2.FINISH_REASON_STOP)
+        reason = await speaking.finish(chat_pb2.FINISH_REASON_STOP)
     written = ledger.written
     ends = [event.delta.sentence_end for event in writer.events if event.HasField("delta")]
-    account = written.tokens, ends[-1:], ledger.finish_reason, {each.action for each in ledger.decisions}
+    account = written.tokens, ends[-1:], reason, {each.action for each in ledger.decisions}
     return written.whole_text, writer.events, account
 
 

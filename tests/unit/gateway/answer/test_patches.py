@@ -16,7 +16,7 @@ def test_it_comes_where_something_was_missed_and_never_before_the_first_text(
 ) -> None:
     answer = object.__new__(Answer)
     patch = pb.Patch(stage="audio", text="what was heard")
-    answer._draft = SimpleNamespace(inputs=SimpleNamespace(missed=missed))  # type: ignore[assignment]
+    answer._context = SimpleNamespace(inputs=SimpleNamespace(missed=missed))  # type: ignore[assignment]
     answer._ledger = SimpleNamespace(written=SimpleNamespace(text=text), final=pb.Final())  # type: ignore[assignment]
     answer._started = {"audio": SimpleNamespace(patches=lambda: [patch])}  # type: ignore[dict-item]
     assert list(answer._late()) == [pb.Event(patch=patch)] * comes

@@ -6,7 +6,6 @@ import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.admission.messages import NO_TEXT
 from services.gateway.answer.prompt_builder import Asked, picture_lines
@@ -16,9 +15,9 @@ from tests.unit.gateway.prompt.conversations import said
 CAT = [("Egyptian cat", 0.404), ("tabby", 0.22), ("tiger cat", 0.15)]
 
 
-def sights(*pictures: list[tuple[str, float]]) -> pb.Sights:
+def labels_of(*pictures: list[tuple[str, float]]) -> list[vision_pb2.Labels]:
     labels = [[vision_pb2.Label(name=name, score=score) for name, score in picture] for picture in pictures]
-    return pb.Sights(pictures=[vision_pb2.Labels(labels=each) for each in labels])
+    return [vision_pb2.Labels(labels=each) for each in labels]
 
 
 @pytest.mark.parametrize(
@@ -45,11 +44,11 @@ def sights(*pictures: list[tuple[str, float]]) -> pb.Sights:
     ],
 )
 def test_a_sentence_says_how_sure_the_vision_model_is(labels: list[tuple[str, float]], sentence: str) -> None:
-    assert picture_lines(sights(labels)) == [sentence]
+    assert picture_lines(labels_of(labels)) == [sentence]
 
 
 def test_several_images_are_numbered() -> None:
-    assert picture_lines(sights(CAT[:1], [], [("cup", 0.2)])) == [
+    assert picture_lines(labels_of(CAT[:1], [], [("cup", 0.2)])) == [
         "Attached image 1 most likely shows: Egyptian cat (40%).",
         "It is not known what attached image 2 shows.",
         "It is not clear what attached image 3 shows. The image classifier's best guesses: cup (20%).",
@@ -57,15 +56,15 @@ def test_several_images_are_numbered() -> None:
 
 
 def test_a_template_gives_the_notation_of_a_model_that_has_learned_another() -> None:
-    assert picture_lines(sights(CAT[:2], []), "image: {labels}") == [
+    assert picture_lines(labels_of(CAT[:2], []), "image: {labels}") == [
         "image: Egyptian cat (0.40), tabby (0.22)",
         "image: ",
     ]
-    assert picture_lines(sights([("a {labels} %s {0}", 1)]), "{labels}") == ["a {labels} %s {0} (1.00)"]
+    assert picture_lines(labels_of([("a {labels} %s {0}", 1)]), "{labels}") == ["a {labels} %s {0} (1.00)"]
 
 
 def test_without_images_nothing_is_told() -> None:
-    assert picture_lines(None) == picture_lines(pb.Sights()) == []
+    assert picture_lines([]) == []
 
 
 def test_a_template_without_a_place_for_the_labels_is_refused() -> None:

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.plan import Stage, make_plan
+from services.gateway.answer.results import Done
 from services.gateway.answer.stages.cache.stage import CacheStage
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from tests.clock import loop_clock
@@ -31,9 +33,9 @@ class Slow(ScriptedCache):
 def beside(name: str, takes_s: float, started: dict[str, float], guards: bool = False) -> type[AnswerStage]:
     async def start(self: AnswerStage) -> Work:
         started[name] = loop_clock()
-        guarded = asyncio.Event()
+        guarded = self.context.privacy.guarded
         if guards:
-            self.draft.privacy.guarded = guarded
+            guarded.clear()
         return work(guarded)
 
     async def work(guarded: asyncio.Event) -> None:
@@ -43,11 +45,20 @@ def beside(name: str, takes_s: float, started: dict[str, float], guards: bool = 
     return type(name, (AnswerStage,), {"name": name, "start": start})
 
 
+class Last(AnswerStage):
+    """Ends the answer after all others."""
+
+    name, closing = "last", True
+
+    async def run(self) -> Done:
+        return Done(chat_pb2.FINISH_REASON_STOP)
+
+
 async def ended(stages: Mapping[str, type[AnswerStage]], plan: list[Stage], scene: Scene) -> tuple[float, pb.Final]:
     """When it was over, in seconds, and its last event."""
     answer, began = scene.answer(), loop_clock()
-    answer._stages = stages
-    answer._ledger.plan = make_plan(plan, 2_000)
+    answer._stages = {**stages, "last": Last}
+    answer._ledger.plan = make_plan([*plan, Stage("last", 1, 1e9)], 2_000)
     events = [event async for message in sent_by(answer.give) for event in message.events]
     return loop_clock() - began, events[-1].final
 

@@ -37,9 +37,7 @@ def scene_of(revalidate_ms: int) -> Scene:
 
 
 async def finals(scene: Scene, asked_anew: list[bytes] | None) -> pb.Final:
-    answer = scene.answer()
-    if asked_anew is not None:
-        answer._draft.revalidate = asked_anew.append
+    answer = scene.answer(revalidate=None if asked_anew is None else asked_anew.append)
     *_, last = [message async for message in sent_by(answer.give)]
     return last.events[-1].final
 

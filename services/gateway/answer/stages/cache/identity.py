@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
@@ -14,8 +14,6 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.answer.inputs import Inputs, Privacy
 from services.gateway.answer.prompt_builder import Asked
 from services.gateway.cache_eligibility.choice import ANY, HitsChoice, choose, within
-from services.gateway.cache_eligibility.settings import Bypassed
-from services.gateway.upstream.cache import Known
 from services.gateway.upstream.router import Routes
 from services.runtime import question_key
 
@@ -73,45 +71,45 @@ def _digest(identity: str) -> list[str]:
     return [hashlib.sha256(f"identity: {identity}".encode()).hexdigest()] if identity else []
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CacheIdentity:
-    """`omits`: whether fields that the model's API lacks are omitted."""
+    """The identity of one question. `key`: the same for equal questions; empty where no other caller may share the
+    answer. `question`: as the cache gets it; None where it is not for the cache. `hits`: those that are allowed."""
+
+    key: bytes = b""
+    question: cache_pb2.Question | None = None
+    hits: HitsChoice = ANY
+
+
+_UNIDENTIFIED = CacheIdentity()
+
+
+@dataclass(slots=True)
+class Identifier:
+    """Identifies one question, once it is complete. `omits`: whether fields that the model's API lacks are omitted."""
 
     inputs: Inputs
     tenant: Tenant
     privacy: Privacy
     routes: Routes
     omits: bool
-    question: cache_pb2.Question | None = None  # None: not for the cache
-    key: bytes = b""  # the same for equal questions; empty where none is equal to it
-    hits: HitsChoice = ANY  # the hits that are allowed, once identified
-    known: Known = field(default_factory=Known)  # invalidations known when the cache was asked
-    stale: cache_pb2.Answer | None = None  # an expired answer
+    _identity: CacheIdentity = _UNIDENTIFIED
 
-    def identify(self) -> None:
-        """Compute the key, unless no other caller may share the answer."""
+    def identify(self) -> CacheIdentity:
+        """The identity, with a key unless no other caller may share the answer. The key is computed once."""
         question = self.inputs.question
-        if self.key or self.privacy.private or not (self.inputs.asked.whole and question.shareable):
-            return
+        if self._identity.key or self.privacy.private or not (self.inputs.asked.whole and question.shareable):
+            return self._identity
         request, asked = question.request, self.inputs.asked
         said = (each.content for each in reversed(asked.messages) if each.role == chat_pb2.ROLE_USER)
         named = bool(request.end_user)
-        self.hits = choose(request.cache, request.sampling, said, self.tenant.hits, names_user=named)
-        if self.hits.drawn:
-            return
+        hits = choose(request.cache, request.sampling, said, self.tenant.hits, names_user=named)
+        if hits.drawn:
+            return CacheIdentity(hits=hits)
         models = self.routes.identity(request.model)
-        cached = cache_question(request, asked, self.tenant.name, self.hits, models, omits=self.omits)
+        cached = cache_question(request, asked, self.tenant.name, hits, models, omits=self.omits)
         cached.ignore_case = self.tenant.hits.ignore_case
         question_key.normalize(cached)
-        self.key, self.inputs.identified = question_key.digest(cached), True
-        self.hits = within(self.hits, cached.ByteSize())
-        self.question = None if self.hits.hits == "off" else cached
-
-    @property
-    def bypassed(self) -> Bypassed | None:
-        """Why the cache is bypassed; None where it is not, as far as known."""
-        if unshared := self.inputs.question.unshared:
-            return unshared
-        if self.privacy.private or not self.inputs.asked.whole:
-            return Bypassed.PRIVATE if self.privacy.private else Bypassed.INCOMPLETE
-        return self.hits.reason if self.hits.hits == "off" else None
+        hits, self.inputs.identified = within(hits, cached.ByteSize()), True
+        self._identity = CacheIdentity(question_key.digest(cached), None if hits.hits == "off" else cached, hits)
+        return self._identity

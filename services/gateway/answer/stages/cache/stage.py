@@ -12,9 +12,11 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.draft import Draft
+from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import VERDICTS
+from services.gateway.answer.results import CacheDecision, Done, Result
+from services.gateway.answer.stages.cache.identity import CacheIdentity
 from services.gateway.answer.stages.cache.l1 import Copy
 from services.gateway.answer.stages.cache.write_behind import is_of_another, is_storable, may_keep, note_private
 from services.gateway.answer.stages.stage import AnswerStage, Work
@@ -22,7 +24,7 @@ from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.decisions import Changed
 from services.gateway.guard.screen import AT_ONCE
 from services.gateway.labels import Act, Degraded
-from services.gateway.upstream.cache import Cache
+from services.gateway.upstream.cache import Cache, Known
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.security.private_data import find
@@ -48,8 +50,9 @@ class CacheStage(AnswerStage):
 
     name, after = "cache", ("audio", "vision")
 
-    def __init__(self, draft: Draft):
-        super().__init__(draft)
+    def __init__(self, context: RequestContext):
+        super().__init__(context)
+        self._identity = CacheIdentity()
         self._identities = ""  # of all models, when the question was identified
         self._sample: cache_pb2.Sample | None = None  # a stored answer that the cache wants verified
 
@@ -57,37 +60,39 @@ class CacheStage(AnswerStage):
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
         return backends.cache is not None and question.shareable
 
-    async def start(self) -> Work | None:
-        draft, cache = self.draft, self.draft.backends.cache
-        draft.identity.identify()
-        self._identities = draft.backends.routes.identity("")
+    async def start(self) -> Work | Result | None:
+        context, cache = self.context, self.context.backends.cache
+        self._identity = context.identifier.identify()
+        self._identities = context.backends.routes.identity("")
         self._tell_choice()
-        if cache is None or draft.identity.question is None:
+        if cache is None or self._identity.question is None:
             return None
-        draft.identity.known = draft.backends.l1.removals.known()
+        known = context.backends.l1.removals.known()
         if (near := self._find_near()) is None:
-            return self._look_up(cache, draft.identity.question)
-        if draft.privacy.guarded or self._pace:
+            return self._look_up(cache, self._identity.question, known)
+        if self._pace or not context.privacy.guarded.is_set():
             return self._take_near(near)
-        await self._take_near(near)
-        return None
+        return await self._take_near(near)
 
-    async def _take_near(self, near: Near) -> None:
-        with self.draft.ledger.stage(self.name) as stage:
+    async def _take_near(self, near: Near) -> Done:
+        with self.context.ledger.stage(self.name) as stage:
             await self._take(pb.CACHE_VERDICT_EXACT, near.key, 1.0)
             stage.detail = near.detail
-        await self._say(near.answer)
+        return await self._say(near.answer)
 
-    async def _look_up(self, cache: Cache, question: cache_pb2.Question) -> None:
-        with self.draft.ledger.stage(self.name) as stage:
+    async def _look_up(self, cache: Cache, question: cache_pb2.Question, known: Known) -> Done | CacheDecision:
+        with self.context.ledger.stage(self.name) as stage:
             found = await self._ask(cache, question, stage)
-            hit = found.answer if found and await self._take_verdict(found, stage) else None
-        if hit:
-            await self._say(hit)
+            if found is None:
+                return CacheDecision(known)
+            known = replace(known, epoch=found.epoch or known.epoch, key=found.key)
+            if not await self._take_verdict(found, known, stage):
+                return CacheDecision(known, found.stale if found.HasField("stale") else None)
+        return await self._say(found.answer)
 
     async def _ask(self, cache: Cache, question: cache_pb2.Question, stage: Running) -> cache_pb2.LookupResponse | None:
         """The reply of the cache, where there is time for it and the breaker permits it; None without one."""
-        ledger, tenant, breaker = self.draft.ledger, self.draft.tenant.name, self.draft.backends.cache_breaker
+        ledger, tenant, breaker = self.context.ledger, self.context.tenant.name, self.context.backends.cache_breaker
         if not ledger.worth_starting(self.name, stage):
             return None
         permit = breaker.enter(tenant)
@@ -107,29 +112,26 @@ class CacheStage(AnswerStage):
             permit.withdrawn()  # unless it has reported
         return found
 
-    async def _say(self, answer: cache_pb2.Answer | Copy) -> None:
+    async def _say(self, answer: cache_pb2.Answer | Copy) -> Done:
         """Answer with a hit, all at once, or at its pace within 80% of the time left."""
-        draft, ledger = self.draft, self.draft.ledger
+        context, ledger = self.context, self.context.ledger
         if not self._pace:
-            await draft.take_whole(answer.text, answer.model, answer.finish_reason)
-            return
-        ledger.final.model = answer.model
-        await draft.voice.say_at_pace(answer.text, self._pace, ledger.remaining() * _SPOKEN_SHARE)
-        if not ledger.finish_reason:  # else the guard has ended it
-            await draft.voice.finish(answer.finish_reason)
+            return await context.answer_with(answer.text, answer.model, answer.finish_reason)
+        await context.text_writer.say_at_pace(answer.text, self._pace, ledger.remaining() * _SPOKEN_SHARE)
+        return Done(await context.text_writer.finish(answer.finish_reason), answer.model)
 
     @property
     def _pace(self) -> float:
         """The pace of a hit in characters a second; 0 for all at once, as for items of a batch, which no client reads
         along."""
-        policy = self.draft.question.request.cache
-        if self.draft.placed:
+        policy = self.context.question.request.cache
+        if self.context.placed:
             return 0
-        return policy.hit_chars_per_s if policy.HasField("hit_chars_per_s") else self.draft.tenant.hits.chars_per_s
+        return policy.hit_chars_per_s if policy.HasField("hit_chars_per_s") else self.context.tenant.hits.chars_per_s
 
     def fallback(self, problem: ServiceError, stage: Running) -> None:
         """Continue without an answer of the cache: a model makes one."""
-        ledger = self.draft.ledger
+        ledger = self.context.ledger
         stage.detail = problem.outline
         if isinstance(problem, InvalidInput):  # the cache works, and cannot store this question
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, problem.message
@@ -144,14 +146,14 @@ class CacheStage(AnswerStage):
     def after_final(self, final: pb.Final) -> None:
         """Have the answer stored by the first of its readers, and the sample of the cache judged."""
         self._have_judged()
-        draft, generation, identity = self.draft, self.draft.generation, self.draft.identity
+        context, generation, identity = self.context, self.context.prior[Done].generation, self._identity
         if identity.question is None or generation is None or generation.report.stored:
             return
-        if not is_storable(final, draft.question.request.sampling):
+        if not is_storable(final, context.question.request.sampling):
             return
         if is_of_another(final.model, generation, self._identities):
             return
-        hides, decisions = draft.privacy.checks.hides if draft.privacy.checks else (), draft.ledger.decisions
+        hides, decisions = context.privacy.checks.hides if context.privacy.checks else (), context.ledger.decisions
         is_long = len(final.text) > AT_ONCE
         if not is_long and find(final.text, hides):
             note_private(decisions)
@@ -162,56 +164,68 @@ class CacheStage(AnswerStage):
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
         )
         request = cache_pb2.StoreRequest(question=identity.question, answer=answer, ttl_ms=identity.hits.ttl_ms)
-        draft.backends.write_behind.store(identity.key, request, generation.job.known, look)
+        context.backends.write_behind.store(identity.key, request, generation.job.known, look)
 
     def _have_judged(self) -> None:
-        draft, sample = self.draft, self._sample
-        if sample is None or draft.backends.judging is None or draft.privacy.private or draft.question.pixels:
+        context, sample = self.context, self._sample
+        if sample is None or context.backends.judging is None or context.privacy.private or context.question.pixels:
             return
-        draft.backends.judging.submit(sample, draft.inputs.for_model(), draft.tenant, draft.ledger.span)
+        context.backends.judging.submit(sample, context.inputs.for_model(), context.tenant, context.ledger.span)
 
     def _request(self, question: cache_pb2.Question) -> cache_pb2.LookupRequest:
-        policy = self.draft.question.request.cache
+        policy = self.context.question.request.cache
         similarity = policy.min_similarity if policy.HasField("min_similarity") else None
         if question.exact_only:
             similarity = 1.0
-        stale_ms = self.draft.tenant.hits.revalidate_ms if self.draft.revalidate else 0
+        stale_ms = self.context.tenant.hits.revalidate_ms if self.context.revalidate else 0
         return cache_pb2.LookupRequest(
             question=question,
             min_similarity=similarity,
             stale_within_ms=stale_ms,
-            max_wrong=self.draft.identity.hits.max_wrong,
+            max_wrong=self._identity.hits.max_wrong,
         )
 
     def _tell_choice(self) -> None:
         """Report why the cache is bypassed, or only exact hits are allowed; the words that decide it are in a
         decision. Settings that allow no more than that are no decision."""
-        hits = self.draft.identity.hits
+        hits = self._identity.hits
         self._report(pb.CACHE_VERDICT_BYPASS)
         if hits.reason and hits.reason != Bypassed.UNASKED:
             act = Act.CACHE_BYPASSED if hits.hits == "off" else Act.CACHE_EXACT
-            self.draft.ledger.decide(act, self.name, ": ".join(filter(None, (hits.reason, hits.words))))
+            self.context.ledger.decide(act, self.name, ": ".join(filter(None, (hits.reason, hits.words))))
 
     def _report(self, verdict: pb.CacheVerdict, key: str = "", similarity: float | None = None) -> None:
-        draft, hits = self.draft, self.draft.identity.hits
-        reason = draft.identity.bypassed if verdict == pb.CACHE_VERDICT_BYPASS else hits.reason
+        hits = self._identity.hits
+        reason = self._bypassed if verdict == pb.CACHE_VERDICT_BYPASS else hits.reason
         report = pb.CacheReport(
             verdict=verdict, key=key, similarity=similarity, reason=reason or "", category=hits.category
         )
-        draft.ledger.final.cache.CopyFrom(report)
+        self.context.ledger.final.cache.CopyFrom(report)
+
+    @property
+    def _bypassed(self) -> Bypassed | None:
+        """Why the cache is bypassed; None where it is not."""
+        inputs, hits = self.context.inputs, self._identity.hits
+        if unshared := inputs.question.unshared:
+            return unshared
+        if self.context.privacy.private:
+            return Bypassed.PRIVATE
+        if not inputs.asked.whole:
+            return Bypassed.INCOMPLETE
+        return hits.reason if hits.hits == "off" else None
 
     def _find_near(self) -> Near | None:
         """The answer in the gateway itself, if any."""
-        draft, backends = self.draft, self.draft.backends
-        if copy := backends.l1.get(draft.tenant.name, draft.identity.key):
+        context, backends = self.context, self.context.backends
+        if copy := backends.l1.get(context.tenant.name, self._identity.key):
             return Near(copy, copy.key, "exact, kept in the gateway")
-        if pending := backends.write_behind.pending(draft.tenant.name, draft.identity.key):
+        if pending := backends.write_behind.pending(context.tenant.name, self._identity.key):
             return Near(pending, "", "exact, on its way to the cache")
         return None
 
-    async def _take_verdict(self, found: cache_pb2.LookupResponse, stage: Running) -> bool:
+    async def _take_verdict(self, found: cache_pb2.LookupResponse, known: Known, stage: Running) -> bool:
         """Report the verdict of the cache. Returns whether it is a hit."""
-        draft, ledger, l1 = self.draft, self.draft.ledger, self.draft.backends.l1
+        context, ledger, l1 = self.context, self.context.ledger, self.context.backends.l1
         if found.local_only:
             ledger.degrade(Degraded.CACHE_LOCAL)
             ledger.decide(Act.FALLBACK_LOCAL, self.name, "Redis is away: the replica's own memory was asked")
@@ -221,30 +235,27 @@ class CacheStage(AnswerStage):
         if similarity is not None and verdict != pb.CACHE_VERDICT_EXACT:
             stage.detail += f", nearest {similarity:.3f}{f' refused: {found.refused}' if found.refused else ''}"
         if found.language:
-            draft.identity.hits = replace(draft.identity.hits, reason=Bypassed.LANGUAGE)
+            hits = replace(self._identity.hits, reason=Bypassed.LANGUAGE)
+            self._identity = replace(self._identity, hits=hits)
             ledger.decide(Act.CACHE_EXACT, self.name, f"{Bypassed.LANGUAGE}: {found.language}")
         self._sample = found.sample if found.HasField("sample") else None
         l1.removals.learn(found.epoch)
-        known = draft.identity.known
-        draft.identity.known = replace(known, epoch=found.epoch or known.epoch, key=found.key)
         if verdict == pb.CACHE_VERDICT_MISS:
             self._report(verdict, similarity=similarity)
-            draft.identity.stale = found.stale if found.HasField("stale") else None
             return False
         exact = verdict == pb.CACHE_VERDICT_EXACT
         await self._take(verdict, found.key, 1.0 if exact else similarity)
-        if found.expired_ms and draft.revalidate:
+        if found.expired_ms and context.revalidate:
             ledger.final.cache.stale = True
             ledger.decide(Act.CACHE_STALE, self.name, f"its time has been over for {found.expired_ms} ms")
-            draft.revalidate(draft.identity.key)
+            context.revalidate(self._identity.key)
         elif exact and not found.local_only:  # else an invalidation by other replicas would be missed
-            l1.put(draft.identity.key, found.answer, draft.tenant.name, draft.identity.known, found.key, found.ttl_ms)
+            l1.put(self._identity.key, found.answer, context.tenant.name, known, found.key, found.ttl_ms)
         return True
 
     async def _take(self, verdict: pb.CacheVerdict, key: str, similarity: float | None) -> None:
         """Report a hit. It waits for the guard as any other text does."""
-        draft, ledger = self.draft, self.draft.ledger
-        if draft.privacy.guarded:
-            await draft.privacy.guarded.wait()
+        context, ledger = self.context, self.context.ledger
+        await context.privacy.guarded.wait()
         self._report(verdict, key=key, similarity=similarity)
         ledger.changes.add(Changed.CACHE, after=VERDICTS[verdict])

@@ -108,9 +108,7 @@ async def test_equal_questions_share_the_first_try():
 
 async def test_an_item_of_a_batch_that_reads_along_has_its_place():
     scene, placed = cascading(0.05, finish("Paris.")), []
-    answers = [scene.answer(cascade=pb.Cascade()) for _ in range(2)]
-    for number, answer in enumerate(answers):
-        answer._draft.identity.key, answer._draft.placed = b"same", partial(placed.append, number)
+    answers = [scene.answer(placed=partial(placed.append, number), cascade=pb.Cascade()) for number in range(2)]
     await asyncio.gather(*(_read(answer) for answer in answers))
     assert sorted(placed) == [0, 1]
     assert len(scene.llms["quick"].calls) == 1

@@ -72,8 +72,9 @@ async def test_at_once_what_the_guard_holds_back_of_an_answer_that_stays_leaves_
     assert not [event for event in events if event.HasField("patch")]
 
 
-async def test_at_once_where_both_break_the_answer_says_so():
-    scene = cascading(text("Lyo"), Unavailable("quick: broke"), better=ScriptedLlm(Unavailable("better: gone")))
+@pytest.mark.parametrize("better", [Unavailable("better: gone"), finish()], ids=["gone", "without text"])
+async def test_at_once_where_both_break_the_answer_says_so(better: object):
+    scene = cascading(text("Lyo"), Unavailable("quick: broke"), better=ScriptedLlm(better))
     final = (await scene.events(cascade=AT_ONCE))[-1].final
     assert (final.text, final.model) == ("Lyo", "quick")
     assert final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED

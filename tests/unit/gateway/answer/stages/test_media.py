@@ -243,11 +243,14 @@ async def test_a_service_that_is_busy_is_asked_again_by_the_next_request():
     assert len(audio.heard) == 10
 
 
-async def test_the_template_stands_in_for_a_question_that_is_not_heard_in_time():
+@pytest.mark.parametrize(
+    "guard", [None, pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)], ids=["plain", "guarded"]
+)
+async def test_the_template_stands_in_for_a_question_that_is_not_heard_in_time(guard: pb.GuardPolicy | None):
     hearing = senses(audio=ScriptedAudio("late", pause_s=5))
     scene = Scene(fallbacks=Fallbacks(("template",), "Please ask again."), senses=hearing)
-    final = await scene.final(messages=[], audio=RECORDING)
-    assert final.text == "Please ask again."
+    final = await scene.final(messages=[], audio=RECORDING, guard=guard)
+    assert (final.text, final.finish_reason) == ("Please ask again.", chat_pb2.FINISH_REASON_BUDGET)
     assert list(final.degraded) == ["audio:budget", "llm:template"]
 
 

@@ -103,8 +103,7 @@ async def test_an_answer_is_made_anew_for_the_end_user_whose_it_is():
     scene = scene_of(reply)
     anew = {}
     for name in ("anna", "bert"):
-        answer = scene.answer(end_user=[name])
-        answer._draft.revalidate = lambda key, name=name: anew.update({name: key})
+        answer = scene.answer(revalidate=lambda key, name=name: anew.update({name: key}), end_user=[name])
         async for _ in sent_by(answer.give):
             pass
     assert len({*anew.values()}) == 2

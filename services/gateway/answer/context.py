@@ -1,0 +1,109 @@
+"""One request under way: what it asks, the results of its stages so far, and the writers of its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.tool.v1 import tool_pb2
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.precedence import omits, origin
+from services.gateway.admission.question import Question
+from services.gateway.answer.backends import Backends
+from services.gateway.answer.event_writer import EventWriter
+from services.gateway.answer.inputs import Inputs, Privacy
+from services.gateway.answer.ledger import Ledger
+from services.gateway.answer.results import Done, Prior
+from services.gateway.answer.stages.cache.identity import Identifier
+from services.gateway.answer.text_writer import TextWriter
+from services.gateway.guard.checks import checks_for
+from services.gateway.labels import Act, Degraded
+from services.gateway.tools.toolbox import Equipment
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """`prior` has the results of earlier stages. `placed` is called when the model is asked; None where a client waits
+    for the answer. `revalidate` is called with the key of a stale hit. `equipment`: the mesh tools that the request
+    names."""
+
+    question: Question
+    tenant: Tenant
+    backends: Backends
+    ledger: Ledger
+    prior: Prior
+    privacy: Privacy
+    inputs: Inputs
+    identifier: Identifier
+    writer: EventWriter
+    text_writer: TextWriter
+    omits: bool  # whether fields that the model's API lacks are omitted
+    placed: Callable[[], None] | None
+    revalidate: Callable[[bytes], None] | None
+    equipment: Equipment | None
+
+    @classmethod
+    def open(
+        cls,
+        question: Question,
+        tenant: Tenant,
+        ledger: Ledger,
+        backends: Backends,
+        *,
+        placed: Callable[[], None] | None = None,
+        revalidate: Callable[[bytes], None] | None = None,
+        equipment: Equipment | None = None,
+    ) -> RequestContext:
+        """The context of an admitted request, of which no stage has run."""
+        request = question.request
+        privacy = Privacy(checks_for(tenant.guard, request))
+        inputs = Inputs(question, privacy, backends.prompts.kept)
+        writer = EventWriter(ledger.accepted)
+        omitting = omits(request, tenant, by_default=backends.omits)
+        ledger.changes.origin = partial(origin, request, tenant)
+        return cls(
+            question=question,
+            tenant=tenant,
+            backends=backends,
+            ledger=ledger,
+            prior=Prior(),
+            privacy=privacy,
+            inputs=inputs,
+            identifier=Identifier(inputs, tenant, privacy, backends.routes, omitting),
+            writer=writer,
+            text_writer=TextWriter(
+                ledger, writer, privacy.checks, sentence_ends=request.sentence_ends, tenant=tenant.name
+            ),
+            omits=omitting,
+            placed=placed,
+            revalidate=revalidate,
+            equipment=equipment,
+        )
+
+    def miss(self, reason: str) -> None:
+        """Note that a part of the question is unknown, and the stage as `reason`: no other caller may share the
+        answer."""
+        self.inputs.miss()
+        self.ledger.degrade(reason)
+
+    def take_citations(self, tool: str, found: Sequence[tool_pb2.Citation]) -> None:
+        """Send citations to the client at once."""
+        if found:
+            citations = pb.Citations(tool=tool, citations=found)
+            self.ledger.final.citations.append(citations)
+            self.writer.write(pb.Event(citations=citations))
+
+    async def answer_with(self, text: str, model: str, reason: chat_pb2.FinishReason) -> Done:
+        """Answer with a text that is complete from the start."""
+        await self.text_writer.say(text)
+        return Done(await self.text_writer.finish(reason), model)
+
+    async def answer_with_template(self, stage: str, why: str) -> Done:
+        """Answer with the fixed text in the place of the result of `stage`."""
+        done = await self.answer_with(self.backends.fallbacks.template, "", chat_pb2.FINISH_REASON_BUDGET)
+        self.ledger.degrade(Degraded.LLM_TEMPLATE)
+        self.ledger.decide(Act.FALLBACK_TEMPLATE, stage, why)
+        return done
