@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from services.llm.dialects.events import Halves
 from services.llm.engine import Chunk, Finish, FinishReason, TokenLogprob, ToolCallDelta, Usage
 
 _NOT_AS_IT_SHOULD_BE = (ValueError, AttributeError, TypeError, KeyError, RecursionError)
@@ -56,6 +57,7 @@ class Answer(ABC):
         self._held = Chunk("", 0)  # what came with the end travels with it
         self._unsent: list[str] = []  # events that wait for one that says something
         self._gave_events = False
+        self._halves = Halves()
 
     @property
     def begun(self) -> bool:
@@ -75,7 +77,7 @@ class Answer(ABC):
                 break
             before = more.pieces
             try:
-                self.read(event, more)
+                self.read(self._halves.joined(event), more)
             except (BadEvent, *_NOT_AS_IT_SHOULD_BE):
                 self.broken = True
             else:

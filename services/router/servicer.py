@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
@@ -82,6 +83,9 @@ def _observation(seen: pb.Observation) -> Observation:
         outcome = Outcome(seen.outcome)
     except ValueError:
         raise InvalidInput("observations.outcome", "an ObservedOutcome, 1 to 3", seen.outcome) from None
+    for name in ("ttft_ms", "total_ms"):
+        if not 0 <= (value := getattr(seen, name)) < math.inf:  # also refuses NaN
+            raise InvalidInput(f"observations.{name}", "0 or more milliseconds", value)
     return Observation(seen.model, seen.ttft_ms if seen.HasField("ttft_ms") else None, seen.total_ms, outcome)
 
 

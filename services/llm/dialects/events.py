@@ -9,7 +9,29 @@ from typing import Any
 from services.llm.engine import TokenLogprob, Usage
 
 _HALF = re.compile(r"\\ud[89a-f]", re.IGNORECASE)  # of a pair of surrogates, or one that is alone
+# The second half of a pair at the beginning of a text, and the first one at the end of a text; of backslashes before it
+# there is an even number.
+_SECOND = re.compile(r'(?<!\\)"(\\ud[c-f][0-9a-f]{2})', re.IGNORECASE)
+_FIRST = re.compile(r'(?<!\\)(?:\\\\)*+(\\ud[89ab][0-9a-f]{2})"', re.IGNORECASE)
 _MOST = 2**31 - 1  # tokens; no real count is greater
+
+
+class Halves:
+    """Pairs of surrogates that a provider has cut in two: the first half waits for the event whose text begins with the
+    second one. One that stays alone is left out."""
+
+    def __init__(self) -> None:
+        self._first = ""  # as JSON has it
+
+    def joined(self, event: str) -> str:
+        """The event, with the first half before the second one."""
+        if "\\ud" not in event and "\\uD" not in event:  # nearly every event
+            return event
+        if self._first and (second := _SECOND.search(event)):
+            event, self._first = event[: second.start(1)] + self._first + event[second.start(1) :], ""
+        if first := _FIRST.search(event):
+            event, self._first = event[: first.start(1)] + event[first.end(1) :], first[1]
+        return event
 
 
 def parsed(event: str) -> Any:

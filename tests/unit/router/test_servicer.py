@@ -42,6 +42,17 @@ async def test_what_makes_no_sense_is_not_told_to_others():
     assert told == []
 
 
+@pytest.mark.parametrize("field", ["ttft_ms", "total_ms"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), -1.0])
+def test_a_time_that_is_none_is_refused_and_nothing_is_taken(field: str, value: float) -> None:
+    table = Table(CATALOGUE, 60, PausedClock())
+    request = seen()
+    request.observations.append(pb.Observation(**{"model": "small", "outcome": pb.OBSERVED_OUTCOME_OK, field: value}))
+    with pytest.raises(InvalidInput, match=f"observations.{field}: 0 or more milliseconds"):
+        RouterServicer(table, 1, 1).take(request)
+    assert table.version == 1
+
+
 def test_what_other_routers_were_told_is_as_old_as_they_say():
     table = Table(CATALOGUE, 60, PausedClock())
     servicer = RouterServicer(table, 1, 1)

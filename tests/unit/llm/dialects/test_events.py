@@ -76,6 +76,16 @@ def test_half_a_surrogate_pair_is_no_error_and_a_whole_one_is_a_character() -> N
     assert to_response(_chunk(AnthropicAnswer(), start)).text == "\ufffd"
 
 
+@pytest.mark.parametrize("field", ["content", "reasoning"])
+def test_a_pair_of_surrogates_that_is_cut_between_two_events_is_a_character(field: str) -> None:
+    texts = ("a\\ud83d", "", "\\ude00b\\uD83D", "\\uDE01", "\\\\ud83d", "\\ude00", "\\ud83d")
+    reading, found = OpenAIAnswer(), ""
+    for text in texts:
+        if chunk := reading.add([f'{{"choices":[{{"index":0,"delta":{{"{field}":"{text}"}}}}]}}']):
+            found += chunk.text + chunk.reasoning
+    assert found == "a\U0001f600b\U0001f601\\ud83d\ufffd"
+
+
 def test_a_tool_of_the_provider_s_is_neither_a_call_nor_a_broken_answer() -> None:
     block = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     delta = {"type": "input_json_delta", "partial_json": '{"query":"rain"}'}
