@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hedgerow._base import pause
-from hedgerow._errors import HedgerowError, Unavailable
+from hedgerow._base import CLOSED, pause
+from hedgerow._errors import Cancelled, HedgerowError, Unavailable
 from hedgerow._events import Answer, Event
 from hedgerow._incoming import IncomingAnswer, Sentences
 from hedgerow._outgoing import Outgoing
@@ -86,7 +86,10 @@ class AnswerStream(EventStream[Event]):
                     raise lost from None
                 raise
             pause(pause_s)
-            self._call = self._begin(rest)
+            try:
+                self._call = self._begin(rest)
+            except CLOSED:
+                raise Cancelled("the client was closed") from None
             self._messages = iter(self._call)
             if self._cancelled:
                 self._call.cancel()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from hedgerow._base_aio import pause
-from hedgerow._errors import HedgerowError, Unavailable
+from hedgerow._base_aio import CLOSED, pause
+from hedgerow._errors import Cancelled, HedgerowError, Unavailable
 from hedgerow._events import Answer, Event
 from hedgerow._incoming import IncomingAnswer, Sentences
 from hedgerow._outgoing import Outgoing
@@ -85,7 +85,10 @@ class AsyncAnswerStream(AsyncEventStream[Event]):
                     raise lost from None
                 raise
             await pause(pause_s)
-            self._call = self._begin(rest)
+            try:
+                self._call = self._begin(rest)
+            except CLOSED:
+                raise Cancelled("the client was closed") from None
             self._messages = aiter(self._call)
             if self._cancelled:
                 self._call.cancel()

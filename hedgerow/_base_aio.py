@@ -15,6 +15,7 @@ from hedgerow._peer import Peer
 from hedgerow._status import from_rpc_error, no_service_at
 from hedgerow.channel import answer, open_channel
 
+CLOSED: type[Exception] = grpc.aio.UsageError  # of a call on a channel that was closed
 _WHY_S = 0.5  # for gRPC to say why there is no connection
 
 

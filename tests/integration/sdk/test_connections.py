@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,10 @@ from hedgerow._answer_stream_aio import AsyncAnswerStream
 from hedgerow._outgoing import Outgoing
 from hedgerow._peer import Peer
 from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
-from tests.integration.scripted_gateway import ScriptedGateway, answer
+from tests.fault.proxy import FaultProxy
+from tests.integration.scripted import Hold
+from tests.integration.scripted_gateway import ScriptedGateway, accepted, answer, deltas
+from tests.integration.sdk.blocking import blocking
 
 
 async def test_a_client_that_was_closed_connects_again(gateway: ScriptedGateway) -> None:
@@ -45,6 +49,35 @@ async def test_a_client_outlives_the_event_loop_that_it_was_used_in(gateway: Scr
             return await ask()
 
     assert await asyncio.to_thread(lambda: [asyncio.run(ask()), asyncio.run(ask_and_close())]) == ["Paris.", "Paris."]
+
+
+async def test_a_client_that_is_closed_before_the_next_gateway_is_asked_cancels_the_answer(
+    gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.script = [accepted(), *deltas("Pa"), Hold()]
+    async with FaultProxy(gateway.target) as proxy:
+        client = hedgerow.AsyncClient(proxy.address)
+        monkeypatch.setattr("hedgerow._answer_stream_aio.pause", lambda _: client.close())
+        stream = client.stream("?", budget_ms=20_000)
+        await anext(stream)
+        await anext(stream)
+        proxy.cut()
+        with pytest.raises(hedgerow.Cancelled) as caught:
+            await anext(stream)
+        assert caught.value.partial
+        assert caught.value.partial.text == "Pa"
+        cut = partial(asyncio.get_running_loop().call_soon_threadsafe, proxy.cut)
+
+        def ask(blocking_client: hedgerow.Client) -> None:
+            monkeypatch.setattr("hedgerow._answer_stream.pause", lambda _: blocking_client.close())
+            stream = blocking_client.stream("?", budget_ms=20_000)
+            next(stream)
+            next(stream)
+            cut()
+            with pytest.raises(hedgerow.Cancelled):
+                next(stream)
+
+        await blocking(hedgerow.Client(proxy.address), ask)
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
