@@ -23,8 +23,8 @@ TENANTS = {
 # Each with the same in nearly the same words, which an embedder of English puts near it in every language.
 PRIVATE = {
     "en": ("What is the balance of my account?", "What is my account balance?"),
-    "de": ("Wie hoch ist der Stand von meinem Konto?", "Wie hoch ist der Stand von meinem Konto heute?"),
-    "es": ("¿Cuál es el saldo de mi cuenta?", "¿Cuál es el saldo de mi cuenta ahora?"),
+    "de": ("Wie hoch ist der Stand von meinem Konto?", "Wie hoch ist bitte der Stand von meinem Konto?"),
+    "es": ("¿Cuál es el saldo de mi cuenta?", "¿Cuál es el saldo de mi cuenta, por favor?"),
     "ja": ("私の口座の残高はいくらですか？", "私の口座の残高はいくらですか。"),
 }
 Asked = dict[str, Any]
