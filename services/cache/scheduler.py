@@ -71,7 +71,7 @@ class Scheduler(Generic[Given, Made]):
     def _make_room(self, tenant: str) -> None:
         waiting = self._places.waiting
         worst = waiting.worst()
-        if waiting.crowd(worst.tenant, 1) <= waiting.crowd(tenant, 1, more=1):
+        if waiting.load_of(worst.tenant, 1) <= waiting.load_of(tenant, 1, more=1):
             raise self._crowded()
         waiting.remove(worst)
         if not worst.outcome.done():  # else it is cancelled, and has not run since

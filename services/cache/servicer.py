@@ -116,7 +116,7 @@ class CacheServicer:
         stats, entries, embedder = self._answers.stats, self._answers.entries, self._answers.embedder
         thresholds = self._answers.verification.thresholds
         measured = thresholds.measured
-        told = cache_pb2.GetStatsResponse(
+        response = cache_pb2.GetStatsResponse(
             lookups=stats.exact_hits + stats.semantic_hits + stats.misses,
             exact_hits=stats.exact_hits,
             semantic_hits=stats.semantic_hits,
@@ -138,13 +138,13 @@ class CacheServicer:
             drift=thresholds.drift(request.tenant),
         )
         for category, record in sorted(thresholds.by_category(request.tenant).items()):
-            told.category_thresholds.add(
+            response.category_thresholds.add(
                 category=category, threshold=record.threshold, verified=record.count, drift=record.drift
             )
         if measured.samples:
-            told.wrong_share, told.wrong_share_lower = measured.estimate, measured.lower
-            told.wrong_share_upper = measured.upper
-        return told
+            response.wrong_share, response.wrong_share_lower = measured.estimate, measured.lower
+            response.wrong_share_upper = measured.upper
+        return response
 
     def drain(self) -> None:
         """End the streams that would otherwise stay open for as long as their clients like."""

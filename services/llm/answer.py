@@ -122,7 +122,7 @@ class Answer(ABC):
         """Whether nothing that matters comes after it."""
 
     @abstractmethod
-    def split(self, told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    def split(self, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """The events that say the same as an answer in one piece, or as an error in its place. Raises BadEvent for
         neither; any other error means that it is malformed."""
 
@@ -134,10 +134,10 @@ class Answer(ABC):
 def type_of(event: str) -> str:
     """The type that an event names; empty for one that is malformed or names none."""
     try:
-        told = json.loads(event)
+        decoded = json.loads(event)
     except (ValueError, RecursionError):
         return ""
-    return str(told.get("type") or "") if isinstance(told, dict) else ""
+    return str(decoded.get("type") or "") if isinstance(decoded, dict) else ""
 
 
 def new_id() -> str:

@@ -40,7 +40,7 @@ class RequestRefused(InvalidInput):
         super().__init__(field, f"what the provider takes ({said})", f"HTTP {status}")
         self.status, self.own = status, own
 
-    def tell(self, api: str) -> None:
+    def include_provider_error(self, api: str) -> None:
         """Have the error say what the provider said, to a caller in the words of `api`."""
         if self.own:
             self.metadata |= {"provider_api": api, "provider_status": str(self.status), "provider_error": self.own}

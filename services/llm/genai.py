@@ -50,8 +50,8 @@ class Recorder:
             REQUEST_SEED: sampling.seed,
         }
         span.set_attributes({name: value for name, value in optional.items() if value is not None})
-        told = {OPERATION_NAME: request.method or "chat", PROVIDER_NAME: model.engine, REQUEST_MODEL: model.name}
-        span.set_attributes({**told, REQUEST_STREAM: not request.method})
+        attributes = {OPERATION_NAME: request.method or "chat", PROVIDER_NAME: model.engine, REQUEST_MODEL: model.name}
+        span.set_attributes({**attributes, REQUEST_STREAM: not request.method})
 
     def saw(self, chunk: Chunk) -> None:
         """Note a chunk on its way to the caller."""

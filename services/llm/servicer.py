@@ -54,7 +54,7 @@ class LLMServicer:
             async with aclosing(self._engine.generate(wanted, call.deadline)) as chunks:
                 async for chunk in chunks:
                     recorder.saw(chunk)
-                    response = to_response(chunk, tell_cached=model.salts or not wanted.cache_salt)
+                    response = to_response(chunk, report_cached=model.salts or not wanted.cache_salt)
                     if chunk.finish:
                         used = chunk.finish.usage.prompt_tokens
                         response.finish.own_max_tokens = self._limits.of(wanted, model, used)
@@ -63,7 +63,7 @@ class LLMServicer:
                     yield response
         except RequestRefused as refused:
             if wanted.original and model.reads(wanted):
-                refused.tell(wanted.original.api)
+                refused.include_provider_error(wanted.original.api)
             raise
 
     async def CountTokens(self, request: llm_pb2.CountTokensRequest, call: Call) -> llm_pb2.CountTokensResponse:

@@ -195,13 +195,13 @@ def _to_tool_choice(choice: chat_pb2.ToolChoice) -> ToolChoice:
     return ToolChoice(_MODES[choice.mode])
 
 
-def to_response(chunk: Chunk, *, tell_cached: bool = True) -> llm_pb2.GenerateResponse:
+def to_response(chunk: Chunk, *, report_cached: bool = True) -> llm_pb2.GenerateResponse:
     """One message of the stream. How much of a prompt was cached is for accounts alone where it may be others' prompts
     that were."""
     finish, relayed = _to_finish(chunk.finish) if chunk.finish else None, chunk.relayed
-    if finish and not tell_cached:
+    if finish and not report_cached:
         finish.usage.cached_prompt_tokens = finish.usage.cache_write_tokens = 0
-    if not tell_cached:
+    if not report_cached:
         relayed = tuple(map(without_cache, relayed))
     return llm_pb2.GenerateResponse(
         text=chunk.text,

@@ -134,8 +134,8 @@ def without(request: Request, model: Model) -> tuple[Request, tuple[str, ...]]:
         left = {place for place in gone if _TUNES.fullmatch(place)}
         rest = {place: given for place, given in own.untranslated.items() if place not in left}
         own = replace(own, untranslated=rest)
-    told = dict.fromkeys((*drawn, *(_INDEX.sub("[]", place) for place in gone)))
-    return replace(request, sampling=replace(request.sampling, **drawn), original=own), tuple(told)
+    omitted = dict.fromkeys((*drawn, *(_INDEX.sub("[]", place) for place in gone)))
+    return replace(request, sampling=replace(request.sampling, **drawn), original=own), tuple(omitted)
 
 
 def _is_left_out(name: str, sampling: Sampling, model: Model) -> bool:

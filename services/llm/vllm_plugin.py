@@ -42,11 +42,11 @@ def install() -> None:
     if not (found := _vllm_version()).startswith(WRITTEN_FOR):
         _log.warning("vLLM is left as it is: changes are for vLLM %s, and %s is installed", WRITTEN_FOR + "x", found)
         return
-    _mend_expand_on_cpu()
+    _fix_expand_on_cpu()
     _spin_briefly()
     _look_again_soon()
-    _meet_where_told()
-    _tell_what_broke()
+    _keep_file_store_in_rpc_path()
+    _report_broken_grammars()
     _rank_without_compiling()
     _bound_grammars()
     _load_compiled_on_cpu()
@@ -69,7 +69,7 @@ def _die_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _mend_expand_on_cpu() -> None:
+def _fix_expand_on_cpu() -> None:
     """vLLM 0.32's CPU kernel writes into a converted copy that is then dropped, and truncates floats to integers.
 
     It spreads each request's temperature and top_p over its drafted tokens, so with speculation on a CPU without
@@ -101,7 +101,7 @@ def _look_again_soon() -> None:
     shm_broadcast.SHM_READER_RECHECK_INTERVAL_MS = RECHECK_MS
 
 
-def _meet_where_told() -> None:
+def _keep_file_store_in_rpc_path() -> None:
     """vLLM 0.32's process that runs the model itself meets no other process in a file in /tmp, and leaves it there.
 
     With its sockets it is removed when the service ends (`vllm/load.py`).
@@ -112,7 +112,7 @@ def _meet_where_told() -> None:
     uniproc_executor.get_file_store_init_method = lambda: f"file://{envs.VLLM_RPC_BASE_PATH}/{uuid4().hex}"
 
 
-def _tell_what_broke() -> None:
+def _report_broken_grammars() -> None:
     """vLLM 0.32 takes an answer for whole whose grammar broke at one of its limits in mid-answer, and writes what there
     was of it to its log."""
     from vllm.v1.structured_output.backend_guidance import GuidanceGrammar

@@ -172,8 +172,8 @@ async def test_a_provider_that_moved_is_found_by_the_request_that_meets_nobody_a
         async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
             nonlocal asked
             asked += 1
-            told = {"hostname": host, "port": port, "family": socket.AF_INET, "proto": 0, "flags": 0}
-            return [ResolveResult(host=each, **told) for each in addresses]  # type: ignore[typeddict-item]
+            complete = {"hostname": host, "port": port, "family": socket.AF_INET, "proto": 0, "flags": 0}
+            return [ResolveResult(host=each, **complete) for each in addresses]  # type: ignore[typeddict-item]
 
         async def close(self) -> None:
             pass
@@ -190,7 +190,7 @@ async def test_a_provider_that_moved_is_found_by_the_request_that_meets_nobody_a
         addresses[:] = ["127.0.0.1"]
         async with client.request("GET", f"{url}/models", Deadline.after(20)) as reply:
             assert reply.status in (200, 404)
-            reply.told = True
+            reply.complete = True
         await client.close()
 
 

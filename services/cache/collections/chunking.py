@@ -79,9 +79,9 @@ def _titled(title: str, length: Length, room: int) -> tuple[str, int]:
     """As many of a title's headings as there is room for, the innermost first, and the room that is left."""
     parts = title.rsplit(BETWEEN, _MOST_PARTS - 1) if title else []
     while parts:
-        told = f"{BETWEEN.join(parts)}\n"
-        if (taken := _measured(told, length, room)) <= room // _TITLE_SHARE:
-            return told, room - taken
+        headings = f"{BETWEEN.join(parts)}\n"
+        if (taken := _measured(headings, length, room)) <= room // _TITLE_SHARE:
+            return headings, room - taken
         parts = parts[1:]
     return "", room
 

@@ -54,10 +54,10 @@ class Document:
         """A digest that differs where a document would become other snippets, of at most `max_tokens` each."""
         parts = [self.format.value, self.title, self.text]
         parts += [part for passage in self.passages for part in (passage.title, passage.text)]
-        told = hashlib.sha256(f"{CUT_BY}:{max_tokens}".encode())
+        hasher = hashlib.sha256(f"{CUT_BY}:{max_tokens}".encode())
         for part in parts:
-            told.update(f":{len(part)}:{part}".encode())
-        return told.digest()
+            hasher.update(f":{len(part)}:{part}".encode())
+        return hasher.digest()
 
 
 @dataclass(frozen=True, slots=True)

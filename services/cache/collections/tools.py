@@ -95,10 +95,10 @@ def _tenant(call: Call) -> str:
     return tenant
 
 
-def _arguments(told: str) -> tuple[str, int]:
+def _arguments(text: str) -> tuple[str, int]:
     """(query, limit). Raises `InvalidInput` with words that a model can go by."""
     try:
-        given: Any = loads(told)
+        given: Any = loads(text)
     except ValueError as error:
         raise InvalidInput("arguments", "JSON", error) from None
     if not isinstance(given, dict):

@@ -41,7 +41,7 @@ from services.cache.semantic_match.records import Records
 from services.cache.semantic_match.traffic import EVERYONE, Traffic
 
 _LEAST = 100  # samples, before a threshold is certified
-_TOLD = 0.005  # a threshold that becomes tighter by this at once is logged again
+_LOG_STEP = 0.005  # a threshold that becomes tighter by this at once is logged again
 _WATCHED = 50  # samples from one look for drift to the next
 _log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class Thresholds:
         withdrawn = before.certified and before.threshold <= default
         alarmed = beyond or (threshold > default and (before.alarmed or withdrawn))
         record.decide(allowed, ThresholdDecision(threshold, certified, alarmed))
-        if alarmed and (not before.alarmed or threshold >= before.threshold + _TOLD):
+        if alarmed and (not before.alarmed or threshold >= before.threshold + _LOG_STEP):
             self.alarms += not before.alarmed
             text = "tenant %s: by what was verified, more than %g of its lookups may be wrong hits at %g; it has %g now"
             _log.warning(text, traffic.name, max_wrong, default, threshold)

@@ -147,13 +147,13 @@ class Forms:
         """Drop a check of the tenant with the most waiting for its weight. Raises `Unchecked` where that is the tenant
         of `check`."""
         waiting = self._places.waiting
-        of_tenant = round(waiting.crowd(check.tenant, 1))
+        of_tenant = round(waiting.load_of(check.tenant, 1))
         if of_tenant >= _MOST_OF_A_TENANT:
             raise Unchecked(f"{of_tenant} answers of this tenant wait to be checked, and no more may")
         if len(waiting) < _MOST_WAITING:
             return
         worst, full = waiting.worst(), f"{len(waiting)} answers wait to be checked, and no more may"
-        if waiting.crowd(worst.tenant, worst.weight) <= waiting.crowd(check.tenant, check.weight, more=1):
+        if waiting.load_of(worst.tenant, worst.weight) <= waiting.load_of(check.tenant, check.weight, more=1):
             raise Unchecked(full)
         waiting.remove(worst)
         if not worst.outcome.done():  # else it is cancelled, and has not run since

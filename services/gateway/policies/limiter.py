@@ -220,8 +220,8 @@ class Limiter:
     def _gives_way(worst: WaitingRequest[Slot], newcomer: WaitingRequest[Slot]) -> bool:
         if worst.line is not newcomer.line:
             return worst.line.place > newcomer.line.place
-        crowd = newcomer.line.queue.crowd
-        more = crowd(worst.tenant, worst.weight) > crowd(newcomer.tenant, newcomer.weight, more=1)
+        load_of = newcomer.line.queue.load_of
+        more = load_of(worst.tenant, worst.weight) > load_of(newcomer.tenant, newcomer.weight, more=1)
         return worst.tenant != newcomer.tenant and more
 
     def _release(self, tenant: str | None, began: float | None, batch: bool, sample: Sample | None) -> None:

@@ -30,27 +30,27 @@ class AnthropicAnswer(Answer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: dict[str, Any] = {}  # usage so far: that of prompts comes at the beginning, the rest at the end
+        self._totals: dict[str, Any] = {}  # usage so far: that of prompts comes at the beginning, the rest at the end
         self._without_arguments: dict[int, str] = {}  # blocks of calls, and what stood in them at first
         self._others = set[int]()  # blocks of neither text nor calls
 
     def is_last(self, event: str) -> bool:
         return '"message_stop"' in event and type_of(event) == "message_stop"
 
-    def split(self, told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        if told["type"] == "error":
-            yield told
+    def split(self, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        if body["type"] == "error":
+            yield body
             return
-        if told["type"] != "message":
+        if body["type"] != "message":
             raise BadEvent
-        ends = {name: told.get(name) for name in ("stop_reason", "stop_sequence")}
-        yield {"type": "message_start", "message": {**told, **dict.fromkeys(ends), "content": []}}
-        for index, block in enumerate(told["content"]):
+        ends = {name: body.get(name) for name in ("stop_reason", "stop_sequence")}
+        yield {"type": "message_start", "message": {**body, **dict.fromkeys(ends), "content": []}}
+        for index, block in enumerate(body["content"]):
             begun, deltas = _growing(block)
             yield {"type": "content_block_start", "index": index, "content_block": begun}
             yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
             yield {"type": "content_block_stop", "index": index}
-        yield {"type": "message_delta", "delta": ends, "usage": told.get("usage") or {}}
+        yield {"type": "message_delta", "delta": ends, "usage": body.get("usage") or {}}
         yield {"type": "message_stop"}
 
     def read(self, event: str, more: More) -> None:
@@ -108,12 +108,12 @@ class AnthropicAnswer(Answer):
 
     def _count(self, usage: dict[str, Any] | None) -> None:
         """Each event has totals of the kinds that it knows."""
-        self._told |= {name: value for name, value in (usage or {}).items() if value is not None}
-        plain, cached, written = (count(self._told.get(name)) for name in _OF_PROMPT)
-        details = self._told.get("output_tokens_details") or {}
-        if "output_tokens" in self._told:
+        self._totals |= {name: value for name, value in (usage or {}).items() if value is not None}
+        plain, cached, written = (count(self._totals.get(name)) for name in _OF_PROMPT)
+        details = self._totals.get("output_tokens_details") or {}
+        if "output_tokens" in self._totals:
             thinking = details.get("thinking_tokens")
-            prompt, completion = plain + cached + written, self._told["output_tokens"]
+            prompt, completion = plain + cached + written, self._totals["output_tokens"]
             self._usage = usage_of(prompt, completion, cached, thinking, written)
 
 

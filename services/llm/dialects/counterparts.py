@@ -33,16 +33,16 @@ EFFORTS = frozenset(_BY_EFFORT)
 
 def effort(original: Original | None) -> str:
     """How much the model is to think: `low` to `max`; empty where the request does not say, or not so."""
-    told = original.untranslated if original else {}
-    return next(filter(None, (_BY_EFFORT.get(f"{place}={given}") for place, given in told.items())), "")
+    untranslated = original.untranslated if original else {}
+    return next(filter(None, (_BY_EFFORT.get(f"{place}={given}") for place, given in untranslated.items())), "")
 
 
 def form(original: Original | None) -> dict[str, Any]:
     """`name`, `strict` and `description` of a form, as its caller says them; a name where the caller says none."""
-    told = original.untranslated if original else {}
+    untranslated = original.untranslated if original else {}
     said: dict[str, Any] = {"name": "answer", "strict": True}
     for name, kind in _OF_FORMS.items():
-        given = next((told[f"{place}.{name}"] for place in _FORMS if f"{place}.{name}" in told), "null")
+        given = next((untranslated[f"{place}.{name}"] for place in _FORMS if f"{place}.{name}" in untranslated), "null")
         if kind.fullmatch(given):
             said[name] = json.loads(given)
     return said
@@ -56,8 +56,8 @@ def names_user(place: str, given: str) -> bool:
 
 def end_user(original: Original | None) -> str:
     """Whose the request is, as its caller names them to a provider; empty where it does not, or at length."""
-    told = original.untranslated if original else {}
-    names = [json.loads(told[place]) for place in _USERS if place in told]
-    metadata = json.loads(told.get("metadata", "null"))
+    untranslated = original.untranslated if original else {}
+    names = [json.loads(untranslated[place]) for place in _USERS if place in untranslated]
+    metadata = json.loads(untranslated.get("metadata", "null"))
     names += [metadata.get("user_id")] if isinstance(metadata, dict) else []
     return next((name for name in names if isinstance(name, str) and 0 < len(name) <= _LONGEST_USER), "")

@@ -44,11 +44,11 @@ def parsed(event: str) -> Any:
     return said
 
 
-def to_logprob(told: dict[str, Any]) -> TokenLogprob:
+def to_logprob(entry: dict[str, Any]) -> TokenLogprob:
     """A token of chat completions, or of Responses. Raises KeyError, ValueError and TypeError for what is none."""
-    token, encoded = str(told.get("token") or ""), told.get("bytes")
-    top = tuple(to_logprob(likely) for likely in told.get("top_logprobs") or ())
-    return TokenLogprob(token, token.encode() if encoded is None else bytes(encoded), float(told["logprob"]), top)
+    token, encoded = str(entry.get("token") or ""), entry.get("bytes")
+    top = tuple(to_logprob(likely) for likely in entry.get("top_logprobs") or ())
+    return TokenLogprob(token, token.encode() if encoded is None else bytes(encoded), float(entry["logprob"]), top)
 
 
 def usage(prompt: Any, completion: Any, cached: Any = None, reasoning: Any = None, written: Any = None) -> Usage:
@@ -64,11 +64,11 @@ def usage(prompt: Any, completion: Any, cached: Any = None, reasoning: Any = Non
     )
 
 
-def count(told: Any) -> int:
+def count(value: Any) -> int:
     """A provider's count of tokens. An impossible one is 0, as if there were none: then it is estimated.
     Raises ValueError and TypeError for what is no number."""
     try:
-        tokens = int(told or 0)
+        tokens = int(value or 0)
     except OverflowError:
         return 0
     return tokens if 0 <= tokens <= _MOST else 0

@@ -45,13 +45,13 @@ class OpenAIAnswer(Answer):
             self._reason = self._reason or self._ended.get(0)
         return last
 
-    def split(self, told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        if told.get("error"):
-            yield told
+    def split(self, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        if body.get("error"):
+            yield body
             return
-        same = {name: given for name, given in told.items() if name not in ("choices", "usage")}
+        same = {name: given for name, given in body.items() if name not in ("choices", "usage")}
         same["object"] = "chat.completion.chunk"
-        choices = [dict(choice) for choice in told["choices"]]
+        choices = [dict(choice) for choice in body["choices"]]
         if not choices:
             raise BadEvent
         for place, choice in enumerate(choices):
@@ -61,8 +61,8 @@ class OpenAIAnswer(Answer):
             choice = {"index": place, **choice}
             yield {**same, "choices": [{**choice, "delta": said, "finish_reason": None}]}
             yield {**same, "choices": [{"index": choice["index"], "delta": {}, "finish_reason": reason}]}
-        if told.get("usage"):
-            yield {**same, "choices": [], "usage": told["usage"]}
+        if body.get("usage"):
+            yield {**same, "choices": [], "usage": body["usage"]}
 
     def read(self, event: str, more: More) -> None:
         message = parsed(event)
@@ -107,8 +107,8 @@ class OpenAIAnswer(Answer):
                 self._customs.add(call.get("index", place))
                 continue
             self._read_call(call.get("index", place), call, more)
-        for told in (choice.get("logprobs") or {}).get("content") or ():
-            more.logprobs.append(to_logprob(told))
+        for entry in (choice.get("logprobs") or {}).get("content") or ():
+            more.logprobs.append(to_logprob(entry))
         more.others += any(delta.get(name) for name in delta if name not in _READ or self._customs)
 
     def _read_call(self, key: Hashable, call: dict[str, Any], more: More) -> None:

@@ -51,30 +51,30 @@ class ResponsesAnswer(Answer):
     def is_last(self, event: str) -> bool:
         return any(end in event for end in _ENDS) and type_of(event) in _ENDS
 
-    def split(self, told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        for number, event in enumerate(_events(told)):
+    def split(self, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        for number, event in enumerate(_events(body)):
             yield {**event, "sequence_number": number}
 
     def read(self, event: str, more: More) -> None:
-        told = parsed(event)
-        kind = told["type"]
+        data = parsed(event)
+        kind = data["type"]
         if kind in _TEXTS:
             self._refused = self._refused or kind == "response.refusal.delta"
-            more.text.append(str(told["delta"]))
-            more.logprobs += [to_logprob(each) for each in told.get("logprobs") or ()]
+            more.text.append(str(data["delta"]))
+            more.logprobs += [to_logprob(each) for each in data.get("logprobs") or ()]
         elif kind in _THOUGHTS:
-            more.reasoning.append(str(told["delta"]))
+            more.reasoning.append(str(data["delta"]))
         elif kind in _ARGUMENTS:
-            self._without_arguments.discard(told["output_index"])
-            more.tool_calls.append(self.calls.delta(told["output_index"], arguments=str(told["delta"])))
+            self._without_arguments.discard(data["output_index"])
+            more.tool_calls.append(self.calls.delta(data["output_index"], arguments=str(data["delta"])))
         elif kind == "response.output_item.added":
-            self._begin(told["output_index"], told["item"], more)
+            self._begin(data["output_index"], data["item"], more)
         elif kind == "response.output_item.done":
-            self._end(told["output_index"], told["item"], more)
+            self._end(data["output_index"], data["item"], more)
         elif kind in ("response.completed", "response.incomplete"):
-            self._finish(told["response"])
+            self._finish(data["response"])
         elif kind in ("response.failed", "error"):
-            self._fail(told["response"]["error"] if kind == "response.failed" else told)
+            self._fail(data["response"]["error"] if kind == "response.failed" else data)
         elif "_call." in kind:  # a tool of the provider's is at work
             more.others += 1
 
@@ -115,19 +115,19 @@ class ResponsesAnswer(Answer):
         raise BadEvent
 
 
-def _events(told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _events(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Those of a response in one piece; raises BadEvent for one that has not ended."""
-    status = told.get("status")
-    if told.get("error") and status != "failed":
-        yield {**told["error"], "code": told["error"].get("code") or told["error"].get("type"), "type": "error"}
+    status = body.get("status")
+    if body.get("error") and status != "failed":
+        yield {**body["error"], "code": body["error"].get("code") or body["error"].get("type"), "type": "error"}
         return
     if status not in ("completed", "incomplete", "failed"):
         raise BadEvent
-    begun = {**told, "status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
+    begun = {**body, "status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
     yield {"type": "response.created", "response": begun}
-    for index, item in enumerate(told["output"]):
+    for index, item in enumerate(body["output"]):
         yield from _item_events(item, index)
-    yield {"type": f"response.{status}", "response": told}
+    yield {"type": f"response.{status}", "response": body}
 
 
 def _item_events(item: Mapping[str, Any], index: int) -> Iterator[Mapping[str, Any]]:

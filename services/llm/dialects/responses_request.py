@@ -52,11 +52,14 @@ def of_policies(request: Request) -> dict[str, Any]:
 def to_conversation(messages: tuple[Message, ...]) -> dict[str, Any]:
     """`instructions` and `input`. Instructions that do not come first stay in their place."""
     first = messages[0] if messages else Message("user")
-    told = first.role == "system" and bool(first.content)
+    has_instructions = first.role == "system" and bool(first.content)
     items = [
-        item for index, each in enumerate(messages) if index or not told for item in _items(f"messages[{index}]", each)
+        item
+        for index, each in enumerate(messages)
+        if index or not has_instructions
+        for item in _items(f"messages[{index}]", each)
     ]
-    return {**({"instructions": first.content} if told else {}), "input": items}
+    return {**({"instructions": first.content} if has_instructions else {}), "input": items}
 
 
 def _items(where: str, message: Message) -> Iterator[dict[str, Any]]:

@@ -50,9 +50,9 @@ def refused(error: Mapping[str, Any], said: str, status: int, own: str) -> Conte
         return None
     said = shorten(said, _MOST_SHOWN)
     if found:
-        told = found.groupdict()
-        both = int(told["tokens"]) + int(told.get("answer") or 0)
-        return ContextRefused(said, int(told["limit"]), both, status, own)
+        groups = found.groupdict()
+        both = int(groups["tokens"]) + int(groups.get("answer") or 0)
+        return ContextRefused(said, int(groups["limit"]), both, status, own)
     numbers = [error.get(name) for name in ("n_ctx", "n_prompt_tokens")]
     limit, tokens = (number if isinstance(number, int) else None for number in numbers)
     return ContextRefused(said, limit, tokens, status, own)
@@ -79,13 +79,13 @@ def listed_tokens(listed: str, model: str) -> int:
     """How many tokens the context of `model` holds by a server's list of models, `/v1/models`; 0 where that does not
     say."""
     try:
-        told = json.loads(listed)
+        decoded = json.loads(listed)
     except (ValueError, RecursionError):
         return 0
-    rows = told.get("data") if isinstance(told, dict) else told  # Together has no object around them
+    rows = decoded.get("data") if isinstance(decoded, dict) else decoded  # Together has no object around them
     named = (row for row in rows if isinstance(row, dict) and row.get("id") == model) if isinstance(rows, list) else ()
-    told_of = ({**meta, **row} if isinstance(meta := row.get("meta"), dict) else row for row in named)
-    return next((row[name] for row in told_of for name in _LISTED if _is_count(row.get(name))), 0)
+    merged = ({**meta, **row} if isinstance(meta := row.get("meta"), dict) else row for row in named)
+    return next((row[name] for row in merged for name in _LISTED if _is_count(row.get(name))), 0)
 
 
 def _is_count(given: Any) -> bool:

@@ -146,7 +146,7 @@ class ProviderEngine(ABC):
             async with self._client.request("GET", self._address("models"), deadline) as reply:
                 if reply.status == 200 and not self._context_is_set:
                     self._learn(await reply.text(_MAX_LISTED_BYTES))
-                reply.told = True
+                reply.complete = True
             progress(f"warm-up: connected to {Url(self._url)}, HTTP {reply.status}")
             self._outages.connected()
         except (Broken, TimeoutError) as error:
@@ -251,9 +251,9 @@ class ProviderEngine(ABC):
                 return
             async with aclosing(reply.events()) as events:
                 async for event in events:
-                    reply.told = answer.is_last(event)
+                    reply.complete = answer.is_last(event)
                     yield event
-                    if reply.told:
+                    if reply.complete:
                         return
 
 

@@ -126,16 +126,16 @@ def _error(body: str, *, lists: bool = True) -> Mapping[str, Any]:
     """OpenAI's error object, or Anthropic's; the body itself of a provider that has no object in it, with a `message`;
     empty for anything else."""
     try:
-        told = json.loads(body)
+        decoded = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    if lists and isinstance(told, list) and told:
-        told = told[0]  # Gemini's
-    error = told.get("error") if isinstance(told, dict) else None
-    if isinstance(error, dict) or not isinstance(told, dict):
+    if lists and isinstance(decoded, list) and decoded:
+        decoded = decoded[0]  # Gemini's
+    error = decoded.get("error") if isinstance(decoded, dict) else None
+    if isinstance(error, dict) or not isinstance(decoded, dict):
         return error or {}
-    said = next((told[name] for name in _MESSAGES if told.get(name)), None)
-    return {**told, "message": said if isinstance(said, str) else _compact(said)} if said else {}
+    said = next((decoded[name] for name in _MESSAGES if decoded.get(name)), None)
+    return {**decoded, "message": said if isinstance(said, str) else _compact(said)} if said else {}
 
 
 def _explanation(error: Mapping[str, Any]) -> tuple[str, str]:

@@ -50,7 +50,7 @@ def chunks(answered: str, headers: Mapping[str, str] | None = None) -> Iterator[
         said = _Said()
     for begin in range(0, len(answered), MOST_CHARACTERS):
         yield Chunk("", 0, relayed=(answered[begin : begin + MOST_CHARACTERS],))
-    tokens = _prompt_tokens(said) or _told_in(headers or {})
+    tokens = _prompt_tokens(said) or _header_tokens(headers or {})
     yield Chunk("", 0, Finish(FinishReason.STOP, Usage(prompt_tokens=tokens)))
 
 
@@ -63,10 +63,10 @@ def _prompt_tokens(said: _Said) -> int:
     return int(next(numbers, 0))
 
 
-def _told_in(headers: Mapping[str, str]) -> int:
+def _header_tokens(headers: Mapping[str, str]) -> int:
     """Text Embeddings Inference's count; 0 without one."""
-    told = headers.get("x-compute-tokens", "")
-    return min(int(told), _LARGEST) if told.isascii() and told.isdecimal() and len(told) <= _MOST_DIGITS else 0
+    value = headers.get("x-compute-tokens", "")
+    return min(int(value), _LARGEST) if value.isascii() and value.isdecimal() and len(value) <= _MOST_DIGITS else 0
 
 
 def _at(given: Any, name: str) -> Any:

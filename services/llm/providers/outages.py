@@ -24,7 +24,7 @@ class Outages:
     def __init__(self, name: str, url: str, clock: Clock = time.monotonic):
         self._url = str(Url(url))
         self._model = f"model {name} at {self._url}"
-        self._lines, self._told = LineLimit(clock), False  # whether the log says that it fails
+        self._lines, self._logged = LineLimit(clock), False  # whether the log says that it fails
         self.now: Outage | None = None
         self.away = False  # whether there is no connection, so that a connection ends the outage
 
@@ -46,8 +46,8 @@ class Outages:
         self.away = away
         if self.now is None:
             self.now = Outage(self._url, reason)
-            self._told = self._lines.take(reason) is not None
-            if self._told:
+            self._logged = self._lines.take(reason) is not None
+            if self._logged:
                 _log.warning("%s: %s", self._model, reason)
 
     def connected(self) -> None:
@@ -59,5 +59,5 @@ class Outages:
         """A request has succeeded."""
         if self.now:
             self.now, self.away = None, False
-            if self._told:
+            if self._logged:
                 _log.info("%s answers again", self._model)

@@ -119,8 +119,8 @@ def check_names(names: Iterable[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             hint = get_close_matches(name, known, n=1)
-            told = f"; did you mean {hint[0]}?" if hint else ""
-            raise BadEngineSettings(f"vllm.{name}: vLLM has no such setting{told}")
+            suggestion = f"; did you mean {hint[0]}?" if hint else ""
+            raise BadEngineSettings(f"vllm.{name}: vLLM has no such setting{suggestion}")
 
 
 def _checked(name: str, value: Any, types: Mapping[str, Any]) -> Any:

@@ -153,8 +153,10 @@ class VllmEngine:
         conversation = to_chat(messages, prefix, salt)
         if self._engine.errored:
             raise Unavailable("the engine is down")
-        told = {"add_generation_prompt": not prefix, "continue_final_message": bool(prefix)}
-        chat = ChatParams(chat_template_kwargs={**(own or {}), **told, **({"tools": to_tools(tools)} if tools else {})})
+        template_options = {"add_generation_prompt": not prefix, "continue_final_message": bool(prefix)}
+        chat = ChatParams(
+            chat_template_kwargs={**(own or {}), **template_options, **({"tools": to_tools(tools)} if tools else {})}
+        )
         try:
             _, (prompt,) = await self._engine.renderer.render_chat_async([conversation], chat, self._tokenize)
         except VLLMClientError as error:

@@ -72,11 +72,11 @@ class VllmFields:
 
 def fields(request: Request) -> VllmFields:
     """Those that a request has. Raises InvalidInput for a value that vLLM's server would not take."""
-    told = request.original.untranslated if request.original else {}
-    sampling = {name: _read(name, told[name], kind) for name, kind in _SAMPLING.items() if name in told}
-    template = {name: _read(name, told[name], kind) for name, kind in _TEMPLATE.items() if name in told}
+    untranslated = request.original.untranslated if request.original else {}
+    sampling = {name: _read(name, untranslated[name], kind) for name, kind in _SAMPLING.items() if name in untranslated}
+    template = {name: _read(name, untranslated[name], kind) for name, kind in _TEMPLATE.items() if name in untranslated}
     for name, so in _AS_IT_IS.items():
-        given = told.get(name, so)
+        given = untranslated.get(name, so)
         if len(given) > _MOST_BYTES or json.loads(given) != json.loads(so):
             raise InvalidInput(name, f"{so}, with this engine", shorten(given))
     arguments = template.pop("chat_template_kwargs", {})

@@ -54,13 +54,13 @@ def _load(settings: VllmSettings, stat_logger: Any) -> Any:
     except (ValueError, TypeError, OSError, NotImplementedError) as error:  # pydantic's errors are ValueErrors
         raise BadEngineSettings(f"vllm: {error}") from error
     _in_one_process(config.parallel_config, settings)
-    _tell_thoughts(config, settings)
+    _log_reasoning_parser(config, settings)
     from vllm.v1.executor import Executor
 
     return AsyncLLM(config, Executor.get_class(config), log_stats=True, log_requests=False, stat_loggers=[stat_logger])
 
 
-def _tell_thoughts(config: Any, settings: VllmSettings) -> None:
+def _log_reasoning_parser(config: Any, settings: VllmSettings) -> None:
     """Say which reasoning parser was found: the engine holds an answer to a constraint from the end of thoughts on."""
     from vllm.tokenizers import cached_tokenizer_from_config
 
@@ -78,8 +78,8 @@ def _in_one_process(parallel: Any, settings: VllmSettings) -> None:
     from vllm.platforms import current_platform
 
     bound = os.environ["VLLM_CPU_OMP_THREADS_BIND"] != "nobind"
-    told = "distributed_executor_backend" in (settings.model_extra or {})
-    if current_platform.is_cpu() and parallel.world_size == 1 and not (bound or told):
+    configured = "distributed_executor_backend" in (settings.model_extra or {})
+    if current_platform.is_cpu() and parallel.world_size == 1 and not (bound or configured):
         parallel.distributed_executor_backend = "uni"
 
 

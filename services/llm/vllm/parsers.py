@@ -33,18 +33,18 @@ def found(settings: VllmSettings, model: Any, tokenizer: Any) -> Habits:
     )
 
 
-def _usable(kind: str, told: str | None, known: str, model: Any, tokenizer: Any) -> str:
+def _usable(kind: str, configured: str | None, known: str, model: Any, tokenizer: Any) -> str:
     """A parser that was found but cannot read this tokenizer's tokens is not used; one from the settings stops the
     start."""
-    name = known if told is None else told
+    name = known if configured is None else configured
     try:
         _parser(model, tokenizer, **{f"{kind}_name": name})
     except (TypeError, ValueError) as error:
-        if told is not None:
+        if configured is not None:
             raise BadEngineSettings(f"vllm.{kind}: {error}") from error
         _log.info("vLLM's %s %s is not used: %s", kind, name, error)
         return ""
-    if told is None and name:
+    if configured is None and name:
         _log.info("vllm.%s: %s, by the model's chat template or name", kind, name)
     return name
 

@@ -57,11 +57,11 @@ class TokenTally:
 
 def _logprobs(completion: Any, top: int) -> list[TokenLogprob]:
     """Of each token, its own and those of the `top` likeliest: vLLM has them in one."""
-    told = []
+    logprobs = []
     for token, likely in zip(completion.token_ids, completion.logprobs or (), strict=False):
         best = sorted((one for one in likely.values() if one.rank <= top), key=lambda one: one.rank)
-        told.append(_logprob(likely[token], tuple(_logprob(one) for one in best[:top])))
-    return told
+        logprobs.append(_logprob(likely[token], tuple(_logprob(one) for one in best[:top])))
+    return logprobs
 
 
 def _logprob(one: Any, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:

@@ -58,8 +58,8 @@ def _rule(index: int, tool: Tool) -> str:
 
 def as_text(messages: tuple[Message, ...], tools: tuple[Tool, ...], *, takes_system: bool) -> tuple[Message, ...]:
     """A conversation without tools in it but in its texts."""
-    told = tuple(_joined(_as_text(message) for message in messages))
-    return _instructed(told, _shown(tools), takes_system=takes_system) if tools else told
+    converted = tuple(_joined(_as_text(message) for message in messages))
+    return _instructed(converted, _shown(tools), takes_system=takes_system) if tools else converted
 
 
 def _as_text(message: Message) -> Message:

@@ -111,7 +111,7 @@ class FairQueue(Generic[W]):
         """The request to drop first: the last of the tenant with the most waiting for its weight. One must wait."""
         return max(self._flows.values(), key=lambda flow: len(flow.waiting) / flow.weight).waiting[0]
 
-    def crowd(self, tenant: str, weight: float, more: int = 0) -> float:
+    def load_of(self, tenant: str, weight: float, more: int = 0) -> float:
         """The number of `tenant`'s requests that would wait per unit of `weight`, with `more` added."""
         flow = self._flows.get(tenant)
         return ((len(flow.waiting) if flow else 0) + more) / weight

@@ -69,4 +69,4 @@ def test_events_tell_what_was_cached_where_an_answer_tells_it() -> None:
     event = '{"usage":{"prompt_tokens_details":{"cached_tokens":4}}}'
     chunk = Chunk("", 0, relayed=(event,))
     assert list(to_response(chunk).relayed) == [event.encode()]
-    assert b'"cached_tokens":0' in to_response(chunk, tell_cached=False).relayed[0]
+    assert b'"cached_tokens":0' in to_response(chunk, report_cached=False).relayed[0]

@@ -14,11 +14,11 @@ from services.llm.config import VllmSettings
 from services.llm.vllm.args import environment
 
 _CHANGES = (
-    "mend_expand_on_cpu",
+    "fix_expand_on_cpu",
     "spin_briefly",
     "look_again_soon",
-    "meet_where_told",
-    "tell_what_broke",
+    "keep_file_store_in_rpc_path",
+    "report_broken_grammars",
     "rank_without_compiling",
     "bound_grammars",
     "load_compiled_on_cpu",

@@ -32,7 +32,7 @@ class ProviderClient:
     ) -> AsyncIterator[ProviderReply]:
         """Ask. Raises Broken, and TimeoutError when the deadline is over.
 
-        Leaving stops the provider, unless `reply.told` was set: then what is left of the body is read behind.
+        Leaving stops the provider, unless `reply.complete` was set: then what is left of the body is read behind.
         """
         left, loop = deadline.remaining(), asyncio.get_running_loop()
         self.used_at = loop.time()
@@ -72,7 +72,7 @@ class ProviderClient:
         return await self._wire.send(method, url, headers, body)
 
     async def _leave(self, reply: ProviderReply, wired: WireReply) -> None:
-        if reply.told and not wired.ended:
+        if reply.complete and not wired.ended:
             self._drain_behind(wired)
             return
         self._places.release()

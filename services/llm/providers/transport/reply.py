@@ -21,12 +21,12 @@ class ReplyLimits:
 
 
 class ProviderReply:
-    """Its head has come. Set `told` when all that matters has been read: what follows is of no interest."""
+    """Its head has come. Set `complete` when all that matters has been read: what follows is of no interest."""
 
     def __init__(self, wired: WireReply, limits: ReplyLimits):
         self._wired, self._limits = wired, limits
         self.status: int = wired.status
-        self.told = False
+        self.complete = False
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -66,7 +66,7 @@ def test_what_a_provider_has_read_from_its_cache_and_written_to_it_reaches_the_a
 ):
     for event in events:
         answer.read(json.dumps(event), More())
-    finish = to_response(Chunk("", 0, Finish(FinishReason.STOP, answer._usage)), tell_cached=False).finish
+    finish = to_response(Chunk("", 0, Finish(FinishReason.STOP, answer._usage)), report_cached=False).finish
     assert (finish.usage.prompt_tokens, finish.usage.completion_tokens) == (2_000, 100)
     assert (finish.billed_cached_tokens, finish.billed_cache_write_tokens) == (1_500, 400)
     assert (finish.usage.cached_prompt_tokens, finish.usage.cache_write_tokens) == (0, 0)

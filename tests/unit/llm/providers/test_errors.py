@@ -25,7 +25,7 @@ def refused(body: Any, status: int = 400, key: str = KEY) -> RequestRefused:
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_caller_of_the_providers_api_is_told_what_the_provider_said(status: int) -> None:
     error = refused({"error": {**PROBLEM, "details": {"at": 3}}, "request_id": "7"}, status)
-    error.tell("messages")
+    error.include_provider_error("messages")
     assert error.metadata["provider_api"] == "messages"
     assert error.metadata["provider_status"] == str(status)
     assert json.loads(error.metadata["provider_error"]) == {**PROBLEM, "details": {"at": 3}}
@@ -48,7 +48,7 @@ def test_other_callers_are_not() -> None:
 )
 def test_a_body_without_an_error_object_is_the_error(body: dict[str, Any], said: str) -> None:
     error = refused(body, 422)
-    error.tell("rerank")
+    error.include_provider_error("rerank")
     assert json.loads(error.metadata["provider_error"]) == {**body, "message": said}
     assert error.message == f"request: what the provider takes ({said}), got HTTP 422"
 
@@ -58,7 +58,7 @@ def test_a_plain_text_says_why_as_an_error_object_does() -> None:
     said = "Failed to deserialize the JSON body into the target type: missing field `texts` at line 1 column 14"
     error = to_error(422, {"content-type": "text/plain; charset=utf-8"}, f"{said}\n{KEY}", KEY)
     assert isinstance(error, RequestRefused)
-    error.tell("rerank")
+    error.include_provider_error("rerank")
     assert json.loads(error.metadata["provider_error"]) == {"message": f"{said}\n…"}
     assert error.message == f"request: what the provider takes ({said} …), got HTTP 422"
 
@@ -94,13 +94,13 @@ def test_a_page_of_a_broken_provider_stays_here(body: str) -> None:
 )
 def test_what_is_no_error_of_an_api_stays_here(body: str) -> None:
     error = refused(body)
-    error.tell("chat_completions")
+    error.include_provider_error("chat_completions")
     assert not any(name.startswith("provider_") for name in error.metadata)
 
 
 def test_the_credential_stays_here_however_it_is_written() -> None:
     error = refused({"error": {**PROBLEM, "message": f"{KEY} may not", "details": {"key": KEY}}})
-    error.tell("chat_completions")
+    error.include_provider_error("chat_completions")
     told = json.dumps(dict(error.metadata)) + error.message
     assert "secret" not in told
     assert json.loads(error.metadata["provider_error"])["message"] == "… may not"
@@ -108,11 +108,11 @@ def test_the_credential_stays_here_however_it_is_written() -> None:
 
 def test_an_error_that_no_trailer_holds_is_told_in_short() -> None:
     error = refused({"error": {**PROBLEM, "message": "long " * 200, "details": ["x" * 3_000]}})
-    error.tell("chat_completions")
+    error.include_provider_error("chat_completions")
     own = json.loads(error.metadata["provider_error"])
     assert own == {**PROBLEM, "message": f"{('long ' * 80)}… (1000 characters)"}
     error = refused({"error": {**PROBLEM, "code": "x" * 4_000}})
-    error.tell("chat_completions")
+    error.include_provider_error("chat_completions")
     assert "provider_error" not in error.metadata
 
 
