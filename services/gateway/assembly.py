@@ -50,7 +50,7 @@ def make_backends(
     cache = Cache(channels[settings.cache_address]) if settings.cache_address else None
     l1 = L1Cache(settings.l1_cache_entries, settings.l1_cache_ttl_ms / 1000, settings.l1_cache_bytes)
     names, never = settings.llm_addresses.keys(), settings.serves.keys()
-    routes = Routes(names, expected=router is not None, tell=fleet.expect, never=never)
+    routes = Routes(names, expected=router is not None, on_row=fleet.expect, never=never)
     write_behind = WriteBehind(cache, router, l1, settings.write_behind_bytes)
     models = make_stack(fleet, write_behind.observe, shared=settings.single_flight)
     return Backends(

@@ -60,7 +60,7 @@ class Decisions(list[Decision]):
         self.append(Decision(said.policy, said.action, name, reason, self._clock(), address))
         _decisions(said.policy, said.action).inc()
 
-    def told(self, opened: float) -> list[dict[str, Any]]:
+    def to_dicts(self, opened: float) -> list[dict[str, Any]]:
         """As the contract has them, with times in milliseconds since `opened`. Those of a generation that
         another request started may be older than this request: they are given as 0."""
         return [
@@ -78,7 +78,7 @@ class Decisions(list[Decision]):
         """Put the decisions before an error into its metadata."""
         error.metadata["trace_id"] = trace_id
         if self:
-            error.metadata["decisions"] = json.dumps(self.told(opened))
+            error.metadata["decisions"] = json.dumps(self.to_dicts(opened))
 
 
 class By(Label):
@@ -153,11 +153,11 @@ class Changes(list[pb.Change]):
             found = reason if what in _COUNTED else act.value.action if what is Changed.FORM_CHECKED else ""
             self.add(what, after=found)
 
-    def limit_time(self, budget_ms: float, asked_ms: float, by: By, *, told: bool = True) -> None:
+    def limit_time(self, budget_ms: float, asked_ms: float, by: By, *, reported: bool = True) -> None:
         """The answer has so long, in milliseconds; `asked_ms`: what the request wanted, 0 where it did not say. Without
-        `told` the limit alone is not reported as a change."""
+        `reported` the limit alone is not reported as a change."""
         self.by[Changed.BUDGET] = by
-        if told and budget_ms < LONGEST_MS:  # clients wait no longer than that
+        if reported and budget_ms < LONGEST_MS:  # clients wait no longer than that
             before = milliseconds(asked_ms) if asked_ms > budget_ms else ""
             self.add(Changed.BUDGET, before=before, after=milliseconds(budget_ms))
 
@@ -205,7 +205,7 @@ class Changes(list[pb.Change]):
         return self.by.get(what) or self.origin(what)
 
 
-def told(change: pb.Change) -> str:
+def describe(change: pb.Change) -> str:
     """For people: `prompt_compressed: 812 tokens → 640 tokens, by tenant`."""
     values = " → ".join(filter(None, (change.before, change.after)))
     return f"{change.what}: {values}, by {change.by}" if values else f"{change.what}, by {change.by}"

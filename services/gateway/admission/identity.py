@@ -114,7 +114,7 @@ class Identity:
         if not (self._keys or anonymous or tokens):
             raise BadTenants(f"{file or 'tenants'}: {KEY_WANTED} to serve beyond loopback, got none; {_OPEN}")
         self._local = self._anonymous(settings) if anonymous and not self._keys else None
-        self._tell_keyless()
+        self._warn_of_keyless()
 
     def tenant(self, authorization: str | None, proven: Sequence[str | bytes] = ()) -> Tenant:
         """The tenant of an `authorization` header (`Bearer <key>`), or the one whose name the edge has `proven`.
@@ -166,7 +166,7 @@ class Identity:
         if self._next_expiry <= now:
             self._next_expiry = self._keys.next_expiry(now)
             self.version += 1
-            self._tell_keyless()
+            self._warn_of_keyless()
 
     async def _reload(self) -> None:
         try:
@@ -178,9 +178,9 @@ class Identity:
         self._local = None if self._keys or self._local is None else self._anonymous(settings)
         self.version += 1
         _log.info("tenants_file: read again; keys: %d", len(self._keys))
-        self._tell_keyless()
+        self._warn_of_keyless()
 
-    def _tell_keyless(self) -> None:
+    def _warn_of_keyless(self) -> None:
         """Warn of tenants that cannot authenticate."""
         keyless = self._known.keys() - self._keys.tenants(self._clock())
         if keyless and not (self._local or self._tokens):

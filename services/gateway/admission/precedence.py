@@ -29,13 +29,13 @@ class TokenLimit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Milliseconds; `asked_ms` is what the request asked for, 0 where it did not say. `told`: whether it changes the
-    request. The caller's own time-out, which it would have without a gateway, does not."""
+    """Milliseconds; `asked_ms` is what the request asked for, 0 where it did not say. `reported`: whether it changes
+    the request. The caller's own time-out, which it would have without a gateway, does not."""
 
     ms: float
     by: By = By.MESH
     asked_ms: float = 0
-    told: bool = True
+    reported: bool = True
     tokens: TokenLimit = TokenLimit()  # noqa: RUF009  # it is frozen
 
 
@@ -74,7 +74,7 @@ def budget_of(
     if left_ms <= 0:
         raise BudgetSpent(f"deadline: {settings.finish_reserve_ms:.0f} ms or more, got less")
     if left_ms < ms:
-        return Budget(left_ms, By.REQUEST, asked, told=False, tokens=tokens)
+        return Budget(left_ms, By.REQUEST, asked, reported=False, tokens=tokens)
     return Budget(ms, by, asked, tokens=tokens)
 
 
@@ -124,7 +124,7 @@ def note_asked(
     changes: Changes, request: pb.GenerateRequest, tenant: Tenant, budget: Budget, *, checks_forms: bool
 ) -> None:
     """Record the changes that are known at admission. `checks_forms`: the gateway validates output by default."""
-    changes.limit_time(budget.ms, budget.asked_ms, budget.by, told=budget.told)
+    changes.limit_time(budget.ms, budget.asked_ms, budget.by, reported=budget.reported)
     changes.limit_tokens(budget.tokens.most, By.TENANT, budget.tokens.asked)
     if request.HasField("response_format"):
         form = By.MESH if checks_forms else By.REQUEST

@@ -250,20 +250,20 @@ def refusal(
 ) -> QuotaExceeded:
     """The error of a request for `tokens` tokens that is over `quota`. `left`: the tokens there are, or for
     `concurrency` the requests in flight. Below 0, tokens are a debt: earlier answers cost more than was reserved."""
-    told: dict[str, str] = {"quota": quota}
+    metadata: dict[str, str] = {"quota": quota}
     match quota:
         case "concurrency":
             more = f", {claim.places} needed" if claim.places > 1 else ""
             text = f"{left:.0f} of {allowance.concurrency} requests at once{more}"
-            told |= {"limit": f"{allowance.concurrency}", "value": f"{left + claim.places:.0f}"}
+            metadata |= {"limit": f"{allowance.concurrency}", "value": f"{left + claim.places:.0f}"}
         case "requests":
             more = f", {claim.requests} needed together" if claim.requests > 1 else ""
             text = f"{allowance.requests_per_s:g} requests a second{more}"
-            told |= {"limit": f"{allowance.requests_per_s:g}", "burst": f"{allowance.requests_burst:g}"}
+            metadata |= {"limit": f"{allowance.requests_per_s:g}", "burst": f"{allowance.requests_burst:g}"}
         case "tokens":
             limit = f"{allowance.tokens_per_minute:g}"
             owed = f" and {math.ceil(-left)} owed" if left <= -1 else ""
             text = f"{max(left, 0):.0f} of {limit} tokens a minute left{owed}, {tokens} needed"
-            told |= {"limit": limit, "value": f"{tokens}", "left": f"{math.floor(left)}"}
+            metadata |= {"limit": limit, "value": f"{tokens}", "left": f"{math.floor(left)}"}
     again = "" if quota == "concurrency" else f"; retry in {retry_delay_s:.1f} s"  # no clock knows when a request ends
-    return QuotaExceeded(f"tenant {tenant}: {text}{again}", retry_delay_s=retry_delay_s, **told)
+    return QuotaExceeded(f"tenant {tenant}: {text}{again}", retry_delay_s=retry_delay_s, **metadata)

@@ -16,7 +16,7 @@ from services.gateway.answer.metrics import HITS, OUTCOMES, REASONS, VERDICTS, T
 from services.gateway.answer.output import Output
 from services.gateway.answer.plan import Plan
 from services.gateway.answer.results import Done
-from services.gateway.decisions import Changes, Decisions, told
+from services.gateway.decisions import Changes, Decisions, describe
 from services.gateway.labels import Act
 from services.gateway.policies.slot import Shed
 from services.runtime import telemetry
@@ -188,7 +188,7 @@ class Ledger:
             final.ttft_ms = self.ttft_s * 1000
         if self.usable_s is not None:
             final.usable_ms = self.usable_s * 1000
-        final.decisions.extend(pb.Decision(**made) for made in self.decisions.told(self.opened))
+        final.decisions.extend(pb.Decision(**made) for made in self.decisions.to_dicts(self.opened))
         final.changes.extend(self.changes)
         if cut := self.changes.cut(
             done.reason, self.plan.budget_ms, final.usage.completion_tokens, stored=final.cache.verdict in HITS
@@ -233,8 +233,8 @@ class Ledger:
                     "hedgerow.finish_reason": REASONS[final.finish_reason],
                     "hedgerow.cache.verdict": VERDICTS[final.cache.verdict],
                     "hedgerow.degraded": list(final.degraded),
-                    "hedgerow.changes": [told(change) for change in self.changes],
-                    "hedgerow.cut": told(final.cut) if final.HasField("cut") else "",
+                    "hedgerow.changes": [describe(change) for change in self.changes],
+                    "hedgerow.cut": describe(final.cut) if final.HasField("cut") else "",
                 }
             )
             self._trace_decisions()

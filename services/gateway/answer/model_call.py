@@ -64,7 +64,7 @@ def _tools(context: RequestContext) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.T
     if choice and (context.inputs.called or not request.tools or choice.name in equipment.offered):
         choice = None  # it was for an earlier step
     if context.inputs.called and not request.tools:
-        return equipment.told(), chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE)
+        return equipment.descriptions(), chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE)
     return request.tools, choice
 
 

@@ -21,15 +21,15 @@ Give = Callable[[CheckedRequest, ItemTurn], Awaitable[pb.Final]]
 def batch_error(error: Exception, trace_id: str) -> pb.BatchError:
     """The same facts that the status of a whole call would carry. `trace_id`: of the call."""
     status = to_status(error)
-    told = pb.BatchError(code=code_pb2.Code.Name(status.code), message=status.message, trace_id=trace_id)
+    item_error = pb.BatchError(code=code_pb2.Code.Name(status.code), message=status.message, trace_id=trace_id)
     info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
     for detail in status.details:
         _ = detail.Unpack(info) or detail.Unpack(retry)
-    told.reason = info.reason
-    told.metadata.update(info.metadata)
+    item_error.reason = info.reason
+    item_error.metadata.update(info.metadata)
     if retry.HasField("retry_delay"):
-        told.retry_delay.CopyFrom(retry.retry_delay)
-    return told
+        item_error.retry_delay.CopyFrom(retry.retry_delay)
+    return item_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,16 @@ class _BatchItem:
 
 
 class Batch:
-    """`check` raises what is wrong with a request, `give` admits it and makes its answer, `tell` makes of what they
+    """`check` raises what is wrong with a request, `give` admits it and makes its answer, `to_error` makes of what they
     raise what callers may know."""
 
     def __init__(
         self,
         check: Callable[[pb.GenerateRequest], Awaitable[CheckedRequest]],
         give: Give,
-        tell: Callable[[Exception], pb.BatchError],
+        to_error: Callable[[Exception], pb.BatchError],
     ):
-        self._check, self._give, self._tell = check, give, tell
+        self._check, self._give, self._to_error = check, give, to_error
         self._pace = BatchAdmission()
 
     async def results(self, requests: Iterable[pb.GenerateRequest]) -> AsyncGenerator[pb.GenerateBatchResponse, None]:
@@ -87,4 +87,4 @@ class Batch:
             turn.over()
 
     def _failed(self, index: int, error: Exception) -> pb.GenerateBatchResponse:
-        return pb.GenerateBatchResponse(index=index, error=self._tell(error))
+        return pb.GenerateBatchResponse(index=index, error=self._to_error(error))

@@ -34,7 +34,7 @@ Responses = AsyncGenerator[pb.ConverseResponse, None]
 
 
 class Conversation:
-    """`answer` answers one turn's request, `tell` converts its failure to the error for the caller. Of the turns so
+    """`answer` answers one turn's request, `to_error` converts its failure to the error for the caller. Of the turns so
     far, the last `keep_turns` go along with a question. Without any audio for `idle_s` it ends. Speech waits in
     `spoken` for the audio service."""
 
@@ -42,12 +42,12 @@ class Conversation:
         self,
         options: pb.ConverseOptions,
         answer: Callable[[pb.GenerateRequest, Send], Awaitable[object]],
-        tell: Callable[[Exception], pb.BatchError],
+        to_error: Callable[[Exception], pb.BatchError],
         keep_turns: int,
         idle_s: float,
         spoken: Spoken,
     ):
-        self._options, self._answer, self._tell = options, answer, tell
+        self._options, self._answer, self._to_error = options, answer, to_error
         self._turns: deque[tuple[str, str]] = deque(maxlen=keep_turns)
         self._turn = 0
         self._unanswered = ""  # a question whose answer was cut off before its first text
@@ -193,7 +193,7 @@ class Conversation:
             await self._answer(self._request(question), send)
             self._remember(question, "".join(said))
         except Exception as error:  # one turn's failure does not end the conversation
-            await self._out.put(pb.ConverseResponse(turn=turn, error=self._tell(error)))
+            await self._out.put(pb.ConverseResponse(turn=turn, error=self._to_error(error)))
 
     async def _cut_off(self, *, goes_on: bool) -> None:
         """End the answer that is being given, if there is one. With `goes_on`, a question that has no text for an

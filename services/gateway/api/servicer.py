@@ -158,8 +158,8 @@ class GatewayServicer:
             admitted = await preparation.admit_in_time(checked, call.span)
             return await (await preparation.answer(admitted, call.span, placed=turn.over)).give()
 
-        tell = partial(batch_error, trace_id=telemetry.trace_id(call.span))
-        async with aclosing(Batch(check, give, tell).results(request.requests)) as results:
+        to_error = partial(batch_error, trace_id=telemetry.trace_id(call.span))
+        async with aclosing(Batch(check, give, to_error).results(request.requests)) as results:
             while (result := await credential.during(anext(results, None))) is not None:
                 credential.check()
                 yield result
@@ -225,9 +225,9 @@ class GatewayServicer:
         tally = self._tallies.get(name) or ConversationBytes(settings.tenant_queue_bytes)
         self._tallies[name] = tally
         spoken = Spoken(settings.conversation_queue_bytes, tally)
-        tell = partial(batch_error, trace_id=telemetry.trace_id(call.span))
+        to_error = partial(batch_error, trace_id=telemetry.trace_id(call.span))
         return Conversation(
-            options, answer, tell, settings.conversation_turns, settings.conversation_idle_ms / 1000, spoken
+            options, answer, to_error, settings.conversation_turns, settings.conversation_idle_ms / 1000, spoken
         )
 
     @contextmanager

@@ -15,21 +15,21 @@ class ConversationBytes:
 
     def __init__(self, most: int):
         self.most, self.waiting = most, 0
-        self._told: list[asyncio.Event] = []
+        self._listeners: list[asyncio.Event] = []
 
     def add(self, size: int) -> None:
         """So much more waits; less when it is below 0."""
         self.waiting += size
-        for told in self._told:
-            told.set()
+        for changed in self._listeners:
+            changed.set()
 
     async def changes(self) -> None:
         """Return when something has changed."""
-        self._told.append(told := asyncio.Event())
+        self._listeners.append(changed := asyncio.Event())
         try:
-            await told.wait()
+            await changed.wait()
         finally:
-            self._told.remove(told)
+            self._listeners.remove(changed)
 
 
 class Spoken:

@@ -128,18 +128,18 @@ class Call:
     def asked_tokens(self) -> int:
         """The prompt tokens of the job by the count of the backend, without the text of earlier calls; 0 until it is
         known."""
-        finish = self._completion.told
+        finish = self._completion.reported_finish
         return max(0, finish.usage.prompt_tokens - self.carried_tokens) if finish else 0
 
     def used(self, asked_tokens: int) -> llm_pb2.Finish:
         """The usage that the backend reports. Without a report: a prompt of `asked_tokens` plus the carried text, and
         the tokens that have come."""
-        told = llm_pb2.Finish()
-        if self._completion.told:
-            told.CopyFrom(self._completion.told)
-        told.usage.prompt_tokens = told.usage.prompt_tokens or asked_tokens + self.carried_tokens
-        told.usage.completion_tokens = told.usage.completion_tokens or self._tokens
-        return told
+        finish = llm_pb2.Finish()
+        if self._completion.reported_finish:
+            finish.CopyFrom(self._completion.reported_finish)
+        finish.usage.prompt_tokens = finish.usage.prompt_tokens or asked_tokens + self.carried_tokens
+        finish.usage.completion_tokens = finish.usage.completion_tokens or self._tokens
+        return finish
 
     def age_s(self) -> float:
         return self._clock() - self._started
@@ -159,10 +159,10 @@ class Call:
                 if isinstance(problem, Starting):
                     self.replica.start.refused()
             case Exhausted():
-                told_s = problem.retry_delay_s or _RETRY_AFTER_S
-                blame = self._permit.throttled(told_s)
+                delay_s = problem.retry_delay_s or _RETRY_AFTER_S
+                blame = self._permit.throttled(delay_s)
                 # The breaker waits a little longer, and would refuse a caller that comes back just then.
-                problem.retry_delay_s = max(told_s, self._permit.retry_after_s())
+                problem.retry_delay_s = max(delay_s, self._permit.retry_after_s())
                 self._fell(blame, Sample(self.age_s(), None, self._slot.in_flight, failed=True))
             case _:
                 self._fell(self._permit.failed(), None)
@@ -178,7 +178,7 @@ class Call:
         """The last reader has left; a finished call is not disturbed. A call that is left before its first text gives
         no sample: otherwise a flood of cancelled calls would look like a silent backend, on a machine that the flood
         keeps busy."""
-        if self._completion.finish:
+        if self._completion.reported_finish:
             self._book()
         elif not (self.outcome or self._first_s is not None or self._deadline.is_over()):
             self._permit.withdrawn()
@@ -215,7 +215,7 @@ class Call:
         self.pool.sag.saw(*self._flowed)
         self._permit.succeeded(self._first_s)
         self._settle("ok", Sample(first_s, queue_s, self._slot.in_flight))
-        self._tell(router_pb2.OBSERVED_OUTCOME_OK, finish.usage.completion_tokens)
+        self._report_outcome(router_pb2.OBSERVED_OUTCOME_OK, finish.usage.completion_tokens)
 
     def _gave_up(self, outcome: Literal["late", "lost"]) -> None:
         """The time was over, or another call was faster. A silence counts where it was long: if the call had as much
@@ -225,26 +225,26 @@ class Call:
             self._permit.succeeded(self._first_s)
             self._settle(outcome, None)
             if outcome == "late":
-                self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET)
+                self._report_outcome(router_pb2.OBSERVED_OUTCOME_BUDGET)
             return
         match self._permit.abandoned():
             case Blame.BACKEND:
                 self.pool.hedge.gave_up(age_s)
                 self._settle(outcome, Sample(age_s, None, self._slot.in_flight))
-                self._tell(router_pb2.OBSERVED_OUTCOME_FAILED)
+                self._report_outcome(router_pb2.OBSERVED_OUTCOME_FAILED)
             case Blame.TENANT:
                 self._settle(outcome, None)
             case Blame.NOBODY:
                 self._settle(outcome, None)
                 if self.pool.hedge.gave_up(age_s) or outcome == "late":
-                    self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET)  # it would have taken longer
+                    self._report_outcome(router_pb2.OBSERVED_OUTCOME_BUDGET)  # it would have taken longer
 
     def _fell(self, blame: Blame, sample: Sample | None) -> None:
         """The call failed. A failure that its tenant caused gives no sample for others."""
         own = blame is Blame.TENANT
         self._settle("failed", None if own else sample)
         if not own:
-            self._tell(router_pb2.OBSERVED_OUTCOME_FAILED)
+            self._report_outcome(router_pb2.OBSERVED_OUTCOME_FAILED)
 
     def _settle(self, outcome: Outcome, sample: Sample | None) -> None:
         self.outcome = outcome
@@ -252,7 +252,7 @@ class Call:
         self._slot.release(sample)
         _attempts(self.pool.model, self.kind, outcome).inc()
 
-    def _tell(self, outcome: router_pb2.ObservedOutcome, tokens: int = 0) -> None:
+    def _report_outcome(self, outcome: router_pb2.ObservedOutcome, tokens: int = 0) -> None:
         seen = router_pb2.Observation(
             model=self.pool.model,
             ttft_ms=None if self._first_s is None else self._first_s * 1000,

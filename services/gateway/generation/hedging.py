@@ -96,7 +96,7 @@ class _Runners:
         other: Pool | None,
         after_s: float | None,
     ):
-        self._fleet, self._inner, self._first, self._other, self._told = fleet, inner, first, other, False
+        self._fleet, self._inner, self._first, self._other, self._skip_recorded = fleet, inner, first, other, False
         self._race = Race[Call](after_s, self._second, lambda: patience.seconds(first), lambda: first.calls)
 
     async def run(self, first: Coroutine[Any, Any, Call]) -> Call:
@@ -142,6 +142,6 @@ class _Runners:
 
     def _skip(self, pool: Pool, why: str) -> None:
         """Record why there is no hedge. Only the first refusal is recorded, because the race asks again."""
-        if not self._told:
-            self._told = True
+        if not self._skip_recorded:
+            self._skip_recorded = True
             self._first.job.report.decisions.add(Act.HEDGE_SKIPPED, pool.model, why)

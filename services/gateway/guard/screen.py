@@ -137,8 +137,8 @@ class Screen:
         findings = self._findings()
         for each in reversed(findings):  # unfinished findings and their signs are held
             open_end = each.end == len(self._text) and not last
-            if each.told_from < limit and (each.end > limit or open_end):
-                limit = max(each.told_from, self._from)
+            if each.prefix_start < limit and (each.end > limit or open_end):
+                limit = max(each.prefix_start, self._from)
         within = tuple(each for each in findings if each.start < limit)
         first = within[0].start if within else limit
         text = masked(self._text, within, self.names, self._from, limit)
@@ -224,6 +224,6 @@ async def holds(text: str, rules: Sequence[Rule]) -> bool:
     return bool(screen.close().findings)
 
 
-def told(rule: str, score: float) -> str:
+def describe_injection(rule: str, score: float) -> str:
     """The description of an injection, for people."""
     return f"injection, {rule}{f' {score:.2f}' if score else ''}"

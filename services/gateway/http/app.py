@@ -37,7 +37,7 @@ from services.gateway.http.endpoints.moderations import Moderations
 from services.gateway.http.endpoints.providers import ByName, Providers
 from services.gateway.http.endpoints.responses import Responses
 from services.gateway.http.endpoints.transcriptions import Transcriptions
-from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
+from services.gateway.http.errors import ErrorResponse, MethodUnknown, NotOffered, RouteUnknown
 from services.gateway.http.server.endpoint import Endpoint, Serve, Shape
 from services.gateway.http.server.exchange import NAMED_MODEL, Exchange
 from services.gateway.http.server.listener import HttpServer
@@ -54,9 +54,11 @@ from services.runtime.process.config import is_loopback
 ANTHROPIC = messages_answer.error
 RESPONSES = "/v1/responses"
 DIALECTS: Mapping[str, Dialect] = {
-    "/v1/chat/completions": Dialect(read_chat, ChatWriter, Told.openai, chat_pb2.API_CHAT_COMPLETIONS, ChatWriter),
-    "/v1/completions": Dialect(read_completion, CompletionWriter, Told.openai, choose=CompletionWriter),
-    RESPONSES: Dialect(read_response, ResponseWriter, Told.responses, chat_pb2.API_RESPONSES),
+    "/v1/chat/completions": Dialect(
+        read_chat, ChatWriter, ErrorResponse.openai, chat_pb2.API_CHAT_COMPLETIONS, ChatWriter
+    ),
+    "/v1/completions": Dialect(read_completion, CompletionWriter, ErrorResponse.openai, choose=CompletionWriter),
+    RESPONSES: Dialect(read_response, ResponseWriter, ErrorResponse.responses, chat_pb2.API_RESPONSES),
     "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC, chat_pb2.API_MESSAGES),
 }
 _EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
@@ -156,7 +158,7 @@ class _App:
             ByName("rerank", providers, embedding.rerank, has_cache),
             ByName("moderations", providers, Moderations(auxiliary), has_own=True),
         ):
-            yield self._route("POST", f"/v1/{serve.method}", serve, Told.of_methods)
+            yield self._route("POST", f"/v1/{serve.method}", serve, ErrorResponse.of_methods)
         yield self._route("GET", "/v1/cache/stats", caching.stats)
         yield self._route("POST", "/v1/cache/wrong", caching.report_wrong)
         yield self._route("DELETE", "/v1/cache", caching.remove)
@@ -167,10 +169,12 @@ class _App:
         yield Route("/health", self._endpoint("/health", self._health, open_=True), methods=["GET"])
         yield Route("/ready", self._endpoint("/ready", self._ready, open_=True), methods=["GET"])
 
-    def _route(self, method: str, path: str, serve: Serve, shape: Shape = Told.openai) -> Route:
+    def _route(self, method: str, path: str, serve: Serve, shape: Shape = ErrorResponse.openai) -> Route:
         return Route(path, self._endpoint(path, serve, shape), methods=[method])
 
-    def _endpoint(self, route: str, serve: Serve, shape: Shape = Told.openai, *, open_: bool = False) -> Endpoint:
+    def _endpoint(
+        self, route: str, serve: Serve, shape: Shape = ErrorResponse.openai, *, open_: bool = False
+    ) -> Endpoint:
         settings = self._parts.settings
         mutual, loopback = settings.tls_dir is not None, is_loopback(settings.http_address)
         shared = (self._parts.servicer, settings.http, mutual, loopback, open_, self._parts.intake)
@@ -184,9 +188,9 @@ class _App:
     async def _ready(self, exchange: Exchange) -> None:
         """As gRPC health. It names kinds of services and no models, because it needs no credential."""
         leaving, missing = self._parts.server.leaving, self._parts.readiness.missing()
-        told = {"status": "stopping"} if leaving else {"status": "starting", "missing": missing}
+        body = {"status": "stopping"} if leaving else {"status": "starting", "missing": missing}
         ready = not (leaving or missing)
-        await exchange.reply.whole(200 if ready else 503, sse.compact({"status": "ready"} if ready else told))
+        await exchange.reply.whole(200 if ready else 503, sse.compact({"status": "ready"} if ready else body))
 
     async def _metrics(self, exchange: Exchange) -> None:
         if not self._parts.settings.http.metrics and not exchange.credential.tenant.anonymous:

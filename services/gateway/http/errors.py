@@ -161,7 +161,7 @@ class TooLong:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ErrorResponse:
     """An error as a caller by HTTP receives it."""
 
     status: int
@@ -198,21 +198,21 @@ class Told:
 
     def headers(self) -> Headers:
         """Headers of a refusal beside its status."""
-        told = []
+        headers = []
         if self.retry_delay_s is not None:
-            told.append((b"retry-after", b"%d" % math.ceil(self.retry_delay_s)))
-            told.append((b"retry-after-ms", b"%d" % math.ceil(self.retry_delay_s * 1000)))
+            headers.append((b"retry-after", b"%d" % math.ceil(self.retry_delay_s)))
+            headers.append((b"retry-after-ms", b"%d" % math.ceil(self.retry_delay_s * 1000)))
         if self.quota in ("requests", "tokens"):
             quota = self.quota.encode()
-            told.append((b"x-ratelimit-remaining-" + quota, b"0"))
-            told.append((b"x-ratelimit-reset-" + quota, f"{self.retry_delay_s or 0:.3f}s".encode()))
+            headers.append((b"x-ratelimit-remaining-" + quota, b"0"))
+            headers.append((b"x-ratelimit-reset-" + quota, f"{self.retry_delay_s or 0:.3f}s".encode()))
         if self.again is not None:
-            told.append((b"x-should-retry", b"true" if self.again else b"false"))
+            headers.append((b"x-should-retry", b"true" if self.again else b"false"))
         if self.allow:
-            told.append((b"allow", self.allow.encode()))
+            headers.append((b"allow", self.allow.encode()))
         if self.status == 401:
-            told.append((b"www-authenticate", b"Bearer"))
-        return told
+            headers.append((b"www-authenticate", b"Bearer"))
+        return headers
 
 
 def by_callers_names(error: InvalidInput, own: Container[str] = ()) -> InvalidInput:
@@ -229,25 +229,27 @@ def by_callers_names(error: InvalidInput, own: Container[str] = ()) -> InvalidIn
     return named
 
 
-def tell(error: Exception) -> Told:
+def error_response(error: Exception) -> ErrorResponse:
     """The public part of an error. Any other than a ServiceError is a bug, whose text stays here."""
     if not isinstance(error, ServiceError):
         status, kind = STATUSES[code_pb2.INTERNAL]
-        return Told(status, kind, "internal", to_status(error).message, again=False)
+        return ErrorResponse(status, kind, "internal", to_status(error).message, again=False)
     status, kind = STATUSES.get(error.code, STATUSES[code_pb2.INTERNAL])
     status, code = REASONS.get(error.reason, (status, error.reason.lower()))
-    told = Told(status, _TYPES.get(status, kind), code, error.message, retry_delay_s=error.retry_delay_s)
+    response = ErrorResponse(status, _TYPES.get(status, kind), code, error.message, retry_delay_s=error.retry_delay_s)
     if error.code in _NOT_AGAIN and status >= 500:
-        told = replace(told, again=False)
+        response = replace(response, again=False)
     param, message = _param(error)
     quota, report = error.metadata.get("quota", ""), _report(error)
     allow = error.allow if isinstance(error, MethodUnknown) else ""
     too_long = TooLong.read(error) if isinstance(error, ContextExceeded) else None
-    told = replace(told, param=param, message=message, quota=quota, allow=allow, report=report, too_long=too_long)
+    response = replace(
+        response, param=param, message=message, quota=quota, allow=allow, report=report, too_long=too_long
+    )
     if own := error.metadata.get("provider_error"):
         status, api = int(error.metadata["provider_status"]), error.metadata["provider_api"]
-        return replace(told, status=status, own=json.loads(own), api=api)
-    return told
+        return replace(response, status=status, own=json.loads(own), api=api)
+    return response
 
 
 def _param(error: ServiceError) -> tuple[str | None, str]:

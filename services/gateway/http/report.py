@@ -31,7 +31,7 @@ def _omitted(final: pb.Final) -> str:
 
 def report(final: pb.Final) -> dict[str, Any]:
     """The `hedgerow` object of an answer."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "trace_id": final.trace_id,
         "model": final.model,
         "finish_reason": REASONS[final.finish_reason],
@@ -48,23 +48,23 @@ def report(final: pb.Final) -> dict[str, Any]:
         "decisions": [_decision(made) for made in final.decisions],
     }
     if final.changes:
-        told["changes"] = [_change(each) for each in final.changes]
+        fields["changes"] = [_change(each) for each in final.changes]
     if final.HasField("cut"):
-        told["cut"] = _change(final.cut)
+        fields["cut"] = _change(final.cut)
     if final.HasField("prompt"):
-        told["prompt"] = _prompt(final.prompt)
+        fields["prompt"] = _prompt(final.prompt)
     if final.citations:
-        told["citations"] = [_citations(each) for each in final.citations]
+        fields["citations"] = [_citations(each) for each in final.citations]
     if final.patches:
-        told["patches"] = [_patch(each) for each in final.patches]
+        fields["patches"] = [_patch(each) for each in final.patches]
     if final.transcript:
-        told["transcript"] = final.transcript
+        fields["transcript"] = final.transcript
     if final.HasField("sights"):
-        told["sights"] = [
+        fields["sights"] = [
             [{"name": label.name, "score": round(label.score, 4), "index": label.index} for label in picture.labels]
             for picture in final.sights.pictures
         ]
-    return told
+    return fields
 
 
 def found(event: pb.Event) -> dict[str, Any] | None:
@@ -88,15 +88,15 @@ def short(final: pb.Final) -> Headers:
 
 
 def _cache(report: pb.CacheReport) -> dict[str, Any]:
-    told: dict[str, Any] = {"verdict": VERDICTS[report.verdict]}
+    fields: dict[str, Any] = {"verdict": VERDICTS[report.verdict]}
     if report.HasField("similarity"):
-        told["similarity"] = round(report.similarity, 4)
+        fields["similarity"] = round(report.similarity, 4)
     for name in ("key", "reason", "category"):
         if word := getattr(report, name):
-            told[name] = word
+            fields[name] = word
     if report.stale:
-        told["stale"] = True
-    return told
+        fields["stale"] = True
+    return fields
 
 
 def _citations(found: pb.Citations) -> dict[str, Any]:

@@ -26,8 +26,8 @@ def again(said: str, broken: Mismatch, wanted: chat_pb2.ResponseFormat) -> Itera
     """The turns that ask for another answer. They describe the format, because a provider that enforces no constraint
     has not shown it to its model."""
     yield chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=said[:_MOST_ANSWER])
-    told = f"That is not what was asked for: {broken.why}\nAnswer again, with nothing but {_form(wanted)}"
-    yield chat_pb2.Message(role=chat_pb2.ROLE_USER, content=told)
+    correction = f"That is not what was asked for: {broken.why}\nAnswer again, with nothing but {_form(wanted)}"
+    yield chat_pb2.Message(role=chat_pb2.ROLE_USER, content=correction)
 
 
 def _form(wanted: chat_pb2.ResponseFormat) -> str:

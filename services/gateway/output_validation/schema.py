@@ -131,7 +131,7 @@ def _identity(value: Any) -> Any:
     return value
 
 
-def _not_told(validator: Any, value: Any, instance: Any, schema: Any) -> None:
+def _unchecked(validator: Any, value: Any, instance: Any, schema: Any) -> None:
     raise Unchecked(f"{' and '.join(_QUADRATIC)} are not checked")
 
 
@@ -140,7 +140,7 @@ _OWN: Mapping[str, _Keyword] = {
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
     "uniqueItems": _unique_items,
-    **dict.fromkeys(_QUADRATIC, _not_told),
+    **dict.fromkeys(_QUADRATIC, _unchecked),
 }
 
 

@@ -51,7 +51,7 @@ class LatencyBaseline:
         """The time that 95 of 100 recent calls needed at most, else the expected time."""
         return self.quantile_s(_QUANTILE) or self.expected_s
 
-    def tells(self, silent_s: float) -> bool:
+    def is_overdue(self, silent_s: float) -> bool:
         """Whether a silence of this length is a failure."""
         return silent_s >= self.needs_s()
 

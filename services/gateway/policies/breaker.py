@@ -136,7 +136,7 @@ class Breaker:
         self._epoch = 0  # how often it has opened: separates calls from before and after
         self._until = 0.0
         self._probing = self._throttled = False
-        self._told, self._lines = False, LineLimit(clock)  # whether the log says that it is open
+        self._open_logged, self._lines = False, LineLimit(clock)  # whether the log says that it is open
         self._in_metrics = in_metrics
         self._measure(State.CLOSED)
 
@@ -252,24 +252,24 @@ class Breaker:
             self._window.clear()
             self._why = ""
             self._become(State.CLOSED)
-            if self._told:
-                self._told = False
+            if self._open_logged:
+                self._open_logged = False
                 _log.info("breaker of %s closes", self.name)
         elif verdict is not _Verdict.NONE:
             self._open(self._jittered_open_s(), f"the probe {'failed' if verdict is _Verdict.FAILED else 'was slow'}")
 
     def _throttle(self, epoch: int, retry_after_s: float) -> None:
-        told_s = retry_after_s or self._open_s
-        seconds = told_s * (1 + _THROTTLE_JITTER * self._rng.random())
+        pause_s = retry_after_s or self._open_s
+        seconds = pause_s * (1 + _THROTTLE_JITTER * self._rng.random())
         if epoch == self._epoch:
-            self._open(seconds, f"rate limited: it asked for a pause of {told_s:.1f} s")
+            self._open(seconds, f"rate limited: it asked for a pause of {pause_s:.1f} s")
             self._throttled = True
         elif self._state is State.OPEN:  # it began before, and may know of a longer time
             self._until = max(self._until, self.clock() + seconds)
 
     def _open(self, seconds: float, why: str) -> None:
         if self._state is State.CLOSED and self._lines.take() is not None:  # not after each probe
-            self._told = True
+            self._open_logged = True
             _log.warning("breaker of %s opens: %s", self.name, why)
         self._epoch += 1
         self._probing, self._throttled, self._failed_in_a_row = False, False, 0

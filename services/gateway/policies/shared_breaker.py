@@ -93,7 +93,7 @@ class SharedPermit:
         """The caller has left, and nothing has come: a failure, where the call had at least the time that the backend
         usually needs; else slow, where it took longer than `slow_s`."""
         had_s = self._breaker.clock() - self._started
-        if self._breaker.usual.tells(had_s):
+        if self._breaker.usual.is_overdue(had_s):
             return self.failed()
         if had_s > self._breaker.slow_s:
             self._charge(Permit.abandoned)
@@ -172,10 +172,10 @@ class SharedBreaker:
 
     def refusal(self, tenant: str = "") -> BreakerOpen | Throttled:
         """The error for a caller that gets no permit."""
-        told, own = f"{self._shown}: {self.why(tenant)}", self._own.get(tenant)
+        message, own = f"{self._shown}: {self.why(tenant)}", self._own.get(tenant)
         refusing = own if own and self._common.would_admit() else self._common
         kind = Throttled if refusing.throttled else BreakerOpen
-        return kind(told, retry_delay_s=self.retry_after_s(tenant), backend=self._shown)
+        return kind(message, retry_delay_s=self.retry_after_s(tenant), backend=self._shown)
 
     def disconnected(self) -> None:
         """The connection is lost: calls would fail, so none need to find that out."""

@@ -34,7 +34,7 @@ _MOST_PAGES = 100
 _SELF = mcp.Implementation(name="hedgerow", version="0")  # the version is not disclosed
 _KEY = "hedgerow/idempotency-key"
 _QUESTIONS = ("query", "question", "q", "prompt")  # what servers call the argument that takes one
-_TOLD = (mcp.INVALID_PARAMS, mcp.METHOD_NOT_FOUND, mcp.INVALID_REQUEST)  # what is wrong with a call, for the model
+_CALL_ERRORS = (mcp.INVALID_PARAMS, mcp.METHOD_NOT_FOUND, mcp.INVALID_REQUEST)  # which the model reads
 
 
 class McpSource:
@@ -67,7 +67,7 @@ class McpSource:
         except TimeoutError:
             raise TooLate(f"{self._name}: no answer within {call.timeout_s * 1000:.0f} ms") from None
         except MCPError as error:
-            if error.code in _TOLD and not self._lost.is_set():
+            if error.code in _CALL_ERRORS and not self._lost.is_set():
                 return tool_pb2.CallToolResponse(content=error.message, failed=True)
             raise self._translated(error) from None
         except Exception as error:
@@ -180,30 +180,30 @@ def _question_argument(schema: dict[str, object]) -> str:
 
 
 def _result(result: mcp.CallToolResult) -> tool_pb2.CallToolResponse:
-    told = tool_pb2.CallToolResponse(failed=result.is_error)
-    texts = [text for block in result.content if (text := _TEXTS[type(block)](block, told))]
+    response = tool_pb2.CallToolResponse(failed=result.is_error)
+    texts = [text for block in result.content if (text := _TEXTS[type(block)](block, response))]
     if not texts and result.structured_content is not None:
         texts = [json.dumps(result.structured_content, ensure_ascii=False)]
-    told.content = "\n".join(texts)
-    return told
+    response.content = "\n".join(texts)
+    return response
 
 
-def _link(block: mcp.ResourceLink, told: tool_pb2.CallToolResponse) -> str:
+def _link(block: mcp.ResourceLink, response: tool_pb2.CallToolResponse) -> str:
     title = block.title or block.name
-    told.citations.add(source=str(block.uri), title=title, text=block.description or "")
+    response.citations.add(source=str(block.uri), title=title, text=block.description or "")
     return f"[{title}]({block.uri})"
 
 
-def _embedded(block: mcp.EmbeddedResource, told: tool_pb2.CallToolResponse) -> str:
+def _embedded(block: mcp.EmbeddedResource, response: tool_pb2.CallToolResponse) -> str:
     text = block.resource.text if isinstance(block.resource, mcp.TextResourceContents) else ""
-    told.citations.add(source=str(block.resource.uri), text=text)
+    response.citations.add(source=str(block.resource.uri), text=text)
     return text or f"[{block.resource.uri}: no text]"
 
 
 _TEXTS: dict[type, Callable[..., str]] = {
-    mcp.TextContent: lambda block, told: block.text,
-    mcp.ImageContent: lambda block, told: f"[a picture, {block.mime_type}: models read text alone]",
-    mcp.AudioContent: lambda block, told: f"[a recording, {block.mime_type}: models read text alone]",
+    mcp.TextContent: lambda block, response: block.text,
+    mcp.ImageContent: lambda block, response: f"[a picture, {block.mime_type}: models read text alone]",
+    mcp.AudioContent: lambda block, response: f"[a recording, {block.mime_type}: models read text alone]",
     mcp.ResourceLink: _link,
     mcp.EmbeddedResource: _embedded,
 }

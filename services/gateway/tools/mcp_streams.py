@@ -105,9 +105,9 @@ async def _stop(process: Process) -> None:
     """Close its input, then send its group SIGTERM, then SIGKILL: its children may outlive it."""
     assert process.stdin
     process.stdin.close()
-    for told in (None, signal.SIGTERM, signal.SIGKILL):
-        if told:
-            _signal(process, told)
+    for signal_number in (None, signal.SIGTERM, signal.SIGKILL):
+        if signal_number:
+            _signal(process, signal_number)
         with suppress(TimeoutError):
             async with asyncio.timeout(_PARTING_S):
                 await process.wait()

@@ -153,12 +153,12 @@ class SourceClient:
         slot, permit = await self._limiter.enter(SlotRequest(score, tenant.name, tenant.weight, deadline)), None
         try:
             permit = self._permit(tool, tenant.name)
-            told = await self._attempts(tool, arguments, tenant.name, deadline, span, waited, permit)
+            outcome = await self._attempts(tool, arguments, tenant.name, deadline, span, waited, permit)
         finally:
             slot.release(unused=permit is None)
-        if (reusable_ms := tool.description.reusable_ms) and not told.result.failed:
-            self._reused.put(place, told.result, reusable_ms / 1000)
-        return told
+        if (reusable_ms := tool.description.reusable_ms) and not outcome.result.failed:
+            self._reused.put(place, outcome.result, reusable_ms / 1000)
+        return outcome
 
     async def _attempts(
         self,

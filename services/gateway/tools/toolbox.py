@@ -57,7 +57,7 @@ class Equipment:
     max_steps: int = 0
     max_calls: int = 0
 
-    def told(self) -> Sequence[chat_pb2.Tool]:
+    def descriptions(self) -> Sequence[chat_pb2.Tool]:
         """The offered tools as a model reads them."""
         return [tool.description.tool for tool in self.offered.values()]
 

@@ -174,13 +174,13 @@ class Discovery:
 
 
 class _Kind(ABC, Generic[M, T]):
-    """One type of resource on a stream. `tell` hears of each by name."""
+    """One type of resource on a stream. `notify` hears of each by name."""
 
     message: type[M]
 
-    def __init__(self, tell: Callable[[str, T], None]):
+    def __init__(self, notify: Callable[[str, T], None]):
         self.url = f"{_URL}{self.message.DESCRIPTOR.full_name}"
-        self._tell, self._version = tell, ""
+        self._notify, self._version = notify, ""
 
     @abstractmethod
     def read(self, given: M) -> tuple[str, T]:
@@ -201,7 +201,7 @@ class _Kind(ABC, Generic[M, T]):
         else:
             self._version = response.version_info
             for name, value in found:
-                self._tell(name, value)
+                self._notify(name, value)
         return discovery_pb2.DiscoveryRequest(
             type_url=self.url,
             resource_names=names,

@@ -93,7 +93,7 @@ class Pool:
         self.usual.came(first_s)
         if not self.answers:
             self.answers = True
-            self.notice.tell()
+            self.notice.notify()
 
     @property
     def served(self) -> bool:

@@ -38,7 +38,7 @@ class Completion:
         self._call, self._who = call, who
         self._problem: ServiceError | None = None  # what the next to read gets
         self.finish: llm_pb2.Finish | None = None
-        self.told: llm_pb2.Finish | None = None  # what it has used, also where it has not come to its end
+        self.reported_finish: llm_pb2.Finish | None = None  # what it has used, also where it has not come to its end
 
     async def read(self) -> llm_pb2.GenerateResponse:
         """The next message. Raises `ServiceError` also where it ends without its last."""
@@ -85,8 +85,8 @@ class Completion:
             raise ERRORS.get(fault.code, Unavailable)(f"{self._who}: {fault.code.name}: a drill")
 
     def _take_finish(self, message: llm_pb2.GenerateResponse) -> None:
-        self.told = llm_pb2.Finish()
-        self.told.CopyFrom(message.finish)
+        self.reported_finish = llm_pb2.Finish()
+        self.reported_finish.CopyFrom(message.finish)
         if message.finish.reason in WHOLE:
             self.finish = message.finish
         else:

@@ -67,7 +67,7 @@ class Members:
 
     def _await_no_more(self) -> None:
         self._pool.awaited = False
-        self._pool.notice.tell()
+        self._pool.notice.notify()
 
     def _join(self, address: str, locality: balance.Locality) -> None:
         channel, left = self._connect(address), asyncio.Event()

@@ -63,12 +63,12 @@ class Routes:
         known: Collection[str],
         *,
         expected: bool,
-        tell: Callable[[Model], None] = lambda _: None,
+        on_row: Callable[[Model], None] = lambda _: None,
         never: Collection[str] = (),
     ):
-        """`expected`: whether there is a router at all. `tell` hears of each row of each table. `never`: models that
-        are known, and chosen for no conversation."""
-        self._known, self.expected, self._tell, self._never = known, expected, tell, never
+        """`expected`: whether there is a router at all. `on_row` is called with each row of each table. `never`:
+        models that are known, and chosen for no conversation."""
+        self._known, self.expected, self._on_row, self._never = known, expected, on_row, never
         self._models: list[Model] = []
         self._by_name: dict[str, Model] = {}
         self._contexts: dict[str, int] = {}
@@ -133,14 +133,14 @@ class Routes:
 
     def _take_rows(self, rows: Iterable[Model]) -> None:
         """Put rows in force, each with the context that its model's own service reports."""
-        told = self._contexts
-        models = [replace(row, context_tokens=told.get(row.name, row.context_tokens)) for row in rows]
+        contexts = self._contexts
+        models = [replace(row, context_tokens=contexts.get(row.name, row.context_tokens)) for row in rows]
         self._by_name = {model.name: model for model in models}
         self._models = rank(model for model in models if model.name not in self._never)
         self._identities = " ".join(sorted(f"{each.name}={each.identity}" for each in self._models if each.identity))
         self.least_context = min((each.context_tokens for each in self._models if each.context_tokens), default=0)
         for model in models:
-            self._tell(model)
+            self._on_row(model)
 
 
 def _model(row: router_pb2.Model) -> Model:
@@ -181,10 +181,10 @@ async def follow_contexts(fleet: Fleet, routes: Routes) -> None:
 
 async def _learn(pool: Pool, routes: Routes) -> bool:
     """Whether all replicas were there to be asked. Of several contexts the smallest counts."""
-    told = [await _ask(replica.llm) for replica in tuple(pool.replicas)]
-    if known := [context for context in told if context]:
+    contexts = [await _ask(replica.llm) for replica in tuple(pool.replicas)]
+    if known := [context for context in contexts if context]:
         routes.learn(pool.model, min(known))
-    return None not in told
+    return None not in contexts
 
 
 async def _ask(llm: Llm) -> int | None:

@@ -30,7 +30,7 @@ class Notice:
     def __init__(self) -> None:
         self._waiting: set[asyncio.Event] = set()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Something has changed."""
         for event in self._waiting:
             event.set()
@@ -111,7 +111,7 @@ class Start:
         self._has_been_reached()
         if not self.served or self.starting:
             self.served, self.starting = True, False
-            self._notice.tell()
+            self._notice.notify()
 
     def _has_been_reached(self) -> None:
         self._reached, self.lost = True, False
@@ -139,4 +139,4 @@ class Start:
     def _become(self, *, starting: bool) -> None:
         if starting != self.starting:
             self.starting = starting
-            self._notice.tell()
+            self._notice.notify()

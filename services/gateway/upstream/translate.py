@@ -87,8 +87,8 @@ def translate(error: grpc.aio.AioRpcError, backend: str) -> ServiceError:
     if cls is Unavailable and info.domain == DOMAIN and info.reason == Starting.reason:
         cls = Starting
     if info.domain != DOMAIN or info.reason == CallerRefused.reason:
-        told = details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN
-        if told and _lines.take((backend, code)) is not None:
+        worth_logging = details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN
+        if worth_logging and _lines.take((backend, code)) is not None:
             _log.info("%s: %s: %s", backend, code.name, details)
         details = ""
     if code is grpc.StatusCode.INVALID_ARGUMENT:
@@ -101,8 +101,8 @@ def translate(error: grpc.aio.AioRpcError, backend: str) -> ServiceError:
     return cls(f"{begin}: {details}" if details else begin, retry_delay_s=retry_delay_s, **more)
 
 
-def _too_long(details: str, told: Mapping[str, str], said: Mapping[str, str]) -> ContextExceeded:
-    limit, tokens = (int(text) if (text := told.get(name, "")).isdecimal() else None for name in ("limit", "value"))
+def _too_long(details: str, metadata: Mapping[str, str], said: Mapping[str, str]) -> ContextExceeded:
+    limit, tokens = (int(text) if (text := metadata.get(name, "")).isdecimal() else None for name in ("limit", "value"))
     error = ContextExceeded(details, limit, tokens)
     error.metadata |= said
     return error

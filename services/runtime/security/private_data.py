@@ -21,15 +21,15 @@ Accept = Callable[[re.Match[str]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Where in a text, in characters, which rule found something. `label` is what is read in its place; `told_from`:
-    where its announcement begins, as in `password: …`."""
+    """Where in a text, in characters, which rule found something. `label` is what is read in its place;
+    `prefix_start`: where its announcement begins, as in `password: …`."""
 
     rule: str
     kind: Kind
     label: str
     start: int
     end: int
-    told_from: int
+    prefix_start: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
     for each in sorted(findings, key=lambda each: (each.start, -each.end)):
         if together and each.start < together[-1].end:
             last = together.pop()
-            end, told_from = max(last.end, each.end), min(last.told_from, each.told_from)
-            each = Finding(last.rule, last.kind, last.label, last.start, end, told_from)
+            end, prefix_start = max(last.end, each.end), min(last.prefix_start, each.prefix_start)
+            each = Finding(last.rule, last.kind, last.label, last.start, end, prefix_start)
         together.append(each)
     return together
 

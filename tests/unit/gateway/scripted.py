@@ -56,7 +56,7 @@ class ScriptedCompletion:
         self._cancelled = asyncio.Event()
 
     @property
-    def told(self) -> llm_pb2.Finish | None:
+    def reported_finish(self) -> llm_pb2.Finish | None:
         return self.finish
 
     @property
@@ -280,8 +280,8 @@ class ScriptedAudio:
                     self.options = request.options
                 if self._error:
                     raise self._error
-                for told in self.script.get(request.audio, []):
-                    yield told
+                for event in self.script.get(request.audio, []):
+                    yield event
         yield Said(summary=audio_pb2.StreamSummary())
 
 

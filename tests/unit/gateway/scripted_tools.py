@@ -21,7 +21,7 @@ from tests.unit.gateway.scripted import InOrder, finish
 Said = str | ServiceError | tool_pb2.CallToolResponse
 
 
-def told(content: str, *citations: str, failed: bool = False) -> tool_pb2.CallToolResponse:
+def tool_response(content: str, *citations: str, failed: bool = False) -> tool_pb2.CallToolResponse:
     found = [tool_pb2.Citation(source=source, title=source.upper(), text=content, score=1) for source in citations]
     return tool_pb2.CallToolResponse(content=content, failed=failed, citations=found)
 
@@ -62,7 +62,7 @@ class ScriptedTools:
             raise TooLate(f"{call.name}: late")
         if isinstance(said, ServiceError):
             raise said
-        return told(said) if isinstance(said, str) else said
+        return tool_response(said) if isinstance(said, str) else said
 
     async def run(self) -> None:
         await asyncio.Event().wait()

@@ -12,7 +12,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity
-from services.gateway.decisions import By, Changed, Changes, told
+from services.gateway.decisions import By, Changed, Changes, describe
 from services.gateway.http.report import report, short
 from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.tenants import TenantSettings
@@ -27,7 +27,7 @@ LENGTH = chat_pb2.FINISH_REASON_LENGTH
 
 
 def made(final: pb.Final) -> list[str]:
-    return [told(change) for change in final.changes]
+    return [describe(change) for change in final.changes]
 
 
 def limited(most: int, used: int = 3, reason: int = LENGTH) -> ScriptedLlm:
@@ -88,7 +88,7 @@ async def test_a_cut_by_the_budget_says_whose_it_was() -> None:
     messages = [message async for message in sent_by(answer.give)]
     final = messages[-1].events[-1].final
     assert final.finish_reason == chat_pb2.FINISH_REASON_BUDGET
-    assert told(final.cut) == "budget: 1000 ms, by tenant"
+    assert describe(final.cut) == "budget: 1000 ms, by tenant"
     assert made(final) == ["budget: 1000 ms, by tenant"]
     assert dict(short(final))[b"x-hedgerow-cut"] == b"budget; by=tenant"
 
@@ -105,13 +105,13 @@ async def test_a_guard_is_told_with_who_asked_for_it() -> None:
 
 
 def test_a_budget_as_long_as_clients_wait_is_no_change() -> None:
-    for ms, told_ in ((600_000, []), (30_000, ["budget: 30000 ms, by mesh"])):
+    for ms, described in ((600_000, []), (30_000, ["budget: 30000 ms, by mesh"])):
         changes = Changes()
         changes.limit_time(ms, 0, By.MESH)
-        assert [told(change) for change in changes] == told_
+        assert [describe(change) for change in changes] == described
     cut = Changes()
     cut.limit_time(100, 300, By.TENANT)
-    assert [told(change) for change in cut] == ["budget: 300 ms → 100 ms, by tenant"]
+    assert [describe(change) for change in cut] == ["budget: 300 ms → 100 ms, by tenant"]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_budget_as_long_as_clients_wait_is_no_change() -> None:
 def test_what_became_of_a_prompt_is_told(report: dict[str, Any], expected: list[str]) -> None:
     changes = Changes()
     changes.add_prompt(pb.PromptReport(**report))
-    assert [told(change) for change in changes] == expected
+    assert [describe(change) for change in changes] == expected
 
 
 def test_a_tenant_knows_which_settings_are_its_own() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.config import GatewaySettings
-from services.gateway.decisions import told
+from services.gateway.decisions import describe
 from services.gateway.http.report import report, short
 from services.runtime import question_key
 from tests.unit.gateway.admission.tenants_file import tenant
@@ -52,7 +52,7 @@ async def test_the_request_then_its_tenant_then_the_mesh_decides(
     made = scene(mesh, own, *names)
     final = await made.final(untranslated=asked)
     assert made.llms["small"].requests[-1].omit_untranslated == omits
-    assert [told(change) for change in final.changes] == [f"field_omitted: {name}, by {by}" for name in names]
+    assert [describe(change) for change in final.changes] == [f"field_omitted: {name}, by {by}" for name in names]
     assert dict(short(final)).get(b"x-hedgerow-omitted", b"").decode() == ", ".join(names)
     if omits:
         assert report(final)["changes"][0] == {"what": "field_omitted", "from": "seed", "by": by}

@@ -265,6 +265,8 @@ def _ticket() -> SlotRequest:
 
 @pytest.mark.parametrize("prompts", [["nothing"], ["support", "https://user:secret@host"]])
 def test_a_setting_that_names_no_kept_prompt_is_refused(prompts: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"prompts: `\*`, or one of support, other \(`system_prompts`\), got") as told:
+    with pytest.raises(
+        ValueError, match=r"prompts: `\*`, or one of support, other \(`system_prompts`\), got"
+    ) as caught:
         GatewaySettings(llm_addresses={"m": "unused"}, system_prompts=KEPT, warm={"prompts": prompts})
-    assert "secret@" not in str(told.value.errors()[0]["msg"])
+    assert "secret@" not in str(caught.value.errors()[0]["msg"])

@@ -33,13 +33,13 @@ class Scene:
     """A gateway's warming, before scripted models."""
 
     def __init__(self, tenants: dict[str, Any] | None = None, warm: dict[str, Any] | None = None, **llms: Any):
-        told = {
+        settings = {
             "system_prompts": KEPT,
             "warm": {"prompts": ["support"], "every_ms": 60_000, **(warm or {})},
             "limit": {"algorithm": "fixed", "initial": 4},
         }
-        self.fleet: Fleet = fleet(loop_clock, told, **llms)
-        self.settings = GatewaySettings(llm_addresses={"small": "unused"}, **told)
+        self.fleet: Fleet = fleet(loop_clock, settings, **llms)
+        self.settings = GatewaySettings(llm_addresses={"small": "unused"}, **settings)
         self.identity = Identity({n: TenantSettings(**own) for n, own in (tenants or {}).items()}, None, anonymous=True)
         self.routes = ScriptedRoutes(names=tuple(llms))
         self.warming = PrefixWarmup(self.settings, self.fleet, self.routes, self.identity, loop_clock)

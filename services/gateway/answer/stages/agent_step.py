@@ -79,7 +79,7 @@ class AgentStep:
         context, request = self._context, self._context.question.request
         asked = model_call.question(context, "messages", "tools", "tool_choice", *FORM)
         del asked.tools[:]
-        asked.tools.extend(in_tools([*request.tools, *self._equipment.told()], context.inputs.hidden))
+        asked.tools.extend(in_tools([*request.tools, *self._equipment.descriptions()], context.inputs.hidden))
         asked.ClearField("response_format")
         asked.ClearField("tool_choice")
         if self._first and request.HasField("tool_choice"):

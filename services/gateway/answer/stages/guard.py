@@ -26,7 +26,7 @@ from services.gateway.answer.stream_filter import counted
 from services.gateway.answer.unchanged_fields import is_of_conversation, texts_of, unread_texts
 from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard.checks import NOTHING, Checks, checks_for
-from services.gateway.guard.screen import ContentScanner, Late, RefusedText, told
+from services.gateway.guard.screen import ContentScanner, Late, RefusedText, describe_injection
 from services.gateway.labels import Act, Degraded
 from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
@@ -139,7 +139,7 @@ class _Request:
             return
         rule, score = yield from self._looking.for_injections(reversed(list(_said(self._context))))
         if rule and self._checks.settings.injection == "note":
-            self._tell(Act.GUARD_NOTED, told(rule, score))
+            self._tell(Act.GUARD_NOTED, describe_injection(rule, score))
         elif rule:
             self._refuse(rule, f"the request looks like a prompt injection ({rule})")
 
@@ -202,7 +202,7 @@ def _tools(context: RequestContext) -> Sequence[chat_pb2.Tool]:
     """The tools for the model, those of the caller and of the mesh, where the setting `also` names tools."""
     if "tools" not in context.privacy.looked_at_also:
         return ()
-    return [*context.question.request.tools, *(context.equipment.told() if context.equipment else ())]
+    return [*context.question.request.tools, *(context.equipment.descriptions() if context.equipment else ())]
 
 
 def _texts_in(parameters: str) -> Iterator[str]:

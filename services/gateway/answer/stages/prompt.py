@@ -228,5 +228,5 @@ class PromptStage(AnswerStage):
     @property
     def _tools_bytes(self) -> int:
         equipment = self.context.equipment
-        mesh = equipment.told() if equipment else ()
+        mesh = equipment.descriptions() if equipment else ()
         return sum(tool.ByteSize() for tool in (*self.context.question.request.tools, *mesh))

@@ -26,7 +26,7 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import retrieve
 from services.gateway.answer.stream_filter import counted
 from services.gateway.guard.checks import Checks
-from services.gateway.guard.screen import ContentScanner, Late, RefusedText, told
+from services.gateway.guard.screen import ContentScanner, Late, RefusedText, describe_injection
 from services.gateway.labels import Act, Degraded, ToolOutcome
 from services.gateway.policies.slot import score
 from services.gateway.tools.listing import Tool, cut
@@ -119,7 +119,7 @@ def _look(
         if rule and checks.settings.injection == "refuse":
             raise RefusedText(rule, f"what looks like a prompt injection ({rule})")
         if rule:
-            context.ledger.decide(Act.GUARD_NOTED, name, told(rule, score))
+            context.ledger.decide(Act.GUARD_NOTED, name, describe_injection(rule, score))
     return shown
 
 

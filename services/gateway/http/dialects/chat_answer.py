@@ -11,7 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.metrics import degrade
 from services.gateway.http import sse
 from services.gateway.http.dialects.chat_relay import RelayedChat
-from services.gateway.http.errors import Told
+from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.report import adds_words, found, report
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.sse import compact, quoted
@@ -62,10 +62,12 @@ class ChatWriter:
             case "reasoning":
                 text = self._delta(b'{"reasoning_content":' + quoted(event.reasoning.text) + b"}")
             case _:
-                told = found(event) if self._order.findings else None
-                if not told:
+                findings = found(event) if self._order.findings else None
+                if not findings:
                     return b""
-                text = self._head + b'{},"logprobs":null,"finish_reason":null}],"hedgerow":' + compact(told) + b"}\n\n"
+                text = (
+                    self._head + b'{},"logprobs":null,"finish_reason":null}],"hedgerow":' + compact(findings) + b"}\n\n"
+                )
         return self._begin() + text
 
     def end(self, final: pb.Final) -> bytes:
@@ -73,28 +75,30 @@ class ChatWriter:
         if self._relayed.ended:
             self._compare(self._relayed.begun, final)
             return self._relayed.end(report(final))
-        told = report(final)
-        return self.end_choice(final, None if self._order.usage else told) + self.end_all(final.usage, told)
+        mesh_report = report(final)
+        return self.end_choice(final, None if self._order.usage else mesh_report) + self.end_all(
+            final.usage, mesh_report
+        )
 
-    def end_choice(self, final: pb.Final, told: Mapping[str, Any] | None) -> bytes:
+    def end_choice(self, final: pb.Final, mesh_report: Mapping[str, Any] | None) -> bytes:
         """The finish, with the report where there is one."""
         if self._relayed.ended:
-            return self._relayed.held(told)
+            return self._relayed.held(mesh_report)
         finish = b'{},"logprobs":null,"finish_reason":"%s"}]' % finish_of(final).encode()
         ends = [self._same + b',"choices":[{"index":%d,"delta":' % each + finish for each in self._relayed.unfinished()]
-        last = b',"hedgerow":' + compact(told) if told else b""
+        last = b',"hedgerow":' + compact(mesh_report) if mesh_report else b""
         return self._begin() + self._relayed.held() + b"}\n\n".join(ends) + last + b"}\n\n"
 
-    def end_all(self, used: chat_pb2.Usage, told: Mapping[str, Any]) -> bytes:
+    def end_all(self, used: chat_pb2.Usage, mesh_report: Mapping[str, Any]) -> bytes:
         """The last words after all choices: the usage and the report, where the usage is wanted, and the end."""
         if not self._order.usage:
             return sse.DONE
         last = self._same.removesuffix(b',"usage":null') + b',"choices":[],"usage":' + compact(usage(used))
-        return last + b',"hedgerow":' + compact(told) + b"}\n\n" + sse.DONE
+        return last + b',"hedgerow":' + compact(mesh_report) + b"}\n\n" + sse.DONE
 
-    def broken(self, told: Told) -> bytes:
+    def broken(self, failure: ErrorResponse) -> bytes:
         """The end of a stream that failed."""
-        return sse.event(told.openai())
+        return sse.event(failure.openai())
 
     def gather(self, event: pb.Event) -> None:
         """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
@@ -156,8 +160,8 @@ class ChatWriter:
         content = b'{"content":' + quoted(delta.text) + b"}"
         if not delta.logprobs:
             return self._delta(content)
-        told = compact({"content": logprobs(delta.logprobs), "refusal": None})
-        return self._head + content + b',"logprobs":' + told + b',"finish_reason":null}]}\n\n'
+        logprobs_json = compact({"content": logprobs(delta.logprobs), "refusal": None})
+        return self._head + content + b',"logprobs":' + logprobs_json + b',"finish_reason":null}]}\n\n'
 
     def _delta(self, delta: bytes) -> bytes:
         return self._head + delta + self._tail
@@ -194,7 +198,7 @@ def _logprob(token: chat_pb2.TokenLogprob) -> dict[str, Any]:
 
 def _tool_delta(delta: chat_pb2.ToolCallDelta) -> dict[str, Any]:
     """The first of each call has an id, a type and a name; all have an index."""
-    told: dict[str, Any] = {"index": delta.index, "function": {"arguments": delta.arguments}}
+    fields: dict[str, Any] = {"index": delta.index, "function": {"arguments": delta.arguments}}
     if delta.id or delta.name:
-        told |= {"id": delta.id, "type": "function", "function": {"name": delta.name, "arguments": delta.arguments}}
-    return told
+        fields |= {"id": delta.id, "type": "function", "function": {"name": delta.name, "arguments": delta.arguments}}
+    return fields

@@ -11,7 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
 from services.gateway.http.dialects.chat_answer import FINISHES, usage
 from services.gateway.http.dialects.chat_request import take_choices, take_form, take_sampling, take_stream
-from services.gateway.http.errors import Told
+from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import found, report
 from services.gateway.http.request_options import RequestOptions, take_model, take_options
@@ -71,29 +71,33 @@ class CompletionWriter:
         """Text; and what was found, beside an empty one."""
         if event.HasField("delta"):
             return self._head + quoted(event.delta.text) + b',"logprobs":null,"finish_reason":null}]}\n\n'
-        if not (self._order.findings and (told := found(event))):
+        if not (self._order.findings and (findings := found(event))):
             return b""
-        return self._head + b'"","logprobs":null,"finish_reason":null}],"hedgerow":' + compact(told) + b"}\n\n"
+        return self._head + b'"","logprobs":null,"finish_reason":null}],"hedgerow":' + compact(findings) + b"}\n\n"
 
     def end(self, final: pb.Final) -> bytes:
         """The finish, the usage where it is wanted, and the end."""
-        told = report(final)
-        return self.end_choice(final, None if self._order.usage else told) + self.end_all(final.usage, told)
+        mesh_report = report(final)
+        return self.end_choice(final, None if self._order.usage else mesh_report) + self.end_all(
+            final.usage, mesh_report
+        )
 
-    def end_choice(self, final: pb.Final, told: Mapping[str, Any] | None) -> bytes:
+    def end_choice(self, final: pb.Final, mesh_report: Mapping[str, Any] | None) -> bytes:
         """The finish, with the report where there is one."""
         choices = [{"index": self._index, "text": "", "logprobs": None, "finish_reason": _finish(final)}]
         nothing = {"usage": None} if self._order.usage else {}
-        return sse.event({**self._same, **nothing, "choices": choices, **({"hedgerow": told} if told else {})})
+        return sse.event(
+            {**self._same, **nothing, "choices": choices, **({"hedgerow": mesh_report} if mesh_report else {})}
+        )
 
-    def end_all(self, used: chat_pb2.Usage, told: Mapping[str, Any]) -> bytes:
+    def end_all(self, used: chat_pb2.Usage, mesh_report: Mapping[str, Any]) -> bytes:
         """The last words after all choices: the usage and the report, where the usage is wanted, and the end."""
-        last = sse.event({**self._same, "choices": [], "usage": usage(used), "hedgerow": told})
+        last = sse.event({**self._same, "choices": [], "usage": usage(used), "hedgerow": mesh_report})
         return (last if self._order.usage else b"") + sse.DONE
 
-    def broken(self, told: Told) -> bytes:
+    def broken(self, failure: ErrorResponse) -> bytes:
         """The end of a stream that failed."""
-        return sse.event(told.openai())
+        return sse.event(failure.openai())
 
     def gather(self, event: pb.Event) -> None:
         """Nothing: the end says all."""

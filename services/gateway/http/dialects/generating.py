@@ -19,7 +19,7 @@ from services.gateway.errors import refuses_choices
 from services.gateway.http.dialects import several
 from services.gateway.http.dialects.original import original
 from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take
-from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told, by_callers_names
+from services.gateway.http.errors import BudgetTimeout, ErrorResponse, FirstTokenTimeout, Interrupted, by_callers_names
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import short
 from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
@@ -57,7 +57,7 @@ class AnswerWriter(Protocol):
     def end(self, final: pb.Final) -> bytes:
         """The end of a stream."""
 
-    def broken(self, told: Told) -> bytes:
+    def broken(self, failure: ErrorResponse) -> bytes:
         """The end of a stream that failed."""
 
     def whole(self, final: pb.Final) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.http import sse
 from services.gateway.http.dialects.messages_relay import RelayedMessages, input_of
-from services.gateway.http.errors import MESSAGES, Told
+from services.gateway.http.errors import MESSAGES, ErrorResponse
 from services.gateway.http.report import adds_words, found, report
 from services.gateway.http.request_options import RequestOptions
 
@@ -33,18 +33,18 @@ _PARAMS = {"image_url": "image"}  # what OpenAI's callers know by another name
 _TEXT, _THINKING = -1, -2  # in place of a tool call's index
 
 
-def error(told: Told) -> dict[str, Any]:
+def error(failure: ErrorResponse) -> dict[str, Any]:
     """An error in Anthropic's shape. `code` and `param` are ours."""
-    kind = _TYPES.get(told.status, "invalid_request_error" if told.status < 500 else "api_error")
-    message, param = told.too_long.anthropic(told.message) if told.too_long else told.message, told.param
+    kind = _TYPES.get(failure.status, "invalid_request_error" if failure.status < 500 else "api_error")
+    message, param = failure.too_long.anthropic(failure.message) if failure.too_long else failure.message, failure.param
     if param in _PARAMS:
         param, message = _PARAMS[param], _PARAMS[param] + message.removeprefix(param)
-    shown: dict[str, Any] = {"type": kind, "message": message, "code": told.code, "param": param}
+    shown: dict[str, Any] = {"type": kind, "message": message, "code": failure.code, "param": param}
     if param == "thread":  # with which a client sends its whole conversation
         shown["details"] = {"error_code": "thread_unsupported_request"}
-    if told.own and told.api == MESSAGES:
-        shown = dict(told.own)
-    return {"type": "error", "error": shown, **({"hedgerow": told.report} if told.report else {})}
+    if failure.own and failure.api == MESSAGES:
+        shown = dict(failure.own)
+    return {"type": "error", "error": shown, **({"hedgerow": failure.report} if failure.report else {})}
 
 
 class MessageWriter:
@@ -75,21 +75,21 @@ class MessageWriter:
                 call = event.tool_call
                 block = _tool_use(call, {})
                 return self._grow(call.index, block, "input_json_delta", "partial_json", call.arguments)
-        if self._order.findings and (told := found(event)):
-            return self._begin() + sse.named(_delta(None, {"output_tokens": 0}, told))
+        if self._order.findings and (findings := found(event)):
+            return self._begin() + sse.named(_delta(None, {"output_tokens": 0}, findings))
         return b""
 
     def end(self, final: pb.Final) -> bytes:
         """Every block stops, and so does the message."""
         if self._relayed.ended:
             return self._relayed.end(report(final))
-        told = _delta(stop_reason(final), _usage(final.usage), report(final))
+        delta = _delta(stop_reason(final), _usage(final.usage), report(final))
         stops = self._relayed.stops() + b"".join(self._stop(key) for key in list(self._open))
-        return self._begin() + stops + sse.named(told) + sse.named({"type": "message_stop"})
+        return self._begin() + stops + sse.named(delta) + sse.named({"type": "message_stop"})
 
-    def broken(self, told: Told) -> bytes:
+    def broken(self, failure: ErrorResponse) -> bytes:
         """The end of a stream that failed."""
-        return sse.named(error(told))
+        return sse.named(error(failure))
 
     def gather(self, event: pb.Event) -> None:
         """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
@@ -161,9 +161,9 @@ def stop_reason(final: pb.Final) -> str:
     return _STOPS.get(final.finish_reason, "end_turn")
 
 
-def _delta(reason: str | None, usage: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+def _delta(reason: str | None, usage: dict[str, Any], mesh_report: dict[str, Any]) -> dict[str, Any]:
     delta = {"stop_reason": reason, "stop_sequence": None}
-    return {"type": "message_delta", "delta": delta, "usage": usage, "hedgerow": told}
+    return {"type": "message_delta", "delta": delta, "usage": usage, "hedgerow": mesh_report}
 
 
 def _text(text: str) -> dict[str, Any]:

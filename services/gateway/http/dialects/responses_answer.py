@@ -10,7 +10,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
 from services.gateway.http.dialects.chat_answer import logprobs
 from services.gateway.http.dialects.responses_relay import RelayedResponse
-from services.gateway.http.errors import Told
+from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.report import adds_words, found, report
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.sse import GrowingTexts
@@ -48,9 +48,9 @@ class ResponseWriter:
                 return self._begin() + self._thought(event.reasoning.text)
             case "tool_call":
                 return self._begin() + self._call(event.tool_call)
-        if self._order.findings and not self._relayed.begun and (told := found(event)):
+        if self._order.findings and not self._relayed.begun and (findings := found(event)):
             self._growing.settle()
-            response = {**self._base("in_progress"), "output": self._items, "hedgerow": told}
+            response = {**self._base("in_progress"), "output": self._items, "hedgerow": findings}
             return self._begin() + self._event("response.in_progress", response=response)
         return b""
 
@@ -71,12 +71,12 @@ class ResponseWriter:
         self._whole = self._response(final, self._items)
         return data
 
-    def broken(self, told: Told) -> bytes:
+    def broken(self, failure: ErrorResponse) -> bytes:
         """The end of a stream that failed."""
         data = self._begin("incomplete") if self._relayed.begun else b""
-        data += self._event("error", code=told.code, message=told.message, param=told.param)
+        data += self._event("error", code=failure.code, message=failure.message, param=failure.param)
         self._growing.settle()
-        failed = {"code": "server_error", "message": told.message}
+        failed = {"code": "server_error", "message": failure.message}
         response = {**self._base("failed"), "output": self._items, "error": failed}
         return data + self._event("response.failed", response=response)
 
@@ -112,7 +112,7 @@ class ResponseWriter:
             return b""
         if self._relayed.begun:
             self._sequence, self._items = self._relayed.sequence, self._relayed.items()
-            return b"".join(self._event(kind, **told) for kind, told in self._relayed.close(status))
+            return b"".join(self._event(kind, **fields) for kind, fields in self._relayed.close(status))
         response = {**self._base("in_progress"), "output": []}
         return self._event("response.created", response=response) + self._event(
             "response.in_progress", response=response
@@ -123,11 +123,15 @@ class ResponseWriter:
         if _MESSAGE not in self._open:
             data = self._done(_REASONING) + self._added(_MESSAGE, _message(self._new("msg"), None, "in_progress", []))
             data += self._part("added", _MESSAGE, _output_text("", []))
-        told = logprobs(delta.logprobs)
+        delta_logprobs = logprobs(delta.logprobs)
         self._growing.add(self._item(_MESSAGE)["content"][0], "text", delta.text)
-        self._logprobs += told
+        self._logprobs += delta_logprobs
         return data + self._event(
-            "response.output_text.delta", **self._at(_MESSAGE), content_index=0, delta=delta.text, logprobs=told
+            "response.output_text.delta",
+            **self._at(_MESSAGE),
+            content_index=0,
+            delta=delta.text,
+            logprobs=delta_logprobs,
         )
 
     def _thought(self, text: str) -> bytes:
@@ -162,9 +166,9 @@ class ResponseWriter:
         item, at = self._item(key), self._at(key)
         item["status"] = status
         if key == _MESSAGE:
-            text, told = item["content"][0]["text"], self._logprobs
-            item["content"] = [_output_text(text, told)]
-            data = self._event("response.output_text.done", **at, content_index=0, text=text, logprobs=told)
+            text, logprobs = item["content"][0]["text"], self._logprobs
+            item["content"] = [_output_text(text, logprobs)]
+            data = self._event("response.output_text.done", **at, content_index=0, text=text, logprobs=logprobs)
             data += self._part("done", key, item["content"][0])
             self._logprobs = []
         elif key == _REASONING:
@@ -189,9 +193,9 @@ class ResponseWriter:
     def _new(self, kind: str) -> str:
         return f"{kind}_{self._id}_{len(self._items)}"
 
-    def _event(self, kind: str, **told: Any) -> bytes:
+    def _event(self, kind: str, **fields: Any) -> bytes:
         number, self._sequence = self._sequence, self._sequence + 1
-        return sse.event({"type": kind, "sequence_number": number, **told})
+        return sse.event({"type": kind, "sequence_number": number, **fields})
 
     def _response(self, final: pb.Final, items: list[dict[str, Any]]) -> dict[str, Any]:
         reason = _INCOMPLETE.get(final.finish_reason)
@@ -221,13 +225,13 @@ class ResponseWriter:
         }
 
 
-def _message(item_id: str, text: str | None, status: str, told: list[dict[str, Any]]) -> dict[str, Any]:
-    content = [_output_text(text or "", told)]
+def _message(item_id: str, text: str | None, status: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+    content = [_output_text(text or "", logprobs)]
     return {"id": item_id, "type": "message", "role": "assistant", "status": status, "content": content}
 
 
-def _output_text(text: str, told: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": told}
+def _output_text(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
 
 def _reasoning(item_id: str, text: str, status: str) -> dict[str, Any]:

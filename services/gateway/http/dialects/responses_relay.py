@@ -26,7 +26,7 @@ _WHOLE = {  # by the kind of an item that is written piece by piece: the events 
 _OF_END = ("status", "output", "error", "incomplete_details", "completed_at", "usage")
 # What an event raises that is not as it should be: it leaves all the same, and is not ended where the gateway has to.
 _ODD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-Told = tuple[str, dict[str, Any]]  # the type of an event, and its other fields
+NamedEvent = tuple[str, dict[str, Any]]  # the type of an event, and its other fields
 
 
 class RelayedResponse:
@@ -59,17 +59,17 @@ class RelayedResponse:
         """Those that a client gets now."""
         data = b""
         for event in events:
-            told = json.loads(event)
-            self.sequence = max(self.sequence, int(told.get("sequence_number") or 0)) + 1
-            if self._own and told["type"] in (*_BEGINS, *_ENDS):
-                told["response"] = {**told["response"], **self._own}
-                event = sse.compact(told)
-            if told["type"] in _ENDS:
-                self._last = told
+            fields = json.loads(event)
+            self.sequence = max(self.sequence, int(fields.get("sequence_number") or 0)) + 1
+            if self._own and fields["type"] in (*_BEGINS, *_ENDS):
+                fields["response"] = {**fields["response"], **self._own}
+                event = sse.compact(fields)
+            if fields["type"] in _ENDS:
+                self._last = fields
             else:
-                data += f"event: {told['type']}\n".encode() + b"data: " + event + b"\n\n"
+                data += f"event: {fields['type']}\n".encode() + b"data: " + event + b"\n\n"
                 with suppress(*_ODD):
-                    self._follow(told)
+                    self._follow(fields)
         return data
 
     def end(self, response: Mapping[str, Any]) -> bytes:
@@ -80,7 +80,7 @@ class RelayedResponse:
         """The response in one piece; nothing where it has not ended."""
         return dict(self._last["response"]) if self._last else {}
 
-    def close(self, status: str) -> Iterator[Told]:
+    def close(self, status: str) -> Iterator[NamedEvent]:
         """The last events of what the provider has left open."""
         self._growing.settle()
         for index in sorted(self._open):
@@ -100,36 +100,36 @@ class RelayedResponse:
         self._growing.settle()
         return [self._items[index] for index in sorted(self._items)]
 
-    def _follow(self, told: Mapping[str, Any]) -> None:
-        kind = told["type"]
+    def _follow(self, fields: Mapping[str, Any]) -> None:
+        kind = fields["type"]
         if kind in _BEGINS:
-            self._response = dict(told["response"])
+            self._response = dict(fields["response"])
         elif kind == "response.output_item.added":
-            self._items[int(told["output_index"])] = _copied(told["item"])
-            self._open.add(int(told["output_index"]))
+            self._items[int(fields["output_index"])] = _copied(fields["item"])
+            self._open.add(int(fields["output_index"]))
         elif kind == "response.output_item.done":
-            self._items[int(told["output_index"])] = _copied(told["item"])
-            self._open.discard(int(told["output_index"]))
+            self._items[int(fields["output_index"])] = _copied(fields["item"])
+            self._open.discard(int(fields["output_index"]))
         elif kind in ("response.content_part.added", "response.reasoning_summary_part.added"):
             name, place = ("content", "content_index") if "content" in kind else ("summary", "summary_index")
-            parts = self._items[told["output_index"]].setdefault(name, [])
-            parts[told[place] :] = [_copied(told["part"])]
+            parts = self._items[fields["output_index"]].setdefault(name, [])
+            parts[fields[place] :] = [_copied(fields["part"])]
         elif kind.endswith(".delta"):
-            self._grow(kind.removesuffix("delta"), told)
+            self._grow(kind.removesuffix("delta"), fields)
 
-    def _grow(self, events: str, told: Mapping[str, Any]) -> None:
-        item = self._items[told["output_index"]]
+    def _grow(self, events: str, fields: Mapping[str, Any]) -> None:
+        item = self._items[fields["output_index"]]
         for prefix, field in _WHOLE.values():
             if prefix == events:
-                self._growing.add(item, field, told["delta"])
+                self._growing.add(item, field, fields["delta"])
         for prefix, name, place in _PARTS.values():
             if prefix == events:
-                part = item[name][told[place]]
+                part = item[name][fields[place]]
                 field = "refusal" if "refusal" in part else "text"
-                self._growing.add(part, field, told["delta"])
+                self._growing.add(part, field, fields["delta"])
 
 
-def _closed(part: Mapping[str, Any], at: dict[str, Any]) -> Iterator[Told]:
+def _closed(part: Mapping[str, Any], at: dict[str, Any]) -> Iterator[NamedEvent]:
     known = _PARTS.get(str(part.get("type")))
     if known is None:
         return

@@ -264,7 +264,7 @@ def _take_choice(request: pb.GenerateRequest, body: Fields) -> None:
 
 
 def _echo(body: Fields) -> dict[str, Any]:
-    told = {name: default if body.seen(name) is None else body.seen(name) for name, default in _ECHOED.items()}
+    fields = {name: default if body.seen(name) is None else body.seen(name) for name, default in _ECHOED.items()}
     if (text := body.object("text")) and (given := text.object("format")) and given.text("type") not in _OPENAIS:
-        told["text"] = {**told["text"], **_ECHOED["text"]}  # its strict clients refuse a type that they do not know
-    return {**told, "tools": [{**_TOOL, **tool} for tool in body.array("tools")], "store": False}
+        fields["text"] = {**fields["text"], **_ECHOED["text"]}  # its strict clients refuse a type that they do not know
+    return {**fields, "tools": [{**_TOOL, **tool} for tool in body.array("tools")], "store": False}

@@ -41,10 +41,10 @@ class ChoiceWriter(Protocol):
     def gather(self, event: pb.Event) -> None:
         """Take an event of an answer that is written in one piece."""
 
-    def end_choice(self, final: pb.Final, told: Mapping[str, Any] | None) -> bytes:
+    def end_choice(self, final: pb.Final, mesh_report: Mapping[str, Any] | None) -> bytes:
         """The finish of the choice in a stream, with the report where there is one."""
 
-    def end_all(self, used: chat_pb2.Usage, told: Mapping[str, Any]) -> bytes:
+    def end_all(self, used: chat_pb2.Usage, mesh_report: Mapping[str, Any]) -> bytes:
         """The last words of a stream, after all choices."""
 
     def whole(self, final: pb.Final) -> Mapping[str, Any]:
@@ -152,9 +152,9 @@ class Several:
         if not over:
             return self.writers[index].end_choice(final, None)
         all_of_them = together([self._finals[each] for each in sorted(self._finals)])
-        told = self._report(all_of_them)
-        ended = self.writers[index].end_choice(final, None if self.order.usage else told)
-        return ended + self.writers[index].end_all(all_of_them.usage, told)
+        mesh_report = self._report(all_of_them)
+        ended = self.writers[index].end_choice(final, None if self.order.usage else mesh_report)
+        return ended + self.writers[index].end_all(all_of_them.usage, mesh_report)
 
     def _report(self, all_of_them: pb.Final) -> dict[str, Any]:
         return {**report(all_of_them), "choices": [report(self._finals[each]) for each in sorted(self._finals)]}

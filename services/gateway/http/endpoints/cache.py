@@ -28,8 +28,8 @@ class Caching:
             raise NotOffered("cache/stats: not served here with keys: HEDGEROW_CACHE_METRICS_ADDRESS serves them")
         async with self._admission.admitted(exchange) as admitted:
             counts = await cache.stats(admitted.tenant, admitted.timeout_s, admitted.metadata)
-            told = MessageToDict(counts, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-            await exchange.reply.whole(200, compact(told | {name: int(told[name]) for name in _COUNTS}))
+            body = MessageToDict(counts, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+            await exchange.reply.whole(200, compact(body | {name: int(body[name]) for name in _COUNTS}))
 
     async def remove(self, exchange: Exchange) -> None:
         """One entry, or all of the tenant's."""

@@ -83,8 +83,8 @@ class Embedding:
                 for index in best
             ]
             usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-            told = {"id": f"rerank-{exchange.answer_id}", "model": name, "usage": usage, "results": results}
-            await exchange.reply.whole(200, compact(told))
+            response = {"id": f"rerank-{exchange.answer_id}", "model": name, "usage": usage, "results": results}
+            await exchange.reply.whole(200, compact(response))
 
     async def _scores(
         self, cache: Cache, query: str, documents: Sequence[str], admitted: Admitted

@@ -29,35 +29,35 @@ class Models:
     async def list(self, exchange: Exchange) -> None:
         names = (*self._names, *TIERS)
         page = {"first_id": names[0], "last_id": names[-1], "has_more": False} if _is_anthropics(exchange) else {}
-        data = [self._told(name, exchange) for name in names]
+        data = [self._describe(name, exchange) for name in names]
         await exchange.reply.whole(200, compact({"object": "list", "data": data, **page}))
 
     async def one(self, exchange: Exchange) -> None:
         name = exchange.scope["path_params"]["model"]
         if name not in self._names and name not in TIERS:
             raise unknown(name, self._names)
-        await exchange.reply.whole(200, compact(self._told(name, exchange)))
+        await exchange.reply.whole(200, compact(self._describe(name, exchange)))
 
-    def _told(self, name: str, exchange: Exchange) -> dict[str, Any]:
-        told: dict[str, Any] = {"id": name, "object": "model", "created": self._created, "owned_by": "hedgerow"}
+    def _describe(self, name: str, exchange: Exchange) -> dict[str, Any]:
+        fields: dict[str, Any] = {"id": name, "object": "model", "created": self._created, "owned_by": "hedgerow"}
         if _is_anthropics(exchange):
             created = datetime.fromtimestamp(self._created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            told |= {"type": "model", "display_name": name, "created_at": created, "lifecycle": "active"}
+            fields |= {"type": "model", "display_name": name, "created_at": created, "lifecycle": "active"}
         if context := self._routes.context_tokens(name):
-            told["max_model_len"] = context
+            fields["max_model_len"] = context
         if methods := self._serves.get(name):
-            told["hedgerow"] = {"serves": methods}
+            fields["hedgerow"] = {"serves": methods}
             if known := self._routes.model(name):
-                told["hedgerow"]["prompt_usd_per_mtok"] = known.prompt_usd_per_mtok
+                fields["hedgerow"]["prompt_usd_per_mtok"] = known.prompt_usd_per_mtok
         elif known := self._routes.model(name):
-            told["hedgerow"] = {
+            fields["hedgerow"] = {
                 "tier": pb.Tier.Name(known.tier).removeprefix("TIER_").lower(),
                 "prompt_usd_per_mtok": known.prompt_usd_per_mtok,
                 "completion_usd_per_mtok": known.completion_usd_per_mtok,
                 "cached_prompt_usd_per_mtok": known.cached_prompt_usd_per_mtok,
                 "cache_write_usd_per_mtok": known.cache_write_usd_per_mtok,
             }
-        return told
+        return fields
 
 
 def _is_anthropics(exchange: Exchange) -> bool:

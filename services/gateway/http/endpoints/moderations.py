@@ -56,7 +56,7 @@ class _Moderation:
         if score >= least:
             self.rules.setdefault("injection", Counter())[rule or injection.CLASSIFIER] += 1
 
-    def told(self, checks: Checks) -> dict[str, Any]:
+    def to_json(self, checks: Checks) -> dict[str, Any]:
         scores: dict[Category, float] = {"injection": self.injection, "secrets": 0.0, "personal": 0.0}
         if checks.denied:
             scores["denied"] = 0.0
@@ -90,9 +90,9 @@ class Moderations:
         async with self._admission.admitted(exchange, tokens=given.tokens) as admitted:
             deadline = Deadline.after(admitted.timeout_s)
             verdicts = [await self._verdict(text, checks, tenant, deadline) for text in given.texts]
-            results = [verdict.told(checks) for verdict in verdicts]
-            told = {"id": f"modr-{exchange.answer_id}", "model": MODEL, "results": results}
-            await exchange.reply.whole(200, compact(told))
+            results = [verdict.to_json(checks) for verdict in verdicts]
+            response = {"id": f"modr-{exchange.answer_id}", "model": MODEL, "results": results}
+            await exchange.reply.whole(200, compact(response))
 
     async def _verdict(self, text: str, checks: Checks, tenant: Tenant, deadline: Deadline) -> _Moderation:
         verdict = _Moderation()

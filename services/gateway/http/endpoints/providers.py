@@ -121,12 +121,12 @@ class ByName:
                 report.decisions.explain(error, began, exchange.trace_id)
                 raise
             total_ms = (time.monotonic() - began) * 1000
-            told = [
+            headers = [
                 (b"x-hedgerow-model", report.model.encode()),
                 (b"x-hedgerow-total-ms", b"%.1f" % total_ms),
                 (b"x-hedgerow-cost-usd", b"%.8f" % bill.usd),
             ]
-            await exchange.reply.whole(200, answered, told)
+            await exchange.reply.whole(200, answered, headers)
 
     async def _answer(self, job: Job, admitted: Admitted, held: Held) -> tuple[bytes, Bill]:
         """The whole answer, whose bytes are `held`. A tenant is charged what models have read, however it ends. Raises

@@ -97,7 +97,7 @@ class Transcriptions:
             await reply.write(sse.PING)
 
         if streamed:
-            exchange.broken = lambda told: sse.event(told.openai())
+            exchange.broken = lambda failure: sse.event(failure.openai())
         async with (
             self._admission.admitted(
                 exchange,
@@ -181,19 +181,19 @@ async def _whole(exchange: Exchange, heard: Heard, how: str, options: audio_pb2.
     if how == "text":
         await exchange.reply.whole(200, summary.text.encode() + b"\n", kind=_TEXT)
         return
-    told: dict[str, Any] = {"text": summary.text, "usage": {"type": "duration", "seconds": summary.audio_s}}
+    body: dict[str, Any] = {"text": summary.text, "usage": {"type": "duration", "seconds": summary.audio_s}}
     if how == "verbose_json":
         spoken = summary.language or options.language
-        told["task"], told["language"] = ("translate", "english") if options.translate else ("transcribe", spoken)
-        told["duration"] = summary.audio_s
-        told["segments"] = [_segment(segment) for segment in segments]
+        body["task"], body["language"] = ("translate", "english") if options.translate else ("transcribe", spoken)
+        body["duration"] = summary.audio_s
+        body["segments"] = [_segment(segment) for segment in segments]
         if options.words:
-            told["words"] = [
+            body["words"] = [
                 {"word": word.text, "start": word.start_s, "end": word.end_s}
                 for segment in segments
                 for word in segment.words
             ]
-    await exchange.reply.whole(200, sse.compact(told))
+    await exchange.reply.whole(200, sse.compact(body))
 
 
 def _segment(segment: audio_pb2.Segment) -> dict[str, Any]:

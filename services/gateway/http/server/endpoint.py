@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from hedgerow.identities import GATEWAY, SERVICES
 from services.gateway.admission.intake import USUAL, Intake
 from services.gateway.api.servicer import GatewayServicer
-from services.gateway.http.errors import Told, tell
+from services.gateway.http.errors import ErrorResponse, error_response
 from services.gateway.http.server.connection import PROVEN
 from services.gateway.http.server.exchange import Bounds, Exchange
 from services.gateway.http.server.watch import Left
@@ -40,7 +40,7 @@ _SECONDS = Histogram(
 _LEFT = 499  # as nginx has it
 _ELSEWHERE = ("cross-site", "same-site")
 Serve = Callable[[Exchange], Awaitable[None]]
-Shape = Callable[[Told], Any]  # the body of an error
+Shape = Callable[[ErrorResponse], Any]  # the body of an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,13 @@ class Endpoint:
             try:
                 await self._serve(exchange)
                 status = exchange.reply.status
-                self._tell_end(scope, started)
+                self._record_end(scope, started)
             except Left:
                 pass
             except asyncio.CancelledError:
                 status = await self._fail(exchange, Unavailable("the gateway is stopping"))
             except Exception as error:  # the boundary: everything else must become a status
-                self._tell_end(scope, started, error)
+                self._record_end(scope, started, error)
                 with suppress(Left):
                     status = await self._fail(exchange, error)
             finally:
@@ -99,14 +99,14 @@ class Endpoint:
         else:
             await self.serve(exchange)
 
-    def _tell_end(self, scope: Scope, started: float, error: Exception | None = None) -> None:
+    def _record_end(self, scope: Scope, started: float, error: Exception | None = None) -> None:
         if not self.open_:
             self.servicer.ended(scope["method"], time.perf_counter() - started, error)
 
     async def _fail(self, exchange: Exchange, error: Exception) -> int:
-        told = tell(error)
-        await exchange.fail(told, self.shape(told))
-        return told.status
+        failure = error_response(error)
+        await exchange.fail(failure, self.shape(failure))
+        return failure.status
 
 
 def check_page(headers: Mapping[str, str], origins: Collection[str], *, loopback: bool) -> None:

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.quota import CONVERSATION, NOTHING
-from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told
+from services.gateway.http.errors import BodyLate, BodyTooLarge, ErrorResponse, Headers, NotJson
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.server.connection import PEER
 from services.gateway.http.server.watch import Left
@@ -95,7 +95,7 @@ class Exchange:
 
     span: Span
     credential: Credential
-    broken: Callable[[Told], bytes] | None = None  # the last words of the stream that has begun
+    broken: Callable[[ErrorResponse], bytes] | None = None  # the last words of the stream that has begun
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, bounds: Bounds):
         self.scope, self.receive, self.reply, self.bounds = scope, receive, HttpReply(send), bounds
@@ -112,9 +112,9 @@ class Exchange:
         key = self.headers.get("x-api-key") or self.headers.get("api-key")  # Anthropic's clients, Azure's
         if key and not authorization.lower().startswith("bearer "):
             authorization = f"Bearer {key}"
-        told = [("authorization", authorization)] if authorization else []
+        credentials = [("authorization", authorization)] if authorization else []
         passed = (header for header in self.scope["headers"] if header[0] in _PASSED_ON)
-        return (*told, *((name.decode(), value.decode("latin-1")) for name, value in passed))
+        return (*credentials, *((name.decode(), value.decode("latin-1")) for name, value in passed))
 
     @property
     def trace_id(self) -> str:
@@ -217,10 +217,10 @@ class Exchange:
                 await self._all(_SKIMMED_BYTES, keep=False)
         return self._read
 
-    async def fail(self, told: Told, body: Any) -> None:
+    async def fail(self, failure: ErrorResponse, body: Any) -> None:
         """An end that is none of the route's own: a status, or the last words of a stream."""
         if self.reply.status:
-            await self.reply.write(self.broken(told) if self.broken else b"", last=True)
+            await self.reply.write(self.broken(failure) if self.broken else b"", last=True)
             return
         unread = [] if self._read or await self._skim() else [(b"connection", b"close")]
-        await self.reply.whole(told.status, compact(body), [*told.headers(), *unread])
+        await self.reply.whole(failure.status, compact(body), [*failure.headers(), *unread])

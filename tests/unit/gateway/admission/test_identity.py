@@ -62,7 +62,7 @@ def test_without_keys_it_does_not_start_unless_it_may_be_open(tenants: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("header", "told"),
+    ("header", "message"),
     [
         (None, "an API key is required"),
         ("", "required, as"),
@@ -70,8 +70,8 @@ def test_without_keys_it_does_not_start_unless_it_may_be_open(tenants: dict[str,
         *[(each, "authorization: ") for each in ("sesame", "Basic sesame", "Bearer ", "Bearer sesame x")],
     ],
 )
-def test_a_missing_key_and_an_unknown_one_are_refused_in_words_of_their_own(header: str | None, told: str) -> None:
-    with pytest.raises(KeyUnknown, match=told):
+def test_a_missing_key_and_an_unknown_one_are_refused_in_words_of_their_own(header: str | None, message: str) -> None:
+    with pytest.raises(KeyUnknown, match=message):
         KEYED.tenant(header)
 
 

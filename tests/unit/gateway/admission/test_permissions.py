@@ -149,8 +149,8 @@ def test_tools_of_responses_need_permission_where_they_run_at_the_provider(kinds
 
 
 def test_every_permission_has_a_field_that_needs_it() -> None:
-    told = {permission for _, permission, _ in (*CHATS.values(), *MESSAGES.values())}
-    assert told == set(PERMISSIONS)
+    permissions = {permission for _, permission, _ in (*CHATS.values(), *MESSAGES.values())}
+    assert permissions == set(PERMISSIONS)
 
 
 def test_several_answers_reserve_as_many_limits() -> None:

@@ -11,7 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.constraint import is_checked
 from services.gateway.admission.precedence import Budget, TokenLimit, budget_of, limited, note_asked, prompting
 from services.gateway.config import GatewaySettings
-from services.gateway.decisions import By, Changed, Changes, told
+from services.gateway.decisions import By, Changed, Changes, describe
 from services.gateway.errors import BudgetSpent
 from services.gateway.settings.prompt import PromptSettings
 from services.runtime.deadline import Deadline
@@ -48,7 +48,7 @@ def test_the_tokens_of_an_answer(own: int, asked: int | None, limit: TokenLimit,
     changes = Changes()
     note_asked(changes, shorter, ACME, Budget(600_000, tokens=found), checks_forms=False)
     values = f"{asked} tokens → {own} tokens" if asked else f"{own} tokens"
-    assert [told(change) for change in changes] == ([f"max_tokens: {values}, by tenant"] if limit.most else [])
+    assert [describe(change) for change in changes] == ([f"max_tokens: {values}, by tenant"] if limit.most else [])
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_budget(own: dict[str, int], asked: int | None, budget: Budget) -> Non
 def test_what_is_left_of_a_callers_deadline_is_the_budget_and_no_news_to_it() -> None:
     settings = GatewaySettings(llm_addresses={"m": "a:1"}, default_budget_ms=700)
     found = budget_of(pb.GenerateRequest(), ACME, settings, Deadline(0.11, lambda: 0.0))
-    assert replace(found, ms=round(found.ms)) == Budget(100, By.REQUEST, told=False)
+    assert replace(found, ms=round(found.ms)) == Budget(100, By.REQUEST, reported=False)
     with pytest.raises(BudgetSpent):
         budget_of(pb.GenerateRequest(), ACME, settings, Deadline(0.005, lambda: 0.0))
 

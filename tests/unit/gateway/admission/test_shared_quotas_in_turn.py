@@ -39,11 +39,11 @@ class FlakyState:
             raise SharedStateLost("away")
         loses, self.loses, returns = self.loses, "", self._returns
         if loses != "before":
-            told = await call(self._redis)
+            reply = await call(self._redis)
         if loses:
             self.up = self.up and self._returns > returns  # one that began before says nothing of now
             raise SharedStateLost(f"lost {loses} it was done")
-        return told
+        return reply
 
     async def come_back(self) -> None:
         for hear in self._hear:

@@ -114,9 +114,9 @@ async def test_a_bad_file_is_told_once_and_changes_nothing(
     for _ in range(3):
         await followed(identity)
     assert identity.tenant("Bearer sesame").name == "acme"
-    told = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert len(told) == 1
-    assert "tenants_file: " in told[0].message
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(errors) == 1
+    assert "tenants_file: " in errors[0].message
     write(file, acme={"keys": [digest("new")]})
     await followed(identity)
     assert identity.tenant("Bearer new").name == "acme"

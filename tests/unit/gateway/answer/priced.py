@@ -88,11 +88,13 @@ def scene(policies: Mapping[str, object] | None = None, **llms: object) -> Scene
     return made
 
 
-def ends(prompt: int = 2_000, completion: int = 100, told: bool = True, **of_cache: int) -> llm_pb2.GenerateResponse:
-    """The last message of a provider that says what it has used. `told`: whether callers may know of its cache."""
+def ends(
+    prompt: int = 2_000, completion: int = 100, reports_cache: bool = True, **of_cache: int
+) -> llm_pb2.GenerateResponse:
+    """The last message of a provider with its usage. `reports_cache`: whether callers may know of its cache."""
     read, written = of_cache.get("read", 0), of_cache.get("written", 0)
     usage = chat_pb2.Usage(prompt_tokens=prompt, completion_tokens=completion, reasoning_tokens=completion // 2)
-    if told:
+    if reports_cache:
         usage.cached_prompt_tokens, usage.cache_write_tokens = read, written
     finish = llm_pb2.Finish(
         reason=chat_pb2.FINISH_REASON_STOP, usage=usage, billed_cached_tokens=read, billed_cache_write_tokens=written

@@ -228,7 +228,7 @@ async def test_those_who_read_along_count_once():
 
 
 async def test_what_a_shared_cache_of_a_provider_had_is_in_the_metrics_and_no_tenant_can_tell_it_by_its_cost():
-    counted, asked = Counted(), scene(small=says(text("Pa"), ends(told=False, read=1_900)))
+    counted, asked = Counted(), scene(small=says(text("Pa"), ends(reports_cache=False, read=1_900)))
     final = await asked.final()
     assert final.cost_usd == pytest.approx(Used("small", 2_000, 100).usd, abs=MICRODOLLAR / 1_000)
     assert final.usage.cached_prompt_tokens == 0

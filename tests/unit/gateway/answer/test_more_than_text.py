@@ -38,8 +38,13 @@ TWO_CALLS = (
 async def test_calls_are_told_as_they_come_and_whole_at_the_end():
     scene = Scene(small=ScriptedLlm(*TWO_CALLS))
     events = await scene.events(tools=TOOLS)
-    told = [event.tool_call for event in events if event.HasField("tool_call")]
-    assert [(delta.index, delta.arguments) for delta in told] == [(0, ""), (0, '{"city": '), (1, "{}"), (0, '"Oslo"}')]
+    deltas = [event.tool_call for event in events if event.HasField("tool_call")]
+    assert [(delta.index, delta.arguments) for delta in deltas] == [
+        (0, ""),
+        (0, '{"city": '),
+        (1, "{}"),
+        (0, '"Oslo"}'),
+    ]
     final = events[-1].final
     assert [(each.id, each.name, each.arguments) for each in final.tool_calls] == [
         ("a", "clock", '{"city": "Oslo"}'),
@@ -69,11 +74,11 @@ async def test_thoughts_come_before_the_text_and_are_no_part_of_it():
 
 
 async def test_log_probabilities_are_those_of_the_text():
-    told = [chat_pb2.TokenLogprob(token="Pa", logprob=-0.5, top=[chat_pb2.TokenLogprob(token="Pa", logprob=-0.5)])]
-    scene = Scene(small=ScriptedLlm(llm_pb2.GenerateResponse(text="Pa", tokens=1, logprobs=told), finish("ris.")))
+    logprobs = [chat_pb2.TokenLogprob(token="Pa", logprob=-0.5, top=[chat_pb2.TokenLogprob(token="Pa", logprob=-0.5)])]
+    scene = Scene(small=ScriptedLlm(llm_pb2.GenerateResponse(text="Pa", tokens=1, logprobs=logprobs), finish("ris.")))
     events = await scene.events(sampling=chat_pb2.Sampling(top_logprobs=1))
-    assert next(list(event.delta.logprobs) for event in events if event.HasField("delta")) == told
-    assert list(events[-1].final.logprobs) == told
+    assert next(list(event.delta.logprobs) for event in events if event.HasField("delta")) == logprobs
+    assert list(events[-1].final.logprobs) == logprobs
 
 
 async def test_what_a_filter_withheld_is_not_kept():

@@ -125,7 +125,7 @@ async def test_an_answer_that_another_call_goes_on_with_is_told_in_the_gateways_
     events = await scene.events(original=words())
     assert events[-1].final.text == "It rains."
     assert events[-1].final.usage.completion_tokens == 2
-    told = [event for event in events if event.HasField("relayed")]
-    assert [list(event.relayed.events) for event in told] == [[b"first"]]
+    relayed_events = [event for event in events if event.HasField("relayed")]
+    assert [list(event.relayed.events) for event in relayed_events] == [[b"first"]]
     own = [event.delta.text for event in events if event.HasField("delta") and not event.in_relayed]
     assert own == ["rains", "."]

@@ -41,14 +41,14 @@ def cut(sizes: list[int]) -> list[str]:
 def check(came: list[pb.TextDelta]) -> None:
     """Each reported end is one, in text that is there already, and none is left out: a client reads all of the
     story."""
-    written, told = "", [0]
+    written, ends = "", [0]
     for delta in came:
         written += delta.text
-        told.append(delta.sentence_end)
-        assert told[-2] <= told[-1] <= len(written)
+        ends.append(delta.sentence_end)
+        assert ends[-2] <= ends[-1] <= len(written)
     assert written == STORY
-    assert set(told) <= set(ENDS)
-    assert told[-1] == ENDS[-1]
+    assert set(ends) <= set(ENDS)
+    assert ends[-1] == ENDS[-1]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40))

@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.precedence import Budget, limited, note_asked
 from services.gateway.answer.backends import Prompts
 from services.gateway.answer.stages.summaries import Summaries
-from services.gateway.decisions import Changed, told
+from services.gateway.decisions import Changed, describe
 from services.gateway.settings.prompt import PromptSettings
 from tests.unit.gateway.admission.tenants_file import tenant
 from tests.unit.gateway.answer.scene import Scene
@@ -31,7 +31,7 @@ SUMS_UP, CUTS, WHOLE = (
 
 
 def made(final: pb.Final) -> list[str]:
-    return [told(change) for change in final.changes]
+    return [describe(change) for change in final.changes]
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,6 @@ async def test_a_tenants_limit_reaches_a_provider_in_the_callers_own_words_and_i
     answer = scene.answer(messages=request.messages, sampling=request.sampling)
     note_asked(answer._ledger.changes, request, scene.tenant, Budget(600_000, tokens=tokens), checks_forms=False)
     final = [message async for message in sent_by(answer.give)][-1].events[-1].final
-    assert told(final.cut) == "max_tokens: 3 tokens, by tenant"
+    assert describe(final.cut) == "max_tokens: 3 tokens, by tenant"
     (sent,) = scene.llms["small"].requests
     assert (sent.most_tokens, sent.sampling.max_tokens) == (3, 3)

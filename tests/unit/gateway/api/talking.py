@@ -36,7 +36,7 @@ class Talk:
         self.left = 0
         self.spoken_here = Spoken(1_000, ConversationBytes(10_000))
         options = pb.ConverseOptions(pause_ms=300)
-        self.conversation = Conversation(options, self._answer, self.tell, 2, idle_s, self.spoken_here)
+        self.conversation = Conversation(options, self._answer, self.to_error, 2, idle_s, self.spoken_here)
         self.responses = self.conversation.responses(self.requests(), audio)
 
     async def requests(self) -> AsyncIterator[pb.ConverseRequest]:
@@ -59,7 +59,7 @@ class Talk:
             self.left += 1
 
     @staticmethod
-    def tell(error: Exception) -> pb.BatchError:
+    def to_error(error: Exception) -> pb.BatchError:
         return pb.BatchError(message=str(error))
 
     def say(self, *pieces: bytes) -> None:

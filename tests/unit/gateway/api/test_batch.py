@@ -19,7 +19,7 @@ pytestmark = pytest.mark.paused
 _TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
-def tell(error: Exception) -> pb.BatchError:
+def to_error(error: Exception) -> pb.BatchError:
     assert isinstance(error, ServiceError), error
     return pb.BatchError(reason=error.reason, message=error.message)
 
@@ -31,7 +31,7 @@ class Scene:
         self.placed = placed
         self.begun: list[int] = []
         self.running = self.most = 0
-        self.batch = Batch(self.check, self.begin, tell)
+        self.batch = Batch(self.check, self.begin, to_error)
 
     async def check(self, request: pb.GenerateRequest) -> CheckedRequest:
         if request.budget_ms < 0:
@@ -100,10 +100,10 @@ async def test_a_batch_that_is_left_leaves_nothing_behind():
 
 
 def test_an_error_has_the_values_behind_the_message_and_no_delay_where_waiting_does_not_help() -> None:
-    told = batch_error(InvalidInput("budget_ms", "at least 1", 0), _TRACE_ID)
-    assert (told.code, told.reason, told.trace_id) == ("INVALID_ARGUMENT", "INVALID_INPUT", _TRACE_ID)
-    assert dict(told.metadata) == {"field": "budget_ms", "limit": "at least 1", "value": "0"}
-    assert not told.HasField("retry_delay")
+    item_error = batch_error(InvalidInput("budget_ms", "at least 1", 0), _TRACE_ID)
+    assert (item_error.code, item_error.reason, item_error.trace_id) == ("INVALID_ARGUMENT", "INVALID_INPUT", _TRACE_ID)
+    assert dict(item_error.metadata) == {"field": "budget_ms", "limit": "at least 1", "value": "0"}
+    assert not item_error.HasField("retry_delay")
 
 
 def test_an_error_has_the_delay_of_a_refusal() -> None:
@@ -111,6 +111,6 @@ def test_an_error_has_the_delay_of_a_refusal() -> None:
 
 
 def test_an_error_says_nothing_of_what_a_bug_says() -> None:
-    told = batch_error(KeyError("a secret"), _TRACE_ID)
-    assert (told.code, told.reason) == ("INTERNAL", "INTERNAL")
-    assert "secret" not in str(told)
+    item_error = batch_error(KeyError("a secret"), _TRACE_ID)
+    assert (item_error.code, item_error.reason) == ("INTERNAL", "INTERNAL")
+    assert "secret" not in str(item_error)

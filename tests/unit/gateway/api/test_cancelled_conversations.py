@@ -50,16 +50,16 @@ class Talk:
     def __init__(self, script: dict[str, list[Said]], pieces: list[object], slow_s: float = 0.0, pace_s: float = 0.0):
         self.audio, self._pieces, self._slow_s, self._pace_s = SlowAudio(), pieces, slow_s, pace_s
         self.audio.script = {name.encode(): line for name, line in script.items()}
-        self.tally, self.answering, self.told = ConversationBytes(10_000), 0, list[pb.ConverseResponse]()
+        self.tally, self.answering, self.responses = ConversationBytes(10_000), 0, list[pb.ConverseResponse]()
         self.goes_on = 0  # answers, when its reader was gone
         self.spoken = Spoken(MOST_BYTES, self.tally)
-        self.conversation = Conversation(pb.ConverseOptions(), self._answer, self._tell, 2, 60.0, self.spoken)
+        self.conversation = Conversation(pb.ConverseOptions(), self._answer, self._to_error, 2, 60.0, self.spoken)
 
     async def run(self) -> None:
         try:
             async with aclosing(self.conversation.responses(self._requests(), self.audio)) as responses:
                 async for response in responses:
-                    self.told.append(response)
+                    self.responses.append(response)
                     await asyncio.sleep(self._slow_s)
         finally:
             self.goes_on = self.answering
@@ -81,23 +81,23 @@ class Talk:
             await asyncio.sleep(0)  # what an answer leaves may take a turn
 
     @staticmethod
-    def _tell(error: Exception) -> pb.BatchError:
+    def _to_error(error: Exception) -> pb.BatchError:
         return pb.BatchError(message=str(error))
 
     def assert_over(self) -> None:
         assert (self.goes_on, self.answering, self.audio.listening) == (0, 0, 0)
-        assert (self.spoken._waiting, self.tally.waiting, self.tally._told) == (0, 0, [])
+        assert (self.spoken._waiting, self.tally.waiting, self.tally._listeners) == (0, 0, [])
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     def unfinished(self) -> set[int]:
         """Turns that were asked, and of whose answer nothing says how it has ended."""
-        begun = {each.turn for each in self.told if each.transcript.final}
-        return begun - {each.turn for each in self.told if self._ends(each)}
+        begun = {each.turn for each in self.responses if each.transcript.final}
+        return begun - {each.turn for each in self.responses if self._ends(each)}
 
     @staticmethod
-    def _ends(told: pb.ConverseResponse) -> bool:
-        last = told.answer.events[-1].delta.text == END if told.HasField("answer") else False
-        return last or told.WhichOneof("kind") in ("interrupted", "error")
+    def _ends(response: pb.ConverseResponse) -> bool:
+        last = response.answer.events[-1].delta.text == END if response.HasField("answer") else False
+        return last or response.WhichOneof("kind") in ("interrupted", "error")
 
 
 def hears(within_s: float, talk: Talk) -> Talk:
@@ -182,7 +182,7 @@ def test_of_a_client_that_waits_for_room(most: int):
         asyncio.get_running_loop().call_later(0.01, lambda: asyncio.ensure_future(one.get()))
         yield one.put(b"last")
         await asyncio.sleep(1)
-        assert tally._told == []
+        assert tally._listeners == []
         assert tally.waiting == one._waiting == sum(128 + len(each) for each in one._messages)
         async with asyncio.timeout(1):
             await other.put(b"")

@@ -147,8 +147,8 @@ async def test_what_is_said_while_the_client_cuts_an_answer_off_is_asked_after_i
     for _ in range(turns):
         await asyncio.sleep(0)
     audio.heard_now.put_nowait(segment("Another."))
-    told = [await anext(talk.responses) for _ in range(3)]
-    assert [(each.turn, each.WhichOneof("kind")) for each in told] == [
+    responses = [await anext(talk.responses) for _ in range(3)]
+    assert [(each.turn, each.WhichOneof("kind")) for each in responses] == [
         (0, "interrupted"),
         (1, "transcript"),
         (1, "answer"),

@@ -149,7 +149,7 @@ def test_a_model_without_replicas_is_waited_for_while_the_control_plane_may_stil
 
         def give_up() -> None:
             pool.awaited = False
-            pool.notice.tell()
+            pool.notice.notify()
 
         asyncio.get_running_loop().call_later(2.0, give_up)
 

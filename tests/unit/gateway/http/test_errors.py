@@ -18,7 +18,7 @@ from services.gateway.http.errors import (
     NotOffered,
     SilenceTimeout,
     by_callers_names,
-    tell,
+    error_response,
 )
 from services.gateway.policies.slot import Shed
 from services.runtime.errors import Faulty, Forbidden, InvalidInput
@@ -50,19 +50,19 @@ def test_every_canonical_code_has_a_status() -> None:
     ],
 )
 def test_each_error_has_its_status_and_code(error: Exception, status: int, code: str) -> None:
-    told = tell(error)
-    assert (told.status, told.code) == (status, code)
-    assert "secret" not in told.message
-    assert told.openai()["error"].keys() == {"message", "type", "param", "code"}
+    response = error_response(error)
+    assert (response.status, response.code) == (status, code)
+    assert "secret" not in response.message
+    assert response.openai()["error"].keys() == {"message", "type", "param", "code"}
 
 
 def test_a_field_goes_by_the_name_that_the_caller_knows() -> None:
-    told = tell(InvalidInput("sampling.temperature", "0 to 2", 3))
-    assert (told.param, told.message) == ("temperature", "temperature: 0 to 2, got 3")
+    response = error_response(InvalidInput("sampling.temperature", "0 to 2", 3))
+    assert (response.param, response.message) == ("temperature", "temperature: 0 to 2, got 3")
 
 
 def test_a_refusal_says_when_to_come_back() -> None:
-    headers = dict(tell(QuotaExceeded("full", retry_delay_s=1.2, quota="requests")).headers())
+    headers = dict(error_response(QuotaExceeded("full", retry_delay_s=1.2, quota="requests")).headers())
     assert (headers[b"retry-after"], headers[b"retry-after-ms"]) == (b"2", b"1200")
     assert headers[b"x-ratelimit-remaining-requests"] == b"0"
     assert b"x-should-retry" not in headers
@@ -70,12 +70,12 @@ def test_a_refusal_says_when_to_come_back() -> None:
 
 @pytest.mark.parametrize("error", [BudgetTimeout("late"), Faulty("broke"), NotOffered("none"), KeyError("secret")])
 def test_what_would_end_the_same_is_not_to_be_repeated(error: Exception) -> None:
-    assert dict(tell(error).headers())[b"x-should-retry"] == b"false"
+    assert dict(error_response(error).headers())[b"x-should-retry"] == b"false"
 
 
 def test_what_policies_did_before_is_told() -> None:
-    told = tell(ModelUnavailable("gone", trace_id="1" * 32, decisions='[{"policy":"retry"}]'))
-    assert told.openai()["hedgerow"] == {"trace_id": "1" * 32, "decisions": [{"policy": "retry"}]}
+    response = error_response(ModelUnavailable("gone", trace_id="1" * 32, decisions='[{"policy":"retry"}]'))
+    assert response.openai()["hedgerow"] == {"trace_id": "1" * 32, "decisions": [{"policy": "retry"}]}
 
 
 @pytest.mark.parametrize(
@@ -89,15 +89,15 @@ def test_what_policies_did_before_is_told() -> None:
 )
 def test_a_refusal_of_the_contract_has_the_name_that_a_caller_knows(field: str, name: str) -> None:
     refused = InvalidInput(field, "none", 1)
-    told = tell(by_callers_names(refused))
-    assert (told.param, told.message) == (name, f"{name}: none, got 1")
+    response = error_response(by_callers_names(refused))
+    assert (response.param, response.message) == (name, f"{name}: none, got 1")
     assert refused.metadata["field"] == field, "the error itself may be told to others"
 
 
 def test_methods_without_a_conversation_say_it_as_coheres_and_voyages_clients_read_it() -> None:
-    told = tell(InvalidInput("query", "text", "none"))
+    response = error_response(InvalidInput("query", "text", "none"))
     said = "query: text, got none"
-    assert told.of_methods() == {**told.openai(), "message": said, "detail": said}
+    assert response.of_methods() == {**response.openai(), "message": said, "detail": said}
     listed = [{"loc": ["body", "documents"], "msg": "Field required"}]
     own = {"detail": listed, "message": "Field required"}
-    assert replace(told, own=own, api="rerank").of_methods() == {"error": own, **own}
+    assert replace(response, own=own, api="rerank").of_methods() == {"error": own, **own}

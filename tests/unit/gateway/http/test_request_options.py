@@ -23,7 +23,7 @@ def test_hedgerows_own_options_come_in_the_body_or_as_headers_which_are_stronger
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("budget-ms", "soon", "a whole number, got 'soon'"),
         ("findings", "yes", "true or false, got 'yes'"),
@@ -33,8 +33,8 @@ def test_hedgerows_own_options_come_in_the_body_or_as_headers_which_are_stronger
         ("hit-chars-per-s", "-1", "0 to 1000000, got -1.0"),
     ],
 )
-def test_a_header_is_refused_under_its_own_name(name: str, value: str, told: str) -> None:
-    assert refused({f"x-hedgerow-{name}": value}) == f"x-hedgerow-{name}: {told}"
+def test_a_header_is_refused_under_its_own_name(name: str, value: str, message: str) -> None:
+    assert refused({f"x-hedgerow-{name}": value}) == f"x-hedgerow-{name}: {message}"
 
 
 def test_a_header_takes_the_place_of_a_list_and_of_a_flag_in_the_body() -> None:
@@ -46,8 +46,8 @@ def test_a_header_takes_the_place_of_a_list_and_of_a_flag_in_the_body() -> None:
 
 
 def test_a_header_that_is_no_option_is_refused_as_a_field_of_the_body_is() -> None:
-    told = refused({"x-hedgerow-budgetms": "300"})
-    assert told.startswith("x-hedgerow-budgetms: one of x-hedgerow-budget-ms, x-hedgerow-cache, ")
+    message = refused({"x-hedgerow-budgetms": "300"})
+    assert message.startswith("x-hedgerow-budgetms: one of x-hedgerow-budget-ms, x-hedgerow-cache, ")
     assert read({"x-hedgerow-tenant": "acme", "x-hedgerow-trace-id": "4b", "x-other": "1"}).model == "m"
 
 

@@ -26,7 +26,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.begun: list[str] = []  # whose
-        self.told: list[tuple[str, str]] = []  # whose, and what was found
+        self.results: list[tuple[str, str]] = []  # whose, and what was found
         self._running: list[asyncio.Future[Checked]] = []
         self.forms = Forms(_WHOLE_MS, self._begin)
         self._asked: list[asyncio.Task[None]] = []
@@ -64,7 +64,7 @@ class Bench:
             found: Mismatch | Unchecked | None = await self.forms.mismatch(tenant, weight, _WANTED, tenant, within_s)
         except Unchecked as problem:
             found = problem
-        self.told.append((tenant, "valid" if found is None else str(found)))
+        self.results.append((tenant, "valid" if found is None else str(found)))
 
 
 async def _settled() -> None:
@@ -78,9 +78,9 @@ async def test_who_floods_with_hostile_forms_holds_an_ordinary_one_up_by_one_che
     await bench.come("acme")
     await bench.check(2)
     assert bench.begun[:2] == ["mallory", "acme"]
-    assert bench.told == [("mallory", _OVER), ("acme", "valid")]
+    assert bench.results == [("mallory", _OVER), ("acme", "valid")]
     await bench.check_all()
-    assert Counter(bench.told) == {("mallory", _OVER): 50, ("acme", "valid"): 1}
+    assert Counter(bench.results) == {("mallory", _OVER): 50, ("acme", "valid"): 1}
 
 
 async def test_a_tenant_that_has_used_up_much_time_comes_after_one_that_has_not() -> None:
@@ -131,7 +131,7 @@ async def test_who_leaves_before_its_turn_is_not_checked_and_who_leaves_in_it_is
     await bench.leave(0)
     assert bench.begun == ["mallory"]
     await bench.check_all()
-    assert (bench.begun, bench.told) == (["mallory", "acme"], [("acme", "valid")])
+    assert (bench.begun, bench.results) == (["mallory", "acme"], [("acme", "valid")])
 
 
 async def test_who_waits_longer_than_its_answer_has_is_not_checked() -> None:
@@ -139,7 +139,7 @@ async def test_who_waits_longer_than_its_answer_has_is_not_checked() -> None:
     await bench.come("mallory", 2)
     await bench.come("acme", within_s=0.1)
     await asyncio.sleep(0.2)
-    assert bench.told == [("acme", "there was no time to check it")]
+    assert bench.results == [("acme", "there was no time to check it")]
     await bench.check_all()
     assert bench.begun == ["mallory"] * 2
 
@@ -153,16 +153,16 @@ async def test_a_check_that_breaks_off_ends_its_turn() -> None:
     with pytest.raises(MemoryError):
         await bench._asked[0]
     await bench.check_all()
-    assert bench.told == [("acme", "valid")]
+    assert bench.results == [("acme", "valid")]
 
 
 async def test_so_many_of_a_tenant_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "_MOST_OF_A_TENANT", 3)
     bench = Bench()
     await bench.come("mallory", 5)
-    assert bench.told == [("mallory", "3 answers of this tenant wait to be checked, and no more may")]
+    assert bench.results == [("mallory", "3 answers of this tenant wait to be checked, and no more may")]
     await bench.come("acme")
-    assert len(bench.told) == 1
+    assert len(bench.results) == 1
     await bench.check_all()
     assert len(bench.begun) == 5
 
@@ -173,9 +173,9 @@ async def test_who_has_the_most_waiting_for_its_weight_gives_way(monkeypatch: py
     await bench.come("mallory", 4)
     full = ("mallory", "3 answers wait to be checked, and no more may")
     await bench.come("acme")
-    assert bench.told == [full]
+    assert bench.results == [full]
     await bench.come("mallory")
-    assert bench.told == [full] * 2
+    assert bench.results == [full] * 2
     await bench.check_all()
     assert Counter(bench.begun) == {"mallory": 3, "acme": 1}
 
@@ -191,7 +191,7 @@ async def test_who_gives_way_may_just_have_left(monkeypatch: pytest.MonkeyPatch)
     await _settled()
     await bench.check_all()
     assert acme.done()
-    assert bench.told == [("other", "valid"), ("acme", "valid")]
+    assert bench.results == [("other", "valid"), ("acme", "valid")]
 
 
 _STEPS: dict[str, Callable[[Bench], object]] = {
@@ -212,6 +212,6 @@ def test_an_ordinary_form_waits_for_one_hostile_check_whatever_came_before(steps
         await bench.check_all()
         until = bench.begun[already : bench.begun.index("acme")]
         assert until.count("mallory") <= 1
-        assert all(found == "valid" for whose, found in bench.told if whose != "mallory")
+        assert all(found == "valid" for whose, found in bench.results if whose != "mallory")
 
     asyncio.run(whole())

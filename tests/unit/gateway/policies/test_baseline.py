@@ -23,8 +23,8 @@ def test_silence_tells_from_the_time_on_that_95_of_100_calls_needed_at_most(cloc
     for value in range(1, 101):
         usual.came(value / 100)
     clock.advance(1)
-    assert not usual.tells(0.9)
-    assert usual.tells(1.0)
+    assert not usual.is_overdue(0.9)
+    assert usual.is_overdue(1.0)
 
 
 def test_what_is_long_ago_is_not_usual_any_more(clock):

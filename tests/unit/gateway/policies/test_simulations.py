@@ -51,9 +51,9 @@ def test_hedges_use_their_share_of_requests_up_and_no_more(share: float, hits: f
     assert 0.85 * share <= hedged / requests <= share
 
 
-def limit_under_overload(places: int, seconds: float, *, told: bool, service_s: float = 0.4) -> list[int]:
+def limit_under_overload(places: int, seconds: float, *, reports_queue: bool, service_s: float = 0.4) -> list[int]:
     """The limit, each minute, before a backend with so many places, of which as many calls as may are always in
-    flight. `told`: whether it says how long a call queued."""
+    flight. `reports_queue`: whether it says how long a call queued."""
     clock, rng = PausedClock(), random.Random(0)
     limit = Gradient2(places, 10, 200, clock)
     began, in_flight, seen = clock(), 0, list[int]()
@@ -68,7 +68,7 @@ def limit_under_overload(places: int, seconds: float, *, told: bool, service_s: 
         ends, _, sent, queued_s, number = heapq.heappop(running)
         clock.advance(ends - clock())
         in_flight -= 1
-        limit.sample(Sample(ends - sent, queued_s if told else None, number))
+        limit.sample(Sample(ends - sent, queued_s if reports_queue else None, number))
         if clock() - began >= 60 * (len(seen) + 1):
             seen.append(limit.value)
     return seen
@@ -76,13 +76,13 @@ def limit_under_overload(places: int, seconds: float, *, told: bool, service_s: 
 
 @pytest.mark.parametrize("places", [8, 20, 40, 60])
 def test_under_overload_the_limit_settles_at_one_and_a_half_times_the_places_and_four(places: int):
-    settled = limit_under_overload(places, 420, told=True)[2:]
+    settled = limit_under_overload(places, 420, reports_queue=True)[2:]
     theory = 1.5 * places + 4
     assert all(abs(value - theory) <= 0.07 * theory for value in settled), settled
 
 
 def test_where_the_engine_does_not_say_what_it_queued_the_limit_drifts_by_a_tenth_in_an_hour_at_most():
-    minutes = limit_under_overload(20, 3_600, told=False)
+    minutes = limit_under_overload(20, 3_600, reports_queue=False)
     assert 20 <= min(minutes) <= max(minutes) <= 50
     assert max(minutes[-5:]) <= 1.1 * min(minutes[:5])
 

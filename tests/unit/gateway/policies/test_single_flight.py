@@ -100,18 +100,18 @@ async def test_each_reader_gets_an_error_of_its_own_to_write_into(error: Service
     async def broken() -> None:
         raise error
 
-    flight, told = Flight[int](), list[ServiceError]()
+    flight, errors = Flight[int](), list[ServiceError]()
     readers = [flight.subscribe(60), flight.subscribe(60)]
     flight.start(broken())
     for number, reader in enumerate(readers):
         with pytest.raises(type(error)) as caught:
             await reader.take()
         caught.value.metadata["trace_id"] = str(number)
-        told.append(caught.value)
+        errors.append(caught.value)
         reader.leave()
-    assert [each.metadata["trace_id"] for each in told] == ["0", "1"]
+    assert [each.metadata["trace_id"] for each in errors] == ["0", "1"]
     assert "trace_id" not in error.metadata
-    assert {(each.message, str(each), each.retry_delay_s) for each in told} == {
+    assert {(each.message, str(each), each.retry_delay_s) for each in errors} == {
         (error.message, str(error), error.retry_delay_s)
     }
 

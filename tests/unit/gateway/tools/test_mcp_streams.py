@@ -106,18 +106,18 @@ async def by_a_command(answer: str) -> SessionMessage:
 
 @pytest.mark.parametrize("way", [by_http, by_a_command])
 @pytest.mark.parametrize(
-    ("result", "told"),
+    ("result", "expected"),
     [
         ({"content": []}, {"content": [], "resultType": "complete"}),
         ({"resultType": "input_required"}, {"resultType": "input_required"}),
     ],
 )
 async def test_a_result_that_does_not_say_what_it_is_is_a_whole_one(
-    way: Callable[[str], Awaitable[SessionMessage]], result: dict[str, Any], told: dict[str, Any]
+    way: Callable[[str], Awaitable[SessionMessage]], result: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     message = await way(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}))
     assert isinstance(message.message, JSONRPCResponse)
-    assert message.message.result == told
+    assert message.message.result == expected
 
 
 @pytest.mark.parametrize(

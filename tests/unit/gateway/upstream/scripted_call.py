@@ -42,7 +42,7 @@ class ScriptedCall:
                 code = (
                     grpc.StatusCode.RESOURCE_EXHAUSTED if isinstance(step, Exhausted) else grpc.StatusCode.UNAVAILABLE
                 )
-                raise failed(code, told=step)
+                raise failed(code, error=step)
             await self._pause(step)
         self._ended = True
         return grpc.aio.EOF
@@ -73,6 +73,6 @@ class ScriptedLlm:
         return Completion(self.calls[-1], "m")
 
 
-def failed(code: grpc.StatusCode, details: str = "said", told: ServiceError | None = None) -> grpc.aio.AioRpcError:
-    trailers = boundary.trailers(boundary.to_status(told)) if told else ()
+def failed(code: grpc.StatusCode, details: str = "said", error: ServiceError | None = None) -> grpc.aio.AioRpcError:
+    trailers = boundary.trailers(boundary.to_status(error)) if error else ()
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailers), details)

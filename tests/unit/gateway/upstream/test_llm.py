@@ -28,9 +28,9 @@ async def test_who_reads_is_told_why_the_call_was_cancelled():
     task = reading(completion)
     await asyncio.sleep(1)
     completion.cancel(GONE)
-    with pytest.raises(Unavailable) as told:
+    with pytest.raises(Unavailable) as caught:
         await task
-    assert told.value is GONE
+    assert caught.value is GONE
 
 
 async def test_a_reader_that_is_cancelled_in_the_turn_in_which_the_call_is_stays_cancelled():

@@ -94,13 +94,13 @@ async def test_one_that_leaves_is_closed_when_its_calls_are_over(scene: Scene):
 
 
 async def test_one_that_left_is_in_no_metric_any_more(scene: Scene):
-    def told() -> bool:
+    def in_metrics() -> bool:
         return REGISTRY.get_sample_value("hedgerow_breaker_open", {"backend": "small@gone:1"}) is not None
 
     scene.listed("gone:1")
-    assert told()
+    assert in_metrics()
     scene.listed()
-    await until(lambda: not told(), 5)
+    await until(lambda: not in_metrics(), 5)
 
 
 async def test_one_that_stays_keeps_what_is_known_of_it_and_hears_of_its_new_place(scene: Scene):

@@ -26,11 +26,11 @@ class Telling:
     asked: int = field(default=0)
 
     async def context_tokens(self, timeout_s: float) -> int:
-        told = self.says[min(self.asked, len(self.says) - 1)]
+        step = self.says[min(self.asked, len(self.says) - 1)]
         self.asked += 1
-        if isinstance(told, Exception):
-            raise told
-        return told
+        if isinstance(step, Exception):
+            raise step
+        return step
 
 
 def table(**contexts: int) -> router_pb2.WatchTableResponse:
@@ -62,16 +62,16 @@ def routes_of(**contexts: int) -> Routes:
 
 async def test_a_service_is_stronger_than_the_table_and_silence_changes_nothing() -> None:
     routes = routes_of(own=4_096, hub=0, url=128_000)
-    told = await known(routes, fleet(own=[Telling([0])], hub=[Telling([40_960])], url=[Telling([200_000])]))
-    assert told == {"own": 4_096, "hub": 40_960, "url": 200_000}
+    contexts = await known(routes, fleet(own=[Telling([0])], hub=[Telling([40_960])], url=[Telling([200_000])]))
+    assert contexts == {"own": 4_096, "hub": 40_960, "url": 200_000}
     assert routes.least_context == 4_096
     routes._take(table(own=4_096, hub=0, url=128_000))  # the next one
-    assert [routes.context_tokens(name) for name in told] == list(told.values())
+    assert [routes.context_tokens(name) for name in contexts] == list(contexts.values())
 
 
 async def test_the_smallest_of_several_replicas_counts() -> None:
-    told = await known(routes_of(own=0), fleet(own=[Telling([8_192]), Telling([0]), Telling([4_096])]))
-    assert told == {"own": 4_096}
+    contexts = await known(routes_of(own=0), fleet(own=[Telling([8_192]), Telling([0]), Telling([4_096])]))
+    assert contexts == {"own": 4_096}
 
 
 async def test_a_service_that_is_away_is_asked_again_soon_and_one_that_cannot_say_seldom() -> None:

@@ -169,8 +169,8 @@ def test_an_answer_of_a_model_says_that_it_has_served() -> None:
 
 
 def test_a_model_that_does_not_chat_makes_no_gateway_ready_and_is_not_waited_for() -> None:
-    told = {"llm_addresses": {"small": "a:1", "embed": "b:1"}, "serves": {"embed": ["embeddings"]}}
-    behind = fleet(settings=told, small=ScriptedLlm(), embed=ScriptedLlm())
+    settings = {"llm_addresses": {"small": "a:1", "embed": "b:1"}, "serves": {"embed": ["embeddings"]}}
+    behind = fleet(settings=settings, small=ScriptedLlm(), embed=ScriptedLlm())
     one, all_ = Readiness(behind, 1, {}), Readiness(behind, 2, {})
     behind.pools["embed"].replicas[0].start.started()
     assert one.missing() == ["llm"]

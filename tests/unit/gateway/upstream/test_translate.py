@@ -36,16 +36,16 @@ def test_each_code_has_a_meaning(code: grpc.StatusCode, means: type[ServiceError
 
 
 def test_a_picture_that_was_refused_is_so_for_the_caller_too():
-    told = VisionRefused("images[0].data", "a PNG, JPEG, WebP, GIF or AVIF", "text")
-    error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, told.message, told), "vision")
-    assert (error.reason, error.message, error.metadata) == (told.reason, told.message, told.metadata)
+    original = VisionRefused("images[0].data", "a PNG, JPEG, WebP, GIF or AVIF", "text")
+    error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, original.message, original), "vision")
+    assert (error.reason, error.message, error.metadata) == (original.reason, original.message, original.metadata)
 
 
 def test_an_answer_that_was_too_large_is_known_as_one_that_the_model_has_worked_for():
-    told = ProviderAnswerTooLarge(1_024)
-    error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, told.message, told), "llm")
+    original = ProviderAnswerTooLarge(1_024)
+    error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, original.message, original), "llm")
     assert isinstance(error, AnswerTooLarge)
-    assert (error.reason, error.message, error.metadata) == (told.reason, told.message, told.metadata)
+    assert (error.reason, error.message, error.metadata) == (original.reason, original.message, original.metadata)
 
 
 def test_only_what_may_work_elsewhere_is_tried_elsewhere():
@@ -60,6 +60,6 @@ def test_a_stream_that_was_reset_on_its_way_is_no_fault_of_the_service():
 
 
 def test_a_failure_keeps_the_words_of_a_provider_apart_from_its_outline():
-    told = Unavailable("HTTP 500: too large", outline="HTTP 500")
-    error = translate(failed(grpc.StatusCode.UNAVAILABLE, told.message, told), "llm")
+    original = Unavailable("HTTP 500: too large", outline="HTTP 500")
+    error = translate(failed(grpc.StatusCode.UNAVAILABLE, original.message, original), "llm")
     assert (error.message, error.outline) == ("llm: UNAVAILABLE: HTTP 500: too large", "llm: UNAVAILABLE: HTTP 500")

@@ -19,7 +19,7 @@ from tests.clock import on_paused_loop
 from tests.unit.gateway.answer.scene import Scene, outcomes
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedLlm, ScriptedRoutes, finish, text
-from tests.unit.gateway.scripted_tools import ScriptedTools, calls, told, toolbox
+from tests.unit.gateway.scripted_tools import ScriptedTools, calls, tool_response, toolbox
 
 pytestmark = pytest.mark.paused
 
@@ -150,7 +150,7 @@ async def test_a_call_that_cannot_be_made_is_told_to_the_model(call: tuple[str, 
 
 
 async def test_one_that_fails_or_is_late_is_told_to_the_model():
-    source = tools(weather=(0.01, told("no such city", failed=True)), news=(9, "none"))
+    source = tools(weather=(0.01, tool_response("no such city", failed=True)), news=(9, "none"))
     scene_ = scene(source, [calls(OSLO, ("news", {}))], ANSWER, own={"call_ms": 100})
     final = await scene_.final(mesh_tools=OFFERED)
     *_, weather, news = scene_.llms["small"].requests[1].messages

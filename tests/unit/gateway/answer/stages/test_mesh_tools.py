@@ -13,7 +13,7 @@ from services.gateway.answer.stages.tool_call import _bounded
 from services.runtime.errors import Unavailable
 from tests.unit.gateway.answer.scene import MISS, Scene, outcomes
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
-from tests.unit.gateway.scripted_tools import ScriptedTools, told, toolbox
+from tests.unit.gateway.scripted_tools import ScriptedTools, tool_response, toolbox
 
 pytestmark = pytest.mark.paused
 
@@ -54,7 +54,11 @@ async def test_tools_are_called_at_once_and_stand_before_the_question_in_the_ord
 
 
 async def test_where_a_result_comes_from_is_told_as_soon_as_it_is_found():
-    made = scene(ScriptedTools(weather=(0.01, told("rain", "met.no", "yr.no")), news=(0.2, told("none", "nrk"))))
+    made = scene(
+        ScriptedTools(
+            weather=(0.01, tool_response("rain", "met.no", "yr.no")), news=(0.2, tool_response("none", "nrk"))
+        )
+    )
     messages = await made.messages(mesh_tools=[WEATHER, NEWS])
     kinds = [[event.WhichOneof("kind") for event in message.events] for message in messages]
     first = next(index for index, each in enumerate(kinds) if "citations" in each)
@@ -67,7 +71,7 @@ async def test_where_a_result_comes_from_is_told_as_soon_as_it_is_found():
 
 
 async def test_a_late_one_leaves_a_line_in_the_prompt_and_comes_as_a_patch():
-    tools = ScriptedTools(weather=(0.01, "rain"), news=(0.35, told("a fox", "nrk")))
+    tools = ScriptedTools(weather=(0.01, "rain"), news=(0.35, tool_response("a fox", "nrk")))
     made = scene(tools, text("It "), 0.3, text("rains"), finish("."))
     events = await made.events(mesh_tools=[WEATHER, NEWS])
     assert '<tool_result name="news">\nnews has not answered in time.\n</tool_result>' in prompt(made)
@@ -114,7 +118,7 @@ async def test_who_leaves_cancels_all_of_them():
 @pytest.mark.parametrize(
     ("said", "line", "act"),
     [
-        (told("no such city", failed=True), "weather failed: no such city", "failed"),
+        (tool_response("no such city", failed=True), "weather failed: no such city", "failed"),
         (Unavailable("kb: gone"), "weather could not be reached.", "unavailable"),
     ],
 )

@@ -40,7 +40,7 @@ def chunks(data: bytes) -> list[dict[str, Any]]:
     return found
 
 
-def told(*events: pb.Event, final: pb.Final = FINAL, usage: bool = False) -> list[dict[str, Any]]:
+def streamed(*events: pb.Event, final: pb.Final = FINAL, usage: bool = False) -> list[dict[str, Any]]:
     writing = writer(usage=usage)
     return chunks(b"".join(map(writing.chunk, events)) + writing.end(final))
 
@@ -50,7 +50,7 @@ def delta(text: str, **more: Any) -> pb.Event:
 
 
 def test_a_stream_begins_with_the_role_and_ends_with_the_finish_and_the_account() -> None:
-    first, *texts, last = told(delta("Hello"), delta(" \u2028“you”"))
+    first, *texts, last = streamed(delta("Hello"), delta(" \u2028“you”"))
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert [chunk["choices"][0]["delta"]["content"] for chunk in texts] == ["Hello", " \u2028“you”"]
     assert last["choices"][0]["finish_reason"] == "stop"
@@ -60,7 +60,7 @@ def test_a_stream_begins_with_the_role_and_ends_with_the_finish_and_the_account(
 
 
 def test_usage_comes_last_and_only_where_it_is_wanted() -> None:
-    *others, finish, last = told(delta("Hello"), usage=True)
+    *others, finish, last = streamed(delta("Hello"), usage=True)
     assert all(chunk["usage"] is None for chunk in (*others, finish))
     assert (last["choices"], last["usage"]["total_tokens"]) == ([], 5)
     assert finish["choices"][0]["finish_reason"] == "stop"
@@ -77,7 +77,7 @@ def test_a_tool_call_has_its_name_in_the_first_delta_alone() -> None:
     begun = pb.Event(tool_call=chat_pb2.ToolCallDelta(index=1, id="c", name="add", arguments="{"))
     more = pb.Event(tool_call=chat_pb2.ToolCallDelta(index=1, arguments="}"))
     final = pb.Final(finish_reason=chat_pb2.FINISH_REASON_TOOL_CALLS)
-    _, first, second, last = told(begun, more, final=final)
+    _, first, second, last = streamed(begun, more, final=final)
     assert first["choices"][0]["delta"]["tool_calls"] == [
         {"index": 1, "id": "c", "type": "function", "function": {"name": "add", "arguments": "{"}}
     ]
@@ -88,7 +88,7 @@ def test_a_tool_call_has_its_name_in_the_first_delta_alone() -> None:
 def test_log_probabilities_travel_with_their_text() -> None:
     token = chat_pb2.TokenLogprob(token="Hi", bytes=b"Hi", logprob=-0.5)
     token.top.add(token="Ho", bytes=b"Ho", logprob=-1.5)
-    _, text, _ = told(delta("Hi", logprobs=[token]))
+    _, text, _ = streamed(delta("Hi", logprobs=[token]))
     assert text["choices"][0]["logprobs"]["content"] == [
         {
             "token": "Hi",
@@ -100,7 +100,7 @@ def test_log_probabilities_travel_with_their_text() -> None:
 
 
 def test_reasoning_is_beside_the_text() -> None:
-    first, thought, last = told(pb.Event(reasoning=pb.ReasoningDelta(text="hm")))
+    first, thought, last = streamed(pb.Event(reasoning=pb.ReasoningDelta(text="hm")))
     assert first["choices"][0]["delta"]["role"] == "assistant"
     assert last["choices"][0]["finish_reason"] == "stop"
     assert thought["choices"][0]["delta"] == {"reasoning_content": "hm"}

@@ -149,7 +149,7 @@ def test_policies_read_a_message_behind_which_only_a_provider_goes_on(role: str)
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         ({"n": 0}, "n: 1 to 128, got 0"),
         ({"n": 129}, "n: 1 to 128, got 129"),
@@ -188,8 +188,8 @@ def test_policies_read_a_message_behind_which_only_a_provider_goes_on(role: str)
         ({"modalities": ["text", 7]}, "modalities[1]: a string, got 7"),
     ],
 )
-def test_a_refusal_names_the_field_the_limit_and_the_value(body: dict[str, Any], told: str) -> None:
-    assert refused(**body).startswith(told)
+def test_a_refusal_names_the_field_the_limit_and_the_value(body: dict[str, Any], message: str) -> None:
+    assert refused(**body).startswith(message)
 
 
 def test_log_probabilities_are_asked_for() -> None:

@@ -35,9 +35,9 @@ def test_a_field_that_completions_do_not_read_is_refused_by_name(field: str, giv
 
 def test_what_no_answer_depends_on_is_not_refused() -> None:
     own = {"user": "ann", "metadata": {"a": "b"}, "safety_identifier": "x", "prompt_cache_key": "k", "store": True}
-    told = {"user": "ann", "safety_identifier": "x"}
+    names = {"user": "ann", "safety_identifier": "x"}
     form = {"type": "json_schema", "json_schema": {"name": "f", "strict": True, "schema": {"type": "object"}}}
-    plain = read(**told, response_format=form).request
+    plain = read(**names, response_format=form).request
     empty = {"tools": [], "logit_bias": None, "echo": False, "suffix": "", "logprobs": None, "best_of": 1}
     assert read(**own, **empty, response_format=form, hedgerow={"cache": "bypass"}).request.sampling == plain.sampling
     assert list(read(**own).request.end_user) == list(plain.end_user)

@@ -41,5 +41,5 @@ def test_a_provider_gets_these_fields_as_they_came() -> None:
     given = {"user": "anna", "metadata": {"user_id": "anna", "team": "x"}}
     body = Fields({"model": "m", "messages": ASKED, **given})
     read_chat(body, {}, ["m"])
-    told = original(1, b"", body, {}).untranslated
-    assert told == {"user": '"anna"', "metadata": '{"user_id":"anna","team":"x"}'}
+    untranslated = original(1, b"", body, {}).untranslated
+    assert untranslated == {"user": '"anna"', "metadata": '{"user_id":"anna","team":"x"}'}

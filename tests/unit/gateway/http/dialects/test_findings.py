@@ -33,7 +33,7 @@ _patch = _TEXT.map(lambda text: pb.Event(patch=pb.Patch(stage="tool:t", text=tex
 EVENTS = st.lists(st.one_of(_delta, _thought, _citations, _patch))
 
 
-def told(write: Write, events: list[pb.Event], *, findings: bool, usage: bool) -> list[dict[str, Any]]:
+def chunks(write: Write, events: list[pb.Event], *, findings: bool, usage: bool) -> list[dict[str, Any]]:
     """The events of a stream, without what differs from one to the next."""
     order = RequestOptions(pb.GenerateRequest(), stream=True, usage=usage, findings=findings)
     writer = write(order, "id1")
@@ -60,8 +60,8 @@ def shown(event: pb.Event) -> Any:
     match event.WhichOneof("kind"):
         case "citations":
             (place,) = event.citations.citations
-            told = {"source": place.source, "title": "", "text": "", "score": 0}
-            return {"citations": [{"tool": "t", "citations": [told]}]}
+            citation = {"source": place.source, "title": "", "text": "", "score": 0}
+            return {"citations": [{"tool": "t", "citations": [citation]}]}
         case "patch":
             return {"patches": [{"stage": "tool:t", "text": event.patch.text}]}
     return None
@@ -72,7 +72,7 @@ def shown(event: pb.Event) -> Any:
 def test_findings_come_in_events_of_their_own_and_change_no_other(
     write: Write, events: list[pb.Event], usage: bool
 ) -> None:
-    without, with_them = (told(write, events, findings=wanted, usage=usage) for wanted in (False, True))
+    without, with_them = (chunks(write, events, findings=wanted, usage=usage) for wanted in (False, True))
     assert [event for event in with_them if not found(event)] == without
     assert [each for each in map(found, with_them) if each] == [each for each in map(shown, events) if each]
 

@@ -15,7 +15,7 @@ from services.gateway.http.fields import Fields, parse
 from services.runtime.errors import InvalidInput
 
 
-def told(body: dict[str, Any], **headers: str) -> chat_pb2.Original:
+def original_of(body: dict[str, Any], **headers: str) -> chat_pb2.Original:
     given = Fields(body)
     read_chat(given, {}, {"m"})
     own = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -31,7 +31,7 @@ ASKED: dict[str, Any] = {
 
 def test_what_the_gateway_reads_is_translated_and_all_else_is_named_by_its_place() -> None:
     body = {**ASKED, "reasoning_effort": "low", "seed": None, "unknown": {"a": [1, None]}, "hedgerow": {"tier": "fast"}}
-    assert dict(told(body).untranslated) == {
+    assert dict(original_of(body).untranslated) == {
         "messages[0].name": '"ann"',
         "reasoning_effort": '"low"',
         "unknown": '{"a":[1,null]}',
@@ -41,7 +41,7 @@ def test_what_the_gateway_reads_is_translated_and_all_else_is_named_by_its_place
 def test_what_is_read_in_part_is_named_in_part() -> None:
     schema = {"name": "facts", "strict": True, "schema": {"type": "object"}}
     body = {**ASKED, "response_format": {"type": "json_schema", "json_schema": schema}}
-    assert dict(told(body).untranslated) == {
+    assert dict(original_of(body).untranslated) == {
         "messages[0].name": '"ann"',
         "response_format.json_schema.name": '"facts"',
         "response_format.json_schema.strict": "true",
@@ -50,7 +50,7 @@ def test_what_is_read_in_part_is_named_in_part() -> None:
 
 def test_the_schema_of_a_tool_is_read_as_a_whole() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "required": ["a"]}}}
-    assert set(told({**ASKED, "tools": [tool]}).untranslated) == {"messages[0].name"}
+    assert set(original_of({**ASKED, "tools": [tool]}).untranslated) == {"messages[0].name"}
 
 
 def test_marks_of_a_cache_and_signed_thoughts_of_messages_are_not_read() -> None:
@@ -76,18 +76,18 @@ def test_marks_of_a_cache_and_signed_thoughts_of_messages_are_not_read() -> None
 
 
 def test_headers_for_providers_pass_within_limits() -> None:
-    own = told(ASKED, anthropic_beta="b", openai_organization="o", openai_beta="c", cookie="d")
+    own = original_of(ASKED, anthropic_beta="b", openai_organization="o", openai_beta="c", cookie="d")
     assert dict(own.headers) == {"anthropic-beta": "b", "openai-beta": "c"}
     with pytest.raises(InvalidInput, match=r"openai-beta: at most 1024 characters, got 1025"):
-        told(ASKED, openai_beta="x" * 1_025)
+        original_of(ASKED, openai_beta="x" * 1_025)
     with pytest.raises(InvalidInput, match=r"headers: at most 16 for the provider, got 17"):
-        told(ASKED, **{f"openai_{number}": "x" for number in range(17)})
+        original_of(ASKED, **{f"openai_{number}": "x" for number in range(17)})
 
 
 @pytest.mark.parametrize("text", ["caf\xe9", "a\tb", "a\x7f"])
 def test_a_header_that_no_provider_could_read_the_same_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"openai-beta: printable characters of ASCII, got "):
-        told(ASKED, openai_beta=text)
+        original_of(ASKED, openai_beta=text)
 
 
 def nested(levels: int) -> bytes:

@@ -72,8 +72,8 @@ def test_a_stream_that_said_nothing_after_its_finish_ends_with_the_account() -> 
     assert relayed.chunks(sent(chunk({"content": "a"}))).startswith(b"data: ")
     assert not relayed.ended
     assert relayed.chunks(sent(ENDED)) == b""
-    told, done = relayed.end({"model": "m"}).strip().split(b"\n\n")
-    assert json.loads(told.removeprefix(b"data: "))["hedgerow"] == {"model": "m"}
+    report, done = relayed.end({"model": "m"}).strip().split(b"\n\n")
+    assert json.loads(report.removeprefix(b"data: "))["hedgerow"] == {"model": "m"}
     assert done == b"data: [DONE]"
 
 
@@ -99,9 +99,9 @@ def test_usage_is_for_clients_that_ask_for_it_wherever_it_comes() -> None:
         relayed, (used, ended, more) = RelayedChat(usage=usage), sent(USED, ENDED, {"id": "c", "citations": ["x"]})
         assert relayed.chunks([used]) == (b"data: " + used + b"\n\n" if usage else b"")
         assert relayed.chunks([ended, used, more]) == b""
-        told = relayed.end({}).split(b"\n\n")
-        assert [b"usage" in each for each in told] == [False, *([True] if usage else []), False, False, False]
-        assert told[:-3] == [b"data: " + each for each in ((ended, used) if usage else (ended,))]
+        chunks = relayed.end({}).split(b"\n\n")
+        assert [b"usage" in each for each in chunks] == [False, *([True] if usage else []), False, False, False]
+        assert chunks[:-3] == [b"data: " + each for each in ((ended, used) if usage else (ended,))]
 
 
 def test_events_make_one_message_with_all_their_fields() -> None:
@@ -209,9 +209,9 @@ def test_blocks_of_a_provider_that_are_open_stop_where_the_gateway_ends_the_answ
         if goes_on:
             data += writer.chunk(pb.Event(delta=pb.TextDelta(text="b")))
         data += writer.end(pb.Final(text="ab", finish_reason=chat_pb2.FINISH_REASON_BUDGET))
-        told = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: ")]
+        events = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: ")]
         more = [("content_block_start", 1), ("content_block_delta", 1), ("content_block_stop", 1)] if goes_on else []
-        assert [(each["type"], each.get("index")) for each in told] == [
+        assert [(each["type"], each.get("index")) for each in events] == [
             ("message_start", None),
             ("content_block_start", 0),
             ("content_block_delta", 0),

@@ -14,7 +14,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.dialects.responses_request import read_response
-from services.gateway.http.errors import Told
+from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.fields import Fields
 from tests.recorded_response import (
     CALL,
@@ -32,7 +32,7 @@ from tests.recorded_response import (
 )
 
 CUT = pb.Final(finish_reason=chat_pb2.FINISH_REASON_BUDGET, text="Tok")
-BROKEN = Told(503, "server_error", "interrupted", "The model broke.")
+BROKEN = ErrorResponse(503, "server_error", "interrupted", "The model broke.")
 
 
 @cache
@@ -50,7 +50,7 @@ def delta(text: str, *, in_relayed: bool = False) -> pb.Event:
     return pb.Event(delta=pb.TextDelta(text=text), in_relayed=in_relayed)
 
 
-def told(data: bytes) -> list[dict[str, Any]]:
+def events_in(data: bytes) -> list[dict[str, Any]]:
     events = [json.loads(line.removeprefix(b"data: ")) for line in data.splitlines() if line.startswith(b"data: ")]
     for event in events:
         makers().validate_python(event)
@@ -64,16 +64,16 @@ def writer() -> ResponseWriter:
 def rest(events: Iterable[Event], final: pb.Final = CUT) -> list[dict[str, Any]]:
     """The gateway's events after `events` of a provider whose stream broke."""
     own, events = writer(), list(events)
-    assert told(own.chunk(relayed(events))) == events
+    assert events_in(own.chunk(relayed(events))) == events
     assert own.chunk(delta("Tok", in_relayed=True)) == b""
-    return told(own.end(final))
+    return events_in(own.end(final))
 
 
 def test_events_leave_as_they_came_and_the_last_one_with_the_account() -> None:
     own = writer()
-    assert told(own.chunk(relayed(RESPONSE[:7]))) == list(RESPONSE[:7])
-    assert told(own.chunk(relayed(RESPONSE[7:]))) == list(RESPONSE[7:-1])
-    (last,) = told(own.end(pb.Final(model="m")))
+    assert events_in(own.chunk(relayed(RESPONSE[:7]))) == list(RESPONSE[:7])
+    assert events_in(own.chunk(relayed(RESPONSE[7:]))) == list(RESPONSE[7:-1])
+    (last,) = events_in(own.end(pb.Final(model="m")))
     assert last["response"].pop("hedgerow")["model"] == "m"
     assert last == RESPONSE[-1]
 
@@ -127,7 +127,7 @@ def test_a_thought_that_is_cut_is_ended() -> None:
 def test_a_response_that_breaks_has_failed_under_the_providers_id() -> None:
     own = writer()
     own.chunk(relayed(numbered([*begun(), *said("Tok")[:3]])))
-    *_, error, failed = told(own.broken(BROKEN))
+    *_, error, failed = events_in(own.broken(BROKEN))
     assert (error["type"], error["code"]) == ("error", "interrupted")
     assert (failed["type"], failed["response"]["id"]) == ("response.failed", ID)
     assert failed["response"]["output"][0]["content"][0]["text"] == "Tok"
@@ -137,7 +137,7 @@ def test_what_others_say_after_a_provider_is_another_item() -> None:
     own = writer()
     own.chunk(relayed(numbered([*begun(), *said("Tok")[:3]])))
     data = own.chunk(delta("Rome."))
-    events = told(data + own.end(pb.Final(text="Rome.", finish_reason=chat_pb2.FINISH_REASON_STOP)))
+    events = events_in(data + own.end(pb.Final(text="Rome.", finish_reason=chat_pb2.FINISH_REASON_STOP)))
     assert [each["item"]["status"] for each in events if each["type"] == "response.output_item.done"] == [
         "completed", "completed",
     ]  # fmt: skip
@@ -152,7 +152,7 @@ def test_whose_first_event_a_client_has_writes_the_rest() -> None:
     assert own.chunk(relayed(RESPONSE)) == b""
     data += own.chunk(delta("Tokyo.", in_relayed=True))
     data += own.end(pb.Final(text="Paris, Tokyo.", finish_reason=chat_pb2.FINISH_REASON_STOP))
-    events = told(data)
+    events = events_in(data)
     assert [each["sequence_number"] for each in events] == list(range(len(events)))
     assert [each["type"] for each in events].count("response.created") == 1
     assert events[-1]["response"]["output"][0]["content"][0]["text"] == "Paris, Tokyo."
@@ -184,5 +184,5 @@ def test_an_end_by_a_limit_of_the_providers_is_relayed() -> None:
     own = writer()
     last = numbered([*begun(), *said("Tok"), ended([message("Tok")], "incomplete", **limit)])
     own.chunk(relayed(last))
-    (end,) = told(own.end(pb.Final(finish_reason=chat_pb2.FINISH_REASON_LENGTH)))
+    (end,) = events_in(own.end(pb.Final(finish_reason=chat_pb2.FINISH_REASON_LENGTH)))
     assert end["response"]["incomplete_details"] == limit["incomplete_details"]

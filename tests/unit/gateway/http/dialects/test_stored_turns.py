@@ -17,7 +17,7 @@ from services.gateway.http.dialects.generating import Dialect, Generating
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.dialects.stored_turns import StoredTurns
-from services.gateway.http.errors import Told
+from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
@@ -121,7 +121,7 @@ async def test_no_objects_of_the_json_of_a_request_are_kept_while_it_is_answered
             return parse(data)
 
     settings = cast(Any, SimpleNamespace(chat_models=["m"], max_messages=2_000))
-    dialect = Dialect(read_response, ResponseWriter, Told.openai, chat_pb2.API_RESPONSES)
+    dialect = Dialect(read_response, ResponseWriter, ErrorResponse.openai, chat_pb2.API_RESPONSES)
     for store in (None, Steps()):
         generating = Generating(dialect, cast(Any, None), settings, _turns(store) if store else None)
         asked = await generating._asked(cast(Exchange, Sent()))

@@ -11,7 +11,7 @@ from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings
 from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission
-from services.gateway.http.errors import Told
+from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.server.endpoint import Endpoint, Serve
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.policies.work_shares import WorkShares
@@ -56,7 +56,7 @@ def wire(serve: Serve, tenant: Tenant = EVERYTHING) -> Wire:
         exchange.credential = SimpleNamespace(tenant=tenant)
         await serve(exchange)
 
-    return Wire(Endpoint("/", known, Told.openai, None, SETTINGS.http, False, False, True))
+    return Wire(Endpoint("/", known, ErrorResponse.openai, None, SETTINGS.http, False, False, True))
 
 
 def asked(body: str, kind: str = "application/json") -> bytes:
@@ -68,6 +68,6 @@ async def replied(serve: Serve, tenant: Tenant = EVERYTHING, **body: Any) -> tup
     sent = wire(serve, tenant)
     await sent.send(asked(json.dumps(body)))
     await until(lambda: sent.statuses, 60)
-    told = json.loads(bytes(sent.transport.written).partition(b"\r\n\r\n")[2])
+    body = json.loads(bytes(sent.transport.written).partition(b"\r\n\r\n")[2])
     await sent.end()
-    return sent.statuses[0], told
+    return sent.statuses[0], body

@@ -18,7 +18,7 @@ from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmissi
 from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.endpoints.moderations import Moderations
 from services.gateway.http.endpoints.providers import ByName, Own, Providers
-from services.gateway.http.errors import Told
+from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.server.endpoint import Endpoint
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.upstream.router import Routes
@@ -64,17 +64,17 @@ class Gateway:
         """The status and the body of the answer."""
         sent = await self.send(method, json.dumps(body))
         await until(lambda: sent.statuses, 600)
-        head, _, told = bytes(sent.transport.written).partition(b"\r\n\r\n")
+        head, _, body = bytes(sent.transport.written).partition(b"\r\n\r\n")
         await sent.end()
         self.headers = head
-        return sent.statuses[0], json.loads(told)
+        return sent.statuses[0], json.loads(body)
 
     async def send(self, method: Method, body: str) -> Wire:
         async def known(exchange: Exchange) -> None:
             exchange.credential = SimpleNamespace(tenant=self.tenant)
             await self._serving(method)(exchange)
 
-        sent = Wire(Endpoint("/", known, Told.openai, None, SETTINGS.http, False, False, True))
+        sent = Wire(Endpoint("/", known, ErrorResponse.openai, None, SETTINGS.http, False, False, True))
         await sent.send(asked(body))
         return sent
 

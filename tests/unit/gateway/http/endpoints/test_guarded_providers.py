@@ -19,8 +19,8 @@ pytestmark = pytest.mark.paused
 
 async def test_what_no_setting_permits_goes_to_no_provider() -> None:
     gateway = Gateway()
-    status, told = await gateway.post("embeddings", model="embed", input="a", api_base="https://elsewhere.test")
-    assert (status, told["error"]["code"]) == (403, "field_denied")
+    status, answer = await gateway.post("embeddings", model="embed", input="a", api_base="https://elsewhere.test")
+    assert (status, answer["error"]["code"]) == (403, "field_denied")
     picture = {"type": "image_url", "image_url": {"url": "https://elsewhere.test/a.png"}}
     assert (await gateway.post("embeddings", model="embed", input=[picture]))[0] == 403
     assert [bill.cost for bill in gateway.bills.made] == [0, 0]
@@ -35,18 +35,18 @@ async def test_private_data_is_masked_or_refused_as_in_chat() -> None:
     assert body_of(gateway.embed)["input"] == ["Write to [email 1].", "[email 1]", "plain"]
     assert body_of(gateway.embed)["dimensions"] == 5
     refusing = Gateway(tenant=replace(EVERYTHING, guard=GuardSettings(personal="refuse")))
-    status, told = await refusing.post("rerank", model="embed", query="ann@example.com", documents=["a"])
-    assert (status, told["error"]["code"], refusing.tokens) == (403, "guard_refused", 0)
-    assert "ann@" not in json.dumps(told)
+    status, answer = await refusing.post("rerank", model="embed", query="ann@example.com", documents=["a"])
+    assert (status, answer["error"]["code"], refusing.tokens) == (403, "guard_refused", 0)
+    assert "ann@" not in json.dumps(answer)
     assert not refusing.embed.requests
 
 
 @pytest.mark.parametrize("tokens", [[[5754, 1030]], [5754, 1030], [5754.0], [["a", 1]]], ids=str)
 async def test_tokens_are_refused_where_the_guard_cannot_read_them(tokens: Any) -> None:
     gateway = Gateway(tenant=replace(EVERYTHING, guard=GuardSettings(secrets="refuse")))
-    status, told = await gateway.post("embeddings", model="embed", input=tokens)
-    assert (status, told["error"]["param"]) == (400, "input")
-    assert "texts in place of tokens" in told["error"]["message"]
+    status, answer = await gateway.post("embeddings", model="embed", input=tokens)
+    assert (status, answer["error"]["param"]) == (400, "input")
+    assert "texts in place of tokens" in answer["error"]["message"]
     assert not gateway.embed.requests
 
 
@@ -79,6 +79,6 @@ async def test_a_budget_in_the_body_is_the_budget() -> None:
 )
 async def test_options_that_these_methods_do_not_have_are_refused_by_name(options: Any, field: str) -> None:
     gateway = Gateway()
-    status, told = await gateway.post("embeddings", model="embed", input="a", hedgerow=options)
-    assert (status, told["error"]["param"]) == (400, field)
+    status, answer = await gateway.post("embeddings", model="embed", input="a", hedgerow=options)
+    assert (status, answer["error"]["param"]) == (400, field)
     assert not gateway.embed.requests

@@ -38,20 +38,20 @@ async def moderated(tenant: Tenant = EVERYTHING, **body: Any) -> tuple[int, Any]
     ],
 )
 async def test_a_finding_flags_its_category_and_names_its_rule_but_not_the_text(text: str, category: str, rule: str):
-    status, told = await moderated(replace(EVERYTHING, guard=DENYING), input=text)
-    (result,) = told["results"]
-    assert (status, told["model"], result["flagged"]) == (200, MODEL, True)
+    status, answer = await moderated(replace(EVERYTHING, guard=DENYING), input=text)
+    (result,) = answer["results"]
+    assert (status, answer["model"], result["flagged"]) == (200, MODEL, True)
     assert [name for name, found in result["categories"].items() if found] == [category]
     assert result["category_scores"][category] == 1
     assert result["hedgerow"]["rules"] == {category: {rule: 1}}
-    assert "anna" not in str(told)
+    assert "anna" not in str(answer)
 
 
 async def test_what_nothing_looks_for_applies_to_no_input():
-    _, told = await moderated(input=["Hello.", MAIL])
-    harmless, personal = told["results"]
+    _, answer = await moderated(input=["Hello.", MAIL])
+    harmless, personal = answer["results"]
     assert (harmless["flagged"], personal["flagged"]) == (False, True)
-    for result in told["results"]:
+    for result in answer["results"]:
         applied = {name for name, kinds in result["category_applied_input_types"].items() if kinds}
         assert applied == {"injection", "secrets", "personal"}  # this tenant denies nothing
         assert result["categories"]["hate"] is False
@@ -70,9 +70,9 @@ async def test_what_nothing_looks_for_applies_to_no_input():
     ],
 )
 async def test_limits_and_models_are_named(body: dict[str, Any], status: int, param: str, limit: str):
-    answered, told = await moderated(**body)
-    assert (answered, told["error"]["param"]) == (status, param)
-    assert limit in told["error"]["message"]
+    answered, answer = await moderated(**body)
+    assert (answered, answer["error"]["param"]) == (status, param)
+    assert limit in answer["error"]["message"]
 
 
 async def test_one_tenants_long_texts_are_waited_for_by_no_other_tenant():

@@ -25,9 +25,9 @@ async def test_a_named_model_gets_the_request_as_it_is_and_its_answer_comes_back
     body = {"model": "embed", "input": [[1, 2], [3]], "dimensions": 256, "encoding_format": "base64"}
     sent = await gateway.send("embeddings", json.dumps(body, indent=3))
     await until(lambda: sent.statuses, 60)
-    headers, _, told = bytes(sent.transport.written).partition(b"\r\n\r\n")
+    headers, _, written = bytes(sent.transport.written).partition(b"\r\n\r\n")
     await sent.end()
-    assert (told, gateway.tokens) == (ANSWER, 4)
+    assert (written, gateway.tokens) == (ANSWER, 4)
     assert b"x-hedgerow-cost-usd: 0.00008000" in headers
     assert b"x-hedgerow-model: embed" in headers
     (request,) = gateway.embed.requests
@@ -59,10 +59,10 @@ async def test_where_the_provider_counts_nothing_the_size_of_the_body_is_charged
 async def test_the_meshs_own_services_keep_their_names(method: Method, named: str | None, by: str, own: bool) -> None:
     gateway = Gateway(own=own)
     given = {"query": "q", "documents": ["a"]} if method == "rerank" else {"input": "a"}
-    status, told = await gateway.post(method, **given, model=named)
+    status, answer = await gateway.post(method, **given, model=named)
     called = [name for name in ("embed", "judge") if getattr(gateway, name).requests]
     assert status == 200
-    assert (called or [told["model"]]) == [by]
+    assert (called or [answer["model"]]) == [by]
 
 
 async def test_a_rerank_of_text_embeddings_inference_names_no_model_and_goes_to_the_first() -> None:
@@ -86,9 +86,9 @@ async def test_a_model_that_does_not_serve_the_method_is_unknown(
     method: Method, named: str, own: bool, known: str
 ) -> None:
     gateway = Gateway(own=own)
-    status, told = await gateway.post(method, input="a", model=named)
-    assert (status, told["error"]["code"], told["error"]["param"]) == (404, "model_not_found", "model")
-    assert known in told["error"]["message"]
+    status, answer = await gateway.post(method, input="a", model=named)
+    assert (status, answer["error"]["code"], answer["error"]["param"]) == (404, "model_not_found", "model")
+    assert known in answer["error"]["message"]
     assert not [*gateway.chat.requests, *gateway.embed.requests]
 
 
@@ -102,16 +102,16 @@ async def test_a_model_that_does_not_serve_the_method_is_unknown(
 )
 async def test_what_a_provider_refuses_is_typed_and_costs_nothing(problem: Exception, status: int) -> None:
     gateway = Gateway(embed=ScriptedLlm(problem))
-    answered, told = await gateway.post("embeddings", model="embed", input="a")
+    answered, answer = await gateway.post("embeddings", model="embed", input="a")
     assert (answered, gateway.tokens) == (status, 0)
-    assert told["hedgerow"]["trace_id"]
+    assert answer["hedgerow"]["trace_id"]
 
 
 async def test_a_call_that_failed_is_made_again_by_another_replica() -> None:
     broken, well = ScriptedLlm(Unavailable("reset")), ScriptedLlm(*says(ANSWER))
     gateway = Gateway(embed=[broken, well])
-    status, told = await gateway.post("embeddings", model="embed", input="a")
-    assert (status, told) == (200, json.loads(ANSWER))
+    status, answer = await gateway.post("embeddings", model="embed", input="a")
+    assert (status, answer) == (200, json.loads(ANSWER))
     assert (len(broken.requests), len(well.requests)) == (1, 1)
 
 
@@ -143,8 +143,8 @@ async def test_a_client_that_leaves_ends_the_call() -> None:
 async def test_an_answer_that_is_too_large_is_charged_and_not_asked_for_again() -> None:
     large = AnswerTooLarge("input: an answer of at most 9 bytes", field="input")
     gateway = Gateway(embed=[ScriptedLlm(large), ScriptedLlm(large)])
-    status, told = await gateway.post("embeddings", model="embed", input="x" * 400)
-    assert (status, told["error"]["code"], told["error"]["param"]) == (400, "answer_too_large", "input")
+    status, answer = await gateway.post("embeddings", model="embed", input="x" * 400)
+    assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, "answer_too_large", "input")
     (request,) = [request for llm in gateway.embed for request in llm.requests]
     assert gateway.tokens == len(request.original.body) // 4
 
@@ -152,8 +152,8 @@ async def test_an_answer_that_is_too_large_is_charged_and_not_asked_for_again() 
 async def test_answers_that_are_held_have_a_limit_and_are_given_back() -> None:
     gateway = Gateway()
     gateway.answers.take("another", len(ANSWER))
-    status, told = await gateway.post("embeddings", model="embed", input="a")
-    assert (status, told["error"]["code"], gateway.tokens) == (503, "answers_waiting", 8)
+    status, answer = await gateway.post("embeddings", model="embed", input="a")
+    assert (status, answer["error"]["code"], gateway.tokens) == (503, "answers_waiting", 8)
     gateway.answers.give_back("another", len(ANSWER))
     for _ in range(3):
         assert (await gateway.post("embeddings", model="embed", input="a"))[0] == 200

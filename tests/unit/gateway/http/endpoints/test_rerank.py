@@ -37,31 +37,31 @@ async def reranked(cache: Cache, bills: Bills | None = None, **body: Any) -> tup
 
 
 async def test_the_nearest_come_first_and_the_model_says_that_it_is_a_cosine() -> None:
-    status, told = await reranked(Cache(), query="fruit", documents=["stone", "pear"])
-    assert (status, told["model"]) == (200, "cosine/mini")
-    _, told = await reranked(Cache(), query="fruit", documents=["stone", "pear", "apple"], return_documents=True)
-    assert [(each["index"], each["document"]["text"]) for each in told["results"]] == [
+    status, answer = await reranked(Cache(), query="fruit", documents=["stone", "pear"])
+    assert (status, answer["model"]) == (200, "cosine/mini")
+    _, answer = await reranked(Cache(), query="fruit", documents=["stone", "pear", "apple"], return_documents=True)
+    assert [(each["index"], each["document"]["text"]) for each in answer["results"]] == [
         (2, "apple"),
         (1, "pear"),
         (0, "stone"),
     ]
-    assert [each["relevance_score"] for each in told["results"]] == pytest.approx([0.96, 0.8, 0], abs=1e-6)
+    assert [each["relevance_score"] for each in answer["results"]] == pytest.approx([0.96, 0.8, 0], abs=1e-6)
 
 
 async def test_documents_may_be_objects_and_only_the_best_may_be_asked_for() -> None:
     documents = [{"text": "stone"}, "apple", {"text": "pear"}]
-    _, told = await reranked(Cache(), query="fruit", documents=documents, top_n=2, model="cosine/mini")
-    assert [each["index"] for each in told["results"]] == [1, 2]
-    assert "document" not in told["results"][0]
+    _, answer = await reranked(Cache(), query="fruit", documents=documents, top_n=2, model="cosine/mini")
+    assert [each["index"] for each in answer["results"]] == [1, 2]
+    assert "document" not in answer["results"][0]
 
 
 async def test_a_thousand_documents_are_embedded_in_parts_for_their_tenant() -> None:
     cache, bills = Cache(), Bills()
-    status, told = await reranked(cache, bills, query="fruit", documents=["x" * 40] * 999 + ["apple"])
-    assert (status, told["results"][0]["index"], len(told["results"])) == (200, 999, 1_000)
+    status, answer = await reranked(cache, bills, query="fruit", documents=["x" * 40] * 999 + ["apple"])
+    assert (status, answer["results"][0]["index"], len(answer["results"])) == (200, 999, 1_000)
     assert [len(each.texts) for each in cache.asked] == [256, 256, 256, 233]
     assert {each.tenant for each in cache.asked} == {EVERYTHING.name}
-    assert told["usage"]["total_tokens"] == bills.made[0].reserved == bills.made[0].cost == (999 * 40 + 10) // 4
+    assert answer["usage"]["total_tokens"] == bills.made[0].reserved == bills.made[0].cost == (999 * 40 + 10) // 4
 
 
 async def test_a_cache_that_is_away_costs_nothing() -> None:
@@ -92,8 +92,8 @@ async def test_a_text_that_is_too_long_has_the_callers_name(
     query: str, documents: list[str], named: str, free: bool
 ) -> None:
     bills = Bills()
-    status, told = await reranked(LimitedCache(), bills, query=query, documents=documents)
-    assert (status, told["error"]["param"]) == (400, named)
+    status, answer = await reranked(LimitedCache(), bills, query=query, documents=documents)
+    assert (status, answer["error"]["param"]) == (400, named)
     assert bool(bills.made[0].cost) is not free
 
 
@@ -114,17 +114,17 @@ async def test_a_text_that_is_too_long_has_the_callers_name(
     ],
 )
 async def test_limits_and_models_are_named(body: dict[str, Any], status: int, param: str, limit: str) -> None:
-    answered, told = await reranked(Cache(), **body)
-    assert (answered, told["error"]["param"]) == (status, param)
-    assert limit in told["error"]["message"]
+    answered, answer = await reranked(Cache(), **body)
+    assert (answered, answer["error"]["param"]) == (status, param)
+    assert limit in answer["error"]["message"]
 
 
 @pytest.mark.parametrize(("model", "status"), [("else", 404), ("auto", 501)])
 async def test_without_an_embedder_a_name_is_unknown_and_the_rest_is_not_supported(model: str, status: int) -> None:
     cache = Cache(NotSupported("pip install 'hedgerow[cache,embedder]'"))
-    for got, told in (
+    for got, answer in (
         await reranked(cache, model=model, query="fruit", documents=["pear"]),
         await replied(Embedding(auxiliary(Bills()), cache).embed, model=model, input="fruit"),
     ):
         assert got == status
-        assert ("hedgerow[cache,embedder]" in told["error"]["message"]) is (status == 501)
+        assert ("hedgerow[cache,embedder]" in answer["error"]["message"]) is (status == 501)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.gateway.errors import KeyUnknown
-from services.gateway.http.errors import Told
+from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.server.endpoint import Endpoint
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.settings.http import HttpSettings
@@ -39,8 +39,8 @@ async def read(exchange: Exchange) -> None:
     await exchange.reply.whole(200, b"{}")
 
 
-async def told(serve: object, *sent: bytes) -> list[int]:
-    wire = Wire(Endpoint("/", serve, Told.openai, None, LIMITS, False, False, True))
+async def statuses(serve: object, *sent: bytes) -> list[int]:
+    wire = Wire(Endpoint("/", serve, ErrorResponse.openai, None, LIMITS, False, False, True))
     await wire.send(*sent)
     statuses, closing = wire.statuses, wire.transport.closing
     await wire.end()
@@ -50,16 +50,16 @@ async def told(serve: object, *sent: bytes) -> list[int]:
 
 @pytest.mark.parametrize(("serve", "length", "status"), [(unknown, 1_000, 401), (read, 2_000, 413)])
 async def test_a_client_that_waits_with_its_body_is_refused_without_it(serve: object, length: int, status: int) -> None:
-    assert await told(serve, head(length, "expect: 100-continue")) == [status]
+    assert await statuses(serve, head(length, "expect: 100-continue")) == [status]
 
 
 async def test_a_client_that_waits_with_its_body_is_told_to_send_it_where_it_is_read() -> None:
-    assert await told(read, head(2, "expect: 100-continue"), b"{}") == [100, 200]
+    assert await statuses(read, head(2, "expect: 100-continue"), b"{}") == [100, 200]
 
 
 @pytest.mark.parametrize(("encoding", "status"), [("gzip", 415), ("br", 415), ("identity", 200)])
 async def test_a_compressed_body_is_refused_for_what_it_is(encoding: str, status: int) -> None:
-    wire = Wire(Endpoint("/", read, Told.openai, None, LIMITS, False, False, True))
+    wire = Wire(Endpoint("/", read, ErrorResponse.openai, None, LIMITS, False, False, True))
     await wire.send(head(2, f"content-encoding: {encoding}") + b"{}")
     assert wire.statuses == [status]
     assert (b"content-encoding: identity: no compressed body, got " in wire.transport.written) == (status == 415)
@@ -75,7 +75,7 @@ async def test_a_header_for_providers_that_comes_in_several_lines_is_one_list() 
 
     beta = [f"anthropic-beta: {name}" for name in ("a", "b,c")]
     version = ["anthropic-version: 2023-06-01"] * 2
-    await told(noted, head(2, *beta, *version, "x-hedgerow-tier: fast", "x-hedgerow-tier: auto"), b"{}")
+    await statuses(noted, head(2, *beta, *version, "x-hedgerow-tier: fast", "x-hedgerow-tier: auto"), b"{}")
     assert (seen["anthropic-beta"], seen["anthropic-version"]) == ("a, b,c", "2023-06-01")
     assert seen["x-hedgerow-tier"] == "auto"
 
@@ -92,7 +92,7 @@ async def test_a_body_without_a_type_is_read_where_no_page_can_have_sent_it(
         exchange.credential = credential
         await read(exchange)
 
-    wire = Wire(Endpoint("/", known, Told.openai, None, LIMITS, False, False, True))
+    wire = Wire(Endpoint("/", known, ErrorResponse.openai, None, LIMITS, False, False, True))
     await wire.send(typed(kind, 2), b"{}")
     assert wire.statuses == [status]
     await wire.end()
@@ -115,5 +115,5 @@ async def test_a_key_comes_in_one_of_three_headers(headers: list[str], credentia
         seen.append(dict(exchange.metadata).get("authorization"))
         await read(exchange)
 
-    await told(noted, head(2, *headers), b"{}")
+    await statuses(noted, head(2, *headers), b"{}")
     assert seen == [credential]

@@ -15,7 +15,7 @@ from services.gateway.admission.intake import Intake
 from services.gateway.admission.quota import Allowance
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
-from services.gateway.http.errors import Told
+from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.server.endpoint import Endpoint, Serve
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.policies.work_shares import WorkShares
@@ -43,7 +43,7 @@ class Scene:
         self.admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85))
         self.intake = Intake(WaitingBytes(2_048, BodiesWaiting), self.admission)
         servicer: Any = SimpleNamespace(authorize=self._authorize, ended=lambda *_: None)
-        ways = (Told.openai, servicer, LIMITS, False, False, False, self.intake)
+        ways = (ErrorResponse.openai, servicer, LIMITS, False, False, False, self.intake)
         self.endpoint = Endpoint("/", serve or self._read, *ways)
         self.read = 0
 
