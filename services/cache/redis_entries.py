@@ -123,7 +123,7 @@ class RedisEntries:
     async def begin(self, client: Redis) -> int:
         """Learn how much room there is, and return the last sequence number."""
         await self._measure(client)
-        return int(await cast(Any, client).eval(BEGIN, 0))
+        return _sequence(await cast(Any, client).eval(BEGIN, 0))
 
     async def write(self, client: Redis, changes: Sequence[Put | Tighten | Removal]) -> list[Written | RefusedChange]:
         """Make changes in their order."""
@@ -218,7 +218,7 @@ async def changes_after(client: Redis, sequence: int, count: int, wait_ms: int |
 
 async def last_sequence(client: Redis) -> int:
     """Of the last change; 0 where Redis has no entries and never had."""
-    return int(await client.get(SEQUENCE) or 0)
+    return _sequence(await client.get(SEQUENCE) or 0)
 
 
 async def tenants(client: Redis) -> dict[str, int]:
@@ -251,6 +251,16 @@ def _change(key: bytes, fields: dict[bytes, bytes]) -> StreamChange:
     except (KeyError, ValueError):  # not ours, or of another version
         return StreamChange(sequence, 0, "unreadable")
     return StreamChange(sequence, previous, op, what, tenant, entries)
+
+
+def _sequence(reply: Any) -> int:
+    """Raises Redis' own error for what is no number: such a Redis is lost, and not this process."""
+    from redis.exceptions import ResponseError
+
+    try:
+        return int(reply)
+    except ValueError:
+        raise ResponseError(f"{SEQUENCE} is no number") from None
 
 
 def is_refused(reply: object) -> bool:

@@ -202,6 +202,17 @@ async def test_a_redis_that_refuses_writes_is_there_for_everything_else(redis: R
             assert (await heard).key == CAPITAL.key
 
 
+async def test_a_redis_whose_sequence_number_is_none_is_away_until_it_has_one(redis: RedisProcess, client: Any) -> None:
+    async with replica(redis.url) as one:
+        await one.keep(CAPITAL, b"Paris")
+        await client.set(SEQUENCE, "none")
+        await until(lambda: _away(one))
+        assert (await one.look_up(CAPITAL)).local
+        await client.delete(SEQUENCE)
+        await up_to_date(redis, one)
+        assert not (await one.look_up(CAPITAL)).local
+
+
 async def test_watches_end_with_redis_and_are_in_force_again_when_it_is_back(redis: RedisProcess) -> None:
     async with replica(redis.url) as one:
         await one.memory.watchers.in_force()
