@@ -10,6 +10,7 @@ from rich.text import Text
 from hedgerow_cli.traffic import Flow, Traffic
 
 _FLOW = ("req/s", "errors/s", "p50 ms", "p99 ms")
+_UNITS = ((3_600, "h"), (60, "min"), (1, "s"))
 _MOST_ROWS = 20  # of tenants and of errors, the most frequent; --json has all
 
 
@@ -50,9 +51,5 @@ def _cells(flow: Flow) -> Iterator[str | Text]:
 def _window(traffic: Traffic) -> str:
     if not traffic.since_start:
         return f"over {traffic.over_s:.1f} s"
-    minutes = traffic.over_s / 60
-    return (
-        f"over the {minutes:.0f} min since the start"
-        if minutes < 600
-        else f"over the {minutes / 60:.0f} h since the start"
-    )
+    seconds, unit = next((each for each in _UNITS if traffic.over_s >= 10 * each[0]), _UNITS[-1])
+    return f"over the {traffic.over_s / seconds:.0f} {unit} since the start"

@@ -106,13 +106,17 @@ def of_given(given: Given, models: Mapping[str, Any], state_dir: Path, *, share:
     from launcher.meshfile import given as giving
     from launcher.meshfile.fields import Surroundings
     from launcher.meshfile.planning import planned
+    from launcher.meshfile.problems import BadMeshFile
     from launcher.meshfile.reading import parse
 
     named = asyncio.run(giving.named_by_servers(models, os.environ))
     text, kept = giving.write(given, named, os.environ), state_dir / "mesh.yaml"
     with checked():
-        read = parse(text, "hedgerow up", Surroundings(Path.cwd(), os.environ))
-        made = asyncio.run(planned(read, state_dir, share=share))
+        try:
+            read = parse(text, "hedgerow up", Surroundings(Path.cwd(), os.environ))
+            made = asyncio.run(planned(read, state_dir, share=share))
+        except BadMeshFile as error:  # of a file that the user has not written: its lines say nothing
+            raise ValueError("; ".join(f"{each.path}: {each.message}" for each in error.problems)) from None
 
     def write_files() -> None:
         made.write_files(state_dir)

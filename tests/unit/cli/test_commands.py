@@ -245,6 +245,21 @@ def test_up_takes_the_mesh_file_of_the_folder_unless_an_option_names_something_e
         assert "--model a: NAME=URL" in " ".join(CliRunner().invoke(app, ["up", *named]).stderr.split())
 
 
+def test_a_model_whose_key_is_not_set_is_told_without_lines_of_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def of_no_service(*_: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr("launcher.meshfile.planning.refused", of_no_service)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    result = CliRunner().invoke(app, ["up", "--model", "openai:gpt-5-mini"], env={"COLUMNS": "300"})
+    assert result.exit_code == 2
+    told = "models.gpt-5-mini.key_env: the environment variable OPENAI_API_KEY is not set"
+    assert result.stderr.splitlines()[-1].removeprefix("Error: Invalid value: ") == told
+
+
 def test_status_says_that_it_asked_the_default_addresses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def found(*_: object) -> tuple[list[dict[str, str]], None]:
         return [{"name": "gateway", "address": "127.0.0.1:50050", "health": "SERVING"}], None

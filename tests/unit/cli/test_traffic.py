@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -58,6 +59,14 @@ def test_where_nothing_ends_in_the_window_it_is_all_the_time_since_the_start(mon
     assert (seen.since_start, seen.over_s, seen.mesh.per_s) == (True, 50.0, 2.0)
     monkeypatch.setattr(traffic, "scrape", lambda _: [])
     assert traffic.watch(["http://gateway/metrics"], 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("over_s", "window"), [(0.5, "0 s"), (50, "50 s"), (599, "599 s"), (600, "10 min"), (36_000, "10 h")]
+)
+def test_the_time_since_the_start_has_a_unit_that_shows_it(over_s: float, window: str) -> None:
+    since_start = replace(between(page(1), page(2), over_s=1.0), over_s=over_s, since_start=True)
+    assert next(tables(since_start)).columns[0].header == f"requests, over the {window} since the start"
 
 
 def test_a_percentile_is_the_one_of_prometheus() -> None:
