@@ -186,6 +186,8 @@ MESSAGES: dict[str, Shape] = {
     "prefilled": {"messages": [_user("Hi"), {"role": "assistant", "content": "Hello,"}]},
     "tool": _ask(tools=[_CLAUDE_TOOL]),
     "tool cached": _ask(tools=[{**_CLAUDE_TOOL, **_EPHEMERAL}]),
+    "system within": {"messages": [_user("Hi"), {"role": "system", "content": "Be brief."}, _user("?")]},
+    "system last": {"messages": [_user("Hi"), {"role": "system", "content": "Be brief."}]},
     "tool of a long name": _ask(tools=[{**_CLAUDE_TOOL, "name": "mcp__" + "a" * 123}]),
     "many tools": _ask(tools=[{**_CLAUDE_TOOL, "name": f"tool{number}"} for number in range(300)]),
     "many ends": _ask(stop_sequences=[f"\n\n{'=' * 80}{number}" for number in range(20)]),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.messages import NO_TEXT
 from services.gateway.http.dialects.chat_request import leave_choice_of_left, put_tool, take_form
 from services.gateway.http.dialects.parts import left
 from services.gateway.http.fields import Fields
@@ -61,8 +62,13 @@ def read_messages(
 
 def _take_beginning(request: pb.GenerateRequest, body: Fields) -> None:
     """An assistant's turn at the end is the answer's beginning, put into the model's mouth. One with the provider's own
-    blocks is a turn that the provider has paused, and goes on with: what asks for that stands behind it."""
+    blocks is a turn that the provider has paused, and goes on with: what asks for that stands behind it. So it does
+    behind a system's message, which is left for a provider, because other APIs answer a question."""
     last = request.messages[-1] if request.messages else chat_pb2.Message()
+    if last.role == chat_pb2.ROLE_SYSTEM and (given := body.objects("messages")):
+        given[-1].leave()
+        request.messages.add(role=chat_pb2.ROLE_USER, content=NO_TEXT)
+        return
     if last.role != chat_pb2.ROLE_ASSISTANT:
         return
     if any(place.startswith(f"messages[{len(body.array('messages')) - 1}].") for place in body.left()):

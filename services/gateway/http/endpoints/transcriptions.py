@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
@@ -38,6 +39,14 @@ class MultipartForm:
 
 class _InMemory(MultiPartParser):
     spool_max_size = 2**62
+
+    def on_headers_finished(self) -> None:
+        """A part `file` is a file also without a name, and with one as `filename*` alone, which is not parsed."""
+        part = self._current_part
+        _, options = parse_options_header(part.content_disposition)
+        if options.get(b"name") == b"file" and b"filename" not in options:
+            part.content_disposition = (part.content_disposition or b"") + b'; filename=""'
+        super().on_headers_finished()
 
 
 async def read_form(exchange: Exchange) -> MultipartForm:

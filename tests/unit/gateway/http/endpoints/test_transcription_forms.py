@@ -1,0 +1,49 @@
+"""Forms with a recording, as clients of several languages write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.gateway.admission.intake import USUAL
+from services.gateway.http.endpoints.transcriptions import read_form
+from services.gateway.http.server.exchange import Bounds, Exchange
+from services.runtime.errors import InvalidInput
+
+SOUND = b"RIFF\xff\xfe\r\n--"
+
+
+def written(disposition: str, *more: str) -> bytes:
+    head = (f"Content-Disposition: form-data; {disposition}", *more, "", "")
+    model = b'--B\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n--B--\r\n'
+    return b"--B\r\n" + "\r\n".join(head).encode() + SOUND + b"\r\n" + model
+
+
+def exchange(body: bytes, kind: bytes) -> Exchange:
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: object) -> None:
+        raise AssertionError(message)
+
+    return Exchange({"headers": [(b"content-type", kind)]}, receive, send, Bounds(1_000, 1_000, USUAL, None))
+
+
+@pytest.mark.parametrize(
+    "disposition",
+    [
+        'name="file"; filename="a.wav"',
+        "name=file; filename=a.wav",
+        'name="file"; filename="録音.wav"',
+        "name=\"file\"; filename*=UTF-8''%E9%8C%B2.wav",  # requests with urllib3 1
+        'name="file"',
+    ],
+)
+@pytest.mark.parametrize("kind", [b"multipart/form-data; boundary=B", b'Multipart/Form-Data; boundary="B"'])
+async def test_a_recording_is_found_however_its_file_is_named(disposition: str, kind: bytes) -> None:
+    form = await read_form(exchange(written(disposition, "Content-Type: audio/wav"), kind))
+    assert (form.file, form.fields.text("model")) == (SOUND, "whisper-1")
+
+
+async def test_a_form_without_a_recording_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="file: a file, got none"):
+        await read_form(exchange(written('name="sound"; filename="a.wav"'), b"multipart/form-data; boundary=B"))
