@@ -43,7 +43,12 @@ def event(data: Mapping[str, Any]) -> bytes:
 
 def named(data: Mapping[str, Any]) -> bytes:
     """One event that says its type in a line of its own too, as Anthropic's do."""
-    return f"event: {data['type']}\n".encode() + event(data)
+    return as_written(data["type"], compact(data))
+
+
+def as_written(kind: str, data: bytes) -> bytes:
+    """The same of an event whose JSON is there already: a provider's own."""
+    return f"event: {kind}\n".encode() + b"data: " + data + b"\n\n"
 
 
 class GrowingTexts:

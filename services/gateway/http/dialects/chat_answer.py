@@ -18,7 +18,7 @@ from services.gateway.http.sse import compact, quoted
 from services.gateway.labels import Degraded
 
 # A budget that is spent is a length that was reached; that it was the time, the report says.
-FINISHES = {
+_FINISHES = {
     chat_pb2.FINISH_REASON_LENGTH: "length",
     chat_pb2.FINISH_REASON_BUDGET: "length",
     chat_pb2.FINISH_REASON_TOOL_CALLS: "tool_calls",
@@ -28,7 +28,7 @@ FINISHES = {
 
 def finish_of(final: pb.Final) -> str:
     """`stop`, `length`, `tool_calls` or `content_filter`: clients know no others."""
-    return FINISHES.get(final.finish_reason, "stop")
+    return _FINISHES.get(final.finish_reason, "stop")
 
 
 class ChatWriter:

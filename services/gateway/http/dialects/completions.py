@@ -9,7 +9,7 @@ from typing import Any
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
-from services.gateway.http.dialects.chat_answer import FINISHES, usage
+from services.gateway.http.dialects.chat_answer import finish_of, usage
 from services.gateway.http.dialects.chat_request import take_choices, take_form, take_sampling, take_stream
 from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.fields import Fields
@@ -84,7 +84,7 @@ class CompletionWriter:
 
     def end_choice(self, final: pb.Final, mesh_report: Mapping[str, Any] | None) -> bytes:
         """The finish, with the report where there is one."""
-        choices = [{"index": self._index, "text": "", "logprobs": None, "finish_reason": _finish(final)}]
+        choices = [{"index": self._index, "text": "", "logprobs": None, "finish_reason": finish_of(final)}]
         nothing = {"usage": None} if self._order.usage else {}
         return sse.event(
             {**self._same, **nothing, "choices": choices, **({"hedgerow": mesh_report} if mesh_report else {})}
@@ -104,10 +104,6 @@ class CompletionWriter:
 
     def whole(self, final: pb.Final) -> dict[str, Any]:
         """The answer in one piece."""
-        choices = [{"index": self._index, "text": final.text, "logprobs": None, "finish_reason": _finish(final)}]
+        choices = [{"index": self._index, "text": final.text, "logprobs": None, "finish_reason": finish_of(final)}]
         same = {**self._same, "model": final.model or self._order.model}
         return {**same, "choices": choices, "usage": usage(final.usage), "hedgerow": report(final)}
-
-
-def _finish(final: pb.Final) -> str:
-    return FINISHES.get(final.finish_reason, "stop")

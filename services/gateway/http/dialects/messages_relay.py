@@ -42,7 +42,7 @@ class RelayedMessages:
                 data += sse.named(self._last) if self._last else b""
                 self._last = said
             else:
-                data += f"event: {said['type']}\n".encode() + b"data: " + event + b"\n\n"
+                data += sse.as_written(said["type"], event)
         return data
 
     def stops(self) -> bytes:

@@ -67,7 +67,7 @@ class RelayedResponse:
             if fields["type"] in _ENDS:
                 self._last = fields
             else:
-                data += f"event: {fields['type']}\n".encode() + b"data: " + event + b"\n\n"
+                data += sse.as_written(fields["type"], event)
                 with suppress(*_ODD):
                     self._follow(fields)
         return data
