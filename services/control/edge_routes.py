@@ -21,7 +21,11 @@ from services.control.routes import FAULT, fault, packed
 from services.control.topology import Edge, Service
 
 PREFIXES = ("/hedgerow.gateway.v1.GatewayService/", "/grpc.reflection.")
-HTTP_PREFIXES = ("/v1/", "/v2/rerank", "/rerank", "/openai/")  # the last three: what the gateway takes for the first
+# All but the first: what the gateway takes for it (`services.gateway.http.app`).
+HTTP_PREFIXES = (
+    *("/v1/", "/v2/rerank", "/openai/", "/anthropic/", "/audio", "/chat", "/completions", "/embeddings", "/messages"),
+    *("/models", "/moderations", "/rerank", "/responses"),
+)
 _KEY_HEADERS = ("x-api-key", "api-key")
 CHECK = f"{HEALTH_SERVICE}Check"
 

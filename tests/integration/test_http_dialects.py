@@ -271,6 +271,14 @@ async def test_anthropics_client_lists_models(anthropic_: AsyncAnthropic) -> Non
     assert (await anthropic_.models.retrieve("m")).type == "model"
 
 
+async def test_anthropics_client_finds_the_id_of_its_request(anthropic_: AsyncAnthropic) -> None:
+    own = {"x-request-id": "mine-1"}
+    assert (await anthropic_.messages.create(**MESSAGE, extra_headers=own))._request_id == "mine-1"
+    with pytest.raises(Exception, match="not_found") as unknown:
+        await anthropic_.messages.create(**{**MESSAGE, "model": "unknown"}, extra_headers=own)
+    assert unknown.value.request_id == "mine-1"
+
+
 async def test_anthropics_client_gets_errors_in_its_own_shape(anthropic_: AsyncAnthropic, llm: ScriptedLlm) -> None:
     import anthropic
 

@@ -61,16 +61,16 @@ DIALECTS: Mapping[str, Dialect] = {
     RESPONSES: Dialect(read_response, ResponseWriter, ErrorResponse.responses, chat_pb2.API_RESPONSES),
     "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC, chat_pb2.API_MESSAGES),
 }
-_EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
+_EXPOSED = ("x-request-id", "request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
 # Without pictures, recordings and conversations.
 _TEXT_ALONE = frozenset({"/v1/embeddings", "/v1/rerank", "/v1/moderations", "/v1/cache/wrong"})
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
-_SERVICES = ("/openai/", "/anthropic/")  # the second one by clients of LiteLLM and Bifrost
+SERVICES = ("/openai/", "/anthropic/")  # the second one by clients of LiteLLM and Bifrost
 _DEPLOYMENTS = "/openai/deployments/"
 _OF_DEPLOYMENTS = ("/chat/completions", "/completions", "/embeddings", "/audio/transcriptions", "/audio/translations")
 _TWICE = "/v1/v1/"  # by Anthropic's clients, whose base URL has no version
 # First names of paths below `/v1`, which clients of LiteLLM leave out.
-_UNVERSIONED = frozenset(
+UNVERSIONED = frozenset(
     {"audio", "chat", "completions", "embeddings", "messages", "models", "moderations", "rerank", "responses"}
 )
 
@@ -214,10 +214,10 @@ def by_own_path(scope: Mapping[str, Any]) -> dict[str, Any]:
             return {**scope, "path": f"/v1{method}", NAMED_MODEL: model}
     elif path == "/v2/rerank":
         path = "/v1/rerank"
-    elif path.startswith(_SERVICES):
+    elif path.startswith(SERVICES):
         path = path[path.index("/", 1) :]
     if path.startswith(_TWICE):
         path = path.removeprefix("/v1")
-    elif path[1:].partition("/")[0] in _UNVERSIONED:
+    elif path[1:].partition("/")[0] in UNVERSIONED:
         path = f"/v1{path}"
     return {**scope, "path": path}

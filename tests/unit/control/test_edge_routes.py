@@ -10,7 +10,9 @@ from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import BufferPerRoute
 from envoy.extensions.filters.http.cors.v3.cors_pb2 import CorsPolicy
 
 from services.control.edge import resources
+from services.control.edge_routes import HTTP_PREFIXES
 from services.control.topology import Topology
+from services.gateway.http.app import SERVICES, UNVERSIONED
 from tests.unit.control.edges import calls, connections, routes, unpacked
 
 GENERATE = "/hedgerow.gateway.v1.GatewayService/"
@@ -50,7 +52,12 @@ def test_beyond_loopback_a_call_without_a_credential_ends_at_the_edge(edge: dict
     assert (refused, wanted) == (([], []) if anonymous else ([GENERATE, "/grpc.reflection."], ["authorization"] * 2))
 
 
-@pytest.mark.parametrize("prefix", ["/v1/", "/v2/rerank", "/rerank", "/openai/"])
+def test_the_edge_knows_every_path_that_the_gateway_takes() -> None:
+    unversioned = {f"/{name}" for name in UNVERSIONED}
+    assert {*HTTP_PREFIXES} == {"/v1/", "/v2/rerank", *SERVICES, *unversioned}
+
+
+@pytest.mark.parametrize("prefix", HTTP_PREFIXES)
 @pytest.mark.parametrize("anonymous", [True, False])
 def test_http_goes_to_the_gateways_door_and_its_refusal_is_one_that_clients_read(anonymous: bool, prefix: str) -> None:
     gateway = {"endpoints": [{"address": "10.0.0.1:50050", "http_port": 8080}]}

@@ -28,7 +28,7 @@ class Models:
 
     async def list(self, exchange: Exchange) -> None:
         names = (*self._names, *TIERS)
-        page = {"first_id": names[0], "last_id": names[-1], "has_more": False} if _is_anthropics(exchange) else {}
+        page = {"first_id": names[0], "last_id": names[-1], "has_more": False} if exchange.is_anthropics else {}
         data = [self._describe(name, exchange) for name in names]
         await exchange.reply.whole(200, compact({"object": "list", "data": data, **page}))
 
@@ -40,7 +40,7 @@ class Models:
 
     def _describe(self, name: str, exchange: Exchange) -> dict[str, Any]:
         fields: dict[str, Any] = {"id": name, "object": "model", "created": self._created, "owned_by": "hedgerow"}
-        if _is_anthropics(exchange):
+        if exchange.is_anthropics:
             created = datetime.fromtimestamp(self._created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             fields |= {"type": "model", "display_name": name, "created_at": created, "lifecycle": "active"}
         if context := self._routes.context_tokens(name):
@@ -58,11 +58,6 @@ class Models:
                 "cache_write_usd_per_mtok": known.cache_write_usd_per_mtok,
             }
         return fields
-
-
-def _is_anthropics(exchange: Exchange) -> bool:
-    """Whether a client of Anthropic asks, which requires other fields besides."""
-    return "anthropic-version" in exchange.headers
 
 
 class Counting:

@@ -117,6 +117,11 @@ class Exchange:
         return (*credentials, *((name.decode(), value.decode("latin-1")) for name, value in passed))
 
     @property
+    def is_anthropics(self) -> bool:
+        """Whether a client of Anthropic asks, which expects some fields and headers of its own."""
+        return "anthropic-version" in self.headers
+
+    @property
     def trace_id(self) -> str:
         return telemetry.trace_id(self.span)
 
@@ -132,6 +137,7 @@ class Exchange:
         parent = f"00-{self.trace_id}-{format_span_id(context.span_id)}-{context.trace_flags:02x}"
         self.reply.headers += [
             (b"x-request-id", request_id.encode()),
+            *([(b"request-id", request_id.encode())] if self.is_anthropics else []),
             (b"x-hedgerow-trace-id", self.trace_id.encode()),
             (b"traceparent", parent.encode()),
         ]
