@@ -50,8 +50,8 @@ def load(file: Path) -> LinearModel:
     weights.frombytes(raw)
     if len(weights) != BUCKETS:
         raise BadWeights(f"{file}: {BUCKETS} weights, got {len(weights)}")
-    told = json.loads(head)
-    return LinearModel(weights, told["step"], told["bias"])
+    header = json.loads(head)
+    return LinearModel(weights, header["step"], header["bias"])
 
 
 def plain(text: str) -> str:

@@ -17,10 +17,10 @@ from services.runtime.explain import settings_class
 from services.runtime.process.config import RefusedSettings, read
 
 
-def refusals(told: Iterable[tuple[str, Mapping[str, str]]]) -> list[list[str]]:
+def refusals(environments: Iterable[tuple[str, Mapping[str, str]]]) -> list[list[str]]:
     """Of (service, what is added to this process's environment for it). Nothing of a service that is not installed, nor
     of one whose settings cannot be read for another reason: its start shows that."""
-    return [_refused(service, environment) for service, environment in told]
+    return [_refused(service, environment) for service, environment in environments]
 
 
 def _refused(service: str, environment: Mapping[str, str]) -> list[str]:

@@ -75,13 +75,13 @@ class SharedState:
         """Whether the last call, or the last ping since it failed, was answered."""
         return self._up
 
-    def on_return(self, hear: Callable[[], Awaitable[None]]) -> None:
-        """Have `hear` awaited each time Redis is there (again), the first time included, before `up` says so."""
-        self._returns.append(hear)
+    def on_return(self, listener: Callable[[], Awaitable[None]]) -> None:
+        """Have `listener` awaited each time Redis is there (again), the first time included, before `up` says so."""
+        self._returns.append(listener)
 
-    def on_loss(self, hear: Callable[[], None]) -> None:
-        """Have `hear` called each time Redis is lost, once `up` says so."""
-        self._losses.append(hear)
+    def on_loss(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called each time Redis is lost, once `up` says so."""
+        self._losses.append(listener)
 
     async def tried(self) -> None:
         """Return after the first attempt to reach Redis."""
@@ -137,8 +137,8 @@ class SharedState:
     async def _try_again(self) -> None:
         try:
             await self.try_to(_ping)
-            for hear in self._returns:
-                await hear()
+            for listener in self._returns:
+                await listener()
         except SharedStateLost:
             return
         except Exception:  # a fault of a callback; without this Redis would never be asked again
@@ -162,8 +162,8 @@ class SharedState:
             cause = str(error) or type(error).__name__
             _log.warning("Redis does not answer (%s); each process uses its own memory until it does", cause)
         if was_up:
-            for hear in self._losses:
-                hear()
+            for listener in self._losses:
+                listener()
 
 
 async def _ping(client: Redis) -> None:

@@ -21,7 +21,7 @@ from services.runtime.errors import Exhausted, TooLate, Unavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
-_NOBODY_IS_DUE = float("-inf")
+_NONE_IS_DUE = float("-inf")
 _SIZE = Histogram("hedgerow_batch_size", "Items in a batch.", ["batcher"], buckets=(1, 2, 4, 8, 16, 32, 64, 128))
 
 
@@ -86,7 +86,7 @@ class Batcher(Generic[T, R]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting[future] = _Item(item, deadline or Deadline.never(), loop.time() + self._max_delay_s)
-        self._start(_NOBODY_IS_DUE)
+        self._start(_NONE_IS_DUE)
         return future
 
     def withdraw(self, future: asyncio.Future[R]) -> bool:
@@ -98,7 +98,7 @@ class Batcher(Generic[T, R]):
 
     def no_more_to_come(self) -> None:
         """Look again: what was on its way will not come."""
-        self._start(_NOBODY_IS_DUE)
+        self._start(_NONE_IS_DUE)
 
     def stop(self) -> None:
         """Refuse waiting and new items. Running items continue."""

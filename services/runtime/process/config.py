@@ -207,33 +207,33 @@ def load(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
 
 def read(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
     """Read `cls` from all sources. Raises `RefusedSettings`, whose lines begin with `prog`."""
-    told = list(_unknown(cls, os.environ))
+    problems = list(_unknown(cls, os.environ))
     try:
         ping_timeout_ms()  # not a service's own: the SDK reads it as well
         settings = _from_all_sources(cls, argv, prog)
-        if not told:
+        if not problems:
             return settings
     except ValidationError as error:
-        told += [_told(cls, problem) for problem in error.errors()]
+        problems += [_message(cls, problem) for problem in error.errors()]
     except yaml.YAMLError as error:
-        told += [without_passwords(_where(error))]
+        problems += [without_passwords(_where(error))]
     except (ValueError, OSError) as error:
-        told += [without_passwords(line) for line in _without_arguments(str(error)).splitlines()]
-    raise RefusedSettings("\n".join(f"{prog}: {each}" for each in told))
+        problems += [without_passwords(line) for line in _without_arguments(str(error)).splitlines()]
+    raise RefusedSettings("\n".join(f"{prog}: {each}" for each in problems))
 
 
-def _told(cls: type[BaseSettings], problem: Any) -> str:
+def _message(cls: type[BaseSettings], problem: Any) -> str:
     """The problems of the settings. A value is left out where it may be a credential, be it only misspelt."""
     path = problem["loc"]
-    told = f"{'.'.join(map(str, path)) or 'settings'}: {_without(problem['input'], problem['msg'])}"
+    message = f"{'.'.join(map(str, path)) or 'settings'}: {_without(problem['input'], problem['msg'])}"
     if path and problem["type"] == "extra_forbidden":
         if instead := replacement(cls.model_config.get("env_prefix", ""), path):
             return f"{'.'.join(map(str, path))}: {instead}"
-        return f"{told}{hint(nearest_at(cls, path))}"
+        return f"{message}{hint(nearest_at(cls, path))}"
     if not path or problem["type"] == "missing":
-        return told
+        return message
     given = HIDDEN if is_secret(cls, path) else shorten(repr(shown(problem["input"], str(path[-1]))))
-    return f"{told}, got {given}"
+    return f"{message}, got {given}"
 
 
 def _without(given: object, message: str) -> str:
@@ -245,9 +245,9 @@ def _without(given: object, message: str) -> str:
 
 def _without_arguments(message: str) -> str:
     """The message of argparse, without the values of options that it does not know."""
-    told, unknown, rest = message.partition("unrecognized arguments: ")
+    before, unknown, rest = message.partition("unrecognized arguments: ")
     names = [word.partition("=")[0] for word in rest.split() if word.startswith("-")]
-    return f"{told}no such setting: {', '.join(names) or 'a value without its name'}" if unknown else message
+    return f"{before}no such setting: {', '.join(names) or 'a value without its name'}" if unknown else message
 
 
 def _where(error: yaml.YAMLError) -> str:

@@ -35,13 +35,13 @@ class Health(health_pb2_grpc.HealthServicer):
         """Set the status of a service; after `leave`, nothing changes any more."""
         if not self._leaving:
             self._status[service] = status
-            self._tell()
+            self._notify()
 
     def leave(self) -> None:
         """Set all services to NOT_SERVING, finally."""
         self._status = dict.fromkeys(self._status, health_pb2.HealthCheckResponse.NOT_SERVING)
         self._leaving = True
-        self._tell()
+        self._notify()
 
     @property
     def serving(self) -> bool:
@@ -65,16 +65,16 @@ class Health(health_pb2_grpc.HealthServicer):
     async def Watch(self, request: Any, context: Any) -> None:
         """The status of a service, now and at each change. Raises `Exhausted`."""
         with self._counted(_host(context.peer())), self._listening() as changed:
-            told = None
+            sent = None
             while True:
                 changed.clear()
                 status = self._status.get(request.service, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
-                if status != told:
+                if status != sent:
                     await context.write(health_pb2.HealthCheckResponse(status=status))
-                    told = status
+                    sent = status
                 await changed.wait()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for changed in self._changed:
             changed.set()
 

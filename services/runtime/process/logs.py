@@ -52,15 +52,15 @@ def log_what_ends_us() -> None:
 
 def whereabouts(error: BaseException | None) -> str:
     """Of which class an exception is, where it was raised, and the same of its causes and of what a group holds."""
-    told: list[str] = []
+    causes: list[str] = []
     waiting = [error]
-    while waiting and len(told) < _MOST_CAUSES:
+    while waiting and len(causes) < _MOST_CAUSES:
         if (each := waiting.pop(0)) is None:
             continue
-        told.append("".join(traceback.format_list(traceback.extract_tb(each.__traceback__))) + type(each).__name__)
+        causes.append("".join(traceback.format_list(traceback.extract_tb(each.__traceback__))) + type(each).__name__)
         waiting += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
         waiting.append(each.__cause__ or (None if each.__suppress_context__ else each.__context__))
-    return "\nwhich comes of:\n".join(told)
+    return "\nwhich comes of:\n".join(causes)
 
 
 class _Origin(logging.Filter):

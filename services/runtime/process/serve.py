@@ -40,7 +40,7 @@ from services.runtime.rpc import boundary
 from services.runtime.security import tls
 
 
-class Door(Protocol):
+class ExtraServer(Protocol):
     """Another way to the servicers than gRPC's. Open when it is handed over."""
 
     def leave(self) -> None:
@@ -51,17 +51,17 @@ class Door(Protocol):
 
 
 class Assembled(dict[ServiceDescriptor, boundary.Servicer]):
-    """The servicers, and the `doors` to them beside gRPC. Health says SERVING once `ready` has returned; calls are
+    """The servicers, and the `extra_servers` in front of them. Health says SERVING once `ready` has returned; calls are
     served before that, too. Without `ready` health says it at once."""
 
     def __init__(
         self,
         servicers: Mapping[ServiceDescriptor, boundary.Servicer],
-        doors: Sequence[Door] = (),
+        extra_servers: Sequence[ExtraServer] = (),
         ready: Callable[[], Awaitable[None]] | None = None,
     ):
         super().__init__(servicers)
-        self.doors, self.ready = doors, ready
+        self.extra_servers, self.ready = extra_servers, ready
 
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
@@ -77,7 +77,7 @@ class Service(NamedTuple):
 
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
-_TOLD_S = 0.1  # for watchers of health to be notified before their stream ends
+_NOTIFY_S = 0.1  # for watchers of health to be notified before their stream ends
 _log = logging.getLogger(__name__)
 
 
@@ -111,7 +111,7 @@ async def serve_until(
     assemble: Assemble,
     servicers: dict[str, boundary.Servicer],
     checks: Health | None = None,
-    *doors: Door,
+    *extra_servers: ExtraServer,
 ) -> None:
     """One service, from its open port to its end, which begins when `stop` is set. `servicers` are filled once it is
     assembled. Other services may be served beside it: nothing here is the process's own."""
@@ -125,7 +125,9 @@ async def serve_until(
         stop_metrics = metrics.serve(settings.metrics_address, pages) if settings.metrics_address else None
         try:
             late = listening if settings.overlaps else None
-            await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks, ended, doors, late)
+            await _serve_until(
+                stop, settings, descriptors, assemble, servicers, server, checks, ended, extra_servers, late
+            )
         finally:
             await server.stop(0)
             if stop_metrics:
@@ -163,7 +165,7 @@ async def _serve_until(
     server: grpc.aio.Server,
     checks: Health,
     ended: asyncio.Event,
-    doors: Sequence[Door],
+    extra_servers: Sequence[ExtraServer],
     listening: Callable[[], Awaitable[None]] | None,
 ) -> None:
     names = [descriptor.full_name for descriptor in descriptors]
@@ -177,7 +179,7 @@ async def _serve_until(
         try:
             with watching(settings.blocked_loop_ms):
                 await stop.wait()
-                await _drain(settings, assembled, server, checks, ended, doors)
+                await _drain(settings, assembled, server, checks, ended, extra_servers)
         finally:
             ready.cancel()
 
@@ -198,19 +200,19 @@ async def _drain(
     server: grpc.aio.Server,
     checks: Health,
     ended: asyncio.Event,
-    others: Sequence[Door],
+    others: Sequence[ExtraServer],
 ) -> None:
     """Say that the process stops, and return when the calls in flight have ended: after the grace at the latest."""
     _log.info("stopping: up to %d ms for calls in flight", settings.grace_ms)
-    doors: Sequence[Door] = (*getattr(assembled, "doors", ()), *others)
+    extra_servers: Sequence[ExtraServer] = (*getattr(assembled, "extra_servers", ()), *others)
     checks.leave()
-    for door in doors:
-        door.leave()
+    for extra in extra_servers:
+        extra.leave()
     lame_duck_ms = min(settings.lame_duck_ms, settings.grace_ms)
     await asyncio.sleep(lame_duck_ms / 1000)
     for servicer in assembled.values():
         if hasattr(servicer, "drain"):
             servicer.drain()
-    asyncio.get_running_loop().call_later(_TOLD_S, ended.set)
+    asyncio.get_running_loop().call_later(_NOTIFY_S, ended.set)
     grace_s = (settings.grace_ms - lame_duck_ms) / 1000
-    await asyncio.gather(server.stop(grace_s), *(door.stop(grace_s) for door in doors))
+    await asyncio.gather(server.stop(grace_s), *(extra.stop(grace_s) for extra in extra_servers))

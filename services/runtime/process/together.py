@@ -68,8 +68,8 @@ class HostedService:
 
     def same_as(self, other: HostedService) -> bool:
         """Whether only settings of the process differ."""
-        ours, theirs = self.settings.of_the_service(), other.settings.of_the_service()
-        return (self.name, self.service, ours) == (other.name, other.service, theirs)
+        own_settings, other_settings = self.settings.of_the_service(), other.settings.of_the_service()
+        return (self.name, self.service, own_settings) == (other.name, other.service, other_settings)
 
 
 Bring = Callable[[Sequence[HostedService]], Awaitable[None]]

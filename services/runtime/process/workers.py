@@ -36,7 +36,7 @@ Settings = TypeVar("Settings", bound=ServiceSettings)
 SLACK_S = 4.0  # beyond the grace: for what is taken apart after the last call
 _COMMAND = (sys.executable, "-m", "services.runtime.process")
 _BAD_SETTINGS = 2  # the exit code of a process that cannot use its settings
-_TOLD_TO_END = (0, -signal.SIGTERM)  # the latter where it had no handler yet
+_STOPPED_ON_REQUEST = (0, -signal.SIGTERM)  # the latter where it had no handler yet
 _log = logging.getLogger(__name__)
 
 
@@ -210,7 +210,7 @@ class Workers:
                 code = 1
             kept.settle(f"ended with exit code {code}")
             if kept.stop.is_set():
-                return 0 if code in _TOLD_TO_END else 1
+                return 0 if code in _STOPPED_ON_REQUEST else 1
             if code == _BAD_SETTINGS and first and not self._one_serves():
                 self.stop.set()  # the others have the same settings, and a new start would fail again
                 return code

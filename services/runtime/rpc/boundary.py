@@ -195,8 +195,8 @@ class Method:
         started, code, arrival = time.perf_counter(), "OK", FREE
         metadata = tuple(context.invocation_metadata() or ())
         with telemetry.server_span(f"{self._service}/{self._name}", metadata) as span:
-            if told := _trace_told(metadata, span):
-                context.set_trailing_metadata(told)
+            if trace_metadata := _trace_metadata(metadata, span):
+                context.set_trailing_metadata(trace_metadata)
             remaining = context.time_remaining()
             deadline = Deadline.never() if remaining is None else Deadline.after(remaining)
             try:
@@ -210,32 +210,32 @@ class Method:
             except Exception as error:  # the boundary: everything else must become a status
                 status = to_status(error, telemetry.trace_id(span))
                 code = code_pb2.Code.Name(status.code)
-                self._tell_end(started, error)
+                self._report_end(started, error)
                 span.set_status(StatusCode.ERROR, code)
-                _end(context, status, told)
+                _end(context, status, trace_metadata)
                 return b""  # gRPC drops it: the status is not OK
             finally:
                 arrival.admitted()
                 _seconds(self._service, self._name, code).observe(time.perf_counter() - started)
                 if code == "OK":
-                    self._tell_end(started)
+                    self._report_end(started)
 
-    def _tell_end(self, started: float, error: Exception | None = None) -> None:
+    def _report_end(self, started: float, error: Exception | None = None) -> None:
         """A servicer that has an `ended` method hears how each call ends, unless its caller has left."""
         if ended := getattr(self._servicers.get(self._service), "ended", None):
             ended(self._name, time.perf_counter() - started, error)
 
 
-def _end(context: _Context, status: status_pb2.Status, told: telemetry.Metadata) -> None:
+def _end(context: _Context, status: status_pb2.Status, trace_metadata: telemetry.Metadata) -> None:
     """End a call with a status. gRPC's own `abort` raises an exception that its call keeps, and that keeps the call,
     with the request and all that was made of it, until Python looks for garbage: a flood of refused requests was kept
     in memory by the hundred."""
     context.set_code(_STATUS[status.code])
     context.set_details(status.message)
-    context.set_trailing_metadata((*trailers(status), *told))
+    context.set_trailing_metadata((*trailers(status), *trace_metadata))
 
 
-def _trace_told(metadata: Iterable[tuple[str, str | bytes]], span: Span) -> telemetry.Metadata:
+def _trace_metadata(metadata: Iterable[tuple[str, str | bytes]], span: Span) -> telemetry.Metadata:
     """The trace id, for the log of a proxy (Envoy gives each request an id) whose caller has sent none."""
     keys = {key for key, _ in metadata}
     wanted = "x-request-id" in keys and "traceparent" not in keys

@@ -146,18 +146,18 @@ class Folder:
 
     async def follow(self) -> None:
         """Update `current` and log each change, and every hour an expiry within a week, until cancelled."""
-        self._tell()
+        self._log_certificate()
         while True:
             await asyncio.sleep(_POLL_S)
-            if await self.look() or (self._is_soon and time.time() >= self._told + _REMIND_S):
-                self._tell()
+            if await self.look() or (self._is_soon and time.time() >= self._logged_at + _REMIND_S):
+                self._log_certificate()
 
     @property
     def _is_soon(self) -> bool:
         return self.current.expires - time.time() < SOON_S
 
-    def _tell(self) -> None:
-        self._told = time.time()
+    def _log_certificate(self) -> None:
+        self._logged_at = time.time()
         until = datetime.fromtimestamp(self.current.expires, UTC).isoformat(timespec="seconds")
         level = logging.WARNING if self._is_soon else logging.INFO
         _log.log(level, "certificate of %s: good until %s", self.current.identity or "nobody", until)

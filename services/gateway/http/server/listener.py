@@ -60,7 +60,7 @@ def _bind(settings: GatewaySettings) -> socket.socket:
 
 
 class HttpServer:
-    """A `Door` of the process."""
+    """An `ExtraServer` of the process."""
 
     def __init__(self, limits: HttpSettings) -> None:
         self._limits, self._state = limits, ConnectionsState(limits)

@@ -43,7 +43,7 @@ class Block:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Logged:
     at: float
     since: int = 0  # blocks that no line was written for
 
@@ -53,31 +53,31 @@ class BlockReporter:
 
     def __init__(self, clock: Clock = time.monotonic):
         self._clock = clock
-        self._told: dict[str, _Told] = {}
+        self._logged: dict[str, _Logged] = {}
 
     def __call__(self, block: Block) -> None:
         """Observe a block that has ended, and write a line where one is due. A block that goes on only has its line."""
         label = self._label(block.place.function)
         if block.ended:
             _BLOCKED.labels(label).observe(block.wall_s)
-        told, now = self._told.get(label), self._clock()
-        if told and now < told.at + LINE_EVERY_S:
-            told.since += block.ended
+        last, now = self._logged.get(label), self._clock()
+        if last and now < last.at + LINE_EVERY_S:
+            last.since += block.ended
             return
-        self._told[label] = _Told(now)
-        _log.warning("%s", _line(block, told.since if told else 0))
+        self._logged[label] = _Logged(now)
+        _log.warning("%s", _line(block, last.since if last else 0))
 
     def _label(self, function: str) -> str:
-        return function if function in self._told or len(self._told) < MOST_FUNCTIONS else OTHER
+        return function if function in self._logged or len(self._logged) < MOST_FUNCTIONS else OTHER
 
 
 def _line(block: Block, before: int) -> str:
     """Of a block, and of `before` others of the same function without a line."""
     state = "was" if block.ended else "is still"
-    told = (
+    text = (
         f"event loop {state} blocked: {block.wall_s * 1000:.0f} ms ({block.cpu_s * 1000:.0f} ms of CPU time) "
         f"in {block.place}, task {block.task or '-'}"
     )
     if block.seen < block.looks:
-        told += f", seen there in {block.seen} of {block.looks} samples"
-    return f"{told}; {before} more blocks by this function since its last line" if before else told
+        text += f", seen there in {block.seen} of {block.looks} samples"
+    return f"{text}; {before} more blocks by this function since its last line" if before else text

@@ -46,7 +46,7 @@ class _LoopQuestion:
     samples: Counter[tuple[CodePlace, str]] = field(default_factory=Counter)  # places, and the task that ran there
     ended: float | None = None
     ended_cpu_s: float = 0.0
-    told: bool = False
+    reported: bool = False
 
 
 class LoopWatch:
@@ -93,7 +93,7 @@ class LoopWatch:
         turn = self._turn
         if turn and turn.ended is None:
             self._sample(turn, self._seen() or IN_C)
-            self._tell_of_long(turn, now, cpu_s)
+            self._report_long(turn, now, cpu_s)
             return
         if turn:
             self._end(turn)
@@ -134,9 +134,9 @@ class LoopWatch:
     def _sample(self, turn: _LoopQuestion, at: CodePlace) -> None:
         turn.samples[at, self._task()] += 1
 
-    def _tell_of_long(self, turn: _LoopQuestion, now: float, cpu_s: float) -> None:
-        if not turn.told and now - turn.began > _STILL_S:
-            turn.told = True
+    def _report_long(self, turn: _LoopQuestion, now: float, cpu_s: float) -> None:
+        if not turn.reported and now - turn.began > _STILL_S:
+            turn.reported = True
             self._report(_block(turn, now, cpu_s, ended=False))
 
     def _end(self, turn: _LoopQuestion) -> None:
