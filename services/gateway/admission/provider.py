@@ -20,6 +20,7 @@ from services.runtime.errors import InvalidInput, shorten
 
 _NOT_LOOKED_AT = frozenset({"audio", "modalities", "n"})
 _PICTURES = ("image", "image_url", "input_image")
+_KINDS = ("type", "content.type")  # of a part, and of the parts of a message
 _GO_ON = ("conversation", "previous_response_id")  # with what a provider has kept
 _STORE = "store"
 VALUES_A_STEP = 256
@@ -119,14 +120,18 @@ def refuse_left(original: chat_pb2.Original, stale: Collection[str]) -> None:
 
 
 def _is_unreadable(place: str, given: str) -> bool:
-    """Whether a part of a message is a file, and may hold text that nothing here reads. Pictures are let through."""
+    """Whether a part of a message, or a message, is or has a file or a recording, which may hold text that nothing here
+    reads. Pictures are let through."""
     if not place.endswith("]") or place.startswith("tools["):
         return False
     part = json.loads(given)
     if part.get("type") in _PICTURES:
         return False
     beyond = needed(place, given)
-    encoded = any(key.endswith("source.type") and text == "base64" for key, text in texts(part))
+    encoded = any(
+        (key.endswith("source.type") and text == "base64") or (key in _KINDS and text == "input_audio")
+        for key, text in texts(part)
+    )
     return encoded or (beyond is not None and beyond.permission == "files")
 
 

@@ -95,7 +95,7 @@ BEYOND: tuple[Beyond, ...] = (
     Beyond("files", _PARTS, _IN_IT, key=r"(.*\.)?(file_id|file_url|file_ids|vector_store_ids)"),
     Beyond("files", _PARTS, _IN_IT, key=r"(.*\.)?\w+_url(\.url)?", value="(?!data:).*"),
     Beyond("files", _PARTS, _IN_IT, key=r"(.*\.)?source\.type", value="url|file"),
-    Beyond("files", _PARTS, "no file", key="type", value="file|input_file|container_upload"),
+    Beyond("files", _PARTS, "no file", key=r"(content\.)?type", value="file|input_file|container_upload"),
     Beyond("files", rf"(?!tools\[){_PARTS}", _IN_IT, key=rf"(.*\.)?({_MEDIA})(\.url)?", value=_ADDRESS),
     Beyond("files", r"inputs?\[\d+\]", _IN_IT, key="url", value=_ADDRESS),
     Beyond("files", rf"{_MEDIA}|((image|video|audio|pdf|file)_)?urls?", _IN_IT, key=".*", value=_ADDRESS),

@@ -10,6 +10,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import provider
 from services.gateway.admission.question import Question
 from services.gateway.cache_eligibility.settings import Bypassed
+from services.gateway.errors import FieldDenied
 from services.gateway.guard.checks import checks_for
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.errors import InvalidInput
@@ -63,6 +64,28 @@ def test_a_guard_of_requests_wants_parts_that_it_can_read() -> None:
     provider.check_beside(chat(**part(type="image_url", image_url={"url": "https://a.example"})), checks, form=False)
     text = {"type": "text", "media_type": "text/plain", "data": "jane@example.org"}
     provider.check_beside(messages(**part(type="document", source=text)), checks, form=False)  # the stage reads it
+
+
+FILE = {"type": "file", "file": {"file_data": "eA=="}}
+SOUND = {"type": "input_audio", "input_audio": {"data": "eA==", "format": "wav"}}
+
+
+@pytest.mark.parametrize(("part_", "role"), [(SOUND, "assistant"), (SOUND, "system"), (FILE, "assistant")])
+def test_a_message_that_is_left_hides_no_part_from_a_policy(part_: dict[str, Any], role: str) -> None:
+    left = {"messages": [{"role": "user", "content": "Hi"}, {"role": role, "content": [part_]}]}
+    checks = checks_for(GuardSettings(personal="refuse"), pb.GenerateRequest())
+    with pytest.raises(InvalidInput, match=r"^messages\[1\]: text, which the guard of requests"):
+        provider.check_beside(chat(**left), checks, form=False)
+    within = {"messages": [*left["messages"], {"role": "user", "content": "?"}]}
+    with pytest.raises(InvalidInput, match=r"^messages\[1\]\.content\[0\]: text, which the guard of requests"):
+        provider.check_beside(chat(**within), checks, form=False)
+
+
+def test_a_file_in_a_message_that_is_left_needs_permission() -> None:
+    original = chat(messages=[{"role": "assistant", "content": [FILE]}]).original
+    with pytest.raises(FieldDenied, match=r"^messages\[0\]: no file for tenant acme"):
+        provider.check(original, [], "acme")
+    provider.check(original, ["files"], "acme")
 
 
 def test_a_part_that_a_policy_would_lose_is_refused_by_its_place() -> None:
