@@ -1,13 +1,14 @@
 """Refuses words that have a plainer one, in the text that people read. `make lint` runs it.
 
 It reads Markdown outside of code, comments and docstrings of Python, comments of protos, and, outside of tests, strings
-of four words or more (descriptions, help, errors, logs). `prose.toml` has the number of such words that each folder may
-still hold, 0 where a folder is not listed; `--lower` writes today's numbers where they are lower. vale reads no
-strings, and its wheels download a program at their first start.
+of four words or more (descriptions, help, errors, logs). Names in product code have a list of their own. `prose.toml`
+has the number of such words and names that each folder may still hold, 0 where a folder is not listed; `--lower` writes
+today's numbers where they are lower. vale reads no strings, and its wheels download a program at their first start.
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import sys
@@ -44,6 +45,10 @@ INSTEAD = {
     r"sights?": "image labels",
     r"crowds?|crowded": "load",
 }
+PRODUCT = ("hedgerow/", "hedgerow_cli/", "launcher/", "services/", "scripts/", "docs/")
+# A name with such a part, between underscores, does not say what it holds or does.
+VAGUE = "told|tells?|anew|dear|nobody|sag|crowd|hears?|heard|mend|diet|door|walls|mine|theirs"
+_VAGUE_NAME = re.compile(rf"(?:^|[._])(?:{VAGUE})(?:$|[._])", re.IGNORECASE)
 _WORDS = re.compile("|".join(rf"(\b(?:{words})\b)" for words in INSTEAD), re.IGNORECASE)
 _CODE = re.compile(r"(?ms)^ *```.*?^ *```|`[^`\n]+`|\{[^{}\n]*\}|<!--.*?-->|\]\([^)]*\)|https?://\S+")
 _BEFORE_DOCSTRINGS = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
@@ -67,6 +72,15 @@ def found(path: str, text: str) -> Iterator[Found]:
             yield Found(path, line + plain.count("\n", 0, word.start()), word[0], instead)
 
 
+def vague_names(path: str, text: str) -> Iterator[Found]:
+    """The names in product code that have a vague part."""
+    for node in ast.walk(ast.parse(text)) if path.endswith(".py") and path.startswith(PRODUCT) else ():
+        for field in ("id", "attr", "arg", "name", "asname"):
+            name = getattr(node, field, None)
+            if isinstance(name, str) and _VAGUE_NAME.search(name):
+                yield Found(path, getattr(node, "lineno", 0), name, "say what it holds or does: body, settings, notify")
+
+
 def python(path: str, text: str) -> Iterator[tuple[int, str]]:
     """Comments, docstrings and, outside of tests and `SPOKEN`, other strings of four words, with their first lines."""
     strings, before = not (path.startswith("tests/") or path in SPOKEN), tokenize.NEWLINE
@@ -85,14 +99,15 @@ def main(arguments: list[str]) -> int:
     folders: dict[str, list[Found]] = defaultdict(list)
     for path in sorted(filter(Path.exists, map(REPOSITORY.joinpath, names)), key=lambda path: -path.stat().st_mtime):
         file = path.relative_to(REPOSITORY)
-        folders["/".join(file.parent.parts[:2]) or "."] += found(file.as_posix(), path.read_text())
+        here = folders["/".join(file.parent.parts[:2]) or "."]
+        here += [*found(file.as_posix(), path.read_text()), *vague_names(file.as_posix(), path.read_text())]
     allowed: dict[str, int] = tomllib.loads(ALLOWED.read_text())
     if "--lower" in arguments:
         counts = {name: min(count, len(folders[name])) for name, count in sorted(allowed.items())}
         ALLOWED.write_text("".join(f'"{name}" = {count}\n' for name, count in counts.items() if count))
     over = {name: here for name, here in sorted(folders.items()) if len(here) > allowed.get(name, 0)}
     for name, here in over.items():
-        print(f"{name}: {len(here)} words, {allowed.get(name, 0)} allowed (scripts/prose.py)")
+        print(f"{name}: {len(here)} words and names, {allowed.get(name, 0)} allowed (scripts/prose.py)")
         print(*(f"  {each.path}:{each.line}: “{each.word}”: {each.instead}" for each in here[:40]), sep="\n")
     return bool(over)
 

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from scripts.prose import ALLOWED, REPOSITORY, found, main
+from scripts.prose import ALLOWED, REPOSITORY, found, main, vague_names
 
 
 def test_no_folder_has_more_than_it_may(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,3 +44,25 @@ def test_a_word_is_found_with_its_line(path: str, text: str) -> None:
 )
 def test_code_and_data_are_not_read(path: str, text: str) -> None:
     assert [*found(path, text)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "_told_s = 1",
+        "def tell(): ...",
+        "each.heard()",
+        "f(nobody=1)",
+        "lambda door: 0",
+        "import a as mine",
+        'f"{Diet}"',
+    ],
+)
+def test_a_vague_name_in_product_code_is_found_with_its_line(line: str) -> None:
+    text = f"x = 1\n\n{line}\n"
+    assert [each.line for each in vague_names("services/a.py", text)] == [3]
+    assert [*vague_names("tests/a.py", text)] == []
+
+
+def test_a_name_whose_parts_all_say_something_is_kept() -> None:
+    assert [*vague_names("services/a.py", "outdoor, retelling, wall_s = 'told', 1, 2  # tell\n")] == []
