@@ -5,7 +5,7 @@ engine loaded and warm). One that depends on others may be ready later than that
 health says NOT_SERVING first, and for `lame_duck_ms` calls are still taken from callers that have not noticed. Then
 a servicer with a `drain` method ends its endless streams, calls in flight get
 the rest of `grace_ms` to finish, the service is taken apart in reverse order and the process exits with 0. Servers
-other than gRPC's do the same (`Door`).
+other than gRPC's do the same (`ExtraServer`).
 
 With `tls_dir`, callers authenticate, and `authorization.py` has the permitted callers. API keys are separate:
 health asks for none, because probes carry none. Reflection says as much as the contract, so it asks like the
