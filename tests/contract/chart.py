@@ -140,15 +140,15 @@ _ENCRYPTION_KEY = "c2VjcmV0" * 5 + "c2U="
 def environment(workload: Manifest, secret: str = "redis://redis:6379/0") -> dict[str, str]:
     """Its container's variables, `$(NAME)` replaced as Kubernetes does it: by those above. `secret` is what Secrets
     hold, except for a key that encrypts."""
-    told: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for variable in container(workload).get("env", ()):
         source = variable.get("valueFrom", {})
         held = _ENCRYPTION_KEY if variable["name"].endswith("_ENCRYPTION_KEY") else secret
         text = variable.get("value", "pod-1" if "fieldRef" in source else held)
-        for name, value in told.items():
+        for name, value in variables.items():
             text = text.replace(f"$({name})", value)
-        told[variable["name"]] = text
-    return told
+        variables[variable["name"]] = text
+    return variables
 
 
 def selects(selector: Mapping[str, Any], given: Mapping[str, str]) -> bool:

@@ -61,11 +61,11 @@ def takes(workload: Manifest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     service = identity(workload)
     for name in [name for name in os.environ if name.startswith("HEDGEROW_")]:
         monkeypatch.delenv(name)
-    told = {name: value for name, value in environment(workload).items() if name.startswith("HEDGEROW_")}
-    assert all(name.startswith(f"HEDGEROW_{service.upper()}_") for name in told)
-    told[f"HEDGEROW_{service.upper()}_ADDRESS"] = f"0.0.0.0:{exposed(service)}"  # the image's
+    variables = {name: value for name, value in environment(workload).items() if name.startswith("HEDGEROW_")}
+    assert all(name.startswith(f"HEDGEROW_{service.upper()}_") for name in variables)
+    variables[f"HEDGEROW_{service.upper()}_ADDRESS"] = f"0.0.0.0:{exposed(service)}"  # the image's
     (folder / "tenants.yaml").write_text("{}")
-    for name, value in told.items():
+    for name, value in variables.items():
         monkeypatch.setenv(name, value.replace("/etc/hedgerow", str(folder)))
     return load(CLASSES[service], [], prog=service)
 
@@ -117,10 +117,10 @@ def test_the_environment_is_settings_that_the_service_takes(
 @everywhere
 def test_a_variable_is_referred_to_below_it(variant: str) -> None:
     for workload in rendered(variant).workloads.values():
-        told = environment(workload)
-        texts = [*told.values(), *container(workload).get("args", ())]
-        assert {name for text in texts for name in re.findall(r"\$\((\w+)\)", text)} - told.keys() == set()
-        assert not any(re.search(r"\$\(\w+\)", text) for text in told.values())
+        variables = environment(workload)
+        texts = [*variables.values(), *container(workload).get("args", ())]
+        assert {name for text in texts for name in re.findall(r"\$\((\w+)\)", text)} - variables.keys() == set()
+        assert not any(re.search(r"\$\(\w+\)", text) for text in variables.values())
 
 
 @everywhere

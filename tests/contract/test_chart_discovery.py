@@ -52,11 +52,11 @@ def test_the_topology_names_services_that_there_are(variant: str, tmp_path: Path
 @everywhere
 def test_the_gateway_finds_everything_through_the_control_plane(variant: str, tmp_path: Path) -> None:
     answer = rendered(variant)
-    given, told = the_topology(answer, tmp_path), environment(answer.ours["gateway"])
+    given, variables = the_topology(answer, tmp_path), environment(answer.ours["gateway"])
     assert {name for name in given.services if name != "gateway"} == set(
-        re.findall(r"xds:///([\w-]+)", " ".join(told.values()))
+        re.findall(r"xds:///([\w-]+)", " ".join(variables.values()))
     )
-    found = bootstrap(told)
+    found = bootstrap(variables)
     (control,) = answer.kind("Service")["control"]["spec"]["ports"]
     assert found.control == f"control.{NAMESPACE}:{control['port']}"
     assert found.node.id == "pod-1"
@@ -69,13 +69,13 @@ def test_the_gateway_finds_everything_through_the_control_plane(variant: str, tm
 
 @everywhere
 def test_xds_channels_use_the_certificates_that_are_mounted(variant: str) -> None:
-    told = json.loads(environment(rendered(variant).ours["gateway"])["GRPC_XDS_BOOTSTRAP_CONFIG"])
-    (credentials,) = told["xds_servers"][0]["channel_creds"]
+    client = json.loads(environment(rendered(variant).ours["gateway"])["GRPC_XDS_BOOTSTRAP_CONFIG"])
+    (credentials,) = client["xds_servers"][0]["channel_creds"]
     if variant == "provider":
         assert credentials == {"type": "insecure"}
         return
-    assert told["certificate_providers"].keys() == {PROVIDER}
-    for given in (credentials["config"], told["certificate_providers"][PROVIDER]["config"]):
+    assert client["certificate_providers"].keys() == {PROVIDER}
+    for given in (credentials["config"], client["certificate_providers"][PROVIDER]["config"]):
         files = {given[key] for key in ("ca_certificate_file", "certificate_file", "private_key_file")}
         assert files == {"/tls/ca.crt", "/tls/tls.crt", "/tls/tls.key"}
 

@@ -35,11 +35,11 @@ def test_redis_wants_a_password_and_tls_and_its_certificate_is_read_again(varian
         assert variant in ("provider", "given-secrets")
         return
     redis = container(answer.workloads["redis"])
-    told = dict(argument.removeprefix("--").split(maxsplit=1) for argument in redis["args"])
+    options = dict(argument.removeprefix("--").split(maxsplit=1) for argument in redis["args"])
     (port,) = redis["ports"]
-    assert (told["port"], told["tls-port"]) == ("0", str(port["containerPort"]))
-    assert told["requirepass"] == "$(REDIS_PASSWORD)"
-    files = {name: told[name] for name in ("tls-cert-file", "tls-key-file")}
+    assert (options["port"], options["tls-port"]) == ("0", str(port["containerPort"]))
+    assert options["requirepass"] == "$(REDIS_PASSWORD)"
+    files = {name: options[name] for name in ("tls-cert-file", "tls-key-file")}
     assert files == {"tls-cert-file": "/tls/tls.crt", "tls-key-file": "/tls/tls.key"}
     (*_, again) = redis["livenessProbe"]["exec"]["command"]
     assert f"config set {' '.join(f'{name} {file}' for name, file in files.items())}" in again

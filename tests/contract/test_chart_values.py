@@ -84,10 +84,10 @@ def test_settings_are_written_as_the_services_read_them() -> None:
     (answer,) = ask([{"cache": {"settings": {**settings, "LOG_LEVEL": "DEBUG"}, "secrets": {"OTHER": secret}}}])
     assert not answer.error
     cache = answer.workloads["cache"]
-    told = {name.removeprefix("HEDGEROW_CACHE_"): value for name, value in environment(cache).items()}
-    assert (told["MAX_ENTRIES"], told["EXACT_ONLY"], told["SHARE"]) == ("10000000", "false", "0.25")
-    assert told["NAME"] == 'a $$(B) "c"', "Kubernetes puts no variable in its place"
-    assert (told["SOME"], told["LOG_LEVEL"]) == ('{"a":[1]}', "DEBUG")
+    variables = {name.removeprefix("HEDGEROW_CACHE_"): value for name, value in environment(cache).items()}
+    assert (variables["MAX_ENTRIES"], variables["EXACT_ONLY"], variables["SHARE"]) == ("10000000", "false", "0.25")
+    assert variables["NAME"] == 'a $$(B) "c"', "Kubernetes puts no variable in its place"
+    assert (variables["SOME"], variables["LOG_LEVEL"]) == ('{"a":[1]}', "DEBUG")
     (other,) = [each for each in container(cache)["env"] if each["name"] == "HEDGEROW_CACHE_OTHER"]
     assert other["valueFrom"] == {"secretKeyRef": secret}
 
@@ -116,8 +116,8 @@ def test_deployments_that_serve_one_model_are_one_service() -> None:
     topology = yaml.safe_load(answer.kind("ConfigMap")["topology"]["data"]["topology.yaml"])
     addresses = [each["address"] for each in topology["services"]["llm-m"]["endpoints"]]
     assert addresses == ["llm-m:50053", "llm-second:50053"]
-    told = environment(answer.workloads["gateway"])
-    assert json.loads(told["HEDGEROW_GATEWAY_LLM_ADDRESSES"]) == {"m": "xds:///llm-m"}
+    variables = environment(answer.workloads["gateway"])
+    assert json.loads(variables["HEDGEROW_GATEWAY_LLM_ADDRESSES"]) == {"m": "xds:///llm-m"}
     assert len(json.loads(environment(answer.workloads["router"])["HEDGEROW_ROUTER_MODELS"])) == 1
 
 

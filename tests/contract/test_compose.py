@@ -68,8 +68,8 @@ def folder(fields: dict[str, Any]) -> str:
 def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders of identities, as the mesh's `certs` makes them: with what Redis needs."""
     folder = tmp_path_factory.mktemp("certs")
-    told = [str(folder) if each == "/certs" else each for each in MESHES["mesh"]["certs"]["command"]]
-    done = CliRunner().invoke(app, told)
+    command = [str(folder) if each == "/certs" else each for each in MESHES["mesh"]["certs"]["command"]]
+    done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     return folder
 
@@ -151,8 +151,8 @@ def test_the_router_the_gateway_and_the_models_agree_on_names(services: dict[str
 
 
 def test_the_demo_has_the_models_of_hedgerow_up() -> None:
-    told = MESHES["demo"]["router"]["environment"]["HEDGEROW_ROUTER_MODELS"]
-    assert json.loads(told) == json.loads(demo_settings(public_models())["router"]["MODELS"])
+    models = MESHES["demo"]["router"]["environment"]["HEDGEROW_ROUTER_MODELS"]
+    assert json.loads(models) == json.loads(demo_settings(public_models())["router"]["MODELS"])
 
 
 @each_mesh
@@ -222,9 +222,9 @@ def test_redis_in_the_mesh_wants_a_password_and_tls_and_those_who_ask_it_have_bo
         environment = mesh[name]["environment"]
         assert environment[f"HEDGEROW_{service.upper()}_CONFIG"] == "/tls/redis.yaml"
         assert not any("REDIS" in variable for variable in environment)
-        told = yaml.safe_load((secrets / service / "redis.yaml").read_text())
-        assert told.pop("redis_url") == url
-        assert told.keys() == ({"encryption_key"} if service == "cache" else set())
+        settings = yaml.safe_load((secrets / service / "redis.yaml").read_text())
+        assert settings.pop("redis_url") == url
+        assert settings.keys() == ({"encryption_key"} if service == "cache" else set())
 
 
 def test_what_redis_reads_in_the_mesh_is_for_the_group_that_it_runs_in(secrets: Path) -> None:
@@ -252,8 +252,8 @@ def test_what_matters_in_the_mesh_is_there_twice() -> None:
 
 def test_the_gateways_of_the_mesh_ask_the_control_plane_by_the_name_in_its_certificate() -> None:
     for name in ("gateway", "gateway-2"):
-        told = bootstrap(mesh[name]["environment"])
-        host, _, port = told.control.partition(":")
+        client = bootstrap(mesh[name]["environment"])
+        host, _, port = client.control.partition(":")
         assert host == server_name_of("control")
         assert mesh["control"]["networks"]["default"]["aliases"] == [host]
         assert f"EXPOSE {port}\n" in dockerfile(mesh["control"]).read_text()

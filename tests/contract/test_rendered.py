@@ -76,12 +76,12 @@ def folder_of(image: str) -> str:
     return image.rpartition("/")[2].partition(":")[0].removesuffix("-cuda")
 
 
-def takes(service: str, told: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def takes(service: str, settings: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service's own settings class takes them all."""
     for name in [name for name in os.environ if name.startswith("HEDGEROW_")]:
         monkeypatch.delenv(name)
     (folder / "tenants.yaml").write_text("{}")
-    for name, value in told.items():
+    for name, value in settings.items():
         monkeypatch.setenv(name, value.replace("/etc/hedgerow", str(folder)))
     (port,) = re.findall(r"^EXPOSE (\d+)$", (REPOSITORY / f"deploy/docker/{service}.Dockerfile").read_text(), re.M)
     monkeypatch.setenv(f"HEDGEROW_{service.upper()}_ADDRESS", f"0.0.0.0:{port}")
@@ -105,20 +105,20 @@ def test_the_environment_in_compose_is_settings_that_the_service_takes(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for service in as_compose(text)["services"].values():
-        told = {
+        settings = {
             name: re.sub(r"\$\{(\w+):\?\}", lambda found: KEYS[found[1]], value).replace("$$", "$")
             for name, value in service["environment"].items()
             if name.startswith("HEDGEROW_")
         }
-        takes(folder_of(service["image"]), told, tmp_path, monkeypatch)
+        takes(folder_of(service["image"]), settings, tmp_path, monkeypatch)
 
 
 @each_text
 def test_addresses_in_compose_are_services(text: str) -> None:
     services = as_compose(text)["services"]
-    told = services["gateway"]["environment"]
-    models = json.loads(told["HEDGEROW_GATEWAY_LLM_ADDRESSES"])
-    named = [told[f"HEDGEROW_GATEWAY_{name}_ADDRESS"] for name in ("CACHE", "ROUTER", "VISION", "AUDIO")]
+    settings = services["gateway"]["environment"]
+    models = json.loads(settings["HEDGEROW_GATEWAY_LLM_ADDRESSES"])
+    named = [settings[f"HEDGEROW_GATEWAY_{name}_ADDRESS"] for name in ("CACHE", "ROUTER", "VISION", "AUDIO")]
     for address in [*filter(None, named), *(each for addresses in models.values() for each in addresses)]:
         assert address.partition(":")[0] in services
     assert services["gateway"]["depends_on"].keys() == services.keys() - {"gateway"}
@@ -155,9 +155,9 @@ each_mesh = pytest.mark.parametrize("mesh", [SMALLEST, FULL, SEVERAL], ids=["sma
 
 @each_mesh
 def test_values_are_what_the_chart_takes(mesh: str) -> None:
-    told, chart = as_values(mesh + TENANTS), yaml.safe_load((CHART / "values.yaml").read_text())
+    values, chart = as_values(mesh + TENANTS), yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
-    Draft7Validator(schema).validate(over(chart, told))
+    Draft7Validator(schema).validate(over(chart, values))
 
 
 @needs_helm
@@ -171,8 +171,8 @@ def test_the_chart_makes_settings_of_them_that_the_services_take(
     parts_of = {container.part.name for container in helm.planned(file_of(mesh))}
     assert answer.ours.keys() == parts_of | {"control"}
     for workload in answer.ours.values():
-        told = {name: value for name, value in environment(workload).items() if name.startswith("HEDGEROW_")}
-        takes(folder_of(container(workload)["image"]), told, tmp_path, monkeypatch)
+        settings = {name: value for name, value in environment(workload).items() if name.startswith("HEDGEROW_")}
+        takes(folder_of(container(workload)["image"]), settings, tmp_path, monkeypatch)
 
 
 @needs_helm
@@ -181,11 +181,11 @@ def test_the_chart_tells_the_services_what_compose_tells_them() -> None:
     (answer,) = ask([as_values(FULL + TENANTS)])
     elsewhere = r"_(ADDRESS|ADDRESSES|TLS_DIR|PLAINTEXT|GRACE_MS|LAME_DUCK_MS|DATABASE|TOOLS|WORKERS)$"
     for found in helm.planned(file_of(FULL + TENANTS)):
-        told, prefix = environment(answer.ours[found.part.name], "key"), found.part.prefixed("")
+        settings, prefix = environment(answer.ours[found.part.name], "key"), found.part.prefixed("")
         wanted = {name: value for name, value in found.environment.items() if name.startswith(prefix)}
         for name in [name for name in wanted if not re.search(elsewhere, name)]:
-            assert as_data(told[name]) == as_data(wanted[name]), name
-        assert {name: told[name] for name in found.key_names if "ENCRYPTION" not in name} == {
+            assert as_data(settings[name]) == as_data(wanted[name]), name
+        assert {name: settings[name] for name in found.key_names if "ENCRYPTION" not in name} == {
             name: "key" for name in found.key_names if "ENCRYPTION" not in name
         }
 
@@ -199,13 +199,13 @@ def as_data(text: str) -> Any:
 
 
 def test_models_say_where_they_come_from_and_what_they_reach() -> None:
-    told = {each["service"]: each for each in as_values(FULL + TENANTS)["models"]}
-    sources = {name: (each["source"], each.get("egress")) for name, each in told.items()}
+    models = {each["service"]: each for each in as_values(FULL + TENANTS)["models"]}
+    sources = {name: (each["source"], each.get("egress")) for name, each in models.items()}
     https = {"ports": [{"port": 8443, "protocol": "TCP"}]}
     assert sources == {"remote": ("provider", [https]), "hub-model": ("hub", None), "local": ("volume", None)}
-    assert (told["remote"]["replicas"], told["hub-model"]["gpus"]) == (2, 1)
-    assert told["remote"]["secrets"] == {"OPENAI__API_KEY": {"name": "hedgerow-keys", "key": "PROVIDER_KEY"}}
-    assert told["local"]["settings"]["VLLM__MODEL"] == "/models/demo-llm"
+    assert (models["remote"]["replicas"], models["hub-model"]["gpus"]) == (2, 1)
+    assert models["remote"]["secrets"] == {"OPENAI__API_KEY": {"name": "hedgerow-keys", "key": "PROVIDER_KEY"}}
+    assert models["local"]["settings"]["VLLM__MODEL"] == "/models/demo-llm"
 
 
 def test_processes_become_pods_and_state_that_is_not_shared_has_one() -> None:

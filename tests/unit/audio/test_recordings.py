@@ -107,12 +107,12 @@ async def test_a_translation_is_english_and_says_what_was_spoken(service: START)
         await running.transcribe(file(encoded(1), translate=True))
 
 
-@pytest.mark.parametrize(("asked", "heard"), [("", "de"), ("en", "en")])
+@pytest.mark.parametrize(("asked", "language"), [("", "de"), ("en", "en")])
 async def test_a_recording_says_its_language_and_its_words_where_they_are_asked_for(
-    service: START, asked: str, heard: str
+    service: START, asked: str, language: str
 ):
     _, segment, last = await (await service()).transcribe(file(encoded(1), language=asked, words=True))
-    assert (segment.segment.language, last.summary.language) == (heard, heard)
+    assert (segment.segment.language, last.summary.language) == (language, language)
     (word,) = segment.segment.words
     assert (word.text, word.end_s, word.stability) == ("w0.", 0.5, 1)
     assert word.probability == pytest.approx(0.9)

@@ -37,11 +37,11 @@ async def test_a_stream_is_heard_as_its_options_say_or_as_the_service_is_set(ser
     assert (chosen.policy, chosen.pause_ms) == ("local_agreement", 100)
 
 
-@pytest.mark.parametrize(("asked", "heard"), [("", "de"), ("en", "en")])
-async def test_a_stream_says_in_which_language_it_was_heard(service: START, asked: str, heard: str):
+@pytest.mark.parametrize(("asked", "language"), [("", "de"), ("en", "en")])
+async def test_a_stream_says_in_which_language_it_was_heard(service: START, asked: str, language: str):
     replies = await listen(await service(), live(1, language=asked))
-    assert [reply.segment.language for reply in replies if reply.HasField("segment")] == [heard]
-    assert replies[-1].summary.language == heard
+    assert [reply.segment.language for reply in replies if reply.HasField("segment")] == [language]
+    assert replies[-1].summary.language == language
 
 
 @pytest.mark.parametrize(

@@ -216,9 +216,9 @@ async def test_watchers_are_told_of_everything_that_may_no_longer_be_served(open
         bench.answers.sweep()
         await bench.answers.remove(Removal(tenant="acme"))
         bench.answers.watchers.close()
-        told = [removal async for removal in removals]
+        received = [removal async for removal in removals]
     keys = [Removal(key=question.key) for question in (replaced, evicted, removed, expired)]
-    assert told == [*keys, Removal(tenant="acme")]
+    assert received == [*keys, Removal(tenant="acme")]
 
 
 @pytest.mark.parametrize("by_key", [True, False])

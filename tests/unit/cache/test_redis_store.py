@@ -27,10 +27,10 @@ class CountingState:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
 
-    def on_return(self, hear: Callable[[], Awaitable[None]]) -> None:
+    def on_return(self, listener: Callable[[], Awaitable[None]]) -> None:
         pass
 
-    def on_loss(self, hear: Callable[[], None]) -> None:
+    def on_loss(self, listener: Callable[[], None]) -> None:
         pass
 
     async def ask(self, call: Any) -> list[Any]:

@@ -19,9 +19,9 @@ CALL = Call((), Deadline.never(), INVALID_SPAN)
 ANSWER = cache_pb2.Answer(text="Paris.", model="demo", finish_reason=chat_pb2.FINISH_REASON_STOP)
 
 
-@pytest.mark.parametrize(("stale_ms", "told"), [(50, True), (0, False)])
+@pytest.mark.parametrize(("stale_ms", "has_stale"), [(50, True), (0, False)])
 async def test_an_answer_whose_time_is_over_is_told_as_stale_and_never_as_the_answer(
-    open_cache: OpenCache, stale_ms: int, told: bool
+    open_cache: OpenCache, stale_ms: int, has_stale: bool
 ) -> None:
     bench = open_cache(stale_ms=stale_ms)
     servicer = CacheServicer(bench.answers, CacheSettings(stale_ms=stale_ms))
@@ -32,7 +32,7 @@ async def test_an_answer_whose_time_is_over_is_told_as_stale_and_never_as_the_an
     bench.clock.ms += 100
     miss = await servicer.Lookup(cache_pb2.LookupRequest(question=asked, min_similarity=1), CALL)
     expected = cache_pb2.LookupResponse(
-        verdict=cache_pb2.VERDICT_MISS, key=hit.key, epoch=hit.epoch, stale=ANSWER if told else None
+        verdict=cache_pb2.VERDICT_MISS, key=hit.key, epoch=hit.epoch, stale=ANSWER if has_stale else None
     )
     assert miss == expected
 

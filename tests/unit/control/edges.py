@@ -16,8 +16,8 @@ from services.control.topology import Topology
 
 def topology(service: dict[str, Any] | None = None, **edge: Any) -> Topology:
     gateway = {"endpoints": [{"address": "10.0.0.1:50050"}], **(service or {})}
-    told = {"address": "0.0.0.0:8443", **edge}
-    return Topology.model_validate({"services": {"gateway": gateway}, "edge": told})
+    settings = {"address": "0.0.0.0:8443", **edge}
+    return Topology.model_validate({"services": {"gateway": gateway}, "edge": settings})
 
 
 def listener(**edge: Any) -> Listener:

@@ -67,7 +67,7 @@ class Streams:
             request.error_detail.message = refusal
         self.sending.put_nowait(request)
 
-    async def hear(self) -> DiscoveryResponse:
+    async def next_response(self) -> DiscoveryResponse:
         async with asyncio.timeout(5):
             response: DiscoveryResponse = await anext(self.responses)
             return response
@@ -91,15 +91,15 @@ async def test_a_client_is_told_what_its_region_and_its_kind_get(
     mesh: StillMesh, streams: Streams, agent: str, kind: Kind
 ):
     streams.ask(ASSIGNMENTS, "a", agent=agent)
-    assert content(await streams.hear()) == ["a1"]
+    assert content(await streams.next_response()) == ["a1"]
     assert set(mesh.asked) == {("west", kind)}
 
 
 async def test_a_change_reaches_a_client_that_waits(mesh: StillMesh, streams: Streams):
     streams.ask(ASSIGNMENTS, "a")
-    first = await streams.hear()
+    first = await streams.next_response()
     streams.ask(ASSIGNMENTS, "a", nonce=first.nonce)
-    hearing = asyncio.create_task(streams.hear())
+    hearing = asyncio.create_task(streams.next_response())
     while streams.sending.qsize():
         await asyncio.sleep(0)
     mesh.change(snapshot(a="2"))
@@ -109,7 +109,7 @@ async def test_a_change_reaches_a_client_that_waits(mesh: StillMesh, streams: St
 async def test_who_comes_right_after_a_start_waits_for_the_first_round_of_health(mesh: StillMesh, streams: Streams):
     mesh.settled.clear()
     streams.ask(ASSIGNMENTS, "a")
-    hearing = asyncio.create_task(streams.hear())
+    hearing = asyncio.create_task(streams.next_response())
     while not mesh.listeners:
         await asyncio.sleep(0)
     mesh.change(snapshot(a="2"))
@@ -122,20 +122,20 @@ async def test_who_comes_right_after_a_start_waits_for_the_first_round_of_health
 async def test_a_stream_ends_when_the_client_has_said_all_it_will(streams: Streams, asks: bool):
     if asks:
         streams.ask(ASSIGNMENTS, "a")
-        await streams.hear()
+        await streams.next_response()
     streams.sending.put_nowait(None)
     with pytest.raises(StopAsyncIteration):
-        await streams.hear()
+        await streams.next_response()
 
 
 @pytest.mark.parametrize("settled", [True, False], ids=["connected", "before the first round of health"])
 async def test_a_stream_ends_in_order_on_drain(mesh: StillMesh, streams: Streams, settled: bool):
     streams.ask(ASSIGNMENTS, "a")
     if settled:
-        await streams.hear()
+        await streams.next_response()
     else:
         mesh.settled.clear()
-    hearing = asyncio.create_task(streams.hear())
+    hearing = asyncio.create_task(streams.next_response())
     while not mesh.listeners:
         await asyncio.sleep(0)
     streams.servicer.drain()
@@ -145,7 +145,7 @@ async def test_a_stream_ends_in_order_on_drain(mesh: StillMesh, streams: Streams
 
 async def test_what_is_wrong_with_a_request_ends_the_stream_by_its_own_name(streams: Streams):
     streams.ask(ASSIGNMENTS, "a")
-    await streams.hear()
+    await streams.next_response()
     streams.sending.put_nowait(InvalidInput("request", "a well-formed message", "3 bytes"))
     with pytest.raises(InvalidInput, match="well-formed"):
-        await streams.hear()
+        await streams.next_response()

@@ -44,7 +44,7 @@ class GrpcClient:
             request.error_detail.message = refusal
         return self.stream.take(request)
 
-    def hear(self, now: Snapshot) -> DiscoveryResponse | None:
+    def next_response(self, now: Snapshot) -> DiscoveryResponse | None:
         response = self.stream.next(now)
         if response:
             self.last[response.type_url] = response
@@ -55,11 +55,11 @@ class GrpcClient:
 
     def listen(self, now: Snapshot) -> list[tuple[str, list[str]]]:
         """Hear and take all there is: (type, what was in it) in the order it came."""
-        heard = []
-        while response := self.hear(now):
-            heard.append((response.type_url.rpartition(".")[2], content(response)))
+        received = []
+        while response := self.next_response(now):
+            received.append((response.type_url.rpartition(".")[2], content(response)))
             self.answer(response)
-        return heard
+        return received
 
 
 def content(response: DiscoveryResponse) -> list[str]:
@@ -104,10 +104,10 @@ def test_changes_go_out_in_warming_order_all_of_clusters_and_listeners_and_of_th
 def test_one_response_of_a_type_is_under_way_and_then_the_newest_state_follows():
     client = GrpcClient()
     client.ask(ASSIGNMENTS, "a")
-    first = client.hear(snapshot(a="1"))
+    first = client.next_response(snapshot(a="1"))
     assert first
-    assert client.hear(snapshot(a="2")) is None
-    assert client.hear(snapshot(a="3")) is None
+    assert client.next_response(snapshot(a="2")) is None
+    assert client.next_response(snapshot(a="3")) is None
     client.answer(first)
     assert client.listen(snapshot(a="4")) == [("ClusterLoadAssignment", ["a4"])]
 
@@ -116,8 +116,8 @@ def test_types_do_not_wait_for_each_other():
     client = GrpcClient()
     client.ask(CLUSTERS, "a")
     client.ask(ASSIGNMENTS, "a")
-    assert client.hear(snapshot(a="1"))
-    assert client.hear(snapshot(a="1"))
+    assert client.next_response(snapshot(a="1"))
+    assert client.next_response(snapshot(a="1"))
 
 
 def test_equal_content_has_the_same_version_on_any_stream():
@@ -135,7 +135,7 @@ def test_an_acknowledged_version_is_recorded():
 
 def test_a_refused_version_is_recorded_with_the_clients_words_and_not_sent_again_until_it_changes():
     client = connected(snapshot(a="1"), "a")
-    response = client.hear(snapshot(a="2"))
+    response = client.next_response(snapshot(a="2"))
     assert response
     assert client.answer(response, refusal="cannot parse") == "cannot parse"
     refused = subscription(client, CLUSTERS)
@@ -149,7 +149,7 @@ def test_a_refused_version_is_recorded_with_the_clients_words_and_not_sent_again
 def test_a_refusal_without_a_word_is_still_one():
     client = GrpcClient()
     client.ask(CLUSTERS, "a")
-    response = client.hear(snapshot(a="1"))
+    response = client.next_response(snapshot(a="1"))
     assert response
     request = DiscoveryRequest(type_url=CLUSTERS, resource_names=["a"], response_nonce=response.nonce)
     request.error_detail.code = 3
@@ -159,8 +159,8 @@ def test_a_refusal_without_a_word_is_still_one():
 def test_an_answer_with_an_old_nonce_changes_nothing():
     client = connected(snapshot(a="1"), "a")
     old = client.last[ASSIGNMENTS].nonce
-    client.hear(snapshot(a="2"))  # clusters
-    response = client.hear(snapshot(a="2"))
+    client.next_response(snapshot(a="2"))  # clusters
+    response = client.next_response(snapshot(a="2"))
     assert response
     assert response.type_url == ASSIGNMENTS
     assert client.ask(ASSIGNMENTS, "a", "b", nonce=old, refusal="late") is None
@@ -171,7 +171,7 @@ def test_an_answer_with_an_old_nonce_changes_nothing():
 def test_an_answer_that_comes_twice_counts_once():
     client = GrpcClient()
     client.ask(CLUSTERS, "a")
-    response = client.hear(snapshot(a="1"))
+    response = client.next_response(snapshot(a="1"))
     assert response
     assert client.answer(response, refusal="no") == "no"
     assert client.answer(response, refusal="no") is None

@@ -46,17 +46,17 @@ def test_the_limits_are_the_topologys() -> None:
         "request_headers_kb": 15,
         "stream_idle_s": 16,
     }
-    found, told = listener(limits=limits), connections(limits=limits)
+    found, manager = listener(limits=limits), connections(limits=limits)
     open_at_once = unpacked(found.filter_chains[0].filters[0].typed_config, ConnectionLimit()).max_connections.value
     assert (open_at_once, found.per_connection_buffer_limit_bytes.value) == (11, 16_384)
-    http2 = told.http2_protocol_options
+    http2 = manager.http2_protocol_options
     assert http2.max_concurrent_streams.value == 12
     assert http2.initial_stream_window_size.value == 70_000
     assert http2.initial_connection_window_size.value == 80_000
-    assert told.common_http_protocol_options.idle_timeout.ToSeconds() == 13
-    assert told.request_headers_timeout.ToSeconds() == 14
-    assert told.max_request_headers_kb.value == 15
-    assert told.stream_idle_timeout.ToSeconds() == 16
+    assert manager.common_http_protocol_options.idle_timeout.ToSeconds() == 13
+    assert manager.request_headers_timeout.ToSeconds() == 14
+    assert manager.max_request_headers_kb.value == 15
+    assert manager.stream_idle_timeout.ToSeconds() == 16
 
 
 def test_nothing_ends_a_stream_for_being_long_but_its_callers_own_deadline() -> None:

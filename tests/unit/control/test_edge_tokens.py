@@ -103,6 +103,6 @@ def test_tokens_and_anonymous_callers_exclude_each_other(jwt: dict[str, Any], tm
 
 def test_tokens_without_an_audience_are_refused_by_their_field(jwt: dict[str, Any], tmp_path: Path) -> None:
     for audiences in ([], [""], None):
-        told = {name: value for name, value in {**jwt, "audiences": audiences}.items() if value is not None}
+        settings = {name: value for name, value in {**jwt, "audiences": audiences}.items() if value is not None}
         with pytest.raises(BadTopology, match=r"topology: edge\.jwt\.audiences"):
-            read(written(tmp_path, jwt=told))
+            read(written(tmp_path, jwt=settings))

@@ -32,8 +32,8 @@ def test_who_is_named_twice_counts_once_as_first_named():
 def test_only_those_that_serve_are_in_service():
     healths = (Health.SERVING, Health.NOT_SERVING, Health.UNREACHABLE, Health.UNKNOWN)
     found = members([Endpoint(address=f"10.0.0.{n}:1") for n in range(4)], nowhere)
-    told = seen(found, {each.address: health for each, health in zip(found, healths, strict=True)})
-    assert [each.in_service for each in told] == [True, False, False, False]
+    with_health = seen(found, {each.address: health for each, health in zip(found, healths, strict=True)})
+    assert [each.in_service for each in with_health] == [True, False, False, False]
 
 
 def test_a_service_has_the_identity_of_its_name_up_to_the_first_dash_unless_it_says_so():

@@ -82,7 +82,7 @@ class World:
         await until(lambda: bool(found()))
         found()[0].words.put_nowait(status)
 
-    def told(self) -> dict[str, Health]:
+    def healths(self) -> dict[str, Health]:
         return {each.member.address: each.health for each in self.mesh.seen("cache")}
 
     def in_service(self) -> list[str]:
@@ -112,7 +112,7 @@ async def begin() -> AsyncIterator[Begin]:
 async def test_it_is_settled_when_everybody_has_answered(begin: Begin):
     world = begin(TWO)
     await world.say("10.0.0.1:1", SERVING)
-    await until(lambda: world.told().get("10.0.0.1:1") is Health.SERVING)
+    await until(lambda: world.healths().get("10.0.0.1:1") is Health.SERVING)
     assert not world.mesh.settled.is_set()
     await world.say("10.0.0.2:1", NOT_SERVING)
     await asyncio.wait_for(world.mesh.settled.wait(), 10)
@@ -122,7 +122,7 @@ async def test_it_is_settled_when_everybody_has_answered(begin: Begin):
 async def test_it_is_settled_after_a_while_whoever_is_silent(begin: Begin):
     world = begin(TWO, timeout_s=0.01)
     await asyncio.wait_for(world.mesh.settled.wait(), 10)
-    await until(lambda: set(world.told().values()) == {Health.UNREACHABLE})
+    await until(lambda: set(world.healths().values()) == {Health.UNREACHABLE})
     assert world.in_service() == ["10.0.0.1:1", "10.0.0.2:1"]
 
 
@@ -130,22 +130,22 @@ async def test_who_listens_hears_of_changes_and_of_nothing_else(begin: Begin):
     world = begin(TWO)
     await world.say("10.0.0.1:1", SERVING)
     await until(lambda: world.in_service() == ["10.0.0.1:1"])
-    with world.mesh.listening() as heard:
+    with world.mesh.listening() as changed:
         before = world.mesh.version
         await world.say("10.0.0.2:1", SERVING)
-        await asyncio.wait_for(heard.wait(), 10)
+        await asyncio.wait_for(changed.wait(), 10)
         assert world.mesh.version != before
-        heard.clear()
+        changed.clear()
         world.give(TWO)
         await world.say("10.0.0.2:1", SERVING)
         await until(lambda: world.topologies.empty() and world.channels[1].words.empty())
-        assert not heard.is_set()
+        assert not changed.is_set()
 
 
 async def test_a_new_endpoint_gets_no_calls_before_it_has_answered_and_one_that_is_gone_is_not_watched(begin: Begin):
     world = begin(ONE)
     await world.say("10.0.0.1:1", SERVING)
-    await until(lambda: world.told() == {"10.0.0.1:1": Health.SERVING})
+    await until(lambda: world.healths() == {"10.0.0.1:1": Health.SERVING})
     world.give(TWO)
     await world.channel(1)
     assert world.in_service() == ["10.0.0.1:1"]
@@ -154,7 +154,7 @@ async def test_a_new_endpoint_gets_no_calls_before_it_has_answered_and_one_that_
     assert len(world.channels) == 2  # the first is still watched as it was
     world.give(ONE)
     await until(lambda: world.channels[1].closed)
-    assert world.told() == {"10.0.0.1:1": Health.SERVING}
+    assert world.healths() == {"10.0.0.1:1": Health.SERVING}
 
 
 async def test_another_identity_is_asked_anew(begin: Begin):
@@ -168,7 +168,7 @@ async def test_another_identity_is_asked_anew(begin: Begin):
 async def test_a_topology_that_cannot_be_used_changes_nothing_but_says_why(begin: Begin):
     world = begin(ONE)
     await world.say("10.0.0.1:1", SERVING)
-    await until(lambda: world.told() == {"10.0.0.1:1": Health.SERVING})
+    await until(lambda: world.healths() == {"10.0.0.1:1": Health.SERVING})
     before = world.mesh.version
     world.topologies.put_nowait(BadTopology("topology: services: too many cooks"))
     await until(lambda: world.mesh.problem == "topology: services: too many cooks")
@@ -192,13 +192,13 @@ async def test_a_topology_is_called_bad_until_a_good_one_is_in_force(begin: Begi
 
 async def test_names_are_followed_and_the_last_answer_stands_when_there_is_none(begin: Begin):
     world = begin(NAMED, cache_mesh=["10.0.0.1"])
-    await until(lambda: list(world.told()) == ["10.0.0.1:1"])
+    await until(lambda: list(world.healths()) == ["10.0.0.1:1"])
     world.resolver.addresses["cache.mesh"] = ["10.0.0.1", "10.0.0.2"]
-    await until(lambda: list(world.told()) == ["10.0.0.1:1", "10.0.0.2:1"])
+    await until(lambda: list(world.healths()) == ["10.0.0.1:1", "10.0.0.2:1"])
     world.resolver.addresses["cache.mesh"] = []
     await world.say("10.0.0.2:1", SERVING)
     await until(lambda: world.in_service() == ["10.0.0.2:1"])
-    assert list(world.told()) == ["10.0.0.1:1", "10.0.0.2:1"]
+    assert list(world.healths()) == ["10.0.0.1:1", "10.0.0.2:1"]
 
 
 async def test_of_a_name_that_was_never_found_clients_hear_nothing(begin: Begin):

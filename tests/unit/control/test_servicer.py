@@ -50,7 +50,7 @@ async def test_a_client_is_shown_with_what_it_was_sent_and_what_it_said():
     servicer = ControlServicer(mesh, clients, "/etc/topology.yaml")
     with clients.connected(client.stream):
         clock.advance(1.5)
-        response = client.hear(mesh.snapshot("", Kind.GRPC))
+        response = client.next_response(mesh.snapshot("", Kind.GRPC))
         assert response
         client.answer(response, refusal="no")
         shown = await servicer.GetMesh(pb.GetMeshRequest(), CALL)

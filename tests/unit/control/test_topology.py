@@ -12,7 +12,7 @@ ENDPOINT = 'endpoints: [{address: "10.0.0.1:1"}]'  # stands where a text says EN
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("services: {}", "services: "),
         ("services: {cache: {endpoints: []}}", "services.cache.endpoints: "),
@@ -38,12 +38,12 @@ ENDPOINT = 'endpoints: [{address: "10.0.0.1:1"}]'  # stands where a text says EN
         ("", "topology: "),
     ],
 )
-def test_a_mistake_is_refused_by_field_and_value(text: str, told: str, tmp_path: Path):
+def test_a_mistake_is_refused_by_field_and_value(text: str, message: str, tmp_path: Path):
     file = tmp_path / "topology.yaml"
     file.write_text(text.replace("ENDPOINT", ENDPOINT))
     with pytest.raises(BadTopology) as refused:
         read(file)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

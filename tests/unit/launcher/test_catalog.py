@@ -13,7 +13,7 @@ from launcher.catalog import NotPulled, Step, UnknownModel, cache_folder, entrie
 from launcher.catalog.screen import shown
 from launcher.catalog.store import MANIFEST, PlacedManifest, damage, described, is_whole
 from launcher.meshfile.catalog import missing_models
-from tests.unit.launcher.test_mesh_file import file_of, told
+from tests.unit.launcher.test_mesh_file import file_of, problem_lines
 
 NAMES = ["smollm2-135m", "smollm2-135m-int8", "whisper-base", "efficientnet-lite0", "minilm-l6"]
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -159,7 +159,7 @@ def test_what_is_missing_is_named_once(tmp_path: Path, cache: Path) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_the_names_that_there_are(tmp_path: Path, text: str, wrong: str) -> None:
-    assert wrong in " ".join(told(text, tmp_path))
+    assert wrong in " ".join(problem_lines(text, tmp_path))
 
 
 def test_outside_of_a_terminal_each_state_is_a_line() -> None:

@@ -12,11 +12,11 @@ from launcher.meshfile.models import Model
 
 
 def test_a_provider_is_its_engine_its_urls_and_its_name_there() -> None:
-    def told(**fields: object) -> str:
+    def identity(**fields: object) -> str:
         return identity_of(Model.model_validate({"url": ["http://a/v1"], "model": "m", **fields}))
 
-    assert told() == told(tier="fast")
-    assert len({told(), told(model="other"), told(url=["http://b/v1"]), told(engine="anthropic")}) == 4
+    assert identity() == identity(tier="fast")
+    assert len({identity(), identity(model="other"), identity(url=["http://b/v1"]), identity(engine="anthropic")}) == 4
 
 
 def test_a_folder_is_its_files(tmp_path: Path) -> None:

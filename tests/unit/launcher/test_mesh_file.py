@@ -44,7 +44,7 @@ def problems(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONME
     return list(refused.value.problems)
 
 
-def told(text: str, folder: Path) -> list[str]:
+def problem_lines(text: str, folder: Path) -> list[str]:
     return [problem.formatted("mesh.yaml") for problem in problems(text, folder)]
 
 
@@ -205,7 +205,7 @@ WRONG = [
 @pytest.mark.parametrize(("text", "expected"), WRONG)
 def test_each_problem_is_told_with_its_place_its_path_and_its_limit(text: str, expected: str, folder: Path) -> None:
     beginning = "mesh.yaml:" + expected.replace("{folder}", str(folder))
-    lines = told(text, folder)
+    lines = problem_lines(text, folder)
     assert any(line.startswith(beginning) for line in lines), lines
 
 
@@ -260,7 +260,7 @@ KEYS_IN_PLAIN_TEXT = [
 
 @pytest.mark.parametrize("text", KEYS_IN_PLAIN_TEXT)
 def test_a_key_in_the_file_is_refused_and_never_told(text: str, folder: Path) -> None:
-    found = told(text, folder)
+    found = problem_lines(text, folder)
     assert found
     assert not any("Ab12" in line for line in found)
 

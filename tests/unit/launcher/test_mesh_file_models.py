@@ -12,13 +12,13 @@ from tests.unit.launcher.mesh_files import FULL, KEY, specs_of
 
 
 def test_a_provider_is_told_its_url_its_model_and_its_key(folder: Path) -> None:
-    told = specs_of(FULL, folder)["llm-remote"].environment
-    assert (told["HEDGEROW_LLM_MODEL_NAME"], told["HEDGEROW_LLM_ENGINE"]) == ("remote", "openai")
-    assert json.loads(told["HEDGEROW_LLM_OPENAI"]) == {
+    environment = specs_of(FULL, folder)["llm-remote"].environment
+    assert (environment["HEDGEROW_LLM_MODEL_NAME"], environment["HEDGEROW_LLM_ENGINE"]) == ("remote", "openai")
+    assert json.loads(environment["HEDGEROW_LLM_OPENAI"]) == {
         "base_url": "https://api.example/v1", "model": "big-one", "context_tokens": 128000, "http_version": "2",
     }  # fmt: skip
-    assert told["HEDGEROW_LLM_OPENAI__API_KEY"] == KEY
-    assert told["HEDGEROW_LLM_MAX_TOKENS_CAP"] == told["HEDGEROW_LLM_DEFAULT_MAX_TOKENS"] == "1000"
+    assert environment["HEDGEROW_LLM_OPENAI__API_KEY"] == KEY
+    assert environment["HEDGEROW_LLM_MAX_TOKENS_CAP"] == environment["HEDGEROW_LLM_DEFAULT_MAX_TOKENS"] == "1000"
 
 
 def test_a_model_that_embeds_is_told_so_with_the_gateway_and_the_router_has_its_price(folder: Path) -> None:
@@ -40,24 +40,31 @@ def test_a_model_that_embeds_is_told_so_with_the_gateway_and_the_router_has_its_
 def test_several_urls_of_a_model_are_its_replicas(folder: Path) -> None:
     specs = specs_of("models:\n  m: {url: ['http://a/v1', 'http://b/v1'], replicas: 2}\n", folder)
     names = ["llm-m-1-1", "llm-m-1-2", "llm-m-2-1", "llm-m-2-2"]
-    told = {name: json.loads(specs[name].environment["HEDGEROW_LLM_OPENAI"])["base_url"] for name in names}
-    assert list(told.values()) == ["http://a/v1", "http://a/v1", "http://b/v1", "http://b/v1"]
+    urls = {name: json.loads(specs[name].environment["HEDGEROW_LLM_OPENAI"])["base_url"] for name in names}
+    assert list(urls.values()) == ["http://a/v1", "http://a/v1", "http://b/v1", "http://b/v1"]
     addresses = json.loads(specs["gateway"].environment["HEDGEROW_GATEWAY_LLM_ADDRESSES"])
     assert addresses == {"m": [specs[name].address for name in names]}
 
 
 def test_a_folder_is_told_to_vllm_with_its_options(folder: Path) -> None:
-    told = specs_of(FULL, folder)["llm-local-2"].environment
-    assert (told["HEDGEROW_LLM_ENGINE"], told["HEDGEROW_LLM_VLLM__MODEL"]) == ("vllm", str(folder / "model"))
-    assert json.loads(told["HEDGEROW_LLM_VLLM"]) == {"enforce_eager": True}
-    assert told["HEDGEROW_LLM_GRACE_MS"] == "9"
+    environment = specs_of(FULL, folder)["llm-local-2"].environment
+    assert (environment["HEDGEROW_LLM_ENGINE"], environment["HEDGEROW_LLM_VLLM__MODEL"]) == (
+        "vllm",
+        str(folder / "model"),
+    )
+    assert json.loads(environment["HEDGEROW_LLM_VLLM"]) == {"enforce_eager": True}
+    assert environment["HEDGEROW_LLM_GRACE_MS"] == "9"
 
 
 def test_an_engine_of_ones_own_is_given_the_settings_of_the_one_it_stands_for(folder: Path) -> None:
     text = "models:\n  a: {url: 'http://a/v1', engine: 'mine.engine:start', options: {http_version: '2'}}\n"
-    told = specs_of(text, folder)["llm-a"].environment
-    assert told["HEDGEROW_LLM_ENGINE"] == "mine.engine:start"
-    assert json.loads(told["HEDGEROW_LLM_OPENAI"]) == {"base_url": "http://a/v1", "model": "a", "http_version": "2"}
+    environment = specs_of(text, folder)["llm-a"].environment
+    assert environment["HEDGEROW_LLM_ENGINE"] == "mine.engine:start"
+    assert json.loads(environment["HEDGEROW_LLM_OPENAI"]) == {
+        "base_url": "http://a/v1",
+        "model": "a",
+        "http_version": "2",
+    }
 
 
 def test_the_routers_catalogue_has_tiers_prices_and_what_a_folder_says_of_its_context(folder: Path) -> None:
@@ -94,9 +101,9 @@ def test_what_the_file_does_not_say_of_a_providers_model_is_what_is_public_of_it
     folder: Path, said: str, row: dict[str, float]
 ) -> None:
     specs = specs_of(f"models: {{m: {{{said}}}}}\n", folder)
-    (told,) = json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])
-    assert {name: told[name] for name in told if name not in ("name", "tier", "identity")} == row
-    assert RouterSettings(models=[told]).models[0].context_tokens == row.get("context_tokens", 0)
+    (entry,) = json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])
+    assert {name: entry[name] for name in entry if name not in ("name", "tier", "identity")} == row
+    assert RouterSettings(models=[entry]).models[0].context_tokens == row.get("context_tokens", 0)
     engine = json.loads(specs["llm-m"].environment.get("HEDGEROW_LLM_ANTHROPIC", "{}"))
     assert engine.get("context_tokens") == (1_000_000 if "1000000" in said else None), "what is public may be old"
 
@@ -104,6 +111,6 @@ def test_what_the_file_does_not_say_of_a_providers_model_is_what_is_public_of_it
 def test_a_models_service_and_the_router_say_alike_what_it_is(folder: Path) -> None:
     specs = specs_of("models: {local: ./model, far: https://api.example/v1}", folder)
     rows = {row["name"]: row["identity"] for row in json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])}
-    told = {name: specs[f"llm-{name}"].environment["HEDGEROW_LLM_IDENTITY"] for name in rows}
-    assert told == rows
-    assert len({*told.values()}) == 2
+    identities = {name: specs[f"llm-{name}"].environment["HEDGEROW_LLM_IDENTITY"] for name in rows}
+    assert identities == rows
+    assert len({*identities.values()}) == 2

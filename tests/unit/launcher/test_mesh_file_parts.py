@@ -64,9 +64,9 @@ def test_a_cache_that_compares_nothing_by_itself_loads_its_embedder_when_it_is_n
 
 def test_the_cache_alone_is_told_the_key_that_encrypts_and_no_rendered_mesh_has_it(folder: Path) -> None:
     text = FULL.replace("redis_url_env: REDIS", "redis_url_env: REDIS, encryption_key_env: CACHE_KEY")
-    told = {name: spec.environment for name, spec in specs_of(text, folder).items()}
-    assert told["cache"]["HEDGEROW_CACHE_ENCRYPTION_KEY"] == CACHE_KEY
-    assert [name for name, each in told.items() if CACHE_KEY in each.values()] == ["cache"]
+    environments = {name: spec.environment for name, spec in specs_of(text, folder).items()}
+    assert environments["cache"]["HEDGEROW_CACHE_ENCRYPTION_KEY"] == CACHE_KEY
+    assert [name for name, each in environments.items() if CACHE_KEY in each.values()] == ["cache"]
     services = yaml.safe_load(compose.render(file_of(text, folder), ENVIRONMENT))["services"]
     assert services["cache"]["environment"]["HEDGEROW_CACHE_ENCRYPTION_KEY"] == "${CACHE_KEY:?}"
     for render in (compose.render, helm.render):
@@ -75,23 +75,23 @@ def test_the_cache_alone_is_told_the_key_that_encrypts_and_no_rendered_mesh_has_
 
 def test_the_gateway_finds_everybody_and_what_is_not_there_is_not_asked(folder: Path) -> None:
     specs = specs_of(FULL, folder)
-    told = specs["gateway"].environment
-    assert json.loads(told["HEDGEROW_GATEWAY_LLM_ADDRESSES"]) == {
+    environment = specs["gateway"].environment
+    assert json.loads(environment["HEDGEROW_GATEWAY_LLM_ADDRESSES"]) == {
         "remote": [specs["llm-remote"].address],
         "local": [specs["llm-local-1"].address, specs["llm-local-2"].address],
     }
     for name in ("cache", "router", "vision", "audio"):
-        assert told[f"HEDGEROW_GATEWAY_{name.upper()}_ADDRESS"] == specs[name].address
-    assert (told["HEDGEROW_GATEWAY_WORKERS"], told["HEDGEROW_GATEWAY_DEFAULT_BUDGET_MS"]) == ("2", "9000")
-    assert json.loads(told["HEDGEROW_GATEWAY_HEDGE"]) == {"mode": "fixed"}
+        assert environment[f"HEDGEROW_GATEWAY_{name.upper()}_ADDRESS"] == specs[name].address
+    assert (environment["HEDGEROW_GATEWAY_WORKERS"], environment["HEDGEROW_GATEWAY_DEFAULT_BUDGET_MS"]) == ("2", "9000")
+    assert json.loads(environment["HEDGEROW_GATEWAY_HEDGE"]) == {"mode": "fixed"}
     alone = specs_of("models: {a: x/y}\ncache: off\n", folder)
     assert list(alone) == ["router", "llm-a", "gateway"]
     for name in ("CACHE", "VISION", "AUDIO"):
         assert alone["gateway"].environment[f"HEDGEROW_GATEWAY_{name}_ADDRESS"] == ""
 
 
-def tools_of(told: Mapping[str, str]) -> dict[str, Any]:
-    return json.loads(told["HEDGEROW_GATEWAY_TOOLS"])
+def tools_of(environment: Mapping[str, str]) -> dict[str, Any]:
+    return json.loads(environment["HEDGEROW_GATEWAY_TOOLS"])
 
 
 def test_the_gateway_knows_the_caches_collections_as_a_source_of_tools(folder: Path) -> None:
@@ -109,16 +109,16 @@ def test_the_gateway_knows_the_caches_collections_as_a_source_of_tools(folder: P
 
 
 def test_the_files_own_tools_stay_beside_the_collections_and_come_first(folder: Path) -> None:
-    def told(tools: str) -> Any:
+    def tools_with(tools: str) -> Any:
         text = f"models: {{a: x/y}}\ngateway: {{settings: {{tools: {tools}}}}}\n"
         return tools_of(specs_of(text, folder)["gateway"].environment)
 
-    both = told("{max_steps: 3, sources: {files: {url: 'http://127.0.0.1:1/mcp'}}}")
+    both = tools_with("{max_steps: 3, sources: {files: {url: 'http://127.0.0.1:1/mcp'}}}")
     assert (both["max_steps"], list(both["sources"])) == (3, ["files", "collections"])
-    own = told("{sources: {collections: {address: 'x:1'}}}")
+    own = tools_with("{sources: {collections: {address: 'x:1'}}}")
     assert own["sources"] == {"collections": {"address": "x:1"}}
-    assert told("[]") == [], "what is wrong is for the gateway to say"
-    assert told("{sources: 3}") == {"sources": 3}
+    assert tools_with("[]") == [], "what is wrong is for the gateway to say"
+    assert tools_with("{sources: 3}") == {"sources": 3}
 
 
 def test_what_replicas_share_and_where_traces_go_is_told_to_those_who_need_it(folder: Path) -> None:
@@ -138,8 +138,8 @@ def test_callers_keys_reach_the_gateway_as_digests_in_a_file_of_its_own(folder: 
     written = folder / TENANTS_FILE
     assert yaml.safe_load(written.read_text())["acme"]["keys"] == [digest]
     assert written.stat().st_mode & 0o077 == 0
-    told = specs_of(FULL, folder)["gateway"].environment
-    assert told["HEDGEROW_GATEWAY_TENANTS_FILE"] == str(folder / "state" / TENANTS_FILE)
+    environment = specs_of(FULL, folder)["gateway"].environment
+    assert environment["HEDGEROW_GATEWAY_TENANTS_FILE"] == str(folder / "state" / TENANTS_FILE)
 
 
 def test_a_process_keeps_its_port_when_others_come_and_go(folder: Path) -> None:
@@ -185,25 +185,25 @@ def test_the_gateway_shows_its_metrics_on_loopback_unless_it_is_said_otherwise(
     ],
 )
 def test_a_gateway_is_told_which_requests_get_stored_answers(said: str, hits: dict[str, Any], folder: Path) -> None:
-    told = specs_of(f"models: {{local: ./model}}\n{said}", folder)["gateway"].environment
-    assert json.loads(told.get("HEDGEROW_GATEWAY_HITS", "{}")) == hits
+    environment = specs_of(f"models: {{local: ./model}}\n{said}", folder)["gateway"].environment
+    assert json.loads(environment.get("HEDGEROW_GATEWAY_HITS", "{}")) == hits
 
 
 def test_a_tenants_own_parts_of_a_profile_reach_the_gateways_file(folder: Path) -> None:
     own = "prompt: {diet: system, conversation: cut}, max_tokens: 300, default_budget_ms: 9000, check_forms: true"
     file = file_of(f"models: {{local: ./model}}\ntenants: {{acme: {{key_env: CALLER_KEY, {own}}}}}", folder)
-    told = tenants_of(file, ENVIRONMENT)["acme"]
-    assert {name: told[name] for name in told if name != "keys"} == yaml.safe_load(f"{{{own}}}")
-    assert TenantSettings.model_validate(told).prompt.conversation == "cut"
+    tenant = tenants_of(file, ENVIRONMENT)["acme"]
+    assert {name: tenant[name] for name in tenant if name != "keys"} == yaml.safe_load(f"{{{own}}}")
+    assert TenantSettings.model_validate(tenant).prompt.conversation == "cut"
 
 
 def test_keys_that_expire_reach_the_gateways_file_with_the_time(folder: Path) -> None:
     first, second = "a" * 64, "f" * 64
     keys = f"[{first}, {{sha256: {second}, expires: 2027-01-31 18:00:00 +02:00}}]"
     file = file_of(f"models: {{local: ./model}}\ntenants: {{acme: {{key_sha256: {keys}}}}}", folder)
-    told = tenants_of(file, ENVIRONMENT)["acme"]
-    assert told == {"keys": [first, {"sha256": second, "expires": "2027-01-31T16:00:00Z"}]}
-    assert [key.expires and key.expires.isoformat() for key in TenantSettings.model_validate(told).keys] == [
+    tenant = tenants_of(file, ENVIRONMENT)["acme"]
+    assert tenant == {"keys": [first, {"sha256": second, "expires": "2027-01-31T16:00:00Z"}]}
+    assert [key.expires and key.expires.isoformat() for key in TenantSettings.model_validate(tenant).keys] == [
         None,
         "2027-01-31T16:00:00+00:00",
     ]

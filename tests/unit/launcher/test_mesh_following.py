@@ -15,8 +15,8 @@ from launcher.meshfile.following import bring, follow
 from launcher.processes import ServiceFailed, ServiceSpec
 
 
-def spec(name: str, told: str = "") -> ServiceSpec:
-    return ServiceSpec(name, f"services.{name.partition('-')[0]}", "127.0.0.1:1", {"TOLD": told})
+def spec(name: str, setting: str = "") -> ServiceSpec:
+    return ServiceSpec(name, f"services.{name.partition('-')[0]}", "127.0.0.1:1", {"TOLD": setting})
 
 
 @dataclass
@@ -75,16 +75,16 @@ async def test_what_does_not_start_stops_the_change() -> None:
 async def test_a_file_that_cannot_be_checked_for_a_moment_and_a_terminal_that_is_gone_end_no_mesh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, told, enough = tmp_path / "mesh.yaml", list[str](), asyncio.Event()
+    file, reported, enough = tmp_path / "mesh.yaml", list[str](), asyncio.Event()
     file.write_text("0")
 
     async def no_process(*_: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     def gone(line: str) -> None:
-        told.append(line)
-        file.write_text(str(len(told)))
-        if len(told) == 2:
+        reported.append(line)
+        file.write_text(str(len(reported)))
+        if len(reported) == 2:
             enough.set()
         raise OSError(5, "Input/output error")
 
@@ -98,7 +98,7 @@ async def test_a_file_that_cannot_be_checked_for_a_moment_and_a_terminal_that_is
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    assert all("temporarily unavailable" in line for line in told)
+    assert all("temporarily unavailable" in line for line in reported)
     assert mesh.done == []
 
 
@@ -106,7 +106,7 @@ async def test_a_file_that_cannot_be_checked_for_a_moment_and_a_terminal_that_is
 async def test_a_service_that_starts_for_long_is_named_until_the_change_is_in_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, told = tmp_path / "mesh.yaml", list[str]()
+    file, reported = tmp_path / "mesh.yaml", list[str]()
     file.write_text("new")
     current: Any = SimpleNamespace(text="old", specs=[spec("cache"), spec("gateway")])
     wanted: Any = SimpleNamespace(
@@ -124,11 +124,11 @@ async def test_a_service_that_starts_for_long_is_named_until_the_change_is_in_fo
     monkeypatch.setattr(following, "replanned", replanned)
     monkeypatch.setattr(following, "missing_models", lambda _: [])
     mesh: Any = Slow(list(current.specs))
-    task = asyncio.create_task(follow(file, tmp_path, mesh, current, told.append))
+    task = asyncio.create_task(follow(file, tmp_path, mesh, current, reported.append))
     await asyncio.sleep(60)
     task.cancel()
     await asyncio.wait([task])
-    assert told == [
+    assert reported == [
         f"{file} is not in force after 10 s: cache starting; a later change waits",
         f"{file} is not in force after 20 s: cache starting; a later change waits",
         f"{file} is in force: cache started again",

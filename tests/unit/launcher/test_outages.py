@@ -24,9 +24,9 @@ ENDED = "model m at http://provider.test/v1 answers again"
     ids=["begins and ends", "now and then", "away at the start", "does not say, then leaves"],
 )
 def test_an_outage_and_its_end_are_one_line_each(known: States, seen: list[States], lines: list[str]) -> None:
-    told: list[str] = []
-    watch = Watch(told.append)
+    reported: list[str] = []
+    watch = Watch(reported.append)
     watch.known(known)
     for states in seen:
         watch.look(states)
-    assert told == lines
+    assert reported == lines

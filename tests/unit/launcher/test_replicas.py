@@ -61,16 +61,16 @@ def test_gateways_find_everything_by_name_and_know_their_control_plane(planned: 
 def test_what_has_state_shares_it_on_redis_and_keeps_no_file_beside_it(planned: ReplicatedMesh) -> None:
     specs = by_name(planned)
     planned.write_files()
-    told = {
+    settings = {
         name: yaml.safe_load(Path(value).read_text())
         for name, spec in specs.items()
         for value in spec.environment.values()
         if value.endswith("redis.yaml")
     }
-    assert told.keys() == {"cache-1", "cache-2", "router-1", "router-2", "gateway-1", "gateway-2"}
-    [url] = {each["redis_url"] for each in told.values()}
+    assert settings.keys() == {"cache-1", "cache-2", "router-1", "router-2", "gateway-1", "gateway-2"}
+    [url] = {each["redis_url"] for each in settings.values()}
     assert url.partition("@")[2] == f"{specs['redis'].address}/0"
-    assert {name for name, each in told.items() if "encryption_key" in each} == {"cache-1", "cache-2"}
+    assert {name for name, each in settings.items() if "encryption_key" in each} == {"cache-1", "cache-2"}
     assert not any("HEDGEROW_CACHE_DATABASE" in spec.environment for spec in specs.values())
 
 

@@ -77,9 +77,14 @@ def test_no_embedding_model_is_loaded_where_nothing_is_compared_by_meaning(
 ) -> None:
     monkeypatch.setattr("launcher.meshfile.processes.has_embedder", lambda: True)
 
-    def told(cache: str) -> str | None:
+    def embedder(cache: str) -> str | None:
         (cache_spec,) = shaped(f"{TWO}cache: {cache}\n", tmp_path, Sharing.NONE)[0].members
         return cache_spec.environment.get("HEDGEROW_CACHE_EMBEDDER")
 
-    assert told("{semantic: false}") == told("{exact: true, semantic: false}") == "none"
-    assert told("{semantic: true}") is told("{semantic: false, collections: ./c.db}") is told("{exact: true}") is None
+    assert embedder("{semantic: false}") == embedder("{exact: true, semantic: false}") == "none"
+    assert (
+        embedder("{semantic: true}")
+        is embedder("{semantic: false, collections: ./c.db}")
+        is embedder("{exact: true}")
+        is None
+    )

@@ -13,7 +13,7 @@ from services.llm.translate import to_response
 
 
 @pytest.mark.parametrize(
-    ("usage", "told"),
+    ("usage", "plain"),
     [
         (
             {
@@ -48,9 +48,9 @@ from services.llm.translate import to_response
         ({"output_tokens": 3, "cache_read_input_tokens": None}, {"output_tokens": 3, "cache_read_input_tokens": None}),
     ],
 )
-def test_cached_tokens_are_plain_ones_wherever_usage_stands(usage: dict[str, Any], told: dict[str, Any]) -> None:
+def test_cached_tokens_are_plain_ones_wherever_usage_stands(usage: dict[str, Any], plain: dict[str, Any]) -> None:
     for event in ({"usage": usage}, {"message": {"usage": usage}}, {"choices": [{"usage": usage}]}):
-        shown = json.dumps(told)
+        shown = json.dumps(plain)
         assert json.loads(without_cache(json.dumps(event))) == json.loads(
             json.dumps(event).replace(json.dumps(usage), shown)
         )

@@ -198,20 +198,20 @@ async def test_a_form_that_only_some_engines_have_reaches_those(
 
 async def test_the_features_of_a_model_are_told() -> None:
     servicer = LLMServicer(_Caching(False, frozenset({Feature.TOOLS, Feature.AUDIO})))  # type: ignore[arg-type]
-    told = await servicer.GetModel(llm_pb2.GetModelRequest(), CALL)
-    assert list(told.features) == [llm_pb2.FEATURE_TOOLS, llm_pb2.FEATURE_AUDIO]
+    reply = await servicer.GetModel(llm_pb2.GetModelRequest(), CALL)
+    assert list(reply.features) == [llm_pb2.FEATURE_TOOLS, llm_pb2.FEATURE_AUDIO]
 
 
-@pytest.mark.parametrize(("salts", "salt", "told"), [(False, "a", 0), (False, "", 64), (True, "a", 64)])
+@pytest.mark.parametrize(("salts", "salt", "cached"), [(False, "a", 0), (False, "", 64), (True, "a", 64)])
 async def test_cached_tokens_are_reported_only_where_they_cannot_be_other_tenants_prompts(
-    salts: bool, salt: str, told: int
+    salts: bool, salt: str, cached: int
 ) -> None:
     asked = llm_pb2.GenerateRequest(
         messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hi.")], cache_salt=salt
     )
     servicer = LLMServicer(_Caching(salts))  # type: ignore[arg-type]
     replies = [reply async for reply in servicer.Generate(asked, CALL)]
-    assert (replies[-1].finish.usage.cached_prompt_tokens, replies[-1].finish.usage.prompt_tokens) == (told, 100)
+    assert (replies[-1].finish.usage.cached_prompt_tokens, replies[-1].finish.usage.prompt_tokens) == (cached, 100)
     assert replies[-1].finish.billed_cached_tokens == 64, "accounts have what the provider bills"
 
 
@@ -252,12 +252,12 @@ class _Caching:
 def test_a_number_reaches_the_engine_as_it_was_written(digits: int, places: int) -> None:
     number = float(f"{digits}e-{places}")
     sampling = chat_pb2.Sampling(temperature=number, logit_bias=[chat_pb2.LogitBias(token=1, bias=number)])
-    told = to_request(llm_pb2.GenerateRequest(sampling=sampling)).sampling
-    assert (told.temperature, told.logit_bias) == (number, ((1, number),))
+    sampled = to_request(llm_pb2.GenerateRequest(sampling=sampling)).sampling
+    assert (sampled.temperature, sampled.logit_bias) == (number, ((1, number),))
 
 
 @pytest.mark.parametrize("number", [float("inf"), float("-inf"), 3.4028234663852886e38, 1e-45, 0.0])
 def test_a_number_at_the_end_of_the_contracts_range_is_what_it_is(number: float) -> None:
     wanted = chat_pb2.Sampling(temperature=number)
-    told = to_request(llm_pb2.GenerateRequest(sampling=wanted)).sampling.temperature
-    assert chat_pb2.Sampling(temperature=told) == wanted
+    sampled = to_request(llm_pb2.GenerateRequest(sampling=wanted)).sampling.temperature
+    assert chat_pb2.Sampling(temperature=sampled) == wanted

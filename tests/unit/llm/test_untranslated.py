@@ -25,10 +25,10 @@ def request(sampling: Sampling | None = None, **places: str) -> Request:
 
 
 def without(asked: Request, model: Model = CLAUDE) -> tuple[Request, tuple[str, ...]]:
-    rest, told = untranslated.without(asked, model)
+    rest, omitted = untranslated.without(asked, model)
     features.check(rest, model)
     untranslated.check(rest.original, model)
-    return rest, told
+    return rest, omitted
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def without(asked: Request, model: Model = CLAUDE) -> tuple[Request, tuple[str, 
     ],
 )
 def test_what_only_tunes_an_answer_is_left_out_and_named(place: str, given: str, name: str) -> None:
-    rest, told = without(request(**{place: given}))
-    assert told == (name,)
+    rest, omitted = without(request(**{place: given}))
+    assert omitted == (name,)
     assert rest.original
     assert not rest.original.untranslated or name == "metadata"
 
@@ -80,9 +80,9 @@ def test_what_changes_the_question_is_refused_by_name_all_the_same(place: str, g
 
 def test_how_tokens_are_drawn_is_left_out_where_the_model_has_no_such_thing() -> None:
     asked = Sampling(temperature=0.5, seed=1, logit_bias=((7, 1.0),), top_k=5, min_p=0.1, frequency_penalty=0.5)
-    rest, told = without(request(asked))
+    rest, omitted = without(request(asked))
     assert rest.sampling == Sampling(temperature=0.5, top_k=5, frequency_penalty=0.5)
-    assert told == ("seed", "logit_bias", "min_p")
+    assert omitted == ("seed", "logit_bias", "min_p")
     same = request(Sampling(seed=1))
     able = Model("m", "openai", 0, 0, "", False)
     assert untranslated.without(same, able) == (same, ())
@@ -107,13 +107,13 @@ def test_what_says_nothing_and_what_clients_repeat_is_not_named() -> None:
 )
 def test_whose_a_request_is_is_told_in_the_words_of_the_models_api(place: str, given: str) -> None:
     model = replace(CLAUDE, takes=EFFORTS)
-    rest, told = without(request(**{place: given, "verbosity": '"low"', "reasoning_effort": '"low"'}), model)
-    assert told == ("verbosity",)
+    rest, omitted = without(request(**{place: given, "verbosity": '"low"', "reasoning_effort": '"low"'}), model)
+    assert omitted == ("verbosity",)
     body = anthropic_request.to_body(rest, "m", 9)
     assert (body["metadata"], body["output_config"]) == ({"user_id": "ann"}, {"effort": "low"})
 
 
 def test_a_field_that_the_model_reads_stays() -> None:
     model = Model("m", "vllm", 0, 0, "", False, takes=frozenset({"reasoning_effort"}))
-    rest, told = without(request(reasoning_effort='"high"'), model)
-    assert (rest.original, told) == (request(reasoning_effort='"high"').original, ())
+    rest, omitted = without(request(reasoning_effort='"high"'), model)
+    assert (rest.original, omitted) == (request(reasoning_effort='"high"').original, ())

@@ -27,19 +27,19 @@ async def coming(*requests: pb.ObserveRequest) -> AsyncIterator[pb.ObserveReques
 
 
 async def test_what_gateways_bring_is_taken_and_told_to_the_other_routers():
-    told = list[pb.ObserveRequest]()
-    servicer = RouterServicer(Table(CATALOGUE, 60, PausedClock()), 1, 1, told.append)
+    published = list[pb.ObserveRequest]()
+    servicer = RouterServicer(Table(CATALOGUE, 60, PausedClock()), 1, 1, published.append)
     requests = [seen(), seen(model="unknown here")]
     assert (await servicer.Observe(coming(*requests), NO_CALL)).taken == 1
-    assert told == requests  # another router's catalogue may have it
+    assert published == requests  # another router's catalogue may have it
 
 
 async def test_what_makes_no_sense_is_not_told_to_others():
-    told = list[pb.ObserveRequest]()
-    servicer = RouterServicer(Table(CATALOGUE, 60, PausedClock()), 1, 1, told.append)
+    published = list[pb.ObserveRequest]()
+    servicer = RouterServicer(Table(CATALOGUE, 60, PausedClock()), 1, 1, published.append)
     with pytest.raises(InvalidInput, match="1 to 3, got 9"):
         await servicer.Observe(coming(seen(outcome=9)), NO_CALL)
-    assert told == []
+    assert published == []
 
 
 @pytest.mark.parametrize("field", ["ttft_ms", "total_ms"])

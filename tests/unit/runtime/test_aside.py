@@ -166,9 +166,9 @@ def test_the_size_of_a_long_body_is_estimated_from_parts_of_it() -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Time as `aside` sees it, which passes where a test says so."""
-    told = SimpleNamespace(s=0.0)
-    monkeypatch.setattr("services.runtime.aside.time", SimpleNamespace(perf_counter=lambda: told.s))
-    return told
+    now = SimpleNamespace(s=0.0)
+    monkeypatch.setattr("services.runtime.aside.time", SimpleNamespace(perf_counter=lambda: now.s))
+    return now
 
 
 async def test_a_piece_waits_for_all_that_is_ready_and_all_that_this_makes_ready(clock: SimpleNamespace) -> None:

@@ -57,7 +57,7 @@ GIVEN = (
 )
 
 
-def told(arguments: tuple[str, ...] = ()) -> str:
+def refusal(arguments: tuple[str, ...] = ()) -> str:
     """Why the settings are refused."""
     with pytest.raises(RefusedSettings) as refused:
         read(Settings, arguments, "shop")
@@ -68,18 +68,18 @@ def told(arguments: tuple[str, ...] = ()) -> str:
 def test_the_environment_cannot_give_it(monkeypatch: pytest.MonkeyPatch, variables: dict[str, Any], why: str) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(PREFIX + name, value if isinstance(value, str) else json.dumps(value))
-    assert told() == f"shop: {why} (docs/upgrades.md)"
+    assert refusal() == f"shop: {why} (docs/upgrades.md)"
 
 
 def test_a_file_cannot_give_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "shop.yaml"
     file.write_text("window: {span_s: 5}\n")
     monkeypatch.setenv(f"{PREFIX}CONFIG", str(file))
-    assert told().startswith("shop: window.span_s: no longer a setting")
+    assert refusal().startswith("shop: window.span_s: no longer a setting")
 
 
 def test_an_option_cannot_give_it_and_help_does_not_list_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(("--poll-ms", "5")).startswith("shop: poll_ms: no longer a setting")
+    assert refusal(("--poll-ms", "5")).startswith("shop: poll_ms: no longer a setting")
     with pytest.raises(SystemExit):
         read(Settings, ("--help",), "shop")
     listed = capsys.readouterr().out
@@ -106,7 +106,7 @@ def test_the_schema_leaves_it_out() -> None:
 
 def test_a_hint_never_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"{PREFIX}POL_MS", "1")
-    assert "POLL_MS" not in told()
+    assert "POLL_MS" not in refusal()
 
 
 def test_a_part_of_the_settings_is_named_with_its_place() -> None:

@@ -21,14 +21,14 @@ class Watcher:
 
     def __init__(self, host: str = "127.0.0.1", reads: bool = True):
         self._host, self._room = host, asyncio.Semaphore(1_000 if reads else 0)
-        self.told: list[int] = []
+        self.sent: list[int] = []
 
     def peer(self) -> str:
         return f"ipv4:{self._host}:{id(self)}"
 
     async def write(self, response: Any) -> None:
         await self._room.acquire()
-        self.told.append(response.status)
+        self.sent.append(response.status)
 
 
 async def turns() -> None:
@@ -74,8 +74,8 @@ async def test_a_watcher_is_told_of_each_change_once(health: Health) -> None:
         for status in (SERVING, NOT_SERVING):
             health.set("", status)
             await turns()
-        assert watcher.told == [NOT_SERVING, SERVING, NOT_SERVING]
-        assert other.told == [UNKNOWN]
+        assert watcher.sent == [NOT_SERVING, SERVING, NOT_SERVING]
+        assert other.sent == [UNKNOWN]
 
 
 async def test_a_watcher_that_reads_nothing_keeps_nothing_from_others(health: Health) -> None:
@@ -84,7 +84,7 @@ async def test_a_watcher_that_reads_nothing_keeps_nothing_from_others(health: He
         await watches.begin(watcher := Watcher())
         health.set("", SERVING)
         await turns()
-        assert (stuck.told, watcher.told) == ([], [NOT_SERVING, SERVING])
+        assert (stuck.sent, watcher.sent) == ([], [NOT_SERVING, SERVING])
 
 
 async def test_who_leaves_says_so_of_every_service_and_nothing_else_after(health: Health) -> None:
@@ -94,7 +94,7 @@ async def test_who_leaves_says_so_of_every_service_and_nothing_else_after(health
         health.leave()
         health.set("service", SERVING)
         await turns()
-        assert watcher.told == [SERVING, NOT_SERVING]
+        assert watcher.sent == [SERVING, NOT_SERVING]
 
 
 async def test_one_host_cannot_have_all_watches(health: Health) -> None:
@@ -106,8 +106,8 @@ async def test_one_host_cannot_have_all_watches(health: Health) -> None:
         with pytest.raises(Exhausted, match=f"{WATCHES_PER_HOST} watches from one host"):
             await health.Watch(WHOLE, Watcher())
         await watches.begin(elsewhere := Watcher("127.0.0.2"))
-        assert elsewhere.told == [NOT_SERVING]
+        assert elsewhere.sent == [NOT_SERVING]
         first.cancel()
         await turns()
         await watches.begin(later := Watcher())
-        assert later.told == [NOT_SERVING]
+        assert later.sent == [NOT_SERVING]

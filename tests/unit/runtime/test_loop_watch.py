@@ -74,17 +74,17 @@ def _blocks(function: str) -> float:
 
 @pytest.mark.parametrize("new_loop", _LOOPS)
 def test_nothing_is_reported_of_a_loop_whose_callbacks_are_short(new_loop: Callable[[], asyncio.AbstractEventLoop]):
-    told: list[Block] = []
+    reported: list[Block] = []
 
     async def main() -> None:
-        with watching(2_000, told.append):  # no machine is as busy as that
+        with watching(2_000, reported.append):  # no machine is as busy as that
             for number in range(200):
                 hashlib.sha256(bytes(number)).digest()
                 await asyncio.sleep(0.001 * (number % 3))
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
-    assert told == []
+    assert reported == []
 
 
 async def test_a_threshold_of_zero_watches_nothing():
@@ -96,13 +96,13 @@ class Scripted:
     """A watch of a loop that does what a test says."""
 
     def __init__(self, threshold_s: float = 0.05):
-        self.clock, self.cpu, self.told = PausedClock(), PausedClock(), list[Block]()
+        self.clock, self.cpu, self.reported = PausedClock(), PausedClock(), list[Block]()
         self.at: CodePlace | None = None
         self.asked: list[Callable[[], None]] = []
         self.timers: list[Callable[[], None]] = []
         self.watch = LoopWatch(
             threshold_s,
-            self.told.append,
+            self.reported.append,
             cpu=self.cpu,
             seen=lambda: self.at,
             task=lambda: "Generate",
@@ -153,7 +153,7 @@ def test_a_loop_that_is_often_busy_keeps_a_timer_though_it_waits_at_each_look():
         loop.timers.pop()()
     loop.watch.look()
     loop.ends()
-    assert loop.told == []
+    assert loop.reported == []
 
 
 def test_a_block_lasts_from_the_question_to_the_answer():
@@ -161,7 +161,7 @@ def test_a_block_lasts_from_the_question_to_the_answer():
     for _ in range(4):
         loop.look(_FEED, 0.025, cpu_s=0.01)
     loop.ends()
-    [block] = loop.told
+    [block] = loop.reported
     assert (block.place, block.task, block.looks, block.seen) == (_FEED, "Generate", 4, 4)
     assert (block.wall_s, block.cpu_s) == (pytest.approx(0.075), pytest.approx(0.03))
     assert not loop.asked
@@ -173,14 +173,14 @@ def test_what_does_not_last_beyond_the_threshold_is_not_told():
     loop.run(_FEED, 0.02)
     loop.answers()
     loop.look(None, 0.005, cpu_s=0)
-    assert loop.told == []
+    assert loop.reported == []
 
 
 def test_a_delay_of_the_watch_counts_as_far_as_the_loop_was_computing():
     loop = Scripted()
     loop.look(_FEED, 0.2, cpu_s=0.15)  # 0.175 s late
     loop.ends()
-    assert loop.told[0].wall_s == pytest.approx(0.15)
+    assert loop.reported[0].wall_s == pytest.approx(0.15)
 
 
 def test_a_delay_of_the_watch_is_no_block_of_a_loop_that_has_turned_meanwhile():
@@ -193,7 +193,7 @@ def test_a_delay_of_the_watch_is_no_block_of_a_loop_that_has_turned_meanwhile():
     loop.look(_FEED, 0.002)
     loop.run(_FEED, 0.004)
     loop.ends()
-    assert loop.told == []
+    assert loop.reported == []
 
 
 def test_a_loop_that_was_busy_keeps_its_timer_for_a_second():
@@ -212,7 +212,7 @@ def test_a_delay_of_the_watch_alone_is_no_block():
     loop = Scripted()
     loop.look(_FEED, 5, cpu_s=0.001)  # the machine stood still
     loop.ends()
-    assert loop.told == []
+    assert loop.reported == []
 
 
 def test_of_several_functions_the_one_that_most_samples_saw_is_named():
@@ -220,24 +220,24 @@ def test_of_several_functions_the_one_that_most_samples_saw_is_named():
     for at in (_STORE, _FEED, _FEED, _STORE, CodePlace("services.x.feed", 8)):
         loop.look(at, 0.025)
     loop.ends()
-    assert (loop.told[0].place, loop.told[0].seen, loop.told[0].looks) == (_FEED, 3, 5)
+    assert (loop.reported[0].place, loop.reported[0].seen, loop.reported[0].looks) == (_FEED, 3, 5)
 
 
 def test_c_code_that_the_loop_calls_itself_is_seen_by_its_cpu_time():
     loop = Scripted()
     loop.look(None, 0.3)
     loop.ends()
-    assert loop.told[0].place == IN_C
+    assert loop.reported[0].place == IN_C
 
 
 def test_a_block_that_goes_on_is_told_of_before_it_ends():
     loop = Scripted()
     for _ in range(400):
         loop.look(_FEED, 0.025, cpu_s=0)
-    assert [block.ended for block in loop.told] == [False]
+    assert [block.ended for block in loop.reported] == [False]
     loop.answers()
     loop.watch.look()
-    assert [block.ended for block in loop.told] == [False, True]
+    assert [block.ended for block in loop.reported] == [False, True]
 
 
 def _lines(caplog: pytest.LogCaptureFixture, *blocks: Block, report: BlockReporter) -> list[str]:

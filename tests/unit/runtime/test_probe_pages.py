@@ -19,13 +19,13 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 def get(pages: ProbePages, path: str, host: str = "10.1.2.3:9464", *, loopback: bool = False) -> tuple[str, bytes]:
     environ = {"HTTP_HOST": host, "PATH_INFO": path}
     setup_testing_defaults(environ)
-    told = []
+    status_line = []
 
     def start_response(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> None:
-        told.append(status)
+        status_line.append(status)
 
     body = b"".join(app(pages, loopback=loopback)(environ, start_response))  # type: ignore[arg-type]
-    return told[0], body
+    return status_line[0], body
 
 
 async def test_a_process_is_ready_while_its_health_says_so_and_live_all_along() -> None:
@@ -77,5 +77,5 @@ async def test_on_loopback_no_page_whose_name_was_pointed_here_reads_anything(
     path: str, content: bytes, host: str, loopback: bool, status: str
 ) -> None:
     pages = ProbePages(Health(), asyncio.get_running_loop())
-    told, body = await asyncio.to_thread(get, pages, path, host, loopback=loopback)
-    assert (told, content in body) == (status, status == "200 OK")
+    status_line, body = await asyncio.to_thread(get, pages, path, host, loopback=loopback)
+    assert (status_line, content in body) == (status, status == "200 OK")

@@ -90,11 +90,11 @@ def test_what_one_is_told_no_other_is(environment: Patch, tmp_path: Path) -> Non
 
 def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "audio.yaml"
-    told = [("audio", {"HEDGEROW_AUDIO_CONFIG": str(file)})]
+    environments = [("audio", {"HEDGEROW_AUDIO_CONFIG": str(file)})]
     file.write_text("model: m\n")
-    assert refusals(told) == [[]]
+    assert refusals(environments) == [[]]
     file.write_text("{}\n")
-    assert refusals(told) == [[NO_MODEL]]
+    assert refusals(environments) == [[NO_MODEL]]
 
 
 def test_one_that_is_not_installed_silences_no_other(environment: Patch) -> None:

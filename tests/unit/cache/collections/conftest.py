@@ -32,8 +32,8 @@ async def open_collections() -> AsyncIterator[OpenCollections]:
         engine = engine or BagOfWords()
         file = CollectionFile(path, DIMENSION)
         embedder = Embedder(engine, 100_000, 60)
-        told = CollectionSettings(snippet_tokens=TOKENS, **limits)
-        collections = Collections(file, embedder, EmbedderBehind(lambda: engine), engine.length, told, Clock())
+        settings = CollectionSettings(snippet_tokens=TOKENS, **limits)
+        collections = Collections(file, embedder, EmbedderBehind(lambda: engine), engine.length, settings, Clock())
         file.load(engine.name)
         opened.append((embedder, collections))
         return collections

@@ -71,12 +71,12 @@ async def test_a_tenant_sees_its_own_collections_alone(open_collections: OpenCol
     for ranking in Ranking:
         assert await found(collections, "Redis stored gateway", "globex", ranking=ranking) == ["ports.md"]
     assert [each.name for each in await collections.listed("globex")] == ["docs"]
-    told = []
+    messages = []
     for name in ("secret", "never-there"):
         with pytest.raises(NoCollection) as error:
             await found(collections, "Redis", "globex", name)
-        told.append(error.value.message.replace(name, "NAME"))
-    assert told[0] == told[1]
+        messages.append(error.value.message.replace(name, "NAME"))
+    assert messages[0] == messages[1]
     assert await collections.drop("globex", "secret") == 0
     assert await found(collections, "Redis", "acme", "secret") == ["redis.md"]
 
@@ -196,7 +196,7 @@ async def test_a_document_that_cannot_be_kept_leaves_the_old_one_as_it_was(open_
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limits", "message"),
     [
         ({"max_documents": 1}, "collection docs: at most 1 documents, got 2"),
         ({"max_bytes": 50}, "collection docs: at most 50 bytes, got 80"),
@@ -206,7 +206,7 @@ async def test_a_document_that_cannot_be_kept_leaves_the_old_one_as_it_was(open_
     ],
 )
 async def test_every_limit_is_named_with_its_value(
-    open_collections: OpenCollections, limits: dict[str, int], told: str
+    open_collections: OpenCollections, limits: dict[str, int], message: str
 ) -> None:
     collections = open_collections(**limits)
     text = "# One\n\nwords of the first one, forty bytes."
@@ -214,7 +214,7 @@ async def test_every_limit_is_named_with_its_value(
     second = f"{text[:20]}\n\n# Two\n\nb" if "max_document_snippets" in limits else text[:40]
     with pytest.raises(CollectionFull) as error:
         await collections.put("acme", "docs", document("b.md", second))
-    assert error.value.message == told
+    assert error.value.message == message
 
 
 async def test_a_tenant_has_so_many_collections_and_another_has_its_own(open_collections: OpenCollections) -> None:

@@ -75,7 +75,7 @@ async def test_a_call_gives_snippets_to_a_model_and_citations_to_people(tools: T
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("", "arguments: JSON"),
         ("[]", "arguments: a JSON object, got list"),
@@ -89,20 +89,22 @@ async def test_a_call_gives_snippets_to_a_model_and_citations_to_people(tools: T
         ("[" * 100_000, "arguments: JSON, got nested too deeply"),
     ],
 )
-async def test_a_model_is_told_what_is_wrong_with_its_arguments(tools: ToolServicer, arguments: str, told: str) -> None:
+async def test_a_model_is_told_what_is_wrong_with_its_arguments(
+    tools: ToolServicer, arguments: str, message: str
+) -> None:
     reply = await tools.CallTool(tool_pb2.CallToolRequest(name="search_docs", arguments=arguments), ACME)
     assert reply.failed
-    assert reply.content.startswith(told)
+    assert reply.content.startswith(message)
     assert not reply.citations
 
 
 async def test_another_tenants_tool_is_as_one_that_never_was(tools: ToolServicer) -> None:
-    told = set()
+    messages = set()
     for name in ("secret", "nothing"):
         with pytest.raises(NoCollection) as error:
             await tools.CallTool(search(f"search_{name}", query="gateway"), ACME)
-        told.add(error.value.message.replace(name, "NAME"))
-    assert len(told) == 1
+        messages.add(error.value.message.replace(name, "NAME"))
+    assert len(messages) == 1
     with pytest.raises(Missing):
         await tools.CallTool(search("docs", query="gateway"), ACME)
 
@@ -115,7 +117,7 @@ async def test_who_is_nobody_has_no_tools(tools: ToolServicer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"tenant": ""}, "tenant: at least 1 character"),
         ({"collection": "a/b"}, "collection: 1 to 57 letters"),
@@ -136,10 +138,10 @@ async def test_who_is_nobody_has_no_tools(tools: ToolServicer) -> None:
     ],
 )
 async def test_what_cannot_be_kept_is_refused_by_name(
-    servicer: CollectionServicer, changed: dict[str, Any], told: str
+    servicer: CollectionServicer, changed: dict[str, Any], message: str
 ) -> None:
     request = {"tenant": "acme", "collection": "docs", "document": pb.Document(source="a.md", text="text"), **changed}
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=message):
         await servicer.PutDocument(pb.PutDocumentRequest(**request), NOBODY)
 
 

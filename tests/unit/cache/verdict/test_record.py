@@ -16,7 +16,7 @@ STEPS = st.lists(
 )
 
 
-def told(steps: list[bool | tuple[float, bool, bool]]) -> Record:
+def recorded(steps: list[bool | tuple[float, bool, bool]]) -> Record:
     """A record that has seen lookups and verdicts."""
     kept = Record({1.0: ThresholdDecision(0.95)})
     tell(kept, steps)
@@ -44,7 +44,7 @@ def test_replicas_that_add_what_is_new_come_to_what_one_alone_would_have(
         new = one.take()
         shared._all.add(new)
         one.replace(Record.of(shared.row))
-    alone = told(steps)
+    alone = recorded(steps)
     assert one.row[0] == alone.row[0]
     assert one.row[1:5] == pytest.approx(alone.row[1:5])
     assert one.wrong() == alone.wrong()
@@ -56,12 +56,12 @@ def test_replicas_that_add_what_is_new_come_to_what_one_alone_would_have(
 def test_what_comes_while_the_sum_is_on_its_way_counts_once(
     before: list[bool | tuple[float, bool, bool]], meanwhile: list[bool | tuple[float, bool, bool]]
 ) -> None:
-    kept = told(before)
+    kept = recorded(before)
     shared = Record({1.0: ThresholdDecision(0.95)})
     shared._all.add(kept.take())
     tell(kept, meanwhile)
     kept.replace(Record.of(shared.row))
-    alone = told([*before, *meanwhile])
+    alone = recorded([*before, *meanwhile])
     assert kept.row[0] == alone.row[0]
     assert kept.row[1:5] == pytest.approx(alone.row[1:5])
 
@@ -69,7 +69,7 @@ def test_what_comes_while_the_sum_is_on_its_way_counts_once(
 @settings(deadline=None)
 @given(steps=STEPS)
 def test_a_record_that_was_written_down_goes_on_where_it_was(steps: list[bool | tuple[float, bool, bool]]) -> None:
-    kept = told(steps)
+    kept = recorded(steps)
     again = Record.of(kept.row)
     assert (again.row, again.wrong(), again.has_news) == (kept.row, kept.wrong(), False)
 
@@ -84,7 +84,7 @@ def test_samples_that_are_shared_stay_within_their_number(monkeypatch: pytest.Mo
         assert kept.count == kept.wrong_hits <= 100
 
 
-GOOD = told([True, (0.9, True, False)]).row
+GOOD = recorded([True, (0.9, True, False)]).row
 
 
 @pytest.mark.parametrize(

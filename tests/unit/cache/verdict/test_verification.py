@@ -152,7 +152,7 @@ async def report(servicer: CacheServicer, sample: cache_pb2.Sample, tenant: str 
     await servicer.ReportVerdict(cache_pb2.ReportVerdictRequest(tenant=tenant, sample=sample, **fields), CALL)
 
 
-async def told(servicer: CacheServicer, tenant: str = "acme") -> dict[str, tuple[bool, int]]:
+async def statistics(servicer: CacheServicer, tenant: str = "acme") -> dict[str, tuple[bool, int]]:
     """Whether hits of each category are off, and how many samples count for it."""
     stats = await servicer.GetStats(cache_pb2.GetStatsRequest(tenant=tenant), CALL)
     assert stats.threshold == 0.8
@@ -166,8 +166,8 @@ async def test_a_sample_says_of_which_category_it_is_and_counts_for_that_alone(t
         for _ in range(60):
             found.sample.score = 1.0
             await report(two, found.sample, right=category == "chat")
-    assert await told(two) == {"chat": (False, 60), "dosages": (True, 60)}
-    assert await told(two, "globex") == {}
+    assert await statistics(two) == {"chat": (False, 60), "dosages": (True, 60)}
+    assert await statistics(two, "globex") == {}
     assert (await verdict(two, "dosages")).verdict == cache_pb2.VERDICT_MISS
     assert (await verdict(two, "chat")).verdict == cache_pb2.VERDICT_SEMANTIC
     assert (await verdict(two, "dosages", "globex")).verdict == cache_pb2.VERDICT_SEMANTIC
@@ -180,7 +180,7 @@ async def test_a_stranger_who_reports_of_a_category_of_the_same_name_changes_non
     for _ in range(100):
         sample.score = 1.0
         await report(two, sample, tenant="mallory")
-    assert await told(two) == {"dosages": (False, 0)}
+    assert await statistics(two) == {"dosages": (False, 0)}
     assert (await verdict(two, "dosages")).verdict == cache_pb2.VERDICT_SEMANTIC
 
 

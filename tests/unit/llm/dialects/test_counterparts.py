@@ -25,8 +25,8 @@ PLACES = ("reasoning_effort", "output_config.effort", "reasoning")
 
 
 def asked(**untranslated: object) -> Request:
-    told = {place: json.dumps(given, separators=(",", ":")) for place, given in untranslated.items()}
-    return Request((Message("user", "Hi"),), original=Original("any", b"{}", untranslated=told))
+    fields = {place: json.dumps(given, separators=(",", ":")) for place, given in untranslated.items()}
+    return Request((Message("user", "Hi"),), original=Original("any", b"{}", untranslated=fields))
 
 
 def bodies(request: Request) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -49,15 +49,15 @@ def test_an_effort_that_not_all_of_them_have_is_refused_by_name(effort: str) -> 
         bodies(asked(reasoning_effort=effort))
 
 
-@pytest.mark.parametrize("told", [{"user": "ann"}, {"safety_identifier": "ann"}, {"metadata": {"user_id": "ann"}}])
-def test_whose_a_request_is_is_said_in_every_api(told: dict[str, object]) -> None:
-    chat, message, response = bodies(asked(**told))
+@pytest.mark.parametrize("fields", [{"user": "ann"}, {"safety_identifier": "ann"}, {"metadata": {"user_id": "ann"}}])
+def test_whose_a_request_is_is_said_in_every_api(fields: dict[str, object]) -> None:
+    chat, message, response = bodies(asked(**fields))
     assert (chat["user"], message["metadata"], response["safety_identifier"]) == ("ann", {"user_id": "ann"}, "ann")
 
 
-@pytest.mark.parametrize("told", [{"user": "x" * 65}, {"user": 7}, {"metadata": {"a": "b"}}, {"metadata": [1]}, {}])
-def test_what_is_no_name_of_an_end_user_is_left_out(told: dict[str, object]) -> None:
-    chat, message, response = bodies(asked(**told))
+@pytest.mark.parametrize("fields", [{"user": "x" * 65}, {"user": 7}, {"metadata": {"a": "b"}}, {"metadata": [1]}, {}])
+def test_what_is_no_name_of_an_end_user_is_left_out(fields: dict[str, object]) -> None:
+    chat, message, response = bodies(asked(**fields))
     assert not {"user", "metadata", "safety_identifier", "reasoning"} & (chat.keys() | message.keys() | response.keys())
 
 
@@ -80,9 +80,9 @@ def untold(read: Any, body: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
     data = json.dumps({"model": "m", "max_tokens": 9, **body}).encode()
     given = parse(data)
     request = read(given, {}, ["m"]).request
-    told = dict(original(chat_pb2.API_MESSAGES, data, given, {}).untranslated)
-    untranslated.check(Original("any", data, untranslated=told), MODEL)
-    return [message.content for message in request.messages], told
+    fields = dict(original(chat_pb2.API_MESSAGES, data, given, {}).untranslated)
+    untranslated.check(Original("any", data, untranslated=fields), MODEL)
+    return [message.content for message in request.messages], fields
 
 
 @pytest.mark.parametrize(("failed", "said"), [(True, "Error: no such file"), (False, "no such file")])
@@ -100,22 +100,22 @@ def test_a_redacted_thought_of_an_earlier_turn_is_no_error_for_other_models() ->
         "content": [{"type": "redacted_thinking", "data": "c2ln"}, {"type": "text", "text": "Hm"}],
     }
     turns = [{"role": "user", "content": "?"}, turn, {"role": "user", "content": "So?"}]
-    texts, told = untold(read_messages, {"messages": turns})
-    assert (texts, told) == (["?", "Hm", "So?"], {"messages[1].content[0].data": '"c2ln"'})
+    texts, fields = untold(read_messages, {"messages": turns})
+    assert (texts, fields) == (["?", "Hm", "So?"], {"messages[1].content[0].data": '"c2ln"'})
 
 
 def test_the_name_of_a_tools_message_is_decoration() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     turns = [{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": [call]}]
-    _, told = untold(
+    _, fields = untold(
         read_chat, {"messages": [*turns, {"role": "tool", "tool_call_id": "1", "name": "f", "content": "1"}]}
     )
-    assert told == {}
+    assert fields == {}
     with pytest.raises(InvalidInput, match=r"^messages\[0\]\.name: no such field"):
         untold(read_chat, {"messages": [{"role": "user", "name": "ann", "content": "?"}]})
 
 
 def test_a_reference_to_an_item_that_is_not_stored_says_what_to_send() -> None:
-    told = asked(**{"input[1]": {"type": "item_reference", "id": "msg_1"}}).original
+    fields = asked(**{"input[1]": {"type": "item_reference", "id": "msg_1"}}).original
     with pytest.raises(InvalidInput, match="stores no responses: send the item itself"):
-        untranslated.check(told, MODEL)
+        untranslated.check(fields, MODEL)

@@ -21,7 +21,7 @@ SAID = '{"choices":[{"index":0,"delta":{"content":"Hi"}}]}'
 ENDED = '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
 
 
-def heard(answer: Answer, *events: str) -> llm_pb2.GenerateResponse:
+def response_to(answer: Answer, *events: str) -> llm_pb2.GenerateResponse:
     """The answer to its end, as the service sends it."""
     answer.add(list(events))
     return to_response(answer.finish())
@@ -32,7 +32,7 @@ def used(**usage: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("told", "usage"),
+    ("event", "usage"),
     [
         (used(prompt_tokens=-500, completion_tokens=-3), Usage()),
         (used(prompt_tokens=1e400, completion_tokens=3), Usage(completion_tokens=3)),
@@ -45,9 +45,9 @@ def used(**usage: Any) -> str:
         ),
     ],
 )
-def test_a_count_of_tokens_that_cannot_be_is_as_if_it_had_not_been_told(told: str, usage: Usage) -> None:
+def test_a_count_of_tokens_that_cannot_be_is_as_if_it_had_not_been_told(event: str, usage: Usage) -> None:
     answer = OpenAIAnswer()
-    answer.add([SAID, ENDED, told])
+    answer.add([SAID, ENDED, event])
     finish = answer.finish().finish
     assert finish
     assert (finish.reason, finish.usage) == (FinishReason.STOP, usage)
@@ -56,17 +56,17 @@ def test_a_count_of_tokens_that_cannot_be_is_as_if_it_had_not_been_told(told: st
 @pytest.mark.parametrize("tokens", [-5, 10**14, 1e400])
 def test_the_same_holds_for_messages_and_responses(tokens: float) -> None:
     end = {"delta": {"stop_reason": "end_turn"}, "usage": {"input_tokens": 7, "output_tokens": tokens}}
-    message = heard(AnthropicAnswer(), json.dumps({"type": "message_delta", **end}))
+    message = response_to(AnthropicAnswer(), json.dumps({"type": "message_delta", **end}))
     assert (message.finish.usage.prompt_tokens, message.finish.usage.completion_tokens) == (7, 0)
     ended = {"status": "completed", "usage": {"input_tokens": 7, "output_tokens": tokens}}
-    response = heard(ResponsesAnswer(), json.dumps({"type": "response.completed", "response": ended}))
+    response = response_to(ResponsesAnswer(), json.dumps({"type": "response.completed", "response": ended}))
     assert (response.finish.usage.prompt_tokens, response.finish.usage.completion_tokens) == (7, 0)
 
 
 @pytest.mark.parametrize("answer", [OpenAIAnswer, AnthropicAnswer, ResponsesAnswer])
 def test_an_event_that_is_nested_too_deeply_interrupts_the_answer(answer: type[Answer]) -> None:
     deep = '{"type":"message_stop","error":' + "[" * 100_000
-    assert heard(answer(), deep).finish.reason == chat_pb2.FINISH_REASON_INTERRUPTED
+    assert response_to(answer(), deep).finish.reason == chat_pb2.FINISH_REASON_INTERRUPTED
 
 
 def test_half_a_surrogate_pair_is_no_error_and_a_whole_one_is_a_character() -> None:
@@ -92,7 +92,7 @@ def test_a_tool_of_the_provider_s_is_neither_a_call_nor_a_broken_answer() -> Non
     end = {"type": "message_delta", "delta": {"stop_reason": "pause_turn"}, "usage": {"output_tokens": 2}}
     answer = AnthropicAnswer()
     answer.relays = True
-    reply = heard(
+    reply = response_to(
         answer,
         json.dumps({"type": "content_block_start", "index": 0, "content_block": block}),
         json.dumps({"type": "content_block_delta", "index": 0, "delta": delta}),

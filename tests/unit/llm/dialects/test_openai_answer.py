@@ -21,16 +21,16 @@ def answer(choices: int = 1) -> OpenAIAnswer:
     return made
 
 
-def told(chunk: Chunk | None) -> tuple[str, int]:
+def text_and_count(chunk: Chunk | None) -> tuple[str, int]:
     assert chunk
     return chunk.text, chunk.tokens
 
 
 def test_several_choices_go_on_until_the_last_has_ended() -> None:
     reading = answer(2)
-    assert told(reading.add([event(0, content="one")])) == ("one", 1)
-    assert told(reading.add([event(1, content="uno"), event(0, "stop", content="!")])) == ("!", 2)
-    assert told(reading.add([event(1, content=" dos")])) == ("", 1), "it is told at once"
+    assert text_and_count(reading.add([event(0, content="one")])) == ("one", 1)
+    assert text_and_count(reading.add([event(1, content="uno"), event(0, "stop", content="!")])) == ("!", 2)
+    assert text_and_count(reading.add([event(1, content=" dos")])) == ("", 1), "it is told at once"
     assert reading.add([event(1, "length", content=" tres")]) is None
     end = reading.finish()
     assert end.finish
@@ -55,7 +55,7 @@ def test_a_server_may_make_fewer_choices_than_were_asked_for() -> None:
 
 def test_sound_is_handed_on_and_what_it_says_is_the_text() -> None:
     reading = answer()
-    assert told(reading.add([event(0, audio={"id": "a", "transcript": "Tokyo"})])) == ("Tokyo", 1)
+    assert text_and_count(reading.add([event(0, audio={"id": "a", "transcript": "Tokyo"})])) == ("Tokyo", 1)
     chunk = reading.add([event(0, audio={"data": "eA=="})])
     assert chunk
     assert len(chunk.relayed) == 1
@@ -126,7 +126,7 @@ def test_a_call_that_gets_no_name_interrupts_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "completion"),
+    ("counts", "completion"),
     [
         ({"prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 623}, 603),
         ({"prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 218}, 198),
@@ -134,13 +134,13 @@ def test_a_call_that_gets_no_name_interrupts_the_answer() -> None:
         ({"prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 3}, 198),
     ],
 )
-def test_thoughts_that_only_the_total_counts_are_generated_tokens(told: dict[str, int], completion: int) -> None:
-    *_, usage = ended(OpenAIAnswer(), event(0, "stop", content="Hi."), json.dumps({"choices": [], "usage": told}))
+def test_thoughts_that_only_the_total_counts_are_generated_tokens(counts: dict[str, int], completion: int) -> None:
+    *_, usage = ended(OpenAIAnswer(), event(0, "stop", content="Hi."), json.dumps({"choices": [], "usage": counts}))
     assert (usage.prompt_tokens, usage.completion_tokens) == (20, completion)
 
 
 @pytest.mark.parametrize(
-    ("told", "cached"),
+    ("counts", "cached"),
     [
         ({"prompt_tokens_details": {"cached_tokens": 80}, "cached_tokens": 7}, 80),
         ({"prompt_tokens_details": {"cached_tokens": 0}, "prompt_cache_hit_tokens": 7}, 0),
@@ -151,8 +151,8 @@ def test_thoughts_that_only_the_total_counts_are_generated_tokens(told: dict[str
     ids=["OpenAI", "nothing", "DeepSeek", "Kimi", "none"],
 )
 @pytest.mark.parametrize("in_choice", [True, False])
-def test_cached_tokens_are_read_by_each_name(told: dict[str, Any], cached: int, in_choice: bool) -> None:
-    usage = {"usage": {"prompt_tokens": 100, "completion_tokens": 50, **told}}
+def test_cached_tokens_are_read_by_each_name(counts: dict[str, Any], cached: int, in_choice: bool) -> None:
+    usage = {"usage": {"prompt_tokens": 100, "completion_tokens": 50, **counts}}
     end: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": "stop"}
     last = {"choices": [end | usage]} if in_choice else {"choices": [end], **usage}
     *_, counted = ended(OpenAIAnswer(), event(0, content="Hi."), json.dumps(last))

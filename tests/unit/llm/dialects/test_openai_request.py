@@ -202,12 +202,12 @@ async def test_thoughts_are_no_part_of_the_answer() -> None:
 
 
 async def test_log_probabilities_come_with_their_text() -> None:
-    told = {"token": "Yes", "logprob": -0.1, "bytes": [89, 101, 115]}
+    entry = {"token": "Yes", "logprob": -0.1, "bytes": [89, 101, 115]}
     likely = {"token": "No", "logprob": -2.5, "bytes": None}
     choice = {
         "delta": {"content": "Yes"},
         "finish_reason": "stop",
-        "logprobs": {"content": [{**told, "top_logprobs": [told, likely]}]},
+        "logprobs": {"content": [{**entry, "top_logprobs": [entry, likely]}]},
     }
     chunks = await answer(SimulatedProvider((f"data: {json.dumps({'choices': [choice]})}\n\n", DONE)))
     yes, no = TokenLogprob("Yes", b"Yes", -0.1), TokenLogprob("No", b"No", -2.5)

@@ -111,8 +111,8 @@ async def test_logprobs_come_with_their_text() -> None:
     top = {"token": "a", "logprob": -0.5, "bytes": [97]}
     delta = {"type": "response.output_text.delta", **at, "delta": "a", "logprobs": [{**top, "top_logprobs": [top]}]}
     chunks = await answer(sent([*begun(), delta, ended([])]), Request(HELLO))
-    (told,) = [each for chunk in chunks for each in chunk.logprobs]
-    assert (told.token, told.logprob, told.top[0].bytes) == ("a", -0.5, b"a")
+    (logprob,) = [each for chunk in chunks for each in chunk.logprobs]
+    assert (logprob.token, logprob.logprob, logprob.top[0].bytes) == ("a", -0.5, b"a")
 
 
 async def test_the_events_of_an_answer_are_relayed_to_the_last() -> None:

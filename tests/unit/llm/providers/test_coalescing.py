@@ -91,8 +91,8 @@ async def test_floods_of_events_are_read_in_one_portion_for_each_turn_of_the_eve
         def is_last(self, event: str) -> bool:
             return False
 
-        def split(self, told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-            yield told
+        def split(self, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+            yield body
 
         def read(self, event: str, more: More) -> None:
             lengths[-1] += 1

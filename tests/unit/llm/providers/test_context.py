@@ -95,10 +95,10 @@ def test_another_refusal_is_none_of_these(said: str) -> None:
 
 
 def test_in_a_stream_it_is_the_same() -> None:
-    told = json.dumps(
+    body = json.dumps(
         {"error": {"type": "context_length_exceeded", "message": "Your input exceeds the context window."}}
     )
-    assert isinstance(to_error(in_stream_status(told), {}, told, ""), ContextExceeded)
+    assert isinstance(to_error(in_stream_status(body), {}, body, ""), ContextExceeded)
 
 
 def test_what_a_provider_says_is_bounded_and_has_no_secret() -> None:

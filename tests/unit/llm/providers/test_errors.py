@@ -101,8 +101,8 @@ def test_what_is_no_error_of_an_api_stays_here(body: str) -> None:
 def test_the_credential_stays_here_however_it_is_written() -> None:
     error = refused({"error": {**PROBLEM, "message": f"{KEY} may not", "details": {"key": KEY}}})
     error.include_provider_error("chat_completions")
-    told = json.dumps(dict(error.metadata)) + error.message
-    assert "secret" not in told
+    shown = json.dumps(dict(error.metadata)) + error.message
+    assert "secret" not in shown
     assert json.loads(error.metadata["provider_error"])["message"] == "… may not"
 
 

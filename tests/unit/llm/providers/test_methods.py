@@ -117,10 +117,10 @@ async def test_tokens_are_those_that_the_provider_counts(answer: object, tokens:
     assert last.finish.usage.completion_tokens == 0
 
 
-@pytest.mark.parametrize(("told", "tokens"), [("12", 12), ("", 0), ("-1", 0), ("9" * 30, 0), ("٣", 0)])
-async def test_an_array_comes_back_as_it_is_and_its_tokens_are_counted_in_a_header(told: str, tokens: int) -> None:
+@pytest.mark.parametrize(("value", "tokens"), [("12", 12), ("", 0), ("-1", 0), ("9" * 30, 0), ("٣", 0)])
+async def test_an_array_comes_back_as_it_is_and_its_tokens_are_counted_in_a_header(value: str, tokens: int) -> None:
     answer = '[{"index":1,"score":0.9987},{"index":0,"score":1e-5}]'  # Text Embeddings Inference's
-    chunks = await asked(saying(answer, **{"x-compute-tokens": told}), "rerank", query="q", texts=["a", "b"])
+    chunks = await asked(saying(answer, **{"x-compute-tokens": value}), "rerank", query="q", texts=["a", "b"])
     assert relayed(chunks) == answer
     assert chunks[-1].finish
     assert chunks[-1].finish.usage.prompt_tokens == tokens

@@ -103,11 +103,11 @@ async def test_headers_of_the_settings_are_stronger_than_a_callers() -> None:
     provider = SimulatedProvider()
     extra = {"OpenAI-Source": "operator", "openai-beta": "a=v1"}
     engine = provider.engine(own={"extra_headers": extra})
-    told = {"openai-source": "caller", "openai-beta": "b=v2", "openai-other": "x"}
-    request = Request(HELLO, original=replace(chat(messages=[]), headers=told))
+    headers = {"openai-source": "caller", "openai-beta": "b=v2", "openai-other": "x"}
+    request = Request(HELLO, original=replace(chat(messages=[]), headers=headers))
     assert await answer_of(engine, request)
     sent = provider.requests[-1].headers
-    assert [sent[name] for name in told] == ["operator", "a=v1,b=v2", "x"]
+    assert [sent[name] for name in headers] == ["operator", "a=v1,b=v2", "x"]
 
 
 async def test_a_cap_holds_for_the_rest_of_an_answer_in_the_callers_own_words() -> None:

@@ -74,8 +74,8 @@ async def test_a_connection_does_not_end_an_outage_of_a_provider_that_answers_wi
     with pytest.raises(ProviderRefused):
         _ = [chunk async for chunk in engine.generate(HELLO, Deadline.never())]
     await engine.warm_up(lambda _: None)
-    told = await LLMServicer(engine).GetModel(llm_pb2.GetModelRequest(), Call((), Deadline.never(), INVALID_SPAN))
-    assert (told.outage.url, told.outage.reason) == (
+    model = await LLMServicer(engine).GetModel(llm_pb2.GetModelRequest(), Call((), Deadline.never(), INVALID_SPAN))
+    assert (model.outage.url, model.outage.reason) == (
         "http://provider.test/v1",
         "the provider does not accept our credential",
     )

@@ -120,11 +120,11 @@ def test_log_probabilities_come_with_their_text_and_no_more_than_asked() -> None
     def likely(text: str, logprob: float, rank: int) -> Any:
         return SimpleNamespace(decoded_token=text, logprob=logprob, rank=rank)
 
-    told = [{7: likely("c", -3.0, 3), 5: likely("a", -0.1, 1), 6: likely("b", -1.0, 2)}]
-    chunk = TokenTally(3, PlainReading(), 2).add(output("c", [7], "stop", told))
+    logprobs = [{7: likely("c", -3.0, 3), 5: likely("a", -0.1, 1), 6: likely("b", -1.0, 2)}]
+    chunk = TokenTally(3, PlainReading(), 2).add(output("c", [7], "stop", logprobs))
     assert chunk
     best = (TokenLogprob("a", b"a", -0.1), TokenLogprob("b", b"b", -1.0))
     assert chunk.logprobs == (TokenLogprob("c", b"c", -3.0, best),)
-    chunk = TokenTally(3, PlainReading(), 0).add(output("c", [7], "stop", told))
+    chunk = TokenTally(3, PlainReading(), 0).add(output("c", [7], "stop", logprobs))
     assert chunk
     assert chunk.logprobs == (TokenLogprob("c", b"c", -3.0),)

@@ -63,25 +63,25 @@ def test_a_single_call_is_all_there_may_be_where_several_may_not() -> None:
 
 def test_tools_are_described_behind_the_system_message_or_in_one_of_their_own() -> None:
     system = Message("system", "Be brief.")
-    (told, user) = text_tools.as_text((system, HELLO), (WEATHER,), takes_system=True)
-    assert told.content.startswith("Be brief.\n\n# Tools\n")
-    assert '"description": "Tells it.", "parameters": {"type": "object"' in told.content
+    (converted, user) = text_tools.as_text((system, HELLO), (WEATHER,), takes_system=True)
+    assert converted.content.startswith("Be brief.\n\n# Tools\n")
+    assert '"description": "Tells it.", "parameters": {"type": "object"' in converted.content
     assert user == HELLO
     (alone, user) = text_tools.as_text((HELLO,), (WEATHER,), takes_system=True)
     assert (alone.role, user) == ("system", HELLO)
 
 
 def test_a_template_without_system_messages_has_them_in_the_first_turn() -> None:
-    (told,) = text_tools.as_text((HELLO,), (WEATHER,), takes_system=False)
-    assert told.role == "user"
-    assert told.content.startswith("# Tools\n")
-    assert told.content.endswith("\n\nHello.")
+    (converted,) = text_tools.as_text((HELLO,), (WEATHER,), takes_system=False)
+    assert converted.role == "user"
+    assert converted.content.startswith("# Tools\n")
+    assert converted.content.endswith("\n\nHello.")
 
 
 def test_calls_and_their_results_are_texts_of_turns_that_every_template_has() -> None:
     results = (RESULT, Message("tool", "12:00", tool_call_id="b"))
-    told = text_tools.as_text((HELLO, CALLED, *results, Message("user", "And?")), (), takes_system=True)
-    assert told == (
+    converted = text_tools.as_text((HELLO, CALLED, *results, Message("user", "And?")), (), takes_system=True)
+    assert converted == (
         HELLO,
         Message("assistant", f"I look.\n{CALL}"),
         Message("user", "<tool_response>\nrain\n</tool_response>\n<tool_response>\n12:00\n</tool_response>\nAnd?"),
