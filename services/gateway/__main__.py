@@ -94,15 +94,15 @@ async def assemble(
                 if router:
                     await routes.arrived(settings.ready_wait_ms / 1000)
                 servicer = GatewayServicer(settings, backends, media, identity, intake, warming, stages)
-                async with AsyncExitStack() as open_doors:
-                    doors = []
+                async with AsyncExitStack() as running_servers:
+                    servers = []
                     if bound:
-                        doors.append(http := HttpServer(settings.http))
-                        behind = (routes, backends.models, fleet, intake, backends.cache, media.hearing, readiness)
+                        servers.append(http := HttpServer(settings.http))
+                        behind = (routes, backends.models, fleet, intake, backends.cache, media.audio, readiness)
                         stored = response_store(settings, shared)
                         app = make_app(HttpParts(settings, servicer, http, *behind, stored))
-                        await open_doors.enter_async_context(http.serving(app, bound, settings))
-                    yield Assembled({_SERVICE: servicer}, doors, readiness.wait)
+                        await running_servers.enter_async_context(http.serving(app, bound, settings))
+                    yield Assembled({_SERVICE: servicer}, servers, readiness.wait)
                 await backends.write_behind.settle(_SETTLE_S)
 
 
@@ -134,10 +134,10 @@ def _followers(
         yield replica.start.follow(channels[replica.address], unreached_s)
     if backends.cache:
         yield watch(channels[settings.cache_address], backends.cache_breaker)
-    if media.seeing:
-        yield watch(channels[settings.vision_address], media.seeing.breaker)
-    if media.hearing:
-        yield watch(channels[settings.audio_address], media.hearing.breaker)
+    if media.vision:
+        yield watch(channels[settings.vision_address], media.vision.breaker)
+    if media.audio:
+        yield watch(channels[settings.audio_address], media.audio.breaker)
     for name, start in required.items():
         yield start.follow(channels[getattr(settings, f"{name}_address")], unreached_s)
 

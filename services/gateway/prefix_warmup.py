@@ -22,7 +22,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.slot import SlotRequest, score
-from services.gateway.prompt.compression import dieted
+from services.gateway.prompt.compression import compressed
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.upstream import balance, spending
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
@@ -35,7 +35,7 @@ from services.runtime.routing import Model
 ALL = "*"
 _VARIANTS = ("default", "simple", "complex")
 _QUESTION = "Hello."
-_NOBODY, _WEIGHT = "", 0.01  # tenant and weight at a limiter: a hundred items of any batch have their turn before it
+_NO_TENANT, _WEIGHT = "", 0.01  # tenant and weight at a limiter: a hundred items of any batch have their turn before it
 _RANK = score(premium=False, realtime=False, attempt=0, batch=True)
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0  # seconds between two checks for new replicas and prompts that are due
@@ -73,7 +73,7 @@ def _as_read(text: str, settings: PromptSettings) -> str:
     """The prompt as requests without prompt settings of their own have it."""
     if settings.diet == "off":
         return text
-    return dieted(text, settings.diet_to_bytes, settings.max_examples).text
+    return compressed(text, settings.diet_to_bytes, settings.max_examples).text
 
 
 def probe(text: str, salt: str) -> llm_pb2.GenerateRequest:
@@ -99,7 +99,7 @@ async def touch(
     if not replica.breaker.would_admit():
         raise replica.breaker.refusal()
     deadline = Deadline.after(within_s, clock)
-    slot = await pool.limiter.enter(SlotRequest(_RANK, _NOBODY, _WEIGHT, deadline, placed=lambda: None))
+    slot = await pool.limiter.enter(SlotRequest(_RANK, _NO_TENANT, _WEIGHT, deadline, placed=lambda: None))
     replica.in_flight += 1
     try:
         if replica not in pool.replicas:  # it has left while we waited

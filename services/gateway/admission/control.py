@@ -194,8 +194,12 @@ class AdmissionControl:
 def _tokens(question: Question) -> int:
     """The tokens that a request's answers may cost, its recording included."""
     request = question.request
-    heard = estimated_tokens(request.audio.data) if question.hearing else 0
-    return heard + question.prompt_tokens + choices(request.original) * (request.sampling.max_tokens or _ANSWER_TOKENS)
+    audio_tokens = estimated_tokens(request.audio.data) if question.audio else 0
+    return (
+        audio_tokens
+        + question.prompt_tokens
+        + choices(request.original) * (request.sampling.max_tokens or _ANSWER_TOKENS)
+    )
 
 
 def _explain(refusal: Exhausted, tenant: Tenant, trace_id: str) -> None:

@@ -14,7 +14,7 @@ from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.errors import ModelUnknown
 from services.gateway.prompt import window
 from services.gateway.settings.permissions import is_plain_text
-from services.gateway.upstream.media import Hearing, Seeing
+from services.gateway.upstream.media import AudioBackend, VisionBackend
 
 # Names that may stand in the place of a model's.
 TIERS = {
@@ -51,10 +51,10 @@ def read_model(request: pb.GenerateRequest, known: ModelNames) -> None:
 def estimated_tokens(file: bytes) -> int:
     """An estimate by the length in bytes. It is reserved at first, and charged where the client leaves before the
     length in seconds is known."""
-    return heard_tokens(len(file) / (_PCM_BYTES_PER_S if file.startswith(b"RIFF") else _PACKED_BYTES_PER_S))
+    return recording_tokens(len(file) / (_PCM_BYTES_PER_S if file.startswith(b"RIFF") else _PACKED_BYTES_PER_S))
 
 
-def heard_tokens(seconds: float) -> int:
+def recording_tokens(seconds: float) -> int:
     """Of so many seconds."""
     return math.ceil(seconds * _TOKENS_PER_S)
 
@@ -66,8 +66,8 @@ class Question:
     request: pb.GenerateRequest
     recording: Recording = ""
     prompt_tokens: int = 0  # an estimate, of what is written
-    seeing: Seeing | None = None  # where there are pictures to see
-    hearing: Hearing | None = None  # where there is a recording to hear
+    vision: VisionBackend | None = None  # where there are pictures to see
+    audio: AudioBackend | None = None  # where there is a recording to hear
     pixels: bool = False  # whether a model gets the pictures as they are
     _found: list[Bypassed | None] = field(default_factory=list, init=False, repr=False, compare=False)
 

@@ -17,7 +17,7 @@ from services.gateway.admission.option_limits import check_options
 from services.gateway.admission.question import Question, prompt_tokens, read_model, recording_is
 from services.gateway.config import GatewaySettings
 from services.gateway.guard.checks import checks_for
-from services.gateway.upstream.media import Hearing, Media
+from services.gateway.upstream.media import AudioBackend, Media
 from services.runtime.errors import InvalidInput, shorten
 from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOP_TOKENS, STOPS, TOP_K, TOP_LOGPROBS
 
@@ -61,20 +61,20 @@ def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Medi
         request,
         recording_is(request),
         prompt_tokens(request.messages, request.tools),
-        media.seeing if request.images and not pixels else None,
-        media.hearing if request.HasField("audio") else None,
+        media.vision if request.images and not pixels else None,
+        media.audio if request.HasField("audio") else None,
         pixels,
     )
 
 
-def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings, media: Media) -> Hearing:
+def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings, media: Media) -> AudioBackend:
     """The audio service for a conversation. Raises `InvalidInput` for the first thing about it that cannot be
     served."""
     read_model(options.request, settings.chat_models)
     check_conversation(options, settings, sees=media.sees(options.request.model))
-    if media.hearing is None:
+    if media.audio is None:
         raise InvalidInput("options", _NO_AUDIO, "one")
-    return media.hearing
+    return media.audio
 
 
 def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool = False) -> None:

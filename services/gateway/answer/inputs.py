@@ -83,7 +83,7 @@ class Inputs:
     question: Question
     privacy: Privacy
     kept: Mapping[str, SystemPromptSettings] = field(default_factory=dict)
-    heard: str = ""
+    transcript: str = ""
     labels: Sequence[vision_pb2.Labels] = ()  # of each picture
     results: Sequence[tuple[str, str]] = ()  # names of tools, and the text of each result
     missed: bool = False  # a part of the question is unknown: no other caller may share the answer
@@ -116,12 +116,12 @@ class Inputs:
     @property
     def picture_lines(self) -> Sequence[str]:
         """The lines for a model without vision."""
-        seeing = self.question.seeing
-        return picture_lines(self.labels, seeing.note if seeing else "")
+        vision = self.question.vision
+        return picture_lines(self.labels, vision.note if vision else "")
 
-    def hear(self, text: str) -> None:
+    def take_transcript(self, text: str) -> None:
         """Add the recording's transcript."""
-        self.heard, self._asked = text, None
+        self.transcript, self._asked = text, None
 
     def see(self, labels: Sequence[vision_pb2.Labels]) -> None:
         """Add the pictures' labels."""
@@ -157,9 +157,9 @@ class Inputs:
         request, recording = self.question.request, self.question.recording
         messages, context = tuple(request.messages), list(self.picture_lines)
         if recording == "question":
-            messages = (*messages, chat_pb2.Message(role=chat_pb2.ROLE_USER, content=self.heard))
-        elif self.heard:
-            context.append(f"audio: {self.heard}")
+            messages = (*messages, chat_pb2.Message(role=chat_pb2.ROLE_USER, content=self.transcript))
+        elif self.transcript:
+            context.append(f"audio: {self.transcript}")
         context += self.added
         pictures = tuple(image.data for image in request.images) if self.question.pixels else ()
         kept = self.kept.get(request.prompt.system)

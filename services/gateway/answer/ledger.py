@@ -53,7 +53,7 @@ class Ledger:
     final: pb.Final = field(default_factory=pb.Final)
     billed_tokens: int = 0  # prompt and completion, charged to the tenant's quota
     total_s: float = 0.0
-    tell: Callable[[pb.Stage], None] = lambda _: None  # called with each stage when it has ended
+    on_stage_end: Callable[[pb.Stage], None] = lambda _: None  # called with each stage when it has ended
     _traced: bool = False
     written: Output = field(init=False)
     opened: float = field(init=False)
@@ -152,7 +152,7 @@ class Ledger:
             detail=running.detail,
         )
         self.final.stages.append(ended)
-        self.tell(ended)
+        self.on_stage_end(ended)
 
     def accepted(self) -> pb.Accepted:
         """The first event, which carries the plan."""

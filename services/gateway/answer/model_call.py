@@ -159,7 +159,7 @@ class Tried:
 Say = Callable[[Sequence[llm_pb2.GenerateResponse]], Awaitable[bool]]
 
 
-async def hear(context: RequestContext, reading: GenerationReading, tried: Tried, say: Say | None = None) -> None:
+async def collect(context: RequestContext, reading: GenerationReading, tried: Tried, say: Say | None = None) -> None:
     """Read into `tried` until the model ends, and settle. `say` is called with each new batch of messages, and returns
     whether to stop."""
     try:
@@ -172,10 +172,10 @@ async def hear(context: RequestContext, reading: GenerationReading, tried: Tried
         settle(context, reading)
 
 
-async def hear_all(context: RequestContext, reading: GenerationReading) -> Tried:
+async def collect_all(context: RequestContext, reading: GenerationReading) -> Tried:
     """Read the whole answer."""
     tried = Tried()
-    await hear(context, reading, tried)
+    await collect(context, reading, tried)
     return tried
 
 

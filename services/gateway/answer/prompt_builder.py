@@ -42,12 +42,12 @@ def _sentence(name: str, picture: vision_pb2.Labels) -> str:
     labels = list(_worth_telling(picture))
     if not labels:
         return f"It is not known what {name} shows."
-    told = ", ".join(f"{label.name} ({label.score:.0%})" for label in labels)
+    described = ", ".join(f"{label.name} ({label.score:.0%})" for label in labels)
     best = labels[0].score
     if best < _UNSURE:
-        return f"It is not clear what {name} shows. The image classifier's best guesses: {told}."
+        return f"It is not clear what {name} shows. The image classifier's best guesses: {described}."
     subject = name[0].upper() + name[1:]
-    return f"{subject} {'shows' if best >= _SURE else 'most likely shows'}: {told}."
+    return f"{subject} {'shows' if best >= _SURE else 'most likely shows'}: {described}."
 
 
 def _worth_telling(picture: vision_pb2.Labels) -> Iterator[vision_pb2.Label]:
@@ -100,9 +100,9 @@ class Asked:
     def _with_results(self, last: chat_pb2.Message) -> chat_pb2.Message:
         if not self.results:
             return last
-        told = "\n".join(as_data(name, text) for name, text in self.results)
+        results = "\n".join(as_data(name, text) for name, text in self.results)
         question = "" if last.content.startswith(_HEADER) else _QUESTION.removeprefix("\n\n")
-        return chat_pb2.Message(role=last.role, content=f"{_RESULTS}{told}\n\n{question}{last.content}")
+        return chat_pb2.Message(role=last.role, content=f"{_RESULTS}{results}\n\n{question}{last.content}")
 
     def _with_context(self, last: chat_pb2.Message) -> chat_pb2.Message:
         if not self.context:
@@ -116,8 +116,8 @@ class Asked:
 
     def attachments(self) -> list[str]:
         """Digests of all that is put before the question, for the cache."""
-        told = [f"system: {self.system}"] if self.system else []
-        shown = [*(line.encode() for line in (*told, *self.context)), *self.pictures]
+        system = [f"system: {self.system}"] if self.system else []
+        shown = [*(line.encode() for line in (*system, *self.context)), *self.pictures]
         return [hashlib.sha256(each).hexdigest() for each in shown]
 
 

@@ -67,7 +67,7 @@ class Answer:
         context, ledger = self._context, self._ledger
         writer = context.writer  # a local name: a ledger that held the context would be left to the garbage collector
         writer.open(send, self._late)
-        ledger.tell = lambda stage: writer.note(pb.Event(stage=stage))
+        ledger.on_stage_end = lambda stage: writer.note(pb.Event(stage=stage))
         none = Bypassed.NO_CACHE if context.backends.cache is None else ""
         ledger.final.cache.verdict, ledger.final.cache.reason = (
             pb.CACHE_VERDICT_BYPASS,

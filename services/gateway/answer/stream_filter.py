@@ -102,7 +102,7 @@ class StreamFilter:
                 waiting.forget_spelling(self._left)
         ended = [each for each in released.findings if each.kind in self.checks.ends]
         if released.findings:
-            self._tell(Act.GUARD_ENDED if ended else Act.GUARD_MASKED, released)
+            self._record(Act.GUARD_ENDED if ended else Act.GUARD_MASKED, released)
         self.cut = bool(ended)
         tokens, logprobs = self._what_came(everything=self.cut)
         if self.cut:
@@ -119,7 +119,7 @@ class StreamFilter:
             logprobs += piece.logprobs
         return tokens, logprobs
 
-    def _tell(self, act: Act, released: Released) -> None:
+    def _record(self, act: Act, released: Released) -> None:
         found = Counter(each.rule for each in released.findings)
         self.ledger.decide(act, "answer", counted(found))
         if act is Act.GUARD_MASKED:

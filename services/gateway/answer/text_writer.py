@@ -39,7 +39,7 @@ class TextWriter:
     asks for them."""
 
     __slots__ = (
-        *("_ledger", "_next", "_screened", "_sentences", "_tells", "_tenant", "_text", "_thought", "_writer"),
+        *("_ledger", "_marks_sentences", "_next", "_screened", "_sentences", "_tenant", "_text", "_thought", "_writer"),
         *("cut", "replacing"),
     )
 
@@ -53,7 +53,7 @@ class TextWriter:
         tenant: str = "",
     ):
         self._ledger, self._writer, self._tenant = ledger, writer, tenant
-        self._tells = sentence_ends
+        self._marks_sentences = sentence_ends
         self._sentences: SentenceSplitter | None = SentenceSplitter()  # None once no more are to be found
         self.cut = False  # whether the guard has ended the answer
         self.replacing = ""  # the stage whose first text is to replace all text so far
@@ -146,7 +146,7 @@ class TextWriter:
             self._writer.write(pb.Event(patch=pb.Patch(stage=stage, text=piece.text, replaces=True)))
             return
         delta = pb.TextDelta(text=piece.text, tokens=piece.tokens, logprobs=piece.logprobs)
-        if self._tells and self._sentences:
+        if self._marks_sentences and self._sentences:
             delta.sentence_end = self._sentences.settled
         self._writer.write(pb.Event(delta=delta))
 
@@ -162,7 +162,7 @@ class TextWriter:
         written = self._ledger.written
         if self._sentences.feed(text) and written.usable_at is None:
             written.usable_at = written.clock()
-        if written.usable_at is not None and not self._tells:
+        if written.usable_at is not None and not self._marks_sentences:
             self._sentences = None
 
     def _write_thought(self, piece: Piece | None) -> None:

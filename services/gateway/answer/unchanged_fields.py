@@ -55,7 +55,7 @@ def _is_stale(context: RequestContext, api: chat_pb2.Api, body: Mapping[str, Any
 def _is_rewritten(context: RequestContext) -> bool:
     """Whether models read another conversation than the caller wrote, apart from masked texts."""
     asked, request = context.inputs.asked, context.question.request
-    more = asked.context or asked.results or asked.system or context.inputs.heard
+    more = asked.context or asked.results or asked.system or context.inputs.transcript
     # Also where a picture or a recording brought nothing: a model without vision or hearing is not sent it.
     others = request.HasField("audio") or (request.images and not context.question.pixels)
     return bool(context.inputs.prompt or context.inputs.called or more or others)

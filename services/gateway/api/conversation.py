@@ -136,8 +136,8 @@ class Conversation:
 
     async def _follow(self, audio: AudioCalls, timeout_s: float | None, metadata: Metadata) -> None:
         """Act on what is heard, until the last answer is given."""
-        async with aclosing(audio.listen(self._sent(), timeout_s, metadata)) as heard:
-            async for event in heard:
+        async with aclosing(audio.listen(self._sent(), timeout_s, metadata)) as events:
+            async for event in events:
                 await self._take(event)
         if self._answering:
             await asyncio.wait({self._answering})
@@ -156,19 +156,19 @@ class Conversation:
                 await self._out.put(pb.ConverseResponse(turn=self._turn, speech_started=event.speech_started))
             case "partial" if event.partial.text:
                 await self._cut_off(goes_on=True)
-                await self._hear(self._unanswered + event.partial.text, event.partial.confirmed)
+                await self._note_transcript(self._unanswered + event.partial.text, event.partial.confirmed)
             case "segment" if event.segment.text:
                 await self._cut_off(goes_on=True)
                 await self._ask(self._unanswered + event.segment.text)
 
-    async def _hear(self, text: str, confirmed: int, *, final: bool = False) -> None:
+    async def _note_transcript(self, text: str, confirmed: int, *, final: bool = False) -> None:
         confirmed += 0 if final else len(self._unanswered.split())
         transcript = pb.Transcript(text=text, confirmed_words=confirmed, final=final)
         await self._out.put(pb.ConverseResponse(turn=self._turn, transcript=transcript))
 
     async def _ask(self, question: str) -> None:
         self._unanswered, self._question, self._said = "", question, []
-        await self._hear(question, len(question.split()), final=True)
+        await self._note_transcript(question, len(question.split()), final=True)
         self._answering = asyncio.create_task(self._give(self._turn, question, self._said))
         self._turn += 1
 

@@ -170,9 +170,9 @@ class Preparation:
         if reservation.local:
             ledger.degrade(Degraded.QUOTA_LOCAL)
             ledger.decide(Act.QUOTA_LOCAL, tenant.name, reservation.local)
-        anew = partial(revalidate, question, tenant) if revalidate else None
+        resubmit = partial(revalidate, question, tenant) if revalidate else None
         context = RequestContext.open(
-            question, tenant, ledger, self._backends, placed=placed, revalidate=anew, equipment=equipment
+            question, tenant, ledger, self._backends, placed=placed, revalidate=resubmit, equipment=equipment
         )
         return Answer(context, reservation, self._stages)
 

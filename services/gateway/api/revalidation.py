@@ -44,7 +44,7 @@ class Revalidation:
         if len(self._under_way) >= _AT_ONCE:
             _REVALIDATED.labels("dropped").inc()
             return
-        self._under_way[place] = task = asyncio.create_task(self._answer(_anew(question), tenant))
+        self._under_way[place] = task = asyncio.create_task(self._answer(_background_question(question), tenant))
         task.add_done_callback(lambda _: self._under_way.pop(place, None))
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ def _outcome(final: pb.Final) -> str:
     return "degraded" if final.degraded else VERDICTS[final.cache.verdict] if final.text else "failed"
 
 
-def _anew(question: Question) -> Question:
+def _background_question(question: Question) -> Question:
     """The question with the lowest priority, and without the options of its call; the same for the cache."""
     request = pb.GenerateRequest()
     request.CopyFrom(question.request)

@@ -68,7 +68,7 @@ class GatewayServicer:
         self._kept = IdempotencyStore(settings.keeps)
         self.keeps, self.ended = self._kept.has, Outcomes().ended
         self.arriving = Arrivals(settings, intake, self._kept).of
-        self._revalidating = Revalidation(self._answer_anew)
+        self._revalidating = Revalidation(self._answer_again)
         self._tallies = WeakValueDictionary[str, ConversationBytes]()
 
     def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Credential:
@@ -210,10 +210,10 @@ class GatewayServicer:
             raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
         options, settings = first.options, self._settings
         check = partial(validate_conversation, options, settings, self._media)
-        hearing = await self._preparation.aside(options.request, tenant, check)
-        if not hearing.breaker.would_admit():
-            raise hearing.breaker.refusal()
-        return hearing.client
+        audio = await self._preparation.aside(options.request, tenant, check)
+        if not audio.breaker.would_admit():
+            raise audio.breaker.refusal()
+        return audio.client
 
     def _conversation(self, options: pb.ConverseOptions, credential: Credential, call: Call) -> Conversation:
         async def answer(request: pb.GenerateRequest, send: Send) -> None:
@@ -245,7 +245,7 @@ class GatewayServicer:
         admitted = await preparation.admit(await preparation.checked(request, tenant, deadline), span, claim)
         return await preparation.answer(admitted, span, revalidate=self._revalidating.submit)
 
-    async def _answer_anew(self, question: Question, tenant: Tenant, span: Span) -> pb.Final:
+    async def _answer_again(self, question: Question, tenant: Tenant, span: Span) -> pb.Final:
         """As an item of a batch, which needs no place of the tenant's. Raises `Exhausted` where there is no room."""
         preparation = self._preparation
         admitted = await preparation.admit(preparation.check_again(question, tenant), span, TURN)

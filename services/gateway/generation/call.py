@@ -212,7 +212,7 @@ class Call:
             return
         queue_s = finish.queue_ms / 1000 if finish.HasField("queue_ms") else None
         first_s = self._first_s or 0.0
-        self.pool.sag.saw(*self._flowed)
+        self.pool.throughput_drop.saw(*self._flowed)
         self._permit.succeeded(self._first_s)
         self._settle("ok", Sample(first_s, queue_s, self._slot.in_flight))
         self._report_outcome(router_pb2.OBSERVED_OUTCOME_OK, finish.usage.completion_tokens)
@@ -234,7 +234,7 @@ class Call:
                 self._report_outcome(router_pb2.OBSERVED_OUTCOME_FAILED)
             case Blame.TENANT:
                 self._settle(outcome, None)
-            case Blame.NOBODY:
+            case Blame.NONE:
                 self._settle(outcome, None)
                 if self.pool.hedge.gave_up(age_s) or outcome == "late":
                     self._report_outcome(router_pb2.OBSERVED_OUTCOME_BUDGET)  # it would have taken longer

@@ -77,8 +77,8 @@ async def _poured(call: Call, report: Report, text: Text) -> ServiceError | None
     """The error that ended the call; None when all of it is poured."""
     pool, report.model = call.pool, call.pool.model
     report.resumed, report.carried_tokens = call.kind == "failover", call.carried_tokens
-    if pool.sag.sagging:
-        rate = f"tokens come at {pool.sag.ratio():.2f} of the usual rate"
+    if pool.throughput_drop.active:
+        rate = f"tokens come at {pool.throughput_drop.ratio():.2f} of the usual rate"
         report.decisions.add(Act.LIMIT_SAGGING, pool.model, rate)
     try:
         await call.pour(text)

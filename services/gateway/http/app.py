@@ -45,7 +45,7 @@ from services.gateway.http.stored_responses.retries import Retries
 from services.gateway.http.stored_responses.store import ResponseStore
 from services.gateway.upstream.cache import Cache
 from services.gateway.upstream.fleet import Fleet
-from services.gateway.upstream.media import Hearing
+from services.gateway.upstream.media import AudioBackend
 from services.gateway.upstream.readiness import Readiness
 from services.gateway.upstream.router import Routes
 from services.runtime.errors import ServiceError
@@ -87,7 +87,7 @@ class HttpParts:
     fleet: Fleet
     intake: Intake
     cache: Cache | None
-    hearing: Hearing | None
+    audio: AudioBackend | None
     readiness: Readiness
     responses: ResponseStore | None = None
 
@@ -149,8 +149,8 @@ class _App:
         yield Route(one, self._endpoint(one, stored), methods=["GET", "DELETE"])
         yield self._route("GET", f"{one}/input_items", stored.input_items)
         yield self._route("POST", "/v1/messages/count_tokens", Counting(auxiliary, parts.fleet), ANTHROPIC)
-        yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(auxiliary, parts.hearing))
-        translations = Transcriptions(auxiliary, parts.hearing, translate=True)
+        yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(auxiliary, parts.audio))
+        translations = Transcriptions(auxiliary, parts.audio, translate=True)
         yield self._route("POST", "/v1/audio/translations", translations)
         providers, has_cache = Providers(auxiliary, parts.fleet, parts.models, parts.routes), parts.cache is not None
         for serve in (

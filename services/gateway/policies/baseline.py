@@ -93,7 +93,7 @@ class ThroughputDrop:
     def __init__(self, model: str, clock: Clock = time.monotonic):
         self._clock = clock
         self._usual = WindowedDigest(_WINDOW_S, clock)
-        self._ratio, self._sagging, self._seen_at = 1.0, False, clock()
+        self._ratio, self._active, self._seen_at = 1.0, False, clock()
         self._gauge = _RATIO.labels(model)
         self._gauge.set(1)
 
@@ -104,7 +104,7 @@ class ThroughputDrop:
             return
         rate = tokens / seconds
         if self._is_old():
-            self._ratio, self._sagging = 1.0, False
+            self._ratio, self._active = 1.0, False
         self._seen_at = self._clock()
         self._usual.add(rate)
         self._follow(rate)
@@ -114,17 +114,17 @@ class ThroughputDrop:
         return 1.0 if self._is_old() else self._ratio
 
     @property
-    def sagging(self) -> bool:
+    def active(self) -> bool:
         """Whether the rate has dropped. After a minute without answers: no, because a model that is avoided could not
         recover."""
-        return self._sagging and not self._is_old()
+        return self._active and not self._is_old()
 
     def _follow(self, rate: float) -> None:
         usual = self._usual.quantile(0.5)
         if not usual or self._usual.count < _MIN_ANSWERS:
             return
         self._ratio += _ALPHA * (min(rate / usual, _MOST) - self._ratio)
-        self._sagging = self._ratio < (_RECOVERED if self._sagging else _FLOOR)
+        self._active = self._ratio < (_RECOVERED if self._active else _FLOOR)
         self._gauge.set(self._ratio)
 
     def _is_old(self) -> bool:

@@ -167,7 +167,7 @@ class Limiter:
         if not line.within_share:
             if self.load(line.patience.share) >= self._shed_load:
                 raise self._refusal(line, "load", f"nearly full, and priority {score} is below {self._shed_score}")
-            if any(better.patience.overloaded(now) for better in self._lines[: line.place] if better.dear):
+            if any(better.patience.overloaded(now) for better in self._lines[: line.place] if better.high_priority):
                 raise self._refusal(line, "load", f"requests of higher priority than {score} are refused too")
         if why := self._pressed(request.tenant):
             raise self._refusal(line, "pressure", f"priority {score} is below {self._shed_score}, at {why}")

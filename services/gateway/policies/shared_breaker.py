@@ -33,7 +33,7 @@ _OPENED = Counter(
 class Blame(Enum):
     """Whose failure the end of a call is."""
 
-    NOBODY = "nobody"
+    NONE = "none"
     TENANT = "tenant"
     BACKEND = "backend"
 
@@ -73,7 +73,7 @@ class SharedPermit:
         match problem:
             case InvalidInput() | NotSupported() | Exhausted() | Starting() | Unfinished():
                 self.withdrawn()
-                return Blame.NOBODY
+                return Blame.NONE
             case TooLate():
                 return self.abandoned()
         return self.failed()
@@ -99,7 +99,7 @@ class SharedPermit:
             self._charge(Permit.abandoned)
         else:
             self.withdrawn()
-        return Blame.NOBODY
+        return Blame.NONE
 
     def withdrawn(self) -> None:
         """The call was not made, or its end is no sample: an invalid request is no failure of the backend that refuses
@@ -111,7 +111,7 @@ class SharedPermit:
     def _charge(self, report: Callable[[Permit], None], *, throttled: bool = False) -> Blame:
         """Report to the breaker whose failure it is; to the other it says nothing."""
         if not self._once():
-            return Blame.NOBODY
+            return Blame.NONE
         if not self._breaker.is_its_own(self._tenant, throttled=throttled):
             report(self._common)
             if self._own:

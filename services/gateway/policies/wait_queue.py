@@ -84,6 +84,6 @@ class Line(Generic[P]):
     def __init__(self, place: int, queue_s: float):
         self.place, self.kind = place, CLASSES[place % len(CLASSES)]
         self.within_share = place < len(CLASSES)
-        self.dear = self.kind in ("critical", "high")
+        self.high_priority = self.kind in ("critical", "high")
         self.queue = FairQueue[WaitingRequest[P]]()
         self.patience = Patience(queue_s, overload_s=queue_s) if self.within_share else Patience(queue_s)

@@ -111,21 +111,21 @@ _ANSWERED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Dieted:
+class CompressedText:
     """The compressed text, and the rules that found something."""
 
     text: str
     rules: tuple[str, ...] = ()
 
 
-def diet(text: str, *, most_examples: int = 4) -> Dieted:
+def diet(text: str, *, most_examples: int = 4) -> CompressedText:
     """Compress a prompt. `most_examples` of 0 leaves examples as they are."""
     if _MARK in text or _CAPITAL in text:
-        return Dieted(text)
+        return CompressedText(text)
     kept: list[str] = []
     prose = "".join(_masked(text, kept))
     if len(kept) > _MOST:
-        return Dieted(text)
+        return CompressedText(text)
     prose, fewer = _with_few_examples(prose, most_examples, kept)
     found = ["examples"] if fewer else []
     for rule, shorter in (("spaces", _without_spaces), ("phrases", _without_phrases), ("repeats", _without_repeats)):
@@ -133,12 +133,12 @@ def diet(text: str, *, most_examples: int = 4) -> Dieted:
         if changed != prose and changed.strip():
             prose = changed
             found.append(rule)
-    return Dieted(_unmasked(prose, kept), tuple(found)) if found else Dieted(text)
+    return CompressedText(_unmasked(prose, kept), tuple(found)) if found else CompressedText(text)
 
 
-def dieted(text: str, most: int, most_examples: int) -> Dieted:
+def compressed(text: str, most: int, most_examples: int) -> CompressedText:
     """`diet` for a text of `most` characters; a longer one stays as it is."""
-    return diet(text, most_examples=most_examples) if len(text) <= most else Dieted(text)
+    return diet(text, most_examples=most_examples) if len(text) <= most else CompressedText(text)
 
 
 def _masked(text: str, kept: list[str]) -> Iterator[str]:

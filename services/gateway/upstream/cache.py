@@ -90,7 +90,7 @@ class Invalidations:
 
     def __init__(self, remembered: int, clock: Clock = time.monotonic):
         self._remembered, self._clock = remembered, clock
-        self._heard: OrderedDict[tuple[str, str], float] = OrderedDict()  # by what was removed
+        self._removed_at: OrderedDict[tuple[str, str], float] = OrderedDict()  # by what was removed
         self._complete_since = _NEVER  # every removal since then is in `_heard`
         self._last_key = -_NEVER  # when a removal by key was heard last
         self._epoch = 0
@@ -102,16 +102,16 @@ class Invalidations:
     def ended(self) -> None:
         """Removals may be missed from now on."""
         self._complete_since = _NEVER
-        self._heard.clear()
+        self._removed_at.clear()
 
-    def heard(self, what: str, name: str) -> None:
+    def record(self, what: str, name: str) -> None:
         """A `key` or a `tenant` of this name was removed."""
-        self._heard[what, name] = now = self._clock()
+        self._removed_at[what, name] = now = self._clock()
         if what == "key":
             self._last_key = now
-        self._heard.move_to_end((what, name))
-        if len(self._heard) > self._remembered:
-            self._complete_since = self._heard.popitem(last=False)[1]
+        self._removed_at.move_to_end((what, name))
+        if len(self._removed_at) > self._remembered:
+            self._complete_since = self._removed_at.popitem(last=False)[1]
 
     def learn(self, epoch: int) -> None:
         """The cache has sent an epoch."""
@@ -131,4 +131,4 @@ class Invalidations:
         return self._since(known, "tenant", tenant)
 
     def _since(self, known: Known, what: str, name: str) -> bool:
-        return self._heard.get((what, name), -_NEVER) >= known.at
+        return self._removed_at.get((what, name), -_NEVER) >= known.at

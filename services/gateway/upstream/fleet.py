@@ -67,7 +67,7 @@ class Pool:
     limiter: Limiter
     usual: LatencyBaseline
     hedge: Hedge
-    sag: ThroughputDrop
+    throughput_drop: ThroughputDrop
     rng: random.Random
     notice: Notice  # of what starts in the fleet
     policy: Policy = "prefix"

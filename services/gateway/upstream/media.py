@@ -94,7 +94,7 @@ async def _pieces(
 
 
 @dataclass(frozen=True, slots=True)
-class Seeing:
+class VisionBackend:
     """The vision service: `top_k` labels of each picture, by its default model. `work`: how long it takes for so many
     pictures. `note`: the template of the text with the labels for a language model; empty: an English sentence."""
 
@@ -112,7 +112,7 @@ class Seeing:
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class AudioBackend:
     """The audio service, for recordings and live audio."""
 
     client: AudioCalls
@@ -124,8 +124,8 @@ class Media:
     """What this gateway can do with pictures and recordings; None: nothing. `sees`: whether a model, by its name, takes
     pictures as they are; without a name, whether all do."""
 
-    seeing: Seeing | None = None
-    hearing: Hearing | None = None
+    vision: VisionBackend | None = None
+    audio: AudioBackend | None = None
     sees: Callable[[str], bool] = lambda name: False
 
 
@@ -135,13 +135,13 @@ def make_media(
     breaker: Callable[[Literal["vision", "audio"]], SharedBreaker],
 ) -> Media:
     """With the services that the settings name, reached by `channels`."""
-    seeing = hearing = None
+    vision = audio = None
     if settings.vision_address:
-        client, looking = VisionCalls(channels[settings.vision_address]), breaker("vision")
-        work = WorkBaseline(looking.usual, settings.expected.vision_ms / 1000)
-        seeing = Seeing(client, looking, work, settings.labels_per_image, settings.image_note)
+        client, vision_breaker = VisionCalls(channels[settings.vision_address]), breaker("vision")
+        work = WorkBaseline(vision_breaker.usual, settings.expected.vision_ms / 1000)
+        vision = VisionBackend(client, vision_breaker, work, settings.labels_per_image, settings.image_note)
     if settings.audio_address:
-        listening = breaker("audio")
-        work = WorkBaseline(listening.usual, _AUDIO_S)
-        hearing = Hearing(AudioCalls(channels[settings.audio_address], work), listening)
-    return Media(seeing, hearing)
+        audio_breaker = breaker("audio")
+        work = WorkBaseline(audio_breaker.usual, _AUDIO_S)
+        audio = AudioBackend(AudioCalls(channels[settings.audio_address], work), audio_breaker)
+    return Media(vision, audio)

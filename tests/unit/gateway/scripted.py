@@ -23,7 +23,7 @@ from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.cache import Known
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
-from services.gateway.upstream.media import Hearing, Media, Seeing
+from services.gateway.upstream.media import AudioBackend, Media, VisionBackend
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
@@ -259,12 +259,12 @@ class ScriptedAudio:
 
     def __init__(self, text: str = "", error: ServiceError | None = None, pause_s: float = 0.0):
         self._text, self._error, self._pause_s = text, error, pause_s
-        self.heard: list[bytes] = []
+        self.recordings: list[bytes] = []
         self.script: dict[bytes, list[Said]] = {}
         self.options: audio_pb2.StreamOptions | None = None
 
     async def transcribe(self, recording, timeout_s, metadata) -> audio_pb2.TranscribeSummary:
-        self.heard.append(recording)
+        self.recordings.append(recording)
         if self._pause_s > timeout_s:
             await asyncio.sleep(timeout_s)
             raise TooLate("audio: late")
@@ -289,10 +289,10 @@ def senses(vision: ScriptedVision | None = None, audio: ScriptedAudio | None = N
     def breaker(name: str) -> SharedBreaker:
         return make_breaker(BreakerSettings(), name, LatencyBaseline(0.05))
 
-    seeing = looking(vision, breaker("vision")) if vision else None
-    return Media(seeing, Hearing(audio, breaker("audio")) if audio else None)
+    vision_backend = looking(vision, breaker("vision")) if vision else None
+    return Media(vision_backend, AudioBackend(audio, breaker("audio")) if audio else None)
 
 
-def looking(vision: ScriptedVision, breaker: SharedBreaker) -> Seeing:
+def looking(vision: ScriptedVision, breaker: SharedBreaker) -> VisionBackend:
     """A picture is expected to take as long as a call."""
-    return Seeing(vision, breaker, WorkBaseline(breaker.usual, breaker.usual.expected_s))
+    return VisionBackend(vision, breaker, WorkBaseline(breaker.usual, breaker.usual.expected_s))

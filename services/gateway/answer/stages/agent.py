@@ -48,7 +48,7 @@ class AgentStage(AnswerStage):
         self._runs: list[ToolRun] = []
         self._made = set[tuple[str, str]]()  # calls, by name and arguments
         self._asked = 0  # calls that the model wanted
-        self._told: dict[str, str | ToolRun] = {}  # of its last turn by their ids: the call, or why it is not made
+        self._outcomes: dict[str, str | ToolRun] = {}  # of its last turn by their ids: the call, or why it is not made
         self._over = False
 
     @classmethod
@@ -98,15 +98,15 @@ class AgentStage(AnswerStage):
 
     def _begin(self, calls: Sequence[chat_pb2.ToolCall], equipment: Equipment, ends: Deadline, stage: Running) -> None:
         """Make the permitted calls at once; note why the others are not made."""
-        self._told = {}
+        self._outcomes = {}
         for call in calls:
             refused = self._refused(call, equipment)
             if refused:
-                self._told[call.id] = refused
+                self._outcomes[call.id] = refused
                 continue
             tool, arguments = equipment.offered[call.name], _canonical(call.arguments)
             run = tool_call.begin(self.context, equipment, tool, arguments, ends.remaining(), stage.span)
-            self._told[call.id] = run
+            self._outcomes[call.id] = run
             self._runs.append(run)
             self._made.add((call.name, arguments))
 
@@ -135,10 +135,10 @@ class AgentStage(AnswerStage):
 
     async def _results(self, asked: AgentStep) -> None:
         """Wait for the calls, and continue the conversation with their results."""
-        await asyncio.gather(*(run.end() for run in self._told.values() if isinstance(run, ToolRun)))
+        await asyncio.gather(*(run.end() for run in self._outcomes.values() if isinstance(run, ToolRun)))
         turn = chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=asked.said, tool_calls=asked.calls)
         results = [
-            chat_pb2.Message(role=chat_pb2.ROLE_TOOL, tool_call_id=call.id, content=_content(self._told[call.id]))
+            chat_pb2.Message(role=chat_pb2.ROLE_TOOL, tool_call_id=call.id, content=_content(self._outcomes[call.id]))
             for call in asked.calls
         ]
         for run in self._runs:
@@ -175,8 +175,8 @@ class AgentStage(AnswerStage):
             ledger.degrade(Degraded.TOOLS_UNAVAILABLE)
 
 
-def _content(told: str | ToolRun) -> str:
-    return told if isinstance(told, str) else as_data(told.name, told.text)
+def _content(outcome: str | ToolRun) -> str:
+    return outcome if isinstance(outcome, str) else as_data(outcome.name, outcome.text)
 
 
 def _canonical(arguments: str) -> str:

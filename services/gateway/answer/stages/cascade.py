@@ -25,7 +25,7 @@ from services.gateway.answer import model_call
 from services.gateway.answer.auxiliary_call import objection, to_judge
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.model_call import Tried, hear, hear_all
+from services.gateway.answer.model_call import Tried, collect, collect_all
 from services.gateway.answer.results import Done, Route, Streamed
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.generation.shared import GenerationReading
@@ -112,7 +112,7 @@ class CascadeStage(AnswerStage):
             stage.budget_s = min(stage.budget_s, self.budget.share * ledger.plan.first_text_ms / 1000)
             tried, reading = Tried(), self._ask(fast.model, stage)
             try:
-                await hear(context, reading, tried, partial(self._say, reading))
+                await collect(context, reading, tried, partial(self._say, reading))
                 why = "" if context.text_writer.cut else await self._why_not(tried, stage)
             except ServiceError as problem:
                 why = problem.outline
@@ -147,8 +147,8 @@ class CascadeStage(AnswerStage):
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
         if not (self._at_once and text):
             return False
-        told = context.question.request.sampling.HasField("top_logprobs")
-        logprobs = [each for item in items for each in item.logprobs] if told else ()
+        wants_logprobs = context.question.request.sampling.HasField("top_logprobs")
+        logprobs = [each for item in items for each in item.logprobs] if wants_logprobs else ()
         await context.text_writer.say(text, tokens, logprobs)
         if not context.text_writer.cut:
             await context.writer.flow()
@@ -182,7 +182,7 @@ class CascadeStage(AnswerStage):
             cache_salt=context.tenant.prefix_salt,
         )
         work = model_call.job(context, asked, (context.prior[Route].choice.model,), stage, first_text=False)
-        said = await hear_all(context, model_call.read(context, b"", work, stage))
+        said = await collect_all(context, model_call.read(context, b"", work, stage))
         against = objection(said.text)
         quotes = against and context.privacy.checks  # its words may quote what is private
         return "the judge is against it" if quotes else against

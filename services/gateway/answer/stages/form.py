@@ -19,7 +19,7 @@ from services.gateway.answer import model_call
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import HITS
-from services.gateway.answer.model_call import hear_all
+from services.gateway.answer.model_call import collect_all
 from services.gateway.answer.results import Done
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.errors import FormBroken
@@ -60,7 +60,7 @@ class FormStage(AnswerStage):
                 self._leave(str(problem), stage)
                 return None
             if found is None:
-                self._tell(Act.FORM_VALID, "matches", stage)
+                self._record(Act.FORM_VALID, "matches", stage)
                 return None
             if reason == chat_pb2.FINISH_REASON_LENGTH:
                 self._leave_cut(found, stage)
@@ -79,27 +79,27 @@ class FormStage(AnswerStage):
         if reason == chat_pb2.FINISH_REASON_LENGTH:
             self._leave_cut(Mismatch("#/grammar", "it has no end"), stage)
         else:
-            self._tell(Act.FORM_HELD, "held by the engine", stage)
+            self._record(Act.FORM_HELD, "held by the engine", stage)
 
     def _leave(self, why: str, stage: Running) -> None:
         """The text cannot be checked."""
         stage.outcome = pb.STAGE_OUTCOME_SKIPPED
         self.context.ledger.degrade(Degraded.FORM_UNCHECKED)
-        self._tell(Act.FORM_UNCHECKED, why, stage)
+        self._record(Act.FORM_UNCHECKED, why, stage)
 
     def _leave_cut(self, found: Mismatch, stage: Running) -> None:
         """Keep an answer that was cut by a limit: the next one would be cut, too, and the finish reason says so."""
         stage.outcome = pb.STAGE_OUTCOME_FAILED
         self.context.ledger.degrade(Degraded.FORM_CUT)
-        self._tell(Act.FORM_FAILED, f"{found.where}; it was cut", stage)
+        self._record(Act.FORM_FAILED, f"{found.where}; it was cut", stage)
 
     async def _have_repaired(self, found: Mismatch, stage: Running) -> Done:
         repaired = self._unwilling() or await self._repair(found, stage)
         if isinstance(repaired, Done):
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
-            self._tell(Act.FORM_REPAIRED, found.where, stage)
+            self._record(Act.FORM_REPAIRED, found.where, stage)
             return repaired
-        self._tell(Act.FORM_FAILED, f"{found.where}; {repaired}", stage)
+        self._record(Act.FORM_FAILED, f"{found.where}; {repaired}", stage)
         raise FormBroken(f"response_format: the answer does not match it: {stage.detail}", where=found.where)
 
     def _unwilling(self) -> str:
@@ -125,7 +125,7 @@ class FormStage(AnswerStage):
         work = model_call.job(context, asked, (context.prior[Done].model,), stage, first_text=False)
         reading = model_call.read(context, key and key + _KEY, work, stage)
         try:
-            tried = await hear_all(context, reading)
+            tried = await collect_all(context, reading)
             found = await self._mismatch(tried.text)
         except (ServiceError, Unchecked) as problem:
             return f"asked again: {problem.outline if isinstance(problem, ServiceError) else problem}"
@@ -147,7 +147,7 @@ class FormStage(AnswerStage):
             asked.tool_choice.CopyFrom(chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE))
         return asked
 
-    def _tell(self, act: Act, detail: str, stage: Running) -> None:
+    def _record(self, act: Act, detail: str, stage: Running) -> None:
         stage.detail = detail
         _FORMS.labels(act.value.action).inc()
         self.context.ledger.decide(act, self.name, detail)

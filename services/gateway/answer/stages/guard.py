@@ -124,7 +124,7 @@ class _Request:
                 (self._hidden if is_of_conversation(place) else self._hidden_fields)[text] = shown
         if self._hidden or self._hidden_fields:
             self._context.inputs.hide(self._hidden, self._hidden_fields)
-            self._tell(Act.GUARD_HID, counted(self._looking.found))
+            self._record(Act.GUARD_HID, counted(self._looking.found))
             self.keep_private("it holds secrets or personal data")
 
     def _without_private(self, where: str, text: str) -> Generator[None, None, str]:
@@ -139,7 +139,7 @@ class _Request:
             return
         rule, score = yield from self._looking.for_injections(reversed(list(_said(self._context))))
         if rule and self._checks.settings.injection == "note":
-            self._tell(Act.GUARD_NOTED, describe_injection(rule, score))
+            self._record(Act.GUARD_NOTED, describe_injection(rule, score))
         elif rule:
             self._refuse(rule, f"the request looks like a prompt injection ({rule})")
 
@@ -151,10 +151,10 @@ class _Request:
         context.privacy.private = True
 
     def _refuse(self, rule: str, why: str) -> NoReturn:
-        self._tell(Act.GUARD_REFUSED, rule)
+        self._record(Act.GUARD_REFUSED, rule)
         raise GuardRefused(f"guard: {why}", rule=rule)
 
-    def _tell(self, act: Act, detail: str) -> None:
+    def _record(self, act: Act, detail: str) -> None:
         self._stage.detail = "; ".join(filter(None, (self._stage.detail, detail)))
         self._context.ledger.decide(act, "prompt", detail)
 

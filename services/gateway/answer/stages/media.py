@@ -16,7 +16,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.question import Question, estimated_tokens, heard_tokens
+from services.gateway.admission.question import Question, estimated_tokens, recording_tokens
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
@@ -25,7 +25,7 @@ from services.gateway.answer.stages.stage import AnswerStage, Work, retrieve
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.calls import Pending
-from services.gateway.upstream.media import Hearing, Seeing
+from services.gateway.upstream.media import AudioBackend, VisionBackend
 from services.runtime import telemetry
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate, Unavailable
 
@@ -87,39 +87,39 @@ class AudioStage(_MediaStage):
         return question.recording == "question"
 
     async def start(self) -> Work | None:
-        hearing = self.context.question.hearing
-        return self._transcribe(hearing) if hearing else None
+        audio = self.context.question.audio
+        return self._transcribe(audio) if audio else None
 
-    async def _transcribe(self, hearing: Hearing) -> Done | None:
+    async def _transcribe(self, audio: AudioBackend) -> Done | None:
         try:
-            await self._listen(hearing)
+            await self._listen(audio)
         except TooLate as problem:
-            return await self._end_unheard(problem)
-        if heard := self.context.inputs.heard:
-            transcript = pb.Transcript(text=heard, confirmed_words=len(heard.split()), final=True)
+            return await self._end_without_transcript(problem)
+        if text := self.context.inputs.transcript:
+            transcript = pb.Transcript(text=text, confirmed_words=len(text.split()), final=True)
             self.context.writer.write(pb.Event(transcript=transcript))
         return None
 
-    async def _listen(self, hearing: Hearing) -> None:
-        async def hear(stage: Running) -> str:
+    async def _listen(self, audio: AudioBackend) -> None:
+        async def transcribe(stage: Running) -> str:
             recording = self.context.question.request.audio.data
             with self._charged(recording) as charge:
-                summary = await hearing.client.transcribe(recording, stage.budget_s, telemetry.propagate(stage.span))
-                charge(heard_tokens(summary.audio_s))
+                summary = await audio.client.transcribe(recording, stage.budget_s, telemetry.propagate(stage.span))
+                charge(recording_tokens(summary.audio_s))
             stage.detail = f"{summary.audio_s:.1f} s, {summary.speech_s:.1f} s of it speech"
             return summary.text.strip()
 
         required = self.context.question.recording == "question"
-        heard, problem = await self.attempt(hearing.breaker, hear)
+        transcript, problem = await self.attempt(audio.breaker, transcribe)
         if problem and required:
             raise problem
         if problem:
             self.fallback(problem)
-        elif required and not heard:
+        elif required and not transcript:
             raise InvalidInput("audio", "a recording with speech", "silence")
         else:
-            self.context.ledger.final.transcript = heard or ""
-            self.context.inputs.hear(heard or "")
+            self.context.ledger.final.transcript = transcript or ""
+            self.context.inputs.take_transcript(transcript or "")
 
     @contextmanager
     def _charged(self, recording: bytes) -> Iterator[Callable[[int], None]]:
@@ -139,7 +139,7 @@ class AudioStage(_MediaStage):
             charge(0)
             raise
 
-    async def _end_unheard(self, problem: TooLate) -> Done:
+    async def _end_without_transcript(self, problem: TooLate) -> Done:
         """End the answer: the time for the transcript of the question is over."""
         context = self.context
         context.miss(Degraded.AUDIO_BUDGET)
@@ -163,8 +163,8 @@ class VisionStage(_MediaStage):
         return bool(question.request.images) and not question.pixels
 
     async def start(self) -> Work | None:
-        seeing = self.context.question.seeing
-        return self._classify(seeing) if seeing else None
+        vision = self.context.question.vision
+        return self._classify(vision) if vision else None
 
     def patches(self) -> Sequence[pb.Patch]:
         if self._seen or not self._look or not self._look.done() or self._look.cancelled():
@@ -178,33 +178,33 @@ class VisionStage(_MediaStage):
         if self._look:
             self._look.cancel()
 
-    async def _classify(self, seeing: Seeing) -> None:
+    async def _classify(self, vision: VisionBackend) -> None:
         async def look(stage: Running) -> vision_pb2.ClassifyResponse:
             metadata, left_s = telemetry.propagate(stage.span), self.context.ledger.remaining()
-            pictures, began = len(self.context.question.request.images), seeing.work.clock()
-            call = seeing.client.classify(self._wanted(seeing), left_s, metadata)
+            pictures, began = len(self.context.question.request.images), vision.work.clock()
+            call = vision.client.classify(self._wanted(vision), left_s, metadata)
             self._look = asyncio.create_task(_reply(call))
             self._look.add_done_callback(retrieve)
             self._look.add_done_callback(lambda _: call.cancel())  # also where it is cancelled before it has begun
             done, _ = await asyncio.wait({self._look}, timeout=stage.budget_s)
             if not done:
-                raise seeing.late(pictures, stage.budget_s)
+                raise vision.late(pictures, stage.budget_s)
             seen = self._look.result()
-            seeing.work.did(pictures, seeing.work.clock() - began)
+            vision.work.did(pictures, vision.work.clock() - began)
             named = sum(bool(shown.labels) for shown in seen.results)  # not as what: that is for the caller
             stage.detail = f"{seen.model}: {named} of {len(seen.results)} named"
             return seen
 
-        seen, problem = await self.attempt(seeing.breaker, look)
+        seen, problem = await self.attempt(vision.breaker, look)
         if problem:
             self.fallback(problem)
         elif seen:
             self._take(seen)
             self.context.writer.write(pb.Event(sights=self.context.ledger.final.sights))
 
-    def _wanted(self, seeing: Seeing) -> vision_pb2.ClassifyRequest:
+    def _wanted(self, vision: VisionBackend) -> vision_pb2.ClassifyRequest:
         images = [vision_pb2.Image(data=image.data) for image in self.context.question.request.images]
-        return vision_pb2.ClassifyRequest(images=images, top_k=seeing.top_k)
+        return vision_pb2.ClassifyRequest(images=images, top_k=vision.top_k)
 
     def _take(self, seen: vision_pb2.ClassifyResponse) -> None:
         self.context.ledger.final.sights.pictures.extend(seen.results)

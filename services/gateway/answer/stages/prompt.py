@@ -24,7 +24,7 @@ from services.gateway.answer.stages.stage import AnswerStage, Work, retrieve
 from services.gateway.answer.stages.summaries import NOTE
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
-from services.gateway.prompt.compression import dieted
+from services.gateway.prompt.compression import compressed
 from services.gateway.settings.answer_time import StageBudget
 from services.gateway.settings.prompt import PromptSettings
 from services.runtime import telemetry
@@ -109,7 +109,7 @@ class PromptStage(AnswerStage):
         context = self.context
         with context.ledger.stage(self.name) as stage:
             report = pb.PromptReport()
-            asked = self._dieted(self._with_system(context.inputs.asked.messages, report), report)
+            asked = self._compressed(self._with_system(context.inputs.asked.messages, report), report)
             prompt = replace(context.inputs.asked, messages=tuple(asked)).for_model()
             long = 0 < limit < window.most_tokens(prompt, self._tools_bytes)
             if not (report.diet or report.system or long):
@@ -135,7 +135,7 @@ class PromptStage(AnswerStage):
         report.system = f"{name}@{kept.version} ({variant})"
         return (chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=getattr(kept, variant)), *messages)
 
-    def _dieted(self, messages: Sequence[chat_pb2.Message], report: pb.PromptReport) -> Sequence[chat_pb2.Message]:
+    def _compressed(self, messages: Sequence[chat_pb2.Message], report: pb.PromptReport) -> Sequence[chat_pb2.Message]:
         """The messages, compressed where settings say so. Of a long prompt only the first ones: compression runs in
         this process."""
         settings = self._settings
@@ -144,7 +144,7 @@ class PromptStage(AnswerStage):
         thinner = []
         for message in messages:
             if message.role in roles:
-                shorter = dieted(message.content, left, settings.max_examples)
+                shorter = compressed(message.content, left, settings.max_examples)
                 left -= len(message.content)
                 found.update(dict.fromkeys(shorter.rules))
                 if shorter.rules:

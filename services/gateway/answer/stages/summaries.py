@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _AT_ONCE = 4
 _KEPT_BYTES = 1 << 22
 _OVERHEAD_BYTES = 300  # of a summary beside its text
-_TOLD_BYTES = 4_096  # of the turns, the newest first: a small model gains nothing from more
+_PROMPT_BYTES = 4_096  # of the turns, the newest first: a small model gains nothing from more
 _ORDER = "Summarize this conversation in at most five short sentences. Keep names, numbers and decisions."
 _NAMES = {chat_pb2.ROLE_USER: "User", chat_pb2.ROLE_ASSISTANT: "Assistant", chat_pb2.ROLE_TOOL: "Tool"}
 NOTE = "Earlier in this conversation: "
@@ -100,10 +100,10 @@ def _asked(turns: Sequence[window.Messages]) -> window.Messages:
         for message in turn
         if message.content
     )
-    told = window.shortened(said, _TOLD_BYTES) or said[-_TOLD_BYTES // 4 :]
+    prompt = window.shortened(said, _PROMPT_BYTES) or said[-_PROMPT_BYTES // 4 :]
     return (
         chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=_ORDER),
-        chat_pb2.Message(role=chat_pb2.ROLE_USER, content=told),
+        chat_pb2.Message(role=chat_pb2.ROLE_USER, content=prompt),
     )
 
 
@@ -112,6 +112,6 @@ def _checksum(tenant: Tenant, turns: Sequence[window.Messages]) -> bytes:
     digest = hashlib.sha256(tenant.prefix_salt.encode())
     for turn in turns:
         for message in turn:
-            told = message.SerializeToString(deterministic=True)
-            digest.update(len(told).to_bytes(8, "big") + told)
+            serialized = message.SerializeToString(deterministic=True)
+            digest.update(len(serialized).to_bytes(8, "big") + serialized)
     return digest.digest()

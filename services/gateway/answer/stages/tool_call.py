@@ -179,8 +179,8 @@ class ToolRun:
         self.outcome = ToolOutcome.FAILED
         if self.task.exception():
             return None
-        told, seen = self.task.result()
-        if told.result.failed or seen.withheld:
+        call_outcome, seen = self.task.result()
+        if call_outcome.result.failed or seen.withheld:
             return None
         self.outcome = ToolOutcome.OK
         self.context.take_citations(self.name, seen.citations)
@@ -190,10 +190,10 @@ class ToolRun:
         """Cancel the call: the answer is over."""
         self.task.cancel()
 
-    def _take(self, told: CallOutcome, seen: ReadableResult) -> None:
-        result, ledger = told.result, self.context.ledger
-        if told.retried:
-            ledger.decide(Act.TOOL_RETRIED, self.name, told.retried)
+    def _take(self, call_outcome: CallOutcome, seen: ReadableResult) -> None:
+        result, ledger = call_outcome.result, self.context.ledger
+        if call_outcome.retried:
+            ledger.decide(Act.TOOL_RETRIED, self.name, call_outcome.retried)
         if seen.withheld:
             self._close(ToolOutcome.WITHHELD, seen.withheld)
             self.text = f"What {self.name} said is withheld: it may not be read."
@@ -206,7 +206,7 @@ class ToolRun:
             return
         detail = f"{len(result.content.encode())} bytes"
         detail += f", {len(result.citations)} citations" if result.citations else ""
-        self._close(ToolOutcome.REUSED if told.reused else ToolOutcome.OK, detail)
+        self._close(ToolOutcome.REUSED if call_outcome.reused else ToolOutcome.OK, detail)
         self.text = seen.content
         self.context.take_citations(self.name, seen.citations)
 
@@ -235,12 +235,12 @@ def begin(
 
     async def call() -> tuple[CallOutcome, ReadableResult]:
         remaining_s = ledger.remaining()
-        told = await toolbox.call(tool, arguments, context.tenant, rank, remaining_s, span, lambda: run.waited)
+        call_outcome = await toolbox.call(tool, arguments, context.tenant, rank, remaining_s, span, lambda: run.waited)
         content, citations = (
-            _within(context, equipment, tool.name, told.result.content),
-            _bounded(told.result.citations),
+            _within(context, equipment, tool.name, call_outcome.result.content),
+            _bounded(call_outcome.result.citations),
         )
-        return told, await look_through(context, tool.name, content, citations)
+        return call_outcome, await look_through(context, tool.name, content, citations)
 
     task = asyncio.create_task(call(), context=telemetry.within(span))
     task.add_done_callback(retrieve)

@@ -60,10 +60,10 @@ class ToolsStage(AnswerStage):
             ]
             self._runs = [run for run in runs if run]
             await asyncio.gather(*(run.end() for run in self._runs))
-            told = [
+            results = [
                 (each.name, run.text if run else self._unknown(each)) for each, run in zip(wanted, runs, strict=True)
             ]
-            context.inputs.take_results(told)
+            context.inputs.take_results(results)
             in_time = sum(run.running.outcome == pb.STAGE_OUTCOME_OK for run in self._runs)
             stage.detail = f"{in_time} of {len(wanted)} answered"
 

@@ -13,20 +13,20 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from hedgerow.audio.v1 import audio_pb2
-from services.gateway.admission.question import estimated_tokens, heard_tokens
+from services.gateway.admission.question import estimated_tokens, recording_tokens
 from services.gateway.http import sse
 from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission
 from services.gateway.http.errors import NotJson, NotOffered
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.upstream.media import Hearing
+from services.gateway.upstream.media import AudioBackend
 from services.runtime.errors import InvalidInput, ServiceError
 from services.runtime.letters import UNSPACED
 
 _MOST_FIELDS = 64
 _TEXT = b"text/plain; charset=utf-8"
 _FORMATS = {"json": "json", "text": "text", "verbose_json": "verbose_json"}
-Heard = AsyncGenerator[audio_pb2.TranscribeResponse, None]
+TranscribeReplies = AsyncGenerator[audio_pb2.TranscribeResponse, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,11 @@ class Transcriptions:
     """Serves `/v1/audio/transcriptions`, or with `translate` `/v1/audio/translations`. There is one model, whatever
     name it is asked for by."""
 
-    def __init__(self, admission: AuxiliaryAdmission, hearing: Hearing | None, *, translate: bool = False):
-        self._admission, self._hearing, self._translate = admission, hearing, translate
+    def __init__(self, admission: AuxiliaryAdmission, audio: AudioBackend | None, *, translate: bool = False):
+        self._admission, self._audio, self._translate = admission, audio, translate
 
     async def __call__(self, exchange: Exchange) -> None:
-        if self._hearing is None:
+        if self._audio is None:
             what = "translations" if self._translate else "transcriptions"
             raise NotOffered(f"{what}: need an audio service (HEDGEROW_GATEWAY_AUDIO_ADDRESS)")
         form = await read_form(exchange)
@@ -114,9 +114,9 @@ class Transcriptions:
                 self._admission.settings.transcription_budget_ms,
                 tokens=estimated_tokens(form.file),
             ) as admitted,
-            aclosing(_heard(self._hearing, form, options, admitted)) as heard,
+            aclosing(_transcribed(self._audio, form, options, admitted)) as replies,
         ):
-            await (_stream(exchange, heard) if streamed else _whole(exchange, heard, how, options))
+            await (_stream(exchange, replies) if streamed else _whole(exchange, replies, how, options))
 
 
 def _wanted(fields: Fields) -> tuple[bool, str, audio_pb2.TranscribeOptions]:
@@ -134,25 +134,25 @@ def _wanted(fields: Fields) -> tuple[bool, str, audio_pb2.TranscribeOptions]:
 def _note_cost(reply: audio_pb2.TranscribeResponse, admitted: Admitted) -> None:
     """A client that leaves is charged at least for the segments that it received."""
     if reply.HasField("summary"):
-        admitted.tokens = heard_tokens(reply.summary.audio_s)
+        admitted.tokens = recording_tokens(reply.summary.audio_s)
     elif reply.HasField("segment"):
-        admitted.tokens = max(admitted.tokens, heard_tokens(reply.segment.end_s))
+        admitted.tokens = max(admitted.tokens, recording_tokens(reply.segment.end_s))
 
 
-async def _heard(
-    hearing: Hearing, form: MultipartForm, options: audio_pb2.TranscribeOptions, admitted: Admitted
+async def _transcribed(
+    audio: AudioBackend, form: MultipartForm, options: audio_pb2.TranscribeOptions, admitted: Admitted
 ) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
     """The audio service's events, under its breaker."""
-    permit = hearing.breaker.enter(admitted.tenant)
+    permit = audio.breaker.enter(admitted.tenant)
     if permit is None:
-        refusal = hearing.breaker.refusal(admitted.tenant)
+        refusal = audio.breaker.refusal(admitted.tenant)
         admitted.failed(refusal)
         raise refusal
     answered = False
     try:
-        replies = hearing.client.recording(form.file, options, admitted.timeout_s, admitted.metadata)
-        async with aclosing(replies) as heard:
-            async for reply in heard:
+        replies = audio.client.recording(form.file, options, admitted.timeout_s, admitted.metadata)
+        async with aclosing(replies) as open_replies:
+            async for reply in open_replies:
                 answered = True
                 _note_cost(reply, admitted)
                 yield reply
@@ -166,10 +166,10 @@ async def _heard(
         permit.withdrawn()  # unless it has reported
 
 
-async def _stream(exchange: Exchange, heard: Heard) -> None:
+async def _stream(exchange: Exchange, replies: TranscribeReplies) -> None:
     """A delta for each segment."""
     reply, said = exchange.reply, ""
-    async for event in heard:
+    async for event in replies:
         if event.HasField("segment"):
             apart = said and event.segment.language not in UNSPACED
             delta = f"{' ' if apart else ''}{event.segment.text}"
@@ -180,9 +180,11 @@ async def _stream(exchange: Exchange, heard: Heard) -> None:
     await reply.write(sse.event({"type": "transcript.text.done", "text": said}) + sse.DONE, last=True)
 
 
-async def _whole(exchange: Exchange, heard: Heard, how: str, options: audio_pb2.TranscribeOptions) -> None:
+async def _whole(
+    exchange: Exchange, replies: TranscribeReplies, how: str, options: audio_pb2.TranscribeOptions
+) -> None:
     segments, summary = [], audio_pb2.TranscribeSummary()
-    async for event in heard:
+    async for event in replies:
         if event.HasField("segment"):
             segments.append(event.segment)
         elif event.HasField("summary"):

@@ -29,7 +29,7 @@ class ScriptedState:
     def __init__(self, redis: ScriptedRedis):
         self.up, self._redis = True, redis
 
-    def on_return(self, hear: Callable[[], Awaitable[None]]) -> None:
+    def on_return(self, callback: Callable[[], Awaitable[None]]) -> None:
         pass
 
     async def ask(self, call: Callable[[Any], Awaitable[Any]]) -> Any:

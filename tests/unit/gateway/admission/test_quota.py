@@ -182,20 +182,20 @@ def test_a_conversation_has_one_place_and_its_turns_have_none(quotas):
 
 @pytest.mark.paused
 async def test_who_waits_for_an_end_hears_of_it_in_turn():
-    quotas, allowance, heard = Quotas(loop_clock), Allowance(concurrency=1), list[str]()
+    quotas, allowance, notified = Quotas(loop_clock), Allowance(concurrency=1), list[str]()
 
     async def wait(name: str, tenant: str = "acme") -> None:
         await quotas.ended(tenant, 60)
-        heard.append(name)
+        notified.append(name)
 
     reservation = quotas.reserve("acme", allowance, 1)
     waiting = [asyncio.create_task(wait(name)) for name in ("first", "second")]
     waiting.append(asyncio.create_task(wait("late", tenant="other")))
     await asyncio.sleep(1)
-    assert heard == []
+    assert notified == []
     reservation.settle(1)
     await asyncio.gather(*waiting)
-    assert heard == ["first", "second", "late"]
+    assert notified == ["first", "second", "late"]
 
 
 def test_accounts_that_are_as_new_are_not_kept_for_every_name_that_ever_was(monkeypatch, quotas):

@@ -26,10 +26,10 @@ class FlakyState:
 
     def __init__(self, redis: ScriptedRedis):
         self.up, self.loses, self._redis, self._returns = True, "", redis, 0
-        self._hear: list[Callable[[], Awaitable[None]]] = []
+        self._callbacks: list[Callable[[], Awaitable[None]]] = []
 
-    def on_return(self, hear: Callable[[], Awaitable[None]]) -> None:
-        self._hear.append(hear)
+    def on_return(self, callback: Callable[[], Awaitable[None]]) -> None:
+        self._callbacks.append(callback)
 
     async def try_to(self, call: Callable[[Any], Awaitable[Any]]) -> None:
         await asyncio.sleep(0)
@@ -46,8 +46,8 @@ class FlakyState:
         return reply
 
     async def come_back(self) -> None:
-        for hear in self._hear:
-            await hear()
+        for callback in self._callbacks:
+            await callback()
         self.up, self._returns = True, self._returns + 1
 
 

@@ -116,8 +116,8 @@ class Scene:
             request,
             recording_is(request),
             prompt_tokens(request.messages),
-            self.media.seeing,
-            self.media.hearing,
+            self.media.vision,
+            self.media.audio,
             self.pixels,
         )
         stages = claims(self.slices, planned(question, self.tenant, self.backends))

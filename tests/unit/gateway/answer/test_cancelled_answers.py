@@ -91,7 +91,7 @@ async def read(message: pb.GenerateResponse) -> None:
 
 
 def breakers(scene: Scene) -> list[SharedBreaker]:
-    media = [each.breaker for each in (scene.media.seeing, scene.media.hearing) if each]
+    media = [each.breaker for each in (scene.media.vision, scene.media.audio) if each]
     models = [replica.breaker for pool in scene.fleet.pools.values() for replica in pool.replicas]
     return [scene.breaker, *media, *models]
 
@@ -112,8 +112,8 @@ def assert_over(scene: Scene) -> None:
         assert (pool.limiter.in_flight, pool.limiter.waiting) == (0, 0)
         assert all(replica.in_flight == 0 for replica in pool.replicas)
     assert all(call.closed or call.finish for llm in scene.llms.values() for call in llm.calls)
-    if seeing := scene.media.seeing:
-        assert seeing.client.ended == len(seeing.client.requests)
+    if vision := scene.media.vision:
+        assert vision.client.ended == len(vision.client.requests)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

@@ -62,7 +62,7 @@ class TimeStage(AnswerStage):
 
     async def run(self):
         with self.context.ledger.stage(self.name) as stage:
-            self.context.inputs.hear("It is noon.")
+            self.context.inputs.take_transcript("It is noon.")
             stage.detail = "noon"
 '''
 ENGINE = """

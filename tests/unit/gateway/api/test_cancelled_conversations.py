@@ -28,17 +28,17 @@ MOST_BYTES = 400  # that may wait for the audio service: two pieces
 
 
 class SlowAudio(ScriptedAudio):
-    """Takes `hear_s` for a transcript. `listening`: whether a caller holds its stream."""
+    """Takes `transcribe_s` for a transcript. `listening`: whether a caller holds its stream."""
 
-    listening, hear_s = 0, 0.01
+    listening, transcribe_s = 0, 0.01
 
     async def listen(self, requests, timeout_s, metadata) -> AsyncGenerator[Said, None]:
         self.listening += 1
         try:
-            async with aclosing(super().listen(requests, timeout_s, metadata)) as heard:
-                async for said in heard:
-                    if self.hear_s:
-                        await asyncio.sleep(self.hear_s)
+            async with aclosing(super().listen(requests, timeout_s, metadata)) as events:
+                async for said in events:
+                    if self.transcribe_s:
+                        await asyncio.sleep(self.transcribe_s)
                     yield said
         finally:
             self.listening -= 1
@@ -100,19 +100,21 @@ class Talk:
         return last or response.WhichOneof("kind") in ("interrupted", "error")
 
 
-def hears(within_s: float, talk: Talk) -> Talk:
-    talk.audio.hear_s = within_s
+def transcribes(within_s: float, talk: Talk) -> Talk:
+    talk.audio.transcribe_s = within_s
     return talk
 
 
 SCENES: dict[str, Callable[[], Talk]] = {
     "two turns": lambda: Talk({"a": [STARTED, segment("One?")], "b": [segment("Two?")]}, ["a", "b"], pace_s=0.05),
     "cut off by words": lambda: Talk({"a": [segment("One?")], "b": [partial("No"), segment("No.")]}, ["a", "b"]),
-    "cut off before it began": lambda: hears(0, Talk({"a": [segment("One?"), partial("No"), segment("No.")]}, ["a"])),
+    "cut off before it began": lambda: transcribes(
+        0, Talk({"a": [segment("One?"), partial("No"), segment("No.")]}, ["a"])
+    ),
     "cut off by the client": lambda: Talk(
         {"a": [segment("One?")], "b": [segment("Two?")]}, ["a", INTERRUPT, "b", INTERRUPT], pace_s=0.025
     ),
-    "cut off twice before it can tell that it was": lambda: hears(
+    "cut off twice before it can tell that it was": lambda: transcribes(
         0.02, Talk({"a": [segment("One?")], "b": [segment("Two?")]}, ["a", "b", INTERRUPT], slow_s=0.05, pace_s=0.016)
     ),
     "a client that reads slowly": lambda: Talk(

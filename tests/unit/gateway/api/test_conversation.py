@@ -124,29 +124,29 @@ async def test_the_client_may_cut_an_answer_off_itself():
     assert await talk.rest() == []
 
 
-class Hearing(ScriptedAudio):
+class QueuedAudio(ScriptedAudio):
     """Transcribes as scripted, whatever the client sends."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard_now: asyncio.Queue[Said | None] = asyncio.Queue()
+        self.queued: asyncio.Queue[Said | None] = asyncio.Queue()
 
     async def listen(self, requests, timeout_s, metadata) -> AsyncGenerator[Said, None]:
-        while said := await self.heard_now.get():
+        while said := await self.queued.get():
             yield said
 
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_what_is_said_while_the_client_cuts_an_answer_off_is_asked_after_it(turns: int):
-    audio = Hearing()
+    audio = QueuedAudio()
     talk = Talk(audio)
     talk.how = talk.forever
-    audio.heard_now.put_nowait(segment("A story."))
+    audio.queued.put_nowait(segment("A story."))
     await talk.until("answer")
     talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
     for _ in range(turns):
         await asyncio.sleep(0)
-    audio.heard_now.put_nowait(segment("Another."))
+    audio.queued.put_nowait(segment("Another."))
     responses = [await anext(talk.responses) for _ in range(3)]
     assert [(each.turn, each.WhichOneof("kind")) for each in responses] == [
         (0, "interrupted"),
@@ -158,12 +158,12 @@ async def test_what_is_said_while_the_client_cuts_an_answer_off_is_asked_after_i
 
 
 async def test_an_answer_that_is_cut_off_when_nobody_listens_any_more_is_told_as_cut_off():
-    audio = Hearing()
+    audio = QueuedAudio()
     talk = Talk(audio)
     talk.how = talk.forever
-    audio.heard_now.put_nowait(segment("A story."))
+    audio.queued.put_nowait(segment("A story."))
     await talk.until("answer")
-    audio.heard_now.put_nowait(None)
+    audio.queued.put_nowait(None)
     await asyncio.sleep(0.01)
     talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
     talk.end()
@@ -247,13 +247,13 @@ async def test_a_conversation_that_is_ended_says_only_why():
 
 
 async def test_a_client_that_is_faster_than_the_listener_is_not_read_and_nothing_is_lost():
-    deaf, heard, read = asyncio.Event(), list[bytes](), 0
+    deaf, recordings, read = asyncio.Event(), list[bytes](), 0
 
     class Slow(ScriptedAudio):
         async def listen(self, requests, timeout_s, metadata):
             await deaf.wait()
             async for request in requests:
-                heard.append(request.audio)
+                recordings.append(request.audio)
             yield Said(summary=audio_pb2.StreamSummary())
 
     talk = Talk(Slow())
@@ -271,7 +271,7 @@ async def test_a_client_that_is_faster_than_the_listener_is_not_read_and_nothing
     assert read == 6  # five of them are the 1,000 bytes that may wait, and one is in hand
     deaf.set()
     await ending
-    assert heard[1:] == [bytes([number]) * 72 for number in range(50)]
+    assert recordings[1:] == [bytes([number]) * 72 for number in range(50)]
 
 
 async def test_a_message_that_the_audio_service_would_refuse_is_refused_here():

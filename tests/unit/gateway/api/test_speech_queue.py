@@ -84,7 +84,7 @@ async def test_what_was_said_before_the_end_is_still_heard():
 def test_everything_arrives_in_order_within_the_bounds(sizes):
     async def scenario() -> list[int]:
         tally = ConversationBytes(1_000)
-        spoken, heard, most = Spoken(500, tally), list[int](), 0
+        spoken, arrived, most = Spoken(500, tally), list[int](), 0
 
         async def put_all() -> None:
             for size in sizes:
@@ -93,11 +93,11 @@ def test_everything_arrives_in_order_within_the_bounds(sizes):
 
         task = asyncio.create_task(put_all())
         while (audio := await spoken.get()) is not None:
-            heard.append(len(audio))
+            arrived.append(len(audio))
             most = max(most, tally.waiting)
         await task
         assert most <= 500 + KEPT + 600
         assert tally.waiting == 0
-        return heard
+        return arrived
 
     assert asyncio.run(scenario()) == sizes

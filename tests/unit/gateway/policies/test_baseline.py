@@ -36,21 +36,21 @@ def test_what_is_long_ago_is_not_usual_any_more(clock):
 
 
 @pytest.fixture
-def sag(clock: PausedClock) -> ThroughputDrop:
+def drop(clock: PausedClock) -> ThroughputDrop:
     """Of a model that has sent 100 tokens a second for a while."""
-    sag = ThroughputDrop("m", clock=clock)
-    see(sag, clock, 100, answers=100)
-    return sag
+    drop = ThroughputDrop("m", clock=clock)
+    see(drop, clock, 100, answers=100)
+    return drop
 
 
-def see(sag: ThroughputDrop, clock: PausedClock, rate: float, answers: int = 1) -> None:
+def see(drop: ThroughputDrop, clock: PausedClock, rate: float, answers: int = 1) -> None:
     for _ in range(answers):
         clock.advance(1)
-        sag.saw(20, 20 / rate)
+        drop.saw(20, 20 / rate)
 
 
 @pytest.mark.parametrize(
-    ("seen", "ratio", "sagging"),
+    ("seen", "ratio", "active"),
     [
         pytest.param([], (0.97, 1.03), False, id="a steady rate is as usual"),
         pytest.param([(30, 12)], (0.31, 0.41), True, id="a third of it sags within about ten answers"),
@@ -62,48 +62,48 @@ def see(sag: ThroughputDrop, clock: PausedClock, rate: float, answers: int = 1) 
         pytest.param([(30, 1_000)], (0.95, 1.05), False, id="a lasting one becomes the usual"),
     ],
 )
-def test_a_rate_sags_well_below_the_usual(sag, clock, seen: list[tuple[float, int]], ratio, sagging: bool):
+def test_a_rate_sags_well_below_the_usual(drop, clock, seen: list[tuple[float, int]], ratio, active: bool):
     """`seen`: after 100 answers at 100 tokens a second, at which rate how many came."""
     for rate, answers in seen:
-        see(sag, clock, rate, answers)
+        see(drop, clock, rate, answers)
     least, most = ratio
-    assert least <= sag.ratio() <= most
-    assert sag.sagging == sagging
+    assert least <= drop.ratio() <= most
+    assert drop.active == active
 
 
-def test_the_ratio_is_in_the_metrics(sag, clock):
-    see(sag, clock, 30, answers=12)
-    assert REGISTRY.get_sample_value("hedgerow_token_rate_ratio", {"model": "m"}) == pytest.approx(sag.ratio())
+def test_the_ratio_is_in_the_metrics(drop, clock):
+    see(drop, clock, 30, answers=12)
+    assert REGISTRY.get_sample_value("hedgerow_token_rate_ratio", {"model": "m"}) == pytest.approx(drop.ratio())
 
 
-def test_a_few_tokens_say_nothing(sag):
-    before = sag.ratio()
+def test_a_few_tokens_say_nothing(drop):
+    before = drop.ratio()
     for _ in range(20):
-        sag.saw(3, 60)
-        sag.saw(20, 0)
-    assert sag.ratio() == before
+        drop.saw(3, 60)
+        drop.saw(20, 0)
+    assert drop.ratio() == before
 
 
 def test_too_few_answers_say_nothing(clock):
-    sag = ThroughputDrop("new", clock=clock)
-    see(sag, clock, 100, answers=10)
-    see(sag, clock, 1, answers=9)
-    assert (sag.ratio(), sag.sagging) == (1, False)
+    drop = ThroughputDrop("new", clock=clock)
+    see(drop, clock, 100, answers=10)
+    see(drop, clock, 1, answers=9)
+    assert (drop.ratio(), drop.active) == (1, False)
 
 
-def test_a_sag_is_forgotten_when_nothing_is_seen(sag, clock):
-    see(sag, clock, 30, answers=20)
-    assert sag.sagging
+def test_a_sag_is_forgotten_when_nothing_is_seen(drop, clock):
+    see(drop, clock, 30, answers=20)
+    assert drop.active
     clock.advance(61)
-    assert (sag.ratio(), sag.sagging) == (1, False)
-    see(sag, clock, 30)
-    assert (sag.ratio(), sag.sagging) == (pytest.approx(0.87, abs=0.03), False)
+    assert (drop.ratio(), drop.active) == (1, False)
+    see(drop, clock, 30)
+    assert (drop.ratio(), drop.active) == (pytest.approx(0.87, abs=0.03), False)
 
 
 @given(answers=st.lists(st.tuples(st.integers(0, 1_000), st.floats(0, 1e3)), max_size=200))
 def test_the_ratio_stays_between_nothing_and_twice_the_usual(answers):
-    sag = ThroughputDrop("any", clock=PausedClock())
+    drop = ThroughputDrop("any", clock=PausedClock())
     for tokens, seconds in answers:
-        sag.saw(tokens, seconds)
-        assert 0 <= sag.ratio() <= 2
-        assert not sag.sagging or sag.ratio() < 0.7
+        drop.saw(tokens, seconds)
+        assert 0 <= drop.ratio() <= 2
+        assert not drop.active or drop.ratio() < 0.7

@@ -52,7 +52,7 @@ def test_where_one_tenant_is_all_there_is_its_failures_are_the_backends(breaker)
 
 def test_a_backend_that_is_still_starting_has_not_failed(breaker):
     for _ in range(20):
-        assert admitted(breaker, "a").ended(Starting("starting")) is Blame.NOBODY
+        assert admitted(breaker, "a").ended(Starting("starting")) is Blame.NONE
     assert breaker.state is State.CLOSED
 
 
@@ -165,11 +165,11 @@ def test_silence_that_is_late_but_no_failure_counts_as_slow_for_whom_it_belongs_
     breaker = make(clock, min_calls=5, needs_s=2 * SLOW_S)
     permits = [admitted(breaker, tenant) for tenant in "abcde"]
     clock.advance(SLOW_S)
-    assert [permit.abandoned() for permit in permits] == [Blame.NOBODY] * 5
+    assert [permit.abandoned() for permit in permits] == [Blame.NONE] * 5
     assert (breaker.state, breaker.why()) == (State.OPEN, "5 of 5 calls in 10 s took more than 2 s to first text")
 
 
-@pytest.mark.parametrize(("had_s", "blame"), [(NEEDS_S - 0.1, Blame.NOBODY), (NEEDS_S, Blame.BACKEND)])
+@pytest.mark.parametrize(("had_s", "blame"), [(NEEDS_S - 0.1, Blame.NONE), (NEEDS_S, Blame.BACKEND)])
 def test_silence_is_a_failure_where_it_lasted_as_long_as_the_backend_usually_needs(breaker, clock, had_s, blame):
     ended = (lambda permit: permit.abandoned(), lambda permit: permit.ended(TooLate("late")))
     for number in range(5):
@@ -182,7 +182,7 @@ def test_silence_is_a_failure_where_it_lasted_as_long_as_the_backend_usually_nee
 def test_what_is_wrong_with_a_request_is_neither_failure_nor_success(breaker):
     for problem in (InvalidInput("field", "small", "large"), Exhausted("too many"), Unfinished("too long for 1 s")):
         for _ in range(20):
-            assert admitted(breaker, "a").ended(problem) is Blame.NOBODY
+            assert admitted(breaker, "a").ended(problem) is Blame.NONE
     fail(breaker, "a", 4)
     admitted(breaker, "a").ended(InvalidInput("field", "small", "large"))
     admitted(breaker, "a").ended(Unavailable("gone"))
@@ -200,7 +200,7 @@ def test_replies_teach_what_is_usual(breaker, clock):
 def test_a_call_reports_once(breaker):
     permit = admitted(breaker, "a")
     permit.succeeded(0.1)
-    assert [permit.failed(), permit.throttled(3), permit.abandoned()] == [Blame.NOBODY] * 3
+    assert [permit.failed(), permit.throttled(3), permit.abandoned()] == [Blame.NONE] * 3
 
 
 def test_only_everybodys_state_is_in_the_gauge_and_a_tenants_is_counted(clock):

@@ -177,8 +177,8 @@ class SharedBreakerMachine(RuleBasedStateMachine):
             permit.withdrawn()
         else:
             self.guilty.add(tenant)
-            heard = max(at for name, at in self.answered.items() if name != tenant)
-            self.alone = self.alone and self.guilty == {tenant} and self.clock() - heard <= 10.0
+            answered_at = max(at for name, at in self.answered.items() if name != tenant)
+            self.alone = self.alone and self.guilty == {tenant} and self.clock() - answered_at <= 10.0
             ends = {"slow": lambda: permit.succeeded(5), "failed": permit.failed, "silent": permit.abandoned}
             ends.get(how, lambda: permit.throttled(3))()
         before = self.breaker.state

@@ -17,7 +17,7 @@ def removals(clock: PausedClock) -> Invalidations:
 def test_a_removal_overtakes_what_was_begun_before_it_and_nothing_later(removals, clock):
     begun = Known(clock(), 1, "k")
     clock.advance(1)
-    removals.heard("key", "k")
+    removals.record("key", "k")
     clock.advance(1)
     assert removals.overtook(begun, "a")
     assert not removals.overtook(Known(clock(), 1, "k"), "a")
@@ -26,14 +26,14 @@ def test_a_removal_overtakes_what_was_begun_before_it_and_nothing_later(removals
 
 def test_of_what_has_no_key_yet_any_removal_by_key_may_have_been(removals, clock):
     begun = removals.known()
-    removals.heard("key", "k")
+    removals.record("key", "k")
     assert removals.overtook(begun, "a")
     assert not removals.took(begun, "a")
 
 
 def test_a_tenant_and_a_key_of_one_name_are_two_things(removals, clock):
     begun = Known(clock(), 1, "k")
-    removals.heard("tenant", "k")
+    removals.record("tenant", "k")
     assert not removals.overtook(begun, "a")
     assert removals.overtook(begun, "k")
 
@@ -42,7 +42,7 @@ def test_of_what_was_begun_before_the_oldest_removal_it_remembers_nothing_can_be
     begun = Known(clock(), 1, "k")
     for number in range(4):
         clock.advance(1)
-        removals.heard("key", f"{number}")
+        removals.record("key", f"{number}")
     assert removals.overtook(begun, "a")
     assert not removals.overtook(Known(clock(), 1, "k"), "a")
 

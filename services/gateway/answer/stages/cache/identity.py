@@ -60,10 +60,10 @@ def _whose(names: Iterable[str]) -> str:
 
 def _own_words(original: chat_pb2.Original) -> list[str]:
     """A digest of the fields of the original body that the question does not have."""
-    told = {place: given for place, given in original.untranslated.items() if place not in _OF_NO_EFFECT}
-    if not (told or original.headers):
+    fields = {place: given for place, given in original.untranslated.items() if place not in _OF_NO_EFFECT}
+    if not (fields or original.headers):
         return []
-    words = json.dumps([sorted(told.items()), sorted(original.headers.items())])
+    words = json.dumps([sorted(fields.items()), sorted(original.headers.items())])
     return [hashlib.sha256(words.encode()).hexdigest()]
 
 

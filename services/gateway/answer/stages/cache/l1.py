@@ -130,12 +130,12 @@ class L1Cache:
         self._ends.clear()
 
     def remove_key(self, key: str) -> None:
-        self.removals.heard("key", key)
+        self.removals.record("key", key)
         if copy := self._by_key.get(key):
             self._drop(copy)
 
     def remove_tenant(self, tenant: str) -> None:
-        self.removals.heard("tenant", tenant)
+        self.removals.record("tenant", tenant)
         for copy in self._copies.pop_tenant(tenant):
             self._unlist(copy)
 

@@ -64,7 +64,7 @@ class CacheStage(AnswerStage):
         context, cache = self.context, self.context.backends.cache
         self._identity = context.identifier.identify()
         self._identities = context.backends.routes.identity("")
-        self._tell_choice()
+        self._report_choice()
         if cache is None or self._identity.question is None:
             return None
         known = context.backends.l1.removals.known()
@@ -185,7 +185,7 @@ class CacheStage(AnswerStage):
             max_wrong=self._identity.hits.max_wrong,
         )
 
-    def _tell_choice(self) -> None:
+    def _report_choice(self) -> None:
         """Report why the cache is bypassed, or only exact hits are allowed; the words that decide it are in a
         decision. Settings that allow no more than that are no decision."""
         hits = self._identity.hits

@@ -146,7 +146,7 @@ class WriteBehind:
                     group.create_task(self._keep_storing(self._cache))
             if self._router is not None:
                 router = self._router
-                group.create_task(keep_up(lambda: self._tell(router)))
+                group.create_task(keep_up(lambda: self._send_observations(router)))
 
     async def settle(self, timeout_s: float) -> None:
         """Wait until every answer is stored, or for `timeout_s`."""
@@ -194,7 +194,7 @@ class WriteBehind:
         assert waiting is not None  # each place in the line has its answer
         return waiting
 
-    async def _tell(self, router: Router) -> None:
+    async def _send_observations(self, router: Router) -> None:
         """Send observations until the stream to the router ends. gRPC would read on for the ended call and lose what it
         read, so the iterator ends, too."""
         over = asyncio.Event()

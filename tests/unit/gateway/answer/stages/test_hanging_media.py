@@ -16,7 +16,7 @@ from services.gateway.policies.breaker import State
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import make_breaker
-from services.gateway.upstream.media import AudioCalls, Hearing, Media
+from services.gateway.upstream.media import AudioBackend, AudioCalls, Media
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import ACME, Scene
 from tests.unit.gateway.scripted import ScriptedVision, looking
@@ -91,8 +91,8 @@ class Asking:
         usual = LatencyBaseline(0.2, loop_clock)
         self.breaker: SharedBreaker = make_breaker(BreakerSettings(), kind, usual, loop_clock)
         audio = AudioCalls(AudioChannel(self.model), WorkBaseline(usual, 0.2))  # type: ignore[arg-type]
-        seeing = looking(Vision(self.model), self.breaker) if kind == "vision" else None
-        self._media = Media(seeing, Hearing(audio, self.breaker) if kind == "audio" else None)
+        vision = looking(Vision(self.model), self.breaker) if kind == "vision" else None
+        self._media = Media(vision, AudioBackend(audio, self.breaker) if kind == "audio" else None)
 
     async def ask(self, tenant: str, amount: int, slice_s: float) -> str:
         """How the answer is degraded, if it is. `slice_s`: the time for the media."""

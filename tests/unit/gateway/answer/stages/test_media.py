@@ -67,8 +67,8 @@ async def test_each_picture_has_its_line_and_all_its_labels():
 
 async def test_the_operator_may_have_labels_told_in_another_notation():
     media = senses(ScriptedVision(CIRCLE))
-    assert media.seeing
-    scene = Scene(senses=replace(media, seeing=replace(media.seeing, note="image: {labels}")))
+    assert media.vision
+    scene = Scene(senses=replace(media, vision=replace(media.vision, note="image: {labels}")))
     await scene.messages(images=[PICTURE])
     assert sent(scene) == "Context:\n- image: red circle (0.97)\n\nQuestion: What is the capital of France?"
 
@@ -125,7 +125,7 @@ async def test_the_cache_is_asked_with_the_words_and_keyed_by_what_the_pictures_
 @pytest.mark.parametrize(("pictures", "is_well"), [(1, False), (20, True)])
 async def test_more_pictures_than_there_is_time_for_are_no_failure_of_the_service(pictures: int, is_well: bool):
     breaker = make_breaker(BreakerSettings(), "vision", LatencyBaseline(0.05, loop_clock), loop_clock)
-    scene = Scene(senses=Media(seeing=looking(ScriptedVision(CIRCLE, pause_s=5), breaker)))
+    scene = Scene(senses=Media(vision=looking(ScriptedVision(CIRCLE, pause_s=5), breaker)))
     for _ in range(5):
         assert "vision:budget" in (await scene.final(images=[PICTURE] * pictures)).degraded
     assert breaker.would_admit("another tenant") is is_well
@@ -217,7 +217,7 @@ def test_as_much_is_reserved_for_a_recording_as_its_bytes_tell():
     request = pb.GenerateRequest(messages=[said("user", "What does she want?")], audio=LONG)
     unheard = Question(request, "context", prompt_tokens(request.messages))
     media = senses(audio=ScriptedAudio("Call me back."))
-    assert _tokens(replace(unheard, hearing=media.hearing)) == _tokens(unheard) + 50
+    assert _tokens(replace(unheard, audio=media.audio)) == _tokens(unheard) + 50
 
 
 async def test_silence_is_no_question():
@@ -240,15 +240,15 @@ async def test_a_service_that_is_busy_is_asked_again_by_the_next_request():
     for _ in range(10):
         with pytest.raises(Exhausted):
             await scene.messages(messages=[], audio=RECORDING)
-    assert len(audio.heard) == 10
+    assert len(audio.recordings) == 10
 
 
 @pytest.mark.parametrize(
     "guard", [None, pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)], ids=["plain", "guarded"]
 )
 async def test_the_template_stands_in_for_a_question_that_is_not_heard_in_time(guard: pb.GuardPolicy | None):
-    hearing = senses(audio=ScriptedAudio("late", pause_s=5))
-    scene = Scene(fallbacks=Fallbacks(("template",), "Please ask again."), senses=hearing)
+    audio_alone = senses(audio=ScriptedAudio("late", pause_s=5))
+    scene = Scene(fallbacks=Fallbacks(("template",), "Please ask again."), senses=audio_alone)
     final = await scene.final(messages=[], audio=RECORDING, guard=guard)
     assert (final.text, final.finish_reason) == ("Please ask again.", chat_pb2.FINISH_REASON_BUDGET)
     assert list(final.degraded) == ["audio:budget", "llm:template"]

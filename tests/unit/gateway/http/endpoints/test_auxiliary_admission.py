@@ -15,13 +15,13 @@ from hedgerow.cache.v1 import cache_pb2
 from services.gateway.errors import Unfinished
 from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission
 from services.gateway.http.endpoints.embedding import Embedding
-from services.gateway.http.endpoints.transcriptions import MultipartForm, Transcriptions, _heard
+from services.gateway.http.endpoints.transcriptions import MultipartForm, Transcriptions, _transcribed
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.endpoint import Serve
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import make_breaker
-from services.gateway.upstream.media import Hearing
+from services.gateway.upstream.media import AudioBackend
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from tests.clock import loop_clock
 from tests.unit.gateway.http.endpoints.calling import Bill, Bills, asked, auxiliary, replied, wire
@@ -66,9 +66,9 @@ class ScriptedCache:
         )
 
 
-def hearing(*script: Said) -> Hearing:
+def audio_backend(*script: Said) -> AudioBackend:
     breaker = make_breaker(BreakerSettings(in_a_row=2), "audio", LatencyBaseline(1, loop_clock), loop_clock)
-    return Hearing(ScriptedAudio(*script), breaker)
+    return AudioBackend(ScriptedAudio(*script), breaker)
 
 
 def form(recording: str = "RIFF", **fields: str) -> bytes:
@@ -79,7 +79,7 @@ def form(recording: str = "RIFF", **fields: str) -> bytes:
 
 @pytest.mark.parametrize("how", ["json", "text", "verbose_json"])
 async def test_a_transcript_that_comes_whole_is_200(how: str) -> None:
-    sent = wire(Transcriptions(auxiliary(), hearing(SEGMENT, SUMMARY)))
+    sent = wire(Transcriptions(auxiliary(), audio_backend(SEGMENT, SUMMARY)))
     await sent.send(form(response_format=how))
     assert sent.statuses == [200]
     await sent.end()
@@ -91,7 +91,7 @@ async def test_embeddings_are_200() -> None:
 
 
 async def test_a_transcript_that_streams_has_its_headers_before_the_first_sign_of_life() -> None:
-    sent = wire(Transcriptions(auxiliary(), hearing(25.0, SEGMENT, SUMMARY)))
+    sent = wire(Transcriptions(auxiliary(), audio_backend(25.0, SEGMENT, SUMMARY)))
     await sent.send(form(stream="true"))
     assert sent.statuses == []
     await asyncio.sleep(12)
@@ -108,41 +108,41 @@ async def test_a_transcript_that_streams_has_its_headers_before_the_first_sign_o
 async def test_the_segments_of_a_stream_are_parted_as_their_language_parts_words(language: str, expected: str) -> None:
     segments = [audio_pb2.Segment(text=text, language=language) for text in ("你好。", "世界。")]
     said = [audio_pb2.TranscribeResponse(segment=segment) for segment in segments]
-    sent = wire(Transcriptions(auxiliary(), hearing(*said, SUMMARY)))
+    sent = wire(Transcriptions(auxiliary(), audio_backend(*said, SUMMARY)))
     await sent.send(form(stream="true"))
     assert f'"text":{json.dumps(expected)}'.encode() in sent.transport.written
     await sent.end()
 
 
-async def heard(listening: Hearing, pause_s: float = 0.0) -> None:
+async def transcribed(listening: AudioBackend, pause_s: float = 0.0) -> None:
     """The bytes that a client reads, with a pause after each piece."""
     admitted = Admitted("acme", 60, ())
-    replies = _heard(listening, MultipartForm(Fields({}), b"RIFF"), audio_pb2.TranscribeOptions(), admitted)
+    replies = _transcribed(listening, MultipartForm(Fields({}), b"RIFF"), audio_pb2.TranscribeOptions(), admitted)
     async with aclosing(replies) as pieces:
         async for _ in pieces:
             await asyncio.sleep(pause_s)
 
 
 async def test_how_slowly_a_client_reads_and_how_long_a_recording_is_is_not_what_the_service_usually_takes() -> None:
-    listening = hearing(0.1, SEGMENT, 30.0, SUMMARY)
-    await asyncio.gather(*(heard(listening, pause_s=60) for _ in range(30)))
+    listening = audio_backend(0.1, SEGMENT, 30.0, SUMMARY)
+    await asyncio.gather(*(transcribed(listening, pause_s=60) for _ in range(30)))
     assert listening.breaker.usual.needs_s() == 1
 
 
 async def test_a_long_recording_with_little_time_is_no_failure_of_the_service_that_writes_it_down() -> None:
-    listening = hearing(0.1, SEGMENT, 5.0, Unfinished("audio: late"))
+    listening = audio_backend(0.1, SEGMENT, 5.0, Unfinished("audio: late"))
     for _ in range(5):
         with pytest.raises(TooLate):
-            await heard(listening)
+            await transcribed(listening)
     assert listening.breaker.would_admit("other")
 
 
 @pytest.mark.parametrize("script", [(5.0, TooLate("audio: late")), (SEGMENT, Unavailable("audio: gone"))])
 async def test_a_service_that_stays_silent_or_breaks_off_is_not_asked_for_a_while(script: tuple[Said, ...]) -> None:
-    listening = hearing(*script)
+    listening = audio_backend(*script)
     for _ in range(2):
         with pytest.raises((TooLate, Unavailable)):
-            await heard(listening)
+            await transcribed(listening)
     assert not listening.breaker.would_admit("other")
 
 
@@ -172,7 +172,7 @@ def embedding(*script: float | ServiceError) -> Callable[[AuxiliaryAdmission], S
 
 
 def transcribing(*script: Said) -> Callable[[AuxiliaryAdmission], Serve]:
-    return lambda auxiliary: Transcriptions(auxiliary, hearing(*script))
+    return lambda auxiliary: Transcriptions(auxiliary, audio_backend(*script))
 
 
 @pytest.mark.parametrize(
