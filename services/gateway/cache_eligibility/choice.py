@@ -61,13 +61,13 @@ def looked_at(texts: Iterable[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class HitsChoice:
+class CacheEligibility:
     """`reason`, where hits are not `any`: the kind that restricts them; `words`: the words of the question that make it
     of this kind. `ttl_ms`: how long its answer is kept; `max_wrong`: wrong hits allowed, as a share of its category's
     lookups; None for the cache's own value. `drawn`: each request gets an answer of its own, also two equal ones at the
     same moment. `of_user`: the answer is shared with the same end user only."""
 
-    hits: Hits = "any"
+    allowed_hits: Hits = "any"
     reason: Bypassed | None = None
     words: str = ""
     category: str = ""
@@ -77,15 +77,15 @@ class HitsChoice:
     of_user: bool = False
 
 
-ANY = HitsChoice()
+ANY = CacheEligibility()
 _MOST_BYTES = MAX_MESSAGE_BYTES // 2  # of a question; the cache's own limit is far lower, unless it is set to another
 
 
-def within(choice: HitsChoice, question_bytes: int) -> HitsChoice:
+def within(choice: CacheEligibility, question_bytes: int) -> CacheEligibility:
     """The same, or `off` for a question that is too large to be sent to a cache."""
-    if choice.hits == "off" or question_bytes <= _MOST_BYTES:
+    if choice.allowed_hits == "off" or question_bytes <= _MOST_BYTES:
         return choice
-    return replace(choice, hits="off", reason=Bypassed.TOO_LARGE)
+    return replace(choice, allowed_hits="off", reason=Bypassed.TOO_LARGE)
 
 
 def choose(
@@ -95,42 +95,46 @@ def choose(
     settings: HitSettings,
     *,
     names_user: bool = False,
-) -> HitsChoice:
+) -> CacheEligibility:
     """The choice for a question. `said`: the user's messages, the latest first; `names_user`: whether the request names
     its end user."""
     of_user = settings.scope == "user" or policy.scope == pb.CACHE_SCOPE_USER
     choice = _choose(policy, sampling, said, settings)
-    if of_user and not names_user and choice.hits != "off":
-        return HitsChoice("off", Bypassed.NO_USER, category=choice.category, drawn=True)
+    if of_user and not names_user and choice.allowed_hits != "off":
+        return CacheEligibility("off", Bypassed.NO_USER, category=choice.category, drawn=True)
     return replace(choice, of_user=of_user, drawn=choice.drawn or (of_user and not names_user))
 
 
 def _choose(
     policy: pb.CachePolicy, sampling: chat_pb2.Sampling, said: Iterable[str], settings: HitSettings
-) -> HitsChoice:
+) -> CacheEligibility:
     texts = looked_at(said)
     category = policy.category or _category(texts, settings)
     kept = settings.categories.get(category)
     asked = _ASKED.get(policy.use, settings.others)
     if asked == "off":
-        return HitsChoice("off", Bypassed.UNASKED, category=category, drawn=True)
+        return CacheEligibility("off", Bypassed.UNASKED, category=category, drawn=True)
     found = {_KINDS[kind]: words for kind, words in kinds(texts).items()}
     if sampling.temperature > 0:
         found[Bypassed.SAMPLED] = f"a temperature of {sampling.temperature:g}"
     allowed = {_ALLOWED[kind] for kind in policy.allow if kind in _ALLOWED}
     seeded = sampling.HasField("seed")
-    bounds = {reason: _hits(reason, settings, allowed, seeded=seeded, kept=kept is not None) for reason in found}
+    bounds = {
+        reason: _allowed_hits(reason, settings, allowed, seeded=seeded, kept=kept is not None) for reason in found
+    }
     bounds[Bypassed.UNASKED] = asked
-    choice = HitsChoice(category=category, drawn=bounds.get(Bypassed.SAMPLED) == "off")
+    choice = CacheEligibility(category=category, drawn=bounds.get(Bypassed.SAMPLED) == "off")
     if kept:
         choice = replace(choice, ttl_ms=kept.ttl_ms, max_wrong=kept.max_wrong)
     reason = min(bounds, key=lambda each: _STRICTNESS[bounds[each]])
     if bounds[reason] == "any":
         return choice
-    return replace(choice, hits=bounds[reason], reason=reason, words=found.get(reason, ""))
+    return replace(choice, allowed_hits=bounds[reason], reason=reason, words=found.get(reason, ""))
 
 
-def _hits(reason: Bypassed, settings: HitSettings, allowed: Collection[Bypassed], *, seeded: bool, kept: bool) -> Hits:
+def _allowed_hits(
+    reason: Bypassed, settings: HitSettings, allowed: Collection[Bypassed], *, seeded: bool, kept: bool
+) -> Hits:
     if reason in allowed:
         return "any"
     said: Hits = getattr(settings, reason)

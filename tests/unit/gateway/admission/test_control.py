@@ -25,7 +25,7 @@ from tests.unit.gateway.admission.scene import request, tenant
 pytestmark = pytest.mark.paused
 
 
-def door(pressure: float = 0.0) -> AdmissionControl:
+def admission_control(pressure: float = 0.0) -> AdmissionControl:
     return AdmissionControl(ShedSettings(), WorkShares(lambda: pressure, 0.85))
 
 
@@ -35,13 +35,13 @@ def named(name: str, premium: bool = False) -> Tenant:
 
 @pytest.mark.parametrize(("premium", "fields"), [(True, {}), (False, {"realtime": True}), (True, {"attempt": 1})])
 async def test_a_starved_gateway_lets_dear_requests_in(premium, fields):
-    await door(pressure=2.0).admit(request(**fields), tenant(premium), "0" * 32, 5)
+    await admission_control(pressure=2.0).admit(request(**fields), tenant(premium), "0" * 32, 5)
 
 
 @pytest.mark.parametrize("fields", [{}, {"attempt": 1}, {"realtime": True, "attempt": 1}])
 async def test_a_starved_gateway_refuses_the_others_and_says_why(fields):
     with pytest.raises(Shed) as refused:
-        await door(pressure=2.0).admit(request(**fields), tenant(), "ab" * 16, 5)
+        await admission_control(pressure=2.0).admit(request(**fields), tenant(), "ab" * 16, 5)
     assert refused.value.retry_delay_s >= 1
     assert refused.value.metadata["trace_id"] == "ab" * 16
     (decision,) = json.loads(refused.value.metadata["decisions"])
@@ -49,7 +49,7 @@ async def test_a_starved_gateway_refuses_the_others_and_says_why(fields):
 
 
 async def test_under_pressure_the_tenant_that_causes_it_is_refused_and_not_the_other():
-    at, busy, quiet = door(pressure=2.0), named("busy"), named("quiet")
+    at, busy, quiet = admission_control(pressure=2.0), named("busy"), named("quiet")
     at.spend(busy, 1)
     await at.admit(request(), quiet, "0" * 32, 5)
     with pytest.raises(Shed, match=r"gateway: score 0 below 50, a pressure of 2\.00, and the tenant has 2\.00 times"):
@@ -58,7 +58,12 @@ async def test_under_pressure_the_tenant_that_causes_it_is_refused_and_not_the_o
 
 
 async def test_a_large_request_of_the_tenant_that_causes_the_pressure_is_refused_before_it_is_parsed():
-    at, busy, quiet, premium = door(pressure=2.0), named("busy"), named("quiet"), named("dear", premium=True)
+    at, busy, quiet, premium = (
+        admission_control(pressure=2.0),
+        named("busy"),
+        named("quiet"),
+        named("dear", premium=True),
+    )
     for each in (busy, premium):
         at.spend(each, 1)
     at.reads(quiet, "", 100_000, LARGE_BYTES + 1)
@@ -72,7 +77,7 @@ async def test_a_large_request_of_the_tenant_that_causes_the_pressure_is_refused
 
 
 async def test_large_requests_are_parsed_without_pressure_and_where_no_other_tenant_calls():
-    calm, alone = door(), door(pressure=2.0)
+    calm, alone = admission_control(), admission_control(pressure=2.0)
     calm.spend(named("quiet"), 0.001)
     for at in (calm, alone):
         for _ in range(3):
@@ -80,7 +85,7 @@ async def test_large_requests_are_parsed_without_pressure_and_where_no_other_ten
 
 
 async def test_a_request_over_its_tenants_quota_is_refused_and_one_that_ends_makes_room():
-    at = door()
+    at = admission_control()
     only_one = tenant(concurrency=1)
     reservation = await at.admit(request(), only_one, "0" * 32, 5)
     with pytest.raises(QuotaExceeded) as refused:
@@ -91,7 +96,7 @@ async def test_a_request_over_its_tenants_quota_is_refused_and_one_that_ends_mak
 
 
 async def test_tokens_are_reserved_by_what_the_request_may_cost():
-    at, small = door(), tenant(tokens_per_minute=100)
+    at, small = admission_control(), tenant(tokens_per_minute=100)
     await at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32, 5)
     with pytest.raises(QuotaExceeded):
         await at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32, 5)
@@ -105,7 +110,7 @@ def shared_door() -> AdmissionControl:
 
 
 async def test_only_tenants_with_limits_are_asked_for_elsewhere():
-    assert not (await door().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local
+    assert not (await admission_control().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local
     assert not (await shared_door().admit(request(), tenant(), "0" * 32, 5)).local
     assert (await shared_door().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local
 
@@ -132,7 +137,7 @@ async def test_a_starved_gateway_asks_nobody():
 async def test_refusals_are_counted_once_they_are_told():
     labels = {"tenant": "acme", "quota": "concurrency"}
     before = REGISTRY.get_sample_value("hedgerow_quota_refused_total", labels) or 0
-    at, only_one = door(), tenant(concurrency=1)
+    at, only_one = admission_control(), tenant(concurrency=1)
     await at.admit(request(), only_one, "0" * 32, 5)
     with pytest.raises(QuotaExceeded):
         await at.admit_in_time(request(), only_one, "0" * 32, Deadline.after(0.05))
@@ -155,7 +160,7 @@ async def test_an_item_of_a_batch_waits_for_a_place_and_for_the_pressure_to_fall
 
 
 async def test_a_conversation_is_held_whatever_the_pressure_and_counts_as_one_at_once():
-    at, only_one = door(pressure=2.0), tenant(concurrency=1)
+    at, only_one = admission_control(pressure=2.0), tenant(concurrency=1)
     place = await at.hold(only_one, "0" * 32, 1)
     with pytest.raises(QuotaExceeded) as refused:
         await at.hold(only_one, "ab" * 16, 1)

@@ -36,20 +36,20 @@ def scene_of(revalidate_ms: int) -> Scene:
     return scene
 
 
-async def finals(scene: Scene, asked_anew: list[bytes] | None) -> pb.Final:
-    answer = scene.answer(revalidate=None if asked_anew is None else asked_anew.append)
+async def finals(scene: Scene, resubmitted: list[bytes] | None) -> pb.Final:
+    answer = scene.answer(revalidate=None if resubmitted is None else resubmitted.append)
     *_, last = [message async for message in sent_by(answer.give)]
     return last.events[-1].final
 
 
 async def test_an_answer_whose_time_is_over_is_given_at_once_and_asked_for_anew():
-    scene, anew = scene_of(1_000), list[bytes]()
-    final = await finals(scene, anew)
+    scene, resubmitted = scene_of(1_000), list[bytes]()
+    final = await finals(scene, resubmitted)
     assert (final.text, final.cache.verdict, final.cache.stale) == (STORED.text, pb.CACHE_VERDICT_EXACT, True)
     decided = [(made.policy, made.action, made.reason) for made in final.decisions]
     assert ("cache", "stale", "its time has been over for 250 ms") in decided
     assert scene.cache.stale == [1_000]
-    assert len(anew) == 1
+    assert len(resubmitted) == 1
     assert len(scene.near) == 0  # each of them is looked up: the new one is soon there
     assert not scene.llms["small"].calls
 
@@ -126,8 +126,8 @@ async def test_it_is_in_nobodys_way_and_the_same_question():
     async with revalidating(begun) as made:
         made.submit(asked, ACME, b"k")
         await asyncio.sleep(0.01)
-    ((anew, _),) = begun.questions
-    assert anew.request == pb.GenerateRequest(
+    ((resubmitted, _),) = begun.questions
+    assert resubmitted.request == pb.GenerateRequest(
         messages=[ASKED],
         tier=pb.TIER_FAST,
         single_attempt=True,

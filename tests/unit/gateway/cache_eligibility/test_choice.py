@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hedgerow.chat.v1.chat_pb2 import Sampling
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.cache_eligibility.choice import HitsChoice, choose
+from services.gateway.cache_eligibility.choice import CacheEligibility, choose
 from services.gateway.cache_eligibility.settings import Bypassed, CategorySettings, HitSettings
 
 PLAIN, TODAY, MINE = "What is the capital of France?", "What's the weather today?", "Where is my order?"
@@ -23,7 +23,7 @@ def chosen(*said: str, policy: dict[str, Any] | None = None, sampling: dict[str,
 
 
 def test_a_plain_question_may_hit_as_it_likes():
-    assert chosen(PLAIN) == chosen(PLAIN, sampling={"temperature": 0}) == HitsChoice()
+    assert chosen(PLAIN) == chosen(PLAIN, sampling={"temperature": 0}) == CacheEligibility()
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ def test_a_plain_question_may_hit_as_it_likes():
 )
 def test_a_question_of_a_kind_hits_only_where_setting_or_request_says_so(said, sampling, reason, words):
     by_default = chosen(said, sampling=sampling)
-    assert (by_default.hits, by_default.reason, by_default.words) == ("off", reason, words)
-    assert chosen(said, sampling=sampling, **{reason: "exact"}).hits == "exact"
-    assert chosen(said, sampling=sampling, **{reason: "any"}) == HitsChoice()
+    assert (by_default.allowed_hits, by_default.reason, by_default.words) == ("off", reason, words)
+    assert chosen(said, sampling=sampling, **{reason: "exact"}).allowed_hits == "exact"
+    assert chosen(said, sampling=sampling, **{reason: "any"}) == CacheEligibility()
     asked = {"allow": [pb.QuestionKind.Value(f"QUESTION_KIND_{reason.name}")]}
-    assert chosen(said, sampling=sampling, policy=asked) == HitsChoice()
+    assert chosen(said, sampling=sampling, policy=asked) == CacheEligibility()
 
 
 def test_an_answer_that_is_drawn_is_drawn_for_each():
@@ -52,12 +52,14 @@ def test_an_answer_that_is_drawn_is_drawn_for_each():
 
 def test_with_a_seed_the_same_is_wanted_again():
     seeded = chosen(PLAIN, sampling={"temperature": 1, "seed": 0})
-    assert (seeded.hits, seeded.reason, seeded.drawn) == ("exact", Bypassed.SAMPLED, False)
+    assert (seeded.allowed_hits, seeded.reason, seeded.drawn) == ("exact", Bypassed.SAMPLED, False)
 
 
 def test_a_category_is_found_by_its_words_or_named_and_has_a_time_of_its_own():
-    assert chosen("What is the PRICE of a ticket?", categories=PRICES) == HitsChoice(category="prices", ttl_ms=60_000)
-    assert chosen(PLAIN, categories=PRICES) == HitsChoice()
+    assert chosen("What is the PRICE of a ticket?", categories=PRICES) == CacheEligibility(
+        category="prices", ttl_ms=60_000
+    )
+    assert chosen(PLAIN, categories=PRICES) == CacheEligibility()
     assert chosen(PLAIN, policy={"category": "prices"}, categories=PRICES).category == "prices"
     both = {name: CategorySettings(words=("fare",), ttl_ms=ttl) for name, ttl in (("b", 1), ("a", 2))}
     assert chosen("The fare?", categories=both).category == "b", "the first of two"
@@ -82,15 +84,15 @@ def test_the_words_of_a_category_are_found_in_scripts_without_blanks_and_with_ma
 
 def test_a_category_makes_a_time_bound_question_an_exact_one_and_a_personal_one_not():
     bounded = chosen("How much is it today?", categories=PRICES)
-    assert (bounded.hits, bounded.reason, bounded.ttl_ms) == ("exact", Bypassed.TIME_BOUND, 60_000)
-    assert chosen("How much is my bill?", categories=PRICES).hits == "off"
+    assert (bounded.allowed_hits, bounded.reason, bounded.ttl_ms) == ("exact", Bypassed.TIME_BOUND, 60_000)
+    assert chosen("How much is my bill?", categories=PRICES).allowed_hits == "off"
 
 
 @given(LEVELS, LEVELS, st.permutations([TODAY, MINE, PLAIN]))
 def test_a_question_of_several_kinds_gets_the_least_of_them(time_bound, personal, said):
     got = chosen(*said, time_bound=time_bound, personal=personal)
-    assert got.hits == min((time_bound, personal), key=_ORDER.index)
-    assert (got.reason is None) == (got.hits == "any")
+    assert got.allowed_hits == min((time_bound, personal), key=_ORDER.index)
+    assert (got.reason is None) == (got.allowed_hits == "any")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.answer.inputs import Inputs, Privacy
 from services.gateway.answer.prompt_builder import Asked
-from services.gateway.cache_eligibility.choice import ANY, HitsChoice, choose, within
+from services.gateway.cache_eligibility.choice import ANY, CacheEligibility, choose, within
 from services.gateway.upstream.router import Routes
 from services.runtime import question_key
 
@@ -26,7 +26,7 @@ def cache_question(
     request: pb.GenerateRequest,
     asked: Asked,
     tenant: str,
-    hits: HitsChoice = ANY,
+    eligibility: CacheEligibility = ANY,
     identity: str = "",
     *,
     omits: bool = False,
@@ -47,9 +47,9 @@ def cache_question(
             *_digest(identity),
             *_digest(_OMITS if omits else ""),
         ],
-        category=hits.category,
-        exact_only=hits.hits == "exact",
-        end_user=_whose(request.end_user) if hits.of_user else "",
+        category=eligibility.category,
+        exact_only=eligibility.allowed_hits == "exact",
+        end_user=_whose(request.end_user) if eligibility.of_user else "",
     )
 
 
@@ -74,11 +74,11 @@ def _digest(identity: str) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class CacheIdentity:
     """The identity of one question. `key`: the same for equal questions; empty where no other caller may share the
-    answer. `question`: as the cache gets it; None where it is not for the cache. `hits`: those that are allowed."""
+    answer. `question`: as the cache gets it; None where it is not for the cache. `eligibility`: allowed hits."""
 
     key: bytes = b""
     question: cache_pb2.Question | None = None
-    hits: HitsChoice = ANY
+    eligibility: CacheEligibility = ANY
 
 
 _UNIDENTIFIED = CacheIdentity()
@@ -103,13 +103,15 @@ class Identifier:
         request, asked = question.request, self.inputs.asked
         said = (each.content for each in reversed(asked.messages) if each.role == chat_pb2.ROLE_USER)
         named = bool(request.end_user)
-        hits = choose(request.cache, request.sampling, said, self.tenant.hits, names_user=named)
-        if hits.drawn:
-            return CacheIdentity(hits=hits)
+        eligibility = choose(request.cache, request.sampling, said, self.tenant.hits, names_user=named)
+        if eligibility.drawn:
+            return CacheIdentity(eligibility=eligibility)
         models = self.routes.identity(request.model)
-        cached = cache_question(request, asked, self.tenant.name, hits, models, omits=self.omits)
+        cached = cache_question(request, asked, self.tenant.name, eligibility, models, omits=self.omits)
         cached.ignore_case = self.tenant.hits.ignore_case
         question_key.normalize(cached)
-        hits, self.inputs.identified = within(hits, cached.ByteSize()), True
-        self._identity = CacheIdentity(question_key.digest(cached), None if hits.hits == "off" else cached, hits)
+        eligibility, self.inputs.identified = within(eligibility, cached.ByteSize()), True
+        self._identity = CacheIdentity(
+            question_key.digest(cached), None if eligibility.allowed_hits == "off" else cached, eligibility
+        )
         return self._identity

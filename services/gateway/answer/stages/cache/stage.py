@@ -163,7 +163,7 @@ class CacheStage(AnswerStage):
         answer = cache_pb2.Answer(
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
         )
-        request = cache_pb2.StoreRequest(question=identity.question, answer=answer, ttl_ms=identity.hits.ttl_ms)
+        request = cache_pb2.StoreRequest(question=identity.question, answer=answer, ttl_ms=identity.eligibility.ttl_ms)
         context.backends.write_behind.store(identity.key, request, generation.job.known, look)
 
     def _have_judged(self) -> None:
@@ -182,37 +182,37 @@ class CacheStage(AnswerStage):
             question=question,
             min_similarity=similarity,
             stale_within_ms=stale_ms,
-            max_wrong=self._identity.hits.max_wrong,
+            max_wrong=self._identity.eligibility.max_wrong,
         )
 
     def _report_choice(self) -> None:
         """Report why the cache is bypassed, or only exact hits are allowed; the words that decide it are in a
         decision. Settings that allow no more than that are no decision."""
-        hits = self._identity.hits
+        eligibility = self._identity.eligibility
         self._report(pb.CACHE_VERDICT_BYPASS)
-        if hits.reason and hits.reason != Bypassed.UNASKED:
-            act = Act.CACHE_BYPASSED if hits.hits == "off" else Act.CACHE_EXACT
-            self.context.ledger.decide(act, self.name, ": ".join(filter(None, (hits.reason, hits.words))))
+        if eligibility.reason and eligibility.reason != Bypassed.UNASKED:
+            act = Act.CACHE_BYPASSED if eligibility.allowed_hits == "off" else Act.CACHE_EXACT
+            self.context.ledger.decide(act, self.name, ": ".join(filter(None, (eligibility.reason, eligibility.words))))
 
     def _report(self, verdict: pb.CacheVerdict, key: str = "", similarity: float | None = None) -> None:
-        hits = self._identity.hits
-        reason = self._bypassed if verdict == pb.CACHE_VERDICT_BYPASS else hits.reason
+        eligibility = self._identity.eligibility
+        reason = self._bypassed if verdict == pb.CACHE_VERDICT_BYPASS else eligibility.reason
         report = pb.CacheReport(
-            verdict=verdict, key=key, similarity=similarity, reason=reason or "", category=hits.category
+            verdict=verdict, key=key, similarity=similarity, reason=reason or "", category=eligibility.category
         )
         self.context.ledger.final.cache.CopyFrom(report)
 
     @property
     def _bypassed(self) -> Bypassed | None:
         """Why the cache is bypassed; None where it is not."""
-        inputs, hits = self.context.inputs, self._identity.hits
+        inputs, eligibility = self.context.inputs, self._identity.eligibility
         if unshared := inputs.question.unshared:
             return unshared
         if self.context.privacy.private:
             return Bypassed.PRIVATE
         if not inputs.asked.whole:
             return Bypassed.INCOMPLETE
-        return hits.reason if hits.hits == "off" else None
+        return eligibility.reason if eligibility.allowed_hits == "off" else None
 
     def _find_near(self) -> Near | None:
         """The answer in the gateway itself, if any."""
@@ -235,8 +235,8 @@ class CacheStage(AnswerStage):
         if similarity is not None and verdict != pb.CACHE_VERDICT_EXACT:
             stage.detail += f", nearest {similarity:.3f}{f' refused: {found.refused}' if found.refused else ''}"
         if found.language:
-            hits = replace(self._identity.hits, reason=Bypassed.LANGUAGE)
-            self._identity = replace(self._identity, hits=hits)
+            eligibility = replace(self._identity.eligibility, reason=Bypassed.LANGUAGE)
+            self._identity = replace(self._identity, eligibility=eligibility)
             ledger.decide(Act.CACHE_EXACT, self.name, f"{Bypassed.LANGUAGE}: {found.language}")
         self._sample = found.sample if found.HasField("sample") else None
         l1.removals.learn(found.epoch)

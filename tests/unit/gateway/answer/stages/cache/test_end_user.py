@@ -101,12 +101,12 @@ async def test_an_answer_is_made_anew_for_the_end_user_whose_it_is():
     reply.CopyFrom(EXACT)
     reply.expired_ms = 5
     scene = scene_of(reply)
-    anew = {}
+    resubmitted = {}
     for name in ("anna", "bert"):
-        answer = scene.answer(revalidate=lambda key, name=name: anew.update({name: key}), end_user=[name])
+        answer = scene.answer(revalidate=lambda key, name=name: resubmitted.update({name: key}), end_user=[name])
         async for _ in sent_by(answer.give):
             pass
-    assert len({*anew.values()}) == 2
+    assert len({*resubmitted.values()}) == 2
 
 
 @pytest.mark.parametrize("others", ["off", "exact", "any"])
@@ -118,6 +118,6 @@ def test_the_scope_allows_nothing_that_is_not_allowed_without_it(others, named):
     )
     assert scoped.of_user == (named or others == "off")
     if named or others == "off":
-        assert (scoped.hits, scoped.reason) == (plain.hits, plain.reason)
+        assert (scoped.allowed_hits, scoped.reason) == (plain.allowed_hits, plain.reason)
     else:
-        assert (scoped.hits, scoped.reason, scoped.drawn) == ("off", Bypassed.NO_USER, True)
+        assert (scoped.allowed_hits, scoped.reason, scoped.drawn) == ("off", Bypassed.NO_USER, True)
