@@ -141,7 +141,7 @@ def test_the_llm_takes_the_longest_conversation_in_its_callers_own_words():
 @pytest.mark.parametrize(("size", "kept"), [(300_000, True), (3_000_000, False)])
 def test_a_question_that_no_cache_takes_is_sent_to_none(size: int, kept: bool):
     choice = within(ANY, cache_pb2.Question(messages=messages(2, size)).ByteSize())
-    assert (choice.hits == "any") is kept
+    assert (choice.allowed_hits == "any") is kept
     assert choice.reason is (None if kept else Bypassed.TOO_LARGE)
 
 
