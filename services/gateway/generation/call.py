@@ -89,6 +89,7 @@ class Call:
         self._tokens = self._first.tokens
         self._last = self._clock()
         self._first_s = self._last - self._started
+        self.replica.answered(self._first_s)
 
     async def pour(self, text: Text) -> None:
         """Pass on every message, the first and the last included. Raises the error that broke the stream."""
@@ -227,6 +228,7 @@ class Call:
             if outcome == "late":
                 self._report_outcome(router_pb2.OBSERVED_OUTCOME_BUDGET)
             return
+        self.replica.gave_up(age_s)
         match self._permit.abandoned():
             case Blame.BACKEND:
                 self.pool.hedge.gave_up(age_s)

@@ -4,6 +4,9 @@
     build      within it, a draw by weight: a canary of weight 5 beside 95 gets every twentieth call
     policy     within that: the replica with the prompt's prefix, with the fewest calls in flight, or the next in turn
 
+Replicas with equally few calls in flight are drawn by speed: one whose first text takes 100 times as long gets every
+hundredth of such calls, so that it is noticed when it is fast again.
+
 `prefix` is bounded: a replica with more than 1.25 × the mean of calls in flight is full, whatever it has read
 (consistent hashing with bounded loads, Mirrokni et al., https://arxiv.org/abs/1608.01350). Without it one popular
 prefix would have one replica crawl while others idle. Beginnings that are new to all are bounded the same way by what
@@ -103,6 +106,7 @@ class Candidate(Protocol):
     address: str
     locality: Locality
     in_flight: int
+    first_s: float  # average time to first text; 0 until it is known
     turn: float  # of round robin: the lowest is next
     prefixes: Prefixes
 
@@ -145,7 +149,14 @@ def _builds(tier: Sequence[Candidate], rng: random.Random) -> Sequence[str]:
 
 
 def _least_request(members: Sequence[C], _: Blocks, rng: random.Random) -> Sequence[C]:
-    return sorted(members, key=lambda each: ((each.in_flight + 1) / each.locality.weight, rng.random()))
+    known = [each.first_s for each in members if each.first_s]
+    mean_s = sum(known) / len(known) if known else 1.0
+
+    def rank(each: C) -> tuple[float, float]:
+        drawn = rng.random() ** ((each.first_s or mean_s) / mean_s)
+        return (each.in_flight + 1) / each.locality.weight, -drawn
+
+    return sorted(members, key=rank)
 
 
 def _round_robin(members: Sequence[C], _: Blocks, rng: random.Random) -> Sequence[C]:

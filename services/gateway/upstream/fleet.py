@@ -32,12 +32,14 @@ from services.runtime.routing import Model
 from services.runtime.telemetry import Metadata
 
 _LOOK_AGAIN_S = 1.0  # for a model that is starting or has no replicas: when one comes is not known
+_SMOOTHING = 2 / (10 + 1)  # an average over about ten calls
 _LEAST_S = 0.01  # between two looks at a breaker
 
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One address of a model. `name` is what callers know it by. `in_flight` counts this gateway's calls alone."""
+    """One address of a model. `name` is what callers know it by. `in_flight` counts this gateway's calls alone;
+    `first_s` is their average time to first text, 0 until it is known."""
 
     address: str
     llm: Llm
@@ -45,6 +47,7 @@ class Replica:
     start: Start
     locality: Locality = field(default_factory=Locality)
     in_flight: int = 0
+    first_s: float = 0.0
     turn: float = 0.0
     prefixes: Prefixes = field(default_factory=Prefixes)
     name: str = ""
@@ -52,6 +55,15 @@ class Replica:
     def would_admit(self, tenant: str = "") -> bool:
         """Whether a call of `tenant` may be made now."""
         return not self.start.starting and self.breaker.would_admit(tenant)
+
+    def answered(self, first_s: float) -> None:
+        """A call had its first text after that time."""
+        self.first_s += (first_s - self.first_s) * (_SMOOTHING if self.first_s else 1)
+
+    def gave_up(self, silent_s: float) -> None:
+        """A call ended after that time without any text: a sample where that is longer than usual."""
+        if 0 < self.first_s < silent_s:
+            self.answered(silent_s)
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ class Replica:
     address: str
     locality: Locality = field(default_factory=Locality)
     in_flight: int = 0
+    first_s: float = 0.0
     turn: float = 0.0
     prefixes: Prefixes = field(default_factory=Prefixes)
 
@@ -31,6 +32,11 @@ class Calls:
         first = next(order(self.replicas, self.policy, what, self.rng))
         balance.taken(first, what)
         return first.address
+
+    def made_alone(self) -> str:
+        address = self.made()
+        self.over()
+        return address
 
     def over(self) -> None:
         for replica in self.replicas:
@@ -123,6 +129,24 @@ def test_a_popular_beginning_does_not_overload_the_replica_that_has_it():
 def test_prompts_without_a_beginning_to_share_go_to_who_is_free():
     calls = Calls(Replica("busy", in_flight=2), Replica("free"), policy="prefix")
     assert calls.made(()) == "free"
+
+
+@pytest.mark.parametrize("policy", ["prefix", "least_request"])
+def test_of_replicas_with_equally_few_calls_the_faster_one_is_drawn_more_often(policy: Policy):
+    calls = Calls(Replica("slow", first_s=2.0), Replica("fast", first_s=0.02), policy=policy)
+    made = Counter(calls.made_alone() for _ in range(1_000))
+    assert 0 < made["slow"] <= 30  # a hundredth
+
+
+def test_a_replica_whose_speed_is_not_known_is_as_fast_as_the_others():
+    calls = Calls(Replica("new"), Replica("one", first_s=0.1), Replica("two", first_s=0.1), policy="least_request")
+    made = Counter(calls.made_alone() for _ in range(900))
+    assert min(made.values()) >= 250
+
+
+def test_the_fewest_calls_in_flight_count_before_speed():
+    calls = Calls(Replica("fast", first_s=0.02, in_flight=1), Replica("slow", first_s=2.0), policy="least_request")
+    assert calls.made() == "slow"
 
 
 LONG = "You are a careful assistant. " * 40
