@@ -31,9 +31,10 @@ from services.gateway.policies.work_shares import WorkShares
 from services.gateway.tools.toolbox import make_toolbox
 from services.gateway.upstream.assignment import SCHEME
 from services.gateway.upstream.cache import Cache
-from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
+from services.gateway.upstream.fleet import Fleet, make_fleet
 from services.gateway.upstream.llm import Llm
 from services.gateway.upstream.media import Media, make_media
+from services.gateway.upstream.replica import make_breaker
 from services.gateway.upstream.router import Router, Routes
 from services.runtime.shared_state import SharedState, connected
 

@@ -25,8 +25,9 @@ from services.gateway.policies.slot import SlotRequest, score
 from services.gateway.prompt.compression import compressed
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.upstream import balance, spending
-from services.gateway.upstream.fleet import Fleet, Pool, Replica
+from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.llm import Completion
+from services.gateway.upstream.replica import Replica
 from services.gateway.upstream.router import Routes
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable

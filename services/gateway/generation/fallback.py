@@ -13,7 +13,8 @@ from services.gateway.generation.job import Attempt, Generate, Job
 from services.gateway.labels import Act
 from services.gateway.policies.breaker import BreakerOpen, Throttled
 from services.gateway.policies.slot import Shed
-from services.gateway.upstream.fleet import Fleet, Pool, Replica
+from services.gateway.upstream.fleet import Fleet, Pool
+from services.gateway.upstream.replica import Replica
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Starting, TooLate, Unavailable
 

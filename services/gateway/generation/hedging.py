@@ -13,7 +13,8 @@ from services.gateway.generation.job import Attempt, Generate, Job, Placed
 from services.gateway.labels import Act
 from services.gateway.policies.race import Race
 from services.gateway.policies.slot import Slot
-from services.gateway.upstream.fleet import Fleet, Pool, Replica
+from services.gateway.upstream.fleet import Fleet, Pool
+from services.gateway.upstream.replica import Replica
 
 
 class FirstTokenWait:

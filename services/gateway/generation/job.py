@@ -22,7 +22,8 @@ from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.policies.slot import Slot, SlotRequest
 from services.gateway.upstream.balance import Blocks
 from services.gateway.upstream.cache import Known
-from services.gateway.upstream.fleet import Pool, Replica
+from services.gateway.upstream.fleet import Pool
+from services.gateway.upstream.replica import Replica
 from services.runtime.deadline import Deadline
 from services.runtime.telemetry import Metadata
 

@@ -12,7 +12,8 @@ from services.gateway.generation.job import Attempt, Generate, Job, Placed, Repo
 from services.gateway.labels import Act
 from services.gateway.policies.single_flight import Flight, FlightReader, SingleFlight
 from services.gateway.settings.permissions import is_plain_text
-from services.gateway.upstream.fleet import Fleet, Pool, Replica
+from services.gateway.upstream.fleet import Fleet, Pool
+from services.gateway.upstream.replica import Replica
 from services.runtime.errors import ServiceError, TooLate
 
 _STILL_WORTH_IT = 0.8  # of the time that a newcomer has: a generation with less would cut its answer short

@@ -23,7 +23,7 @@ from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.slot import SlotRequest
 from services.gateway.tools.listing import Checker, Listing, Tool
 from services.gateway.tools.source import CallAttempt, ToolSource
-from services.gateway.upstream.fleet import make_breaker
+from services.gateway.upstream.replica import make_breaker
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import ServiceError
 from services.runtime.policy.fair_lru import FairLru

@@ -6,64 +6,33 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import ModelUnavailable
 from services.gateway.policies.baseline import MIN_ANSWERS, LatencyBaseline, ThroughputDrop
 from services.gateway.policies.batch_admission import Portion
-from services.gateway.policies.breaker import Breaker, BreakerOpen, Throttled
+from services.gateway.policies.breaker import BreakerOpen, Throttled
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
 from services.gateway.policies.limit import Aimd, Fixed, Gradient2, Limit
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.retry import Retry
-from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
+from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.policies.work_shares import WorkShares
-from services.gateway.settings.generation import BreakerSettings, LimitSettings
+from services.gateway.settings.generation import LimitSettings
 from services.gateway.upstream import balance
 from services.gateway.upstream.assignment import AssignedDrill
-from services.gateway.upstream.balance import Blocks, Locality, Policy, Prefixes
+from services.gateway.upstream.balance import Blocks, Policy
 from services.gateway.upstream.llm import Llm
-from services.gateway.upstream.start import Notice, Start
+from services.gateway.upstream.replica import Replica, make_replica
+from services.gateway.upstream.start import Notice
 from services.runtime.deadline import Clock
 from services.runtime.errors import Starting, Unavailable
 from services.runtime.routing import Model
 from services.runtime.telemetry import Metadata
 
 _LOOK_AGAIN_S = 1.0  # for a model that is starting or has no replicas: when one comes is not known
-_SMOOTHING = 2 / (10 + 1)  # an average over about ten calls
 _LEAST_S = 0.01  # between two looks at a breaker
-
-
-@dataclass(slots=True, eq=False)
-class Replica:
-    """One address of a model. `name` is what callers know it by. `in_flight` counts this gateway's calls alone;
-    `first_s` is their average time to first text, 0 until it is known."""
-
-    address: str
-    llm: Llm
-    breaker: SharedBreaker
-    start: Start
-    locality: Locality = field(default_factory=Locality)
-    in_flight: int = 0
-    first_s: float = 0.0
-    turn: float = 0.0
-    prefixes: Prefixes = field(default_factory=Prefixes)
-    name: str = ""
-
-    def would_admit(self, tenant: str = "") -> bool:
-        """Whether a call of `tenant` may be made now."""
-        return not self.start.starting and self.breaker.would_admit(tenant)
-
-    def answered(self, first_s: float) -> None:
-        """A call had its first text after that time."""
-        self.first_s += (first_s - self.first_s) * (_SMOOTHING if self.first_s else 1)
-
-    def gave_up(self, silent_s: float) -> None:
-        """A call ended after that time without any text: a sample where that is longer than usual."""
-        if 0 < self.first_s < silent_s:
-            self.answered(silent_s)
 
 
 @dataclass(slots=True, eq=False)
@@ -242,42 +211,6 @@ def make_fleet(
         settings.expected.first_text_ms / 1000,
         notice,
     )
-
-
-def make_replica(
-    settings: GatewaySettings,
-    model: str,
-    number: int,
-    address: str,
-    llm: Llm,
-    usual: LatencyBaseline,
-    notice: Notice,
-    clock: Clock = time.monotonic,
-) -> Replica:
-    """A new replica of `model`. `usual` is the model's baseline."""
-    name = f"{model}#{number}"
-    breaker = make_breaker(settings.breakers, f"{model}@{address}", usual, clock, name)
-    return Replica(address, llm, breaker, Start(notice, breaker), name=name)
-
-
-def make_breaker(
-    settings: BreakerSettings, name: str, usual: LatencyBaseline, clock: Clock = time.monotonic, shown: str = ""
-) -> SharedBreaker:
-    """A closed breaker before a backend with the baseline `usual`. `shown`: the backend's name for callers, where that
-    is not `name`."""
-    make = partial(
-        Breaker,
-        name,
-        window_s=settings.window_s,
-        min_calls=settings.min_calls,
-        in_a_row=settings.in_a_row,
-        failure_rate=settings.failure_rate,
-        slow_rate=settings.slow_rate,
-        slow_s=settings.slow_s,
-        open_s=settings.open_ms / 1000,
-        clock=clock,
-    )
-    return SharedBreaker(make, usual, settings.window_s, shown or name)
 
 
 def _make_limiter(settings: GatewaySettings, name: str, work: WorkShares, clock: Clock) -> Limiter:

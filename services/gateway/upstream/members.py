@@ -16,8 +16,9 @@ from services.gateway.config import GatewaySettings
 from services.gateway.upstream import balance
 from services.gateway.upstream.assignment import AssignedDrill, Assignment
 from services.gateway.upstream.calls import watch
-from services.gateway.upstream.fleet import Pool, Replica, make_replica
+from services.gateway.upstream.fleet import Pool
 from services.gateway.upstream.llm import Llm
+from services.gateway.upstream.replica import Replica, make_replica
 from services.runtime.deadline import until_set
 
 _FINISH_S = 600.0  # for the answers that a replica writes when it is taken out: longer than any budget

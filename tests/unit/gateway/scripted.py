@@ -22,8 +22,9 @@ from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.cache import Known
-from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
+from services.gateway.upstream.fleet import Fleet, make_fleet
 from services.gateway.upstream.media import AudioBackend, Media, VisionBackend
+from services.gateway.upstream.replica import make_breaker
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank

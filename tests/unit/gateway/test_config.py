@@ -11,7 +11,7 @@ import pytest
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.answer_time import StageBudget, StageBudgets, StageName
-from services.gateway.upstream.fleet import make_breaker
+from services.gateway.upstream.replica import make_breaker
 from services.runtime.process.config import load
 from tests.clock import loop_clock
 

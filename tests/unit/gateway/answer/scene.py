@@ -27,8 +27,8 @@ from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.answer_time import StageBudgets
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.tools.toolbox import Equipment, Toolbox
-from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Media
+from services.gateway.upstream.replica import make_breaker
 from tests.clock import loop_clock
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import (

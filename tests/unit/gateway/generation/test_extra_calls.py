@@ -13,7 +13,8 @@ from services.gateway.generation.stack import make_stack
 from services.gateway.policies.race import Race
 from services.gateway.policies.single_flight import FlightReader
 from services.gateway.settings.generation import BreakerSettings
-from services.gateway.upstream.fleet import Fleet, make_breaker
+from services.gateway.upstream.fleet import Fleet
+from services.gateway.upstream.replica import make_breaker
 from services.runtime.errors import Exhausted
 from tests.cancelling import settled
 from tests.clock import loop_clock

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.gateway.upstream.fleet import Replica
+from services.gateway.upstream.replica import Replica
 
 _unused: Any = None
 

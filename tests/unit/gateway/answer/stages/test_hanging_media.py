@@ -15,8 +15,8 @@ from services.gateway.policies.baseline import LatencyBaseline, WorkBaseline
 from services.gateway.policies.breaker import State
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.settings.generation import BreakerSettings
-from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import AudioBackend, AudioCalls, Media
+from services.gateway.upstream.replica import make_breaker
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import ACME, Scene
 from tests.unit.gateway.scripted import ScriptedVision, looking

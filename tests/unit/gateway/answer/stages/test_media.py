@@ -15,8 +15,8 @@ from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.backends import Fallbacks
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.generation import BreakerSettings
-from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Media
+from services.gateway.upstream.replica import make_breaker
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import MISS, Scene, outcomes

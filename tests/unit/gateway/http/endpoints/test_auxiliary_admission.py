@@ -20,8 +20,8 @@ from services.gateway.http.fields import Fields
 from services.gateway.http.server.endpoint import Serve
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.generation import BreakerSettings
-from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import AudioBackend
+from services.gateway.upstream.replica import make_breaker
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from tests.clock import loop_clock
 from tests.unit.gateway.http.endpoints.calling import Bill, Bills, asked, auxiliary, replied, wire
