@@ -154,6 +154,22 @@ _COUNTS = st.integers(-1, 12_000)
 _PATTERNS = st.text(alphabet=r"ab.\dws[]()*+?{}|^$,123", max_size=24)
 
 
+async def test_a_start_that_is_cancelled_leaves_no_process(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    connecting, before = asyncio.Event(), {each.pid for each in psutil.Process().children()}
+
+    async def connect(**_: object) -> None:
+        connecting.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio, "open_connection", connect)
+    asked = asyncio.create_task(trial.of(Constraint("regex", "a")))
+    await connecting.wait()
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert {each.pid for each in psutil.Process().children()} == before
+
+
 _FORMATS = st.one_of(
     _SCHEMAS.map(lambda schema: ResponseFormat(json_schema=json.dumps(schema))),
     _PATTERNS.map(lambda pattern: ResponseFormat(regex=pattern)),

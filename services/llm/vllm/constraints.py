@@ -175,8 +175,15 @@ class Trial:
             await asyncio.to_thread(process.wait)
 
     async def _start(self) -> None:
-        self._process, ours = _launched()
-        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=_ANSWER_BYTES)
+        process, ours = _launched()
+        try:
+            self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=_ANSWER_BYTES)
+        except BaseException:
+            ours.close()
+            process.kill()
+            process.wait()
+            raise
+        self._process = process
         if not await self._asked(asdict(self._terms())):
             raise ValueError("it ended at once")
 

@@ -60,6 +60,13 @@ def test_what_a_server_says_again_in_each_chunk_is_said_once() -> None:
     assert made == {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 
 
+def test_thoughts_in_parts_and_then_a_text_alone_are_both_kept() -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    pieces = [chunk({"role": "assistant", "content": [thought]}), chunk({"content": "To"}), chunk({"content": "kyo"})]
+    (choice,) = made_of(GrowingCompletion(), pieces)["choices"]
+    assert choice["message"]["content"] == [thought, {"type": "text", "text": "Tokyo"}]
+
+
 def test_several_choices_stay_apart() -> None:
     whole = made_of(
         GrowingCompletion(), [chunk({"content": "b"}, index=1), chunk({"content": "a"}), chunk({"content": "a"})]
