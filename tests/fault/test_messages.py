@@ -59,7 +59,7 @@ _USER = chat_pb2.Message(role=chat_pb2.ROLE_USER)
 _MESSAGES = {
     "4 MiB of empty messages": (lambda: b"\x0a\0" * (MAX_MESSAGE_BYTES // 2), "messages: at most 256, got 257"),
     "700,000 messages": (lambda: _requests(700_000, messages=[_USER]), "messages: at most 256, got 257"),
-    "100,000 tools": (lambda: _requests(100_000, tools=[chat_pb2.Tool(name="t")]), "tools: at most 128, got 129"),
+    "100,000 tools": (lambda: _requests(100_000, tools=[chat_pb2.Tool(name="t")]), "tools: at most 512, got 513"),
     "100,000 stop strings": (
         lambda: _requests(1, sampling=chat_pb2.Sampling(stop=["x"] * 100_000)),
         "sampling.stop: at most 10000, got 10001",

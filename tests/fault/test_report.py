@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fault.apart import MEASURED
 from tests.fault.bare_calls import BareCalls
 from tests.fault.page import DATA, FAMILIES, PAGE, load, page
 from tests.fault.report import CASES, SECTIONS, Report, Row
@@ -36,6 +37,14 @@ def test_a_machine_that_stood_still_misses_a_limit_and_fails_no_test():
         row.recovered(3, limit_s=0.1)
         row.slowed("B's p99", [0.1] * 40, [0.1] * 39 + [3.0])
     assert figures(row) == ("**recovery 3,000 ms (≤100)**; **B's p99 30× (≤2)**; **B's slowest 3,000 ms (≤250)**")
+    with Report().case(1, "fault") as row:
+        row.slowed("others", [0.1] * 40, [3.0] * 40)
+    with pytest.raises(AssertionError, match="others, median 6,000 ms"), Report().case(1, "fault") as row:
+        row.slowed("others", [0.1] * 40, [6.0] * 40)
+
+
+def test_a_run_that_measures_compares_medians_by_their_ratio(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(MEASURED, "1")
     with pytest.raises(AssertionError, match="others, median 30×"), Report().case(1, "fault") as row:
         row.slowed("others", [0.1] * 40, [3.0] * 40)
 

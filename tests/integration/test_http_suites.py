@@ -134,12 +134,12 @@ def _ask(schemas: dict[str, Any]) -> None:
         schemas[name] = schemas[name]["oneOf"][0]
     openai = ["image_url", "input_image", "input_audio"]
     texts, anthropic = schemas["Text"]["properties"]["type"]["enum"], ["image", "tool_use", "tool_result", "thinking"]
-    for content, types, others in (
-        (schemas["Content"], texts, openai),
-        (schemas["ResponseContent"], texts, []),
-        (prompted["properties"]["content"], ["text"], anthropic),
+    for content, types, others, text in (
+        (schemas["Content"], texts, openai, schemas["Turn"]),
+        (schemas["ResponseContent"], texts, [], schemas["Turn"]),
+        (prompted["properties"]["content"], ["text"], anthropic, schemas["Said"]),
     ):
-        content["oneOf"][1]["prefixItems"] = [_said_or_unknown(types, others, schemas["Said"])]
+        content["oneOf"][1]["prefixItems"] = [_text_or_unknown(types, others, text)]
     for each in (chat, response, message):
         del each["tools"]["maxItems"]
     chat["tool_choice"] = response["tool_choice"] = {"enum": ["none", "auto"]}
@@ -157,11 +157,11 @@ def _ask(schemas: dict[str, Any]) -> None:
     del chat["top_logprobs"]  # it needs `logprobs` beside it
 
 
-def _said_or_unknown(types: list[str], others: list[str], said: dict[str, Any]) -> dict[str, Any]:
+def _text_or_unknown(types: list[str], others: list[str], text: dict[str, Any]) -> dict[str, Any]:
     """A part with text, or one of a type that only a model behind the same API may know."""
-    text = {"required": ["text"], "properties": {"type": {"enum": types}, "text": said}}
+    known = {"required": ["text"], "properties": {"type": {"enum": types}, "text": text}}
     unknown = {"properties": {"type": {"type": "string", "not": {"enum": [*types, *others]}}}}
-    return {"type": "object", "required": ["type"], "anyOf": [text, unknown]}
+    return {"type": "object", "required": ["type"], "anyOf": [known, unknown]}
 
 
 def _loosen(schema: dict[str, Any], schemas: dict[str, Any], seen: set[int]) -> None:

@@ -10,6 +10,7 @@ from services.runtime.errors import InvalidInput
 
 _TEXTS = ("text", "input_text", "output_text")
 _PICTURES = ("image_url", "input_image")
+_CONTENT = "a string, or an array of parts"
 
 
 def put_content(message: chat_pb2.Message, given: Fields) -> None:
@@ -21,7 +22,7 @@ def put_content(message: chat_pb2.Message, given: Fields) -> None:
         message.content = content
         return
     if not isinstance(content, list):
-        raise given.wrong("content", "a string, or an array of parts")
+        raise given.wrong("content", _CONTENT)
     users = message.role == chat_pb2.ROLE_USER
     parts = [read_part(part, media=users) for part in given.objects("content")]
     if all(part.WhichOneof("kind") == "text" for part in parts):
@@ -32,7 +33,8 @@ def put_content(message: chat_pb2.Message, given: Fields) -> None:
 
 def settle_blank(request: pb.GenerateRequest, given: Fields) -> None:
     """Settle the last message, which was read from `given`, if it says nothing. OpenAI's API allows that, the contract
-    does not: an assistant's turn is left out of it, and a user's is left for a provider."""
+    does not: an assistant's turn is left out of it, and a user's is left for a provider. Raises `InvalidInput` for a
+    user's turn without `content`."""
     message = request.messages[-1]
     text = message.content
     if message.parts or message.tool_calls or (text and not text.isspace()):
@@ -40,6 +42,8 @@ def settle_blank(request: pb.GenerateRequest, given: Fields) -> None:
     if message.role == chat_pb2.ROLE_ASSISTANT:
         del request.messages[-1]
     elif message.role == chat_pb2.ROLE_USER:
+        if given.seen("content") is None:
+            raise given.wrong("content", _CONTENT)
         message.content = NO_TEXT
         given.leave()
 

@@ -141,6 +141,12 @@ def test_blank_turns_stand_for_nothing_and_a_refusal_for_its_text() -> None:
     assert said == [(chat_pb2.ROLE_USER, "Hello"), (chat_pb2.ROLE_ASSISTANT, "No."), (chat_pb2.ROLE_USER, NO_TEXT)]
 
 
+@pytest.mark.parametrize("turn", [{"role": "user"}, {"role": "user", "content": None}])
+def test_a_users_turn_has_content(turn: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="content: a string, or an array of parts, got"):
+        read(messages=[turn])
+
+
 @pytest.mark.parametrize("role", ["system", "assistant"])
 def test_policies_read_a_message_behind_which_only_a_provider_goes_on(role: str) -> None:
     first, last = read(messages=[{"role": role, "content": "Hello"}]).request.messages
