@@ -192,6 +192,7 @@ class Method:
         return arrival
 
     async def _guard(self, context: _Context, serve: _Serve) -> Any:
+        await asyncio.sleep(0)  # most calls of a flood of cancelled ones are cancelled by then, and cost no more
         started, code, arrival = time.perf_counter(), "OK", FREE
         metadata = tuple(context.invocation_metadata() or ())
         with telemetry.server_span(f"{self._service}/{self._name}", metadata) as span:
