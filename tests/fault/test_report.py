@@ -32,7 +32,8 @@ def test_a_figure_past_its_limit_is_missed_and_one_far_past_it_fails():
         row.measured("attempts", 11, 1, "")
 
 
-def test_a_machine_that_stood_still_misses_a_limit_and_fails_no_test():
+def test_a_machine_that_stood_still_misses_a_limit_and_fails_no_test(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(MEASURED, raising=False)
     with Report().case(1, "fault") as row:
         row.recovered(3, limit_s=0.1)
         row.slowed("B's p99", [0.1] * 40, [0.1] * 39 + [3.0])
