@@ -193,7 +193,7 @@ def _chosen(
 
 
 def _file_here(context: typer.Context, model: list[str] | None) -> Path | None:
-    """The mesh file of this folder. None where there is none, and beside what is not for a file."""
+    """The mesh file of this folder. None without such a file, and where an option rules it out."""
     if model or any(_said(context, name) for name in _IN_FILE):
         return None
     return mesh_file.here()

@@ -254,7 +254,8 @@ def _change(key: bytes, fields: dict[bytes, bytes]) -> StreamChange:
 
 
 def _sequence(reply: Any) -> int:
-    """Raises Redis' own error for what is no number: such a Redis is lost, and not this process."""
+    """The sequence number in a reply. Raises Redis' own error for any other value: Redis then counts as lost, and this
+    process goes on."""
     from redis.exceptions import ResponseError
 
     try:

@@ -97,7 +97,7 @@ class StreamFilter:
 
     def _handed_on(self, released: Released) -> Piece:
         self._left += released.length
-        if released.findings:  # log-probabilities would spell what is hidden
+        if released.findings:  # log-probabilities would spell the hidden text
             for waiting in self._waiting:
                 waiting.forget_spelling(self._left)
         ended = [each for each in released.findings if each.kind in self.checks.ends]

@@ -39,8 +39,8 @@ class _BatchItem:
 
 
 class Batch:
-    """`check` raises what is wrong with a request, `give` admits it and makes its answer, `to_error` makes of what they
-    raise what callers may know."""
+    """`check` validates a request, `give` admits it and makes its answer, and `to_error` translates an exception of
+    either into the error that callers receive."""
 
     def __init__(
         self,

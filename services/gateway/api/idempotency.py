@@ -102,7 +102,7 @@ class IdempotencyStore:
     @contextmanager
     def _client(self, kept: _Kept, reader: FlightReader[_Item]) -> Iterator[None]:
         kept.clients += 1
-        self._is_read(kept)
+        self._drop_unread(kept)
         if kept.timer:
             kept.timer.cancel()
         try:
@@ -151,7 +151,7 @@ class IdempotencyStore:
             self._forget(kept)
             raise
         finally:
-            self._is_read(kept)
+            self._drop_unread(kept)
 
     async def _add(self, kept: _Kept, message: pb.GenerateResponse, choice: int | None = None, /) -> None:
         for event in message.events:
@@ -173,8 +173,8 @@ class IdempotencyStore:
 
         return max(self._kept.values(), key=expendable, default=None)
 
-    def _is_read(self, kept: _Kept) -> None:
-        """Or it is over: no client comes back for a place that it has."""
+    def _drop_unread(self, kept: _Kept) -> None:
+        """A client reads the answer, or it is over: no client will come back for its place."""
         unread = self._unread[kept.key[0]]
         unread.discard(kept)
         if not unread:
@@ -191,7 +191,7 @@ class IdempotencyStore:
             del self._kept[kept.key]
             self._sizes[kept.key[0]] -= kept.size
             self._sizes += Counter()  # drops tenants at 0
-            self._is_read(kept)
+            self._drop_unread(kept)
 
 
 def _digest(request: pb.GenerateRequest) -> bytes:

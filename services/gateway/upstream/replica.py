@@ -1,4 +1,4 @@
-"""One replica of a model: what is known of it, and the breaker before it."""
+"""One replica of a model: its state, its speed, and the breaker before it."""
 
 from __future__ import annotations
 

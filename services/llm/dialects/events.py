@@ -45,7 +45,7 @@ def parsed(event: str) -> Any:
 
 
 def to_logprob(entry: dict[str, Any]) -> TokenLogprob:
-    """A token of chat completions, or of Responses. Raises KeyError, ValueError and TypeError for what is none."""
+    """A token of chat completions, or of Responses. Raises KeyError, ValueError or TypeError for another shape."""
     token, encoded = str(entry.get("token") or ""), entry.get("bytes")
     top = tuple(to_logprob(likely) for likely in entry.get("top_logprobs") or ())
     return TokenLogprob(token, token.encode() if encoded is None else bytes(encoded), float(entry["logprob"]), top)

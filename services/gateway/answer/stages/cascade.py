@@ -165,10 +165,10 @@ class CascadeStage(AnswerStage):
         return why
 
     async def _misshapen(self, answer: str, stage: Running) -> str:
-        context, who = self.context, self.context.tenant
+        context, tenant = self.context, self.context.tenant
         wanted = context.question.request.response_format
         try:
-            found = await context.backends.forms.mismatch(who.name, who.weight, wanted, answer, stage.budget_s)
+            found = await context.backends.forms.mismatch(tenant.name, tenant.weight, wanted, answer, stage.budget_s)
         except Unchecked:  # the better model's answer could not be checked either
             return ""
         return found.where if found else ""
@@ -184,7 +184,7 @@ class CascadeStage(AnswerStage):
         work = model_call.job(context, asked, (context.prior[Route].choice.model,), stage, first_text=False)
         said = await collect_all(context, model_call.read(context, b"", work, stage))
         against = objection(said.text)
-        quotes = against and context.privacy.checks  # its words may quote what is private
+        quotes = against and context.privacy.checks  # the objection may quote private data
         return "the judge is against it" if quotes else against
 
     async def _take(self, tried: Tried, reading: GenerationReading) -> Done:

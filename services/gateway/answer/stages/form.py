@@ -71,8 +71,8 @@ class FormStage(AnswerStage):
     async def _mismatch(self, text: str) -> Mismatch | None:
         context = self.context
         wanted = context.question.request.response_format
-        who, left_s = context.tenant, context.ledger.remaining()
-        return await context.backends.forms.mismatch(who.name, who.weight, wanted, text, left_s)
+        tenant, left_s = context.tenant, context.ledger.remaining()
+        return await context.backends.forms.mismatch(tenant.name, tenant.weight, wanted, text, left_s)
 
     def _trust(self, reason: chat_pb2.FinishReason, stage: Running) -> None:
         """A grammar is enforced by the engine, which ends an answer as soon as it matches."""
