@@ -75,3 +75,13 @@ def test_a_module_fits_in_the_head() -> None:
     modules = [path for folder in folders for path in (REPOSITORY / folder).rglob("*.py") if "_pb2" not in path.name]
     long = [str(path.relative_to(REPOSITORY)) for path in modules if len(path.read_text().splitlines()) > 300]
     assert not long
+
+
+def test_unit_tests_have_the_folders_of_the_code() -> None:
+    roots = {"bench": "bench", "cli": "hedgerow_cli", "launcher": "launcher", "sdk": "hedgerow"}
+    units = REPOSITORY / "tests/unit"
+    folders = {path.parent.relative_to(units) for path in units.rglob("test_*.py")} - {Path(), Path("linear")}
+    source = {
+        folder: Path(roots.get(folder.parts[0], f"services/{folder.parts[0]}"), *folder.parts[1:]) for folder in folders
+    }
+    assert [str(folder) for folder, code in source.items() if not (REPOSITORY / code).is_dir()] == []

@@ -13,7 +13,7 @@ from launcher.catalog import NotPulled, Step, UnknownModel, cache_folder, entrie
 from launcher.catalog.screen import shown
 from launcher.catalog.store import MANIFEST, PlacedManifest, damage, described, is_whole
 from launcher.meshfile.catalog import missing_models
-from tests.unit.launcher.test_mesh_file import file_of, problem_lines
+from tests.unit.launcher.meshfile.test_reading import file_of, problem_lines
 
 NAMES = ["smollm2-135m", "smollm2-135m-int8", "whisper-base", "efficientnet-lite0", "minilm-l6"]
 _SHA256 = re.compile(r"[0-9a-f]{64}")

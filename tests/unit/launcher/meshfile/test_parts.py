@@ -15,7 +15,7 @@ from launcher.meshfile import compose, helm
 from launcher.meshfile.parts import tenants_of
 from launcher.meshfile.processes import TENANTS_FILE, ports_of, processes, write_tenants
 from services.gateway.settings.tenants import TenantSettings
-from tests.unit.launcher.mesh_files import CACHE_KEY, ENVIRONMENT, FULL, file_of, specs_of
+from tests.unit.launcher.meshfile.mesh_files import CACHE_KEY, ENVIRONMENT, FULL, file_of, specs_of
 
 
 def test_every_service_is_a_process_and_every_replica_and_the_gateway_is_last(folder: Path) -> None:

@@ -8,7 +8,7 @@ import yaml
 
 from launcher.meshfile import compose, helm
 from launcher.meshfile.containers import VERSION, elsewhere
-from tests.unit.launcher.mesh_files import ENVIRONMENT, FULL, KEY, file_of
+from tests.unit.launcher.meshfile.mesh_files import ENVIRONMENT, FULL, KEY, file_of
 
 
 def test_in_compose_keys_are_references_and_folders_are_mounted(folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.router.config import RouterSettings
-from tests.unit.launcher.mesh_files import FULL, KEY, specs_of
+from tests.unit.launcher.meshfile.mesh_files import FULL, KEY, specs_of
 
 
 def test_a_provider_is_told_its_url_its_model_and_its_key(folder: Path) -> None:

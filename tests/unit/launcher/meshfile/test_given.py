@@ -44,7 +44,7 @@ def test_the_usual_models_have_public_prices(provider: str, model: str) -> None:
 
 
 def test_the_page_names_every_usual_model_and_every_provider() -> None:
-    page = (Path(__file__).parents[3] / "docs/proxy.md").read_text()
+    page = (Path(__file__).parents[4] / "docs/proxy.md").read_text()
     assert {each for models in USUAL.values() for each in models if f"`{each}`" not in page} == set()
     assert {each for each in (*PROVIDERS, "azure") if f"`{each}`" not in page and f"`{each}:" not in page} == set()
 

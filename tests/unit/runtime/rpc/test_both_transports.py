@@ -36,7 +36,7 @@ from services.runtime.errors import (
 )
 from services.runtime.process.health import Health
 from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
-from tests.unit.runtime.wirings import LLM, SERVICES, Scripted, Wired, forever, in_process, over_grpc, read_all
+from tests.unit.runtime.rpc.transports import LLM, SERVICES, Scripted, Wired, forever, in_process, over_grpc, read_all
 from tests.waiting import until
 
 
