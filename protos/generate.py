@@ -16,6 +16,9 @@ from grpc_tools import protoc
 PROTOS = Path(__file__).parent
 REPOSITORY = PROTOS.parent
 STUBS = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py")
+# Without the experimental calls by address, which are last in a file: no caller uses them, and their channels lack the
+# keepalive and the limits of `hedgerow.channel`.
+_STATIC_CALLS = "\n\n # This class is part of an EXPERIMENTAL API."
 
 
 def main() -> None:
@@ -32,6 +35,8 @@ def generate(into: Path) -> None:
     with_services = [contract.name for contract in contracts if contract.service]
     _protoc([f"--python_out={into}", f"--pyi_out={into}", *(contract.name for contract in contracts)])
     _protoc([f"--grpc_python_out={into}", *with_services])
+    for stub in (into / "hedgerow").rglob("*_pb2_grpc.py"):
+        stub.write_text(stub.read_text().partition(_STATIC_CALLS)[0])
     for stub in find_stubs(into):
         for package in stub.parents[:-1]:  # the last one is `into` itself
             (into / package / "__init__.py").touch()

@@ -68,37 +68,3 @@ def add_ControlServiceServicer_to_server(servicer, server):
             'hedgerow.control.v1.ControlService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
     server.add_registered_method_handlers('hedgerow.control.v1.ControlService', rpc_method_handlers)
-
-
- # This class is part of an EXPERIMENTAL API.
-class ControlService:
-    """Shows the mesh. The configuration of clients goes over xDS (envoy.service.discovery.v3), not over this service;
-    what they answered to it is also there in standard form (envoy.service.status.v3, CSDS).
-    """
-
-    @staticmethod
-    def GetMesh(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/hedgerow.control.v1.ControlService/GetMesh',
-            hedgerow_dot_control_dot_v1_dot_control__pb2.GetMeshRequest.SerializeToString,
-            hedgerow_dot_control_dot_v1_dot_control__pb2.GetMeshResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
