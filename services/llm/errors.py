@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from google.rpc import code_pb2
-
-from services.runtime.errors import ContextExceeded, Exhausted, InvalidInput, ServiceError, Unavailable
+from services.runtime.errors import ContextExceeded, Exhausted, InvalidInput, Misconfigured, Unavailable
 
 
 class EngineDown(Unavailable):
@@ -25,25 +23,39 @@ class EngineBusy(Exhausted):
     reason = "ENGINE_BUSY"
 
 
-class ProviderRefused(ServiceError):
-    """The provider does not accept our credential: the operator must correct it, so another try does not help."""
+class ProviderRefused(Misconfigured):
+    """The provider does not accept our credential, or its account is empty."""
 
-    code: ClassVar[int] = code_pb2.FAILED_PRECONDITION
     reason = "PROVIDER_REFUSED"
+
+
+class ModelNotAtProvider(Misconfigured):
+    """The provider has no such model, or nothing at that address."""
+
+    reason = "MODEL_NOT_AT_PROVIDER"
 
 
 class RequestRefused(InvalidInput):
     """The provider does not take the request. `status` and `own` (JSON, empty where it is none) are the provider's, for
     callers that speak its API."""
 
+    takes: ClassVar[str] = "what the provider takes"
+
     def __init__(self, field: str, said: str, status: int, own: str = ""):
-        super().__init__(field, f"what the provider takes ({said})", f"HTTP {status}")
+        super().__init__(field, f"{self.takes} ({said})", f"HTTP {status}")
         self.status, self.own = status, own
 
     def include_provider_error(self, api: str) -> None:
         """Have the error say what the provider said, to a caller in the words of `api`."""
         if self.own:
             self.metadata |= {"provider_api": api, "provider_status": str(self.status), "provider_error": self.own}
+
+
+class ContentRefused(RequestRefused):
+    """A filter of the provider has flagged what the request says."""
+
+    reason = "CONTENT_REFUSED"
+    takes = "content that passes the provider's filter"
 
 
 class AnswerTooLarge(InvalidInput):

@@ -10,6 +10,7 @@
     │   └── ShareUsed                        … for this tenant; there is room for others
     ├── TooLate          DEADLINE_EXCEEDED
     ├── NotSupported     UNIMPLEMENTED       this backend cannot; another may
+    ├── Misconfigured    FAILED_PRECONDITION the operator must correct it
     ├── Unavailable      UNAVAILABLE         broken: may be retried
     │   └── Starting                         … and not ready yet, which is no failure
     └── Faulty           INTERNAL            broke over this request: never sent on
@@ -139,6 +140,13 @@ class NotSupported(ServiceError):
 
     code = code_pb2.UNIMPLEMENTED
     reason = "NOT_SUPPORTED"
+
+
+class Misconfigured(ServiceError):
+    """A backend is set up wrongly, so another try does not help until the operator has corrected that."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = "MISCONFIGURED"
 
 
 class Unavailable(ServiceError):

@@ -24,6 +24,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import (
     Exhausted,
     InvalidInput,
+    Misconfigured,
     NotSupported,
     ServiceError,
     ShareUsed,
@@ -160,6 +161,10 @@ class Call:
                 self._settle("refused", None)
                 if isinstance(problem, Starting):
                     self.replica.start.refused()
+            case Misconfigured() if self.pool.is_open(self._permit.tenant, (self.replica,)):
+                # Without another replica an open breaker would only hide what the operator must correct.
+                self._permit.withdrawn()
+                self._fell(Blame.NONE, None)
             case Exhausted():
                 delay_s = problem.retry_delay_s or _RETRY_AFTER_S
                 blame = self._permit.throttled(delay_s)

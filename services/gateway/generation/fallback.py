@@ -16,7 +16,16 @@ from services.gateway.policies.slot import Shed
 from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.replica import Replica
 from services.runtime.deadline import Deadline
-from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Starting, TooLate, Unavailable
+from services.runtime.errors import (
+    Exhausted,
+    InvalidInput,
+    Misconfigured,
+    NotSupported,
+    ServiceError,
+    Starting,
+    TooLate,
+    Unavailable,
+)
 
 _NOT_SENT = (BreakerOpen, ModelUnavailable, Throttled, Starting)  # no model has seen the request
 _MODELS = 3  # before the first text: a provider may be reachable only through another one
@@ -47,7 +56,7 @@ class Fallback:
                     raise
                 problems.append(problem)
                 asked += 1
-            except (Unavailable, Exhausted, TooLate, NotSupported) as problem:
+            except (Unavailable, Exhausted, TooLate, NotSupported, Misconfigured) as problem:
                 problems.append(problem)
                 asked += not isinstance(problem, _NOT_SENT)
         raise _summary(problems)
@@ -65,14 +74,16 @@ def _give_way(job: Job, problem: ServiceError, other: str) -> Job:
 
 def _summary(problems: Sequence[ServiceError]) -> ServiceError:
     """One error for all: late where the last was, busy where every model was busy, else broken. If no model supports
-    the request, the caller gets that. An error that another model finds in a request is not reported: the first model
-    might have accepted it, and may be asked again. But that a model gives one answer to a request is reported: each can
-    be asked for separately, also of the first model."""
+    the request, or all are set up wrongly, the caller gets that. An error that another model finds in a request is not
+    reported: the first model might have accepted it, and may be asked again. But that a model gives one answer to a
+    request is reported: each can be asked for separately, also of the first model."""
     one_each = next(filter(refuses_choices, problems), None)
     problems = [problem for problem in problems if not isinstance(problem, InvalidInput)]
     if one_each and not isinstance(problems[-1], TooLate):
         return one_each
-    if isinstance(problems[-1], TooLate) or all(isinstance(problem, NotSupported) for problem in problems):
+    if isinstance(problems[-1], TooLate) or all(
+        isinstance(problem, NotSupported | Misconfigured) for problem in problems
+    ):
         return problems[-1]
     text, outline = ("; ".join(map(attrgetter(name), problems)) for name in ("message", "outline"))
     delays = [problem.retry_delay_s for problem in problems if problem.retry_delay_s is not None]
@@ -110,12 +121,13 @@ class Retrying:
             attempt = Attempt(job, failed=failed)
 
     def _pause_s(self, job: Job, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:
-        """Seconds to wait before another call; None for no other call. A replica that was silent is not asked again."""
+        """Seconds to wait before another call; None for no other call. A replica that was silent, or is set up
+        wrongly, is not asked again."""
         if len(failed) > 1 and (len(failed) > RETRIES or not pool.has_others(failed)):
             return None
-        silent = isinstance(problem, TooLate)
-        if pool.is_open(job.slot_request.tenant, failed if silent else ()):
+        elsewhere = isinstance(problem, TooLate | Misconfigured)
+        if pool.is_open(job.slot_request.tenant, failed if elsewhere else ()):
             return None
-        if not silent:
+        if not elsewhere:
             return self._fleet.retry.pause_s(problem, job.deadline.remaining())
         return 0.0 if not job.deadline.is_over() and self._fleet.retry.spend() else None

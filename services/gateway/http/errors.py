@@ -51,15 +51,20 @@ REASONS: Mapping[str, tuple[int, str]] = {
     "NOT_JSON": (415, "unsupported_media_type"),
     "QUOTA_EXCEEDED": (429, "rate_limit_exceeded"),
     "SHED": (429, "overloaded"),
+    "CONTENT_REFUSED": (400, "content_policy_violation"),
+    "MODEL_NOT_AT_PROVIDER": (404, "model_not_found"),
     "FORM_BROKEN": (502, "form_broken"),
+    "PROVIDER_REFUSED": (502, "provider_refused"),
     "BODIES_WAITING": (503, "bodies_waiting"),
     "ANSWERS_WAITING": (503, "answers_waiting"),
 }
-_TYPES = dict(STATUSES.values())
+_TYPES = {**dict(STATUSES.values()), 502: "server_error"}
 _TOO_LONG = "prompt is too long: "
 _ANTHROPICS = (_TOO_LONG, "input length and `max_tokens` exceed context limit")
 # Repeating these would end the same, or cost as much again.
-_NOT_AGAIN = frozenset({code_pb2.INTERNAL, code_pb2.DEADLINE_EXCEEDED, code_pb2.UNIMPLEMENTED})
+_NOT_AGAIN = frozenset(
+    {code_pb2.INTERNAL, code_pb2.DEADLINE_EXCEEDED, code_pb2.UNIMPLEMENTED, code_pb2.FAILED_PRECONDITION}
+)
 
 
 # Names of fields that differ from the contract's.

@@ -42,10 +42,10 @@ class SharedPermit:
     """The permit for one call of one tenant. It reports once how it ended; later reports are ignored, and blame neither
     tenant nor backend."""
 
-    __slots__ = ("_breaker", "_common", "_own", "_reported", "_started", "_tenant")
+    __slots__ = ("_breaker", "_common", "_own", "_reported", "_started", "tenant")
 
     def __init__(self, breaker: SharedBreaker, tenant: str, common: Permit, own: Permit | None):
-        self._breaker, self._tenant, self._common, self._own = breaker, tenant, common, own
+        self._breaker, self.tenant, self._common, self._own = breaker, tenant, common, own
         self._started, self._reported = breaker.clock(), False
 
     @property
@@ -58,7 +58,7 @@ class SharedPermit:
         if first_s is not None and first_s > self._breaker.slow_s:
             self._charge(lambda permit: permit.succeeded(first_s))
         elif self._once():
-            self._breaker.answered(self._tenant)
+            self._breaker.answered(self.tenant)
             for permit in filter(None, (self._common, self._own)):
                 permit.succeeded(first_s)
 
@@ -87,7 +87,7 @@ class SharedPermit:
 
     def retry_after_s(self) -> float:
         """Seconds until its tenant may get leave again."""
-        return self._breaker.retry_after_s(self._tenant)
+        return self._breaker.retry_after_s(self.tenant)
 
     def abandoned(self) -> Blame:
         """The caller has left, and nothing has come: a failure, where the call had at least the time that the backend
@@ -112,12 +112,12 @@ class SharedPermit:
         """Report to the breaker whose failure it is; to the other it says nothing."""
         if not self._once():
             return Blame.NONE
-        if not self._breaker.is_its_own(self._tenant, throttled=throttled):
+        if not self._breaker.is_its_own(self.tenant, throttled=throttled):
             report(self._common)
             if self._own:
                 self._own.withdrawn()
             return Blame.BACKEND
-        if own := self._own or self._breaker.own(self._tenant).enter():
+        if own := self._own or self._breaker.own(self.tenant).enter():
             report(own)
         self._common.withdrawn()
         return Blame.TENANT

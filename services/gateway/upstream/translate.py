@@ -18,6 +18,7 @@ from services.runtime.errors import (
     Exhausted,
     Faulty,
     InvalidInput,
+    Misconfigured,
     Missing,
     NotSupported,
     ServiceError,
@@ -54,6 +55,24 @@ class Refused(InvalidInput):
         self.metadata = metadata
 
 
+class ContentRefused(Refused):
+    """A filter of the provider has flagged what the request says."""
+
+    reason = "CONTENT_REFUSED"
+
+
+class ProviderRefused(Misconfigured):
+    """The provider does not accept the credential, or its account is empty."""
+
+    reason = "PROVIDER_REFUSED"
+
+
+class ModelNotAtProvider(Misconfigured):
+    """The provider has no such model, or nothing at that address."""
+
+    reason = "MODEL_NOT_AT_PROVIDER"
+
+
 class ImageRefused(Refused):
     """The vision service refused a picture: it is none, is too large, or is damaged."""
 
@@ -66,7 +85,8 @@ class AnswerTooLarge(Refused):
     reason = "ANSWER_TOO_LARGE"
 
 
-_REFUSALS: Mapping[str, type[Refused]] = {each.reason: each for each in (ImageRefused, AnswerTooLarge)}
+_REFUSALS: Mapping[str, type[Refused]] = {each.reason: each for each in (ImageRefused, AnswerTooLarge, ContentRefused)}
+_SETTINGS: Mapping[str, type[Misconfigured]] = {each.reason: each for each in (ProviderRefused, ModelNotAtProvider)}
 
 
 def translate(error: grpc.aio.AioRpcError, backend: str) -> ServiceError:
@@ -86,6 +106,8 @@ def translate(error: grpc.aio.AioRpcError, backend: str) -> ServiceError:
         cls = ShareUsed
     if cls is Unavailable and info.domain == DOMAIN and info.reason == Starting.reason:
         cls = Starting
+    if code is grpc.StatusCode.FAILED_PRECONDITION and info.domain == DOMAIN:
+        cls = _SETTINGS.get(info.reason, cls)
     if info.domain != DOMAIN or info.reason == CallerRefused.reason:
         worth_logging = details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN
         if worth_logging and _lines.take((backend, code)) is not None:

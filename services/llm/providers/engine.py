@@ -125,7 +125,7 @@ class ProviderEngine(ABC):
                 broke_off = EngineDown(f"the provider broke off in mid-answer: {word(error)}")
             finally:
                 self._running -= 1
-            problem = None if answer.ended else broke_off or incomplete(answer, self._key)
+            problem = None if answer.ended else broke_off or incomplete(answer, self._key, self._provider_model)
             if problem and not answer.begun:
                 raise problem
         self._outages.note(problem) if problem else self._outages.ended()
@@ -193,7 +193,7 @@ class ProviderEngine(ABC):
         if status in (404, 405):
             raise NotSupported(f"count_tokens: the provider has no /{path}")
         if status != 200:
-            raise to_error(status, headers, text, self._key)
+            raise to_error(status, headers, text, self._key, self._provider_model)
         try:
             return int(json.loads(text)[field])
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -244,7 +244,8 @@ class ProviderEngine(ABC):
         headers = {**own, "content-type": _JSON, "accept": "text/event-stream"}
         async with self._client.request("POST", url, deadline, body, **headers) as reply:
             if reply.status != 200:
-                raise to_error(reply.status, reply.headers, await reply.text(_MAX_ERROR_BYTES), self._key)
+                said = await reply.text(_MAX_ERROR_BYTES)
+                raise to_error(reply.status, reply.headers, said, self._key, self._provider_model)
             if reply.is_of(_JSON):
                 for event in _in_one_piece(answer, await reply.whole(self._most_event_bytes)):
                     yield event

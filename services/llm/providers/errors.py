@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.llm.answer import Answer
-from services.llm.errors import EngineBusy, EngineDown, ProviderAway, ProviderRefused, RequestRefused
+from services.llm.errors import (
+    ContentRefused,
+    EngineBusy,
+    EngineDown,
+    ModelNotAtProvider,
+    ProviderAway,
+    ProviderRefused,
+    RequestRefused,
+)
 from services.llm.providers import context
+from services.llm.providers.meanings import Meaning, meaning
 from services.llm.providers.retry_delay import retry_delay_s, said_delay_s
 from services.llm.providers.transport.wire import Broken, NoReply, failure
 from services.runtime.deadline import Deadline
@@ -21,8 +30,7 @@ _READ_BY_CLIENTS = ("type", "code", "param")
 # Inference and Ollama.
 _MESSAGES = ("message", "detail", "error")
 _OVERLOADED = 529  # Anthropic's
-_NO_QUOTA = "insufficient_quota"  # OpenAI's 429 that is not retryable
-# By the types of Anthropic's errors, some of which are OpenAI's as well; the last three are codes of OpenAI's.
+# By the types of Anthropic's errors, some of which are OpenAI's as well; the last ones are codes of OpenAI's.
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -35,40 +43,53 @@ _STATUSES = {
     "overloaded_error": _OVERLOADED,
     "context_length_exceeded": 400,
     "rate_limit_exceeded": 429,
-    _NO_QUOTA: 429,
+    "insufficient_quota": 429,
+    "model_not_found": 404,
+    "content_policy_violation": 400,
+    "content_filter": 400,
 }
 
 
-def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str) -> ServiceError:
-    """The error for an HTTP status other than 200."""
-    if status in (401, 403):
-        return ProviderRefused("the provider does not accept our credential", status=str(status))
-    if status == 402 or (status == 429 and _NO_QUOTA in body):
-        return ProviderRefused("what was paid for at the provider is used up", status=str(status))
-    if status == 404:
-        return ProviderRefused("the provider does not know the model or the address", status=str(status))
-    if status in (429, _OVERLOADED):
-        why = "limits our rate" if status == 429 else "is overloaded"
-        return EngineBusy(f"the provider {why}", retry_delay_s=retry_delay_s(headers))
+def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str, model: str = "") -> ServiceError:
+    """The error for an HTTP status other than 200. `model`: the provider's name of it."""
     said = _without(api_key, body)
-    if status in (400, 413, 422):
-        if (
-            headers.get("content-type", "").lower().startswith("text/plain")
-        ):  # Text Embeddings Inference, of a body's fields
-            said = _compact({"message": said.strip()})
-        error, own = _error(said), _own(_error(said, lists=False))
-        field, why = _explanation(error)
-        return context.refused(error, why, status, own) or RequestRefused(field, shorten(why, _MOST_SAID), status, own)
-    message, more = f"the provider answered HTTP {status}", {"status": str(status)}
-    if (error := _error(said)) and (why := _explanation(error)[1]):
-        message, more["outline"] = f"{message}: {shorten(why, _MOST_SAID)}", message
-    return EngineDown(message, retry_delay_s=said_delay_s(headers), **more)
+    if headers.get("content-type", "").lower().startswith("text/plain"):
+        # Text Embeddings Inference, of a body's fields
+        said = _compact({"message": said.strip()}) if status in (400, 413, 422) else said
+    error = _error(said)
+    field, why = _explanation(error)
+    match meaning(status, error, why):
+        case Meaning.CREDENTIAL:
+            return ProviderRefused("the provider does not accept our credential", status=str(status))
+        case Meaning.FUNDS:
+            return ProviderRefused("what was paid for at the provider is used up", status=str(status))
+        case Meaning.MODEL:
+            outline = f"the provider does not know the model {shorten(model)}, or the address"
+            return ModelNotAtProvider(_with(outline, error, why), status=str(status), outline=outline)
+        case Meaning.BUSY:
+            verb = "is overloaded" if status == _OVERLOADED else "limits our rate"
+            return EngineBusy(f"the provider {verb}", retry_delay_s=retry_delay_s(headers, error))
+        case Meaning.BROKEN:
+            outline = f"the provider answered HTTP {status}"
+            message, delay_s = _with(outline, error, why), said_delay_s(headers)
+            more = {"outline": outline} if message != outline else {}
+            return EngineDown(message, retry_delay_s=delay_s, status=str(status), **more)
+        case Meaning.CONTENT:
+            return ContentRefused(field, shorten(why, _MOST_SAID), status, _own(_error(said, lists=False)))
+        case Meaning.REQUEST:
+            own = _own(_error(said, lists=False))
+            refused = context.refused(error, why, status, own)
+            return refused or RequestRefused(field, shorten(why, _MOST_SAID), status, own)
 
 
-def incomplete(answer: Answer, api_key: str) -> ServiceError:
+def _with(outline: str, error: Mapping[str, Any], why: str) -> str:
+    return f"{outline}: {shorten(why, _MOST_SAID)}" if error and why else outline
+
+
+def incomplete(answer: Answer, api_key: str, model: str) -> ServiceError:
     """The error of an answer whose stream is over and not whole."""
     if answer.error:
-        return to_error(in_stream_status(answer.error), {}, answer.error, api_key)
+        return to_error(in_stream_status(answer.error), {}, answer.error, api_key, model)
     if answer.broken:
         return EngineDown("the provider sent an event that its API does not have")
     return EngineDown(f"the provider ended the stream {'in mid-answer' if answer.begun else 'before it said anything'}")

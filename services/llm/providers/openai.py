@@ -70,7 +70,7 @@ class OpenAIEngine(ProviderEngine):
             self._running -= 1
         if status != 200:
             with self._outages.noted():
-                raise to_error(status, headers, text, self._key)
+                raise to_error(status, headers, text, self._key, self._provider_model)
         self._outages.ended()
         for chunk in methods.chunks(text, headers):
             yield chunk

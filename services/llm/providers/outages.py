@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from services.llm.engine import Outage
-from services.llm.errors import EngineBusy, EngineDown, ProviderAway, ProviderRefused
+from services.llm.errors import EngineBusy, EngineDown, ProviderAway
 from services.runtime.deadline import Clock
-from services.runtime.errors import ServiceError
+from services.runtime.errors import Misconfigured, ServiceError
 from services.runtime.line_limit import LineLimit
 from services.runtime.security.secrets import Url
 
@@ -39,7 +39,7 @@ class Outages:
 
     def note(self, error: ServiceError) -> None:
         """Note that the provider failed, where `error` says so. Refused requests are the caller's failures."""
-        if isinstance(error, EngineBusy | EngineDown | ProviderRefused):
+        if isinstance(error, EngineBusy | EngineDown | Misconfigured):
             self.began(error.outline, away=isinstance(error, ProviderAway))
 
     def began(self, reason: str, *, away: bool = False) -> None:

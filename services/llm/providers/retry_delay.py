@@ -1,7 +1,8 @@
 """When a provider says to come back: `retry-after`, and the headers of its rate limits.
 
 Sources: RFC 9110, section 10.2.3; https://platform.openai.com/docs/guides/rate-limits;
-https://docs.anthropic.com/en/api/rate-limits; https://openrouter.ai/docs/api-reference/limits
+https://docs.anthropic.com/en/api/rate-limits; https://openrouter.ai/docs/api-reference/limits; Gemini says it in
+its error (`google.rpc.RetryInfo`): https://ai.google.dev/gemini-api/docs/rate-limits
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 DEFAULT_RETRY_S = 1.0
 LONGEST_RETRY_S = 300.0
@@ -21,10 +23,14 @@ _UNITS_S = (3600.0, 60.0, 1.0, 0.001)
 _A_DATE_S, _A_DATE_MS = 1e9, 1e11  # a number this large is a time since 1970
 
 
-def retry_delay_s(headers: Mapping[str, str], now: datetime | None = None) -> float:
-    """The delay in the headers, or a second."""
+def retry_delay_s(headers: Mapping[str, str], error: Mapping[str, Any] = {}, now: datetime | None = None) -> float:
+    """The delay in the headers, or in the error object; a second where neither has one."""
     said = said_delay_s(headers, now)
-    return DEFAULT_RETRY_S if said is None else said
+    if said is None:
+        details = given if isinstance(given := error.get("details"), list) else ()
+        delays = (each["retryDelay"] for each in details if isinstance(each, dict) and "retryDelay" in each)
+        said = _delay(str(next(delays, "")), now or datetime.now(UTC))
+    return DEFAULT_RETRY_S if said is None else min(max(said, 0.0), LONGEST_RETRY_S)
 
 
 def said_delay_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:

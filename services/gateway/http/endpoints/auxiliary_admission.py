@@ -19,7 +19,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.server.watch import ConnectionWatch
 from services.gateway.upstream.calls import whose
 from services.runtime import telemetry
-from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Unavailable
+from services.runtime.errors import Exhausted, InvalidInput, Misconfigured, NotSupported, ServiceError, Unavailable
 from services.runtime.telemetry import Metadata
 
 Beat = Callable[[], Coroutine[Any, Any, None]]
@@ -36,7 +36,7 @@ class Admitted:
 
     def failed(self, error: ServiceError) -> None:
         """The service that is asked has refused, or is not there: that costs nothing. To have no time left does."""
-        if isinstance(error, (Unavailable, Exhausted, InvalidInput, NotSupported)):
+        if isinstance(error, (Unavailable, Exhausted, InvalidInput, NotSupported, Misconfigured)):
             self.tokens = 0
 
 

@@ -11,6 +11,7 @@ from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State
 from services.gateway.policies.slot import Shed
+from services.gateway.upstream.translate import ModelNotAtProvider
 from services.runtime.deadline import Deadline
 from services.runtime.errors import (
     Exhausted,
@@ -167,6 +168,23 @@ def test_every_call_is_told_to_the_router():
     scene = play(policies={"retry": RETRY}, warm_up=5, m=ScriptedLlm(scripts=[[GONE], [0.3, finish("well")]]))
     assert [seen.outcome for seen in scene.observed] == [3, 1]
     assert scene.observed[1].ttft_ms == pytest.approx(300)
+
+
+async def test_a_model_that_is_set_up_wrongly_fails_at_once_and_always_says_why():
+    wrong = ScriptedLlm(ModelNotAtProvider("m: the provider does not know the model x"))
+    behind = fleet(loop_clock, {"retry": RETRY, "breaker": ALWAYS_OPEN}, m=wrong)
+    for number in (1, 2):
+        scene = await Scene(behind).run()
+        assert isinstance(scene.error, ModelNotAtProvider)
+        assert (calls(wrong), scene.decisions, len(scene.observed)) == ([number], [], 1)
+    assert (await Scene(fleet(loop_clock, m=wrong, other=says("other"))).run()).words == "other"
+
+
+async def test_a_replica_that_is_set_up_wrongly_is_left_to_those_that_stand_in_for_it():
+    wrong, well = ScriptedLlm(ModelNotAtProvider("m: the provider does not know the model x")), says("well")
+    behind = fleet(loop_clock, {"retry": RETRY, "breaker": ALWAYS_OPEN, "balance": "round_robin"}, m=[wrong, well])
+    assert [(await Scene(behind).run()).words for _ in range(4)] == ["well"] * 4
+    assert calls(wrong) == [1]
 
 
 def test_a_request_that_broke_one_engine_is_sent_to_no_other():

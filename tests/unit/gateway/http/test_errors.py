@@ -21,6 +21,7 @@ from services.gateway.http.errors import (
     error_response,
 )
 from services.gateway.policies.slot import Shed
+from services.gateway.upstream.translate import ContentRefused, ModelNotAtProvider, ProviderRefused
 from services.runtime.errors import Faulty, Forbidden, InvalidInput
 
 
@@ -43,6 +44,9 @@ def test_every_canonical_code_has_a_status() -> None:
         (Faulty("broke"), 500, "faulty"),
         (KeyError("secret"), 500, "internal"),
         (NotOffered("none"), 501, "not_offered"),
+        (ContentRefused("flagged"), 400, "content_policy_violation"),
+        (ModelNotAtProvider("no such model"), 404, "model_not_found"),
+        (ProviderRefused("no credential"), 502, "provider_refused"),
         (ModelUnavailable("gone"), 503, "model_unavailable"),
         (FirstTokenTimeout("late"), 504, "first_token_timeout"),
         (SilenceTimeout("late"), 504, "silence_timeout"),
@@ -68,7 +72,10 @@ def test_a_refusal_says_when_to_come_back() -> None:
     assert b"x-should-retry" not in headers
 
 
-@pytest.mark.parametrize("error", [BudgetTimeout("late"), Faulty("broke"), NotOffered("none"), KeyError("secret")])
+@pytest.mark.parametrize(
+    "error",
+    [BudgetTimeout("late"), Faulty("broke"), NotOffered("none"), ProviderRefused("no"), KeyError("secret")],
+)
 def test_what_would_end_the_same_is_not_to_be_repeated(error: Exception) -> None:
     assert dict(error_response(error).headers())[b"x-should-retry"] == b"false"
 

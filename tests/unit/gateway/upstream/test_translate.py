@@ -5,11 +5,19 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from services.gateway.upstream.translate import AnswerTooLarge, Refused, translate
-from services.llm.errors import AnswerTooLarge as ProviderAnswerTooLarge
+from services.gateway.upstream.translate import (
+    AnswerTooLarge,
+    ContentRefused,
+    ModelNotAtProvider,
+    ProviderRefused,
+    Refused,
+    translate,
+)
+from services.llm import errors as llm
 from services.runtime.errors import (
     Exhausted,
     Faulty,
+    Misconfigured,
     ServiceError,
     TooLate,
     Unavailable,
@@ -22,7 +30,7 @@ from tests.unit.gateway.upstream.scripted_call import failed
     ("code", "means"),
     [
         (grpc.StatusCode.UNAVAILABLE, Unavailable),
-        (grpc.StatusCode.FAILED_PRECONDITION, Unavailable),  # another model's provider may know us
+        (grpc.StatusCode.FAILED_PRECONDITION, Unavailable),
         (grpc.StatusCode.DEADLINE_EXCEEDED, TooLate),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, Exhausted),
         (grpc.StatusCode.INVALID_ARGUMENT, Refused),
@@ -41,8 +49,27 @@ def test_a_picture_that_was_refused_is_so_for_the_caller_too():
     assert (error.reason, error.message, error.metadata) == (original.reason, original.message, original.metadata)
 
 
+@pytest.mark.parametrize(
+    ("original", "kind"),
+    [
+        (llm.ProviderRefused("the provider does not accept our credential"), ProviderRefused),
+        (llm.ModelNotAtProvider("the provider does not know the model x"), ModelNotAtProvider),
+    ],
+)
+def test_a_provider_that_is_set_up_wrongly_is_known_as_one(original: Misconfigured, kind: type[Misconfigured]):
+    error = translate(failed(grpc.StatusCode.FAILED_PRECONDITION, original.message, original), "big")
+    assert (type(error), error.reason, error.retryable) == (kind, original.reason, False)
+    assert error.message == f"big: FAILED_PRECONDITION: {original.message}"
+
+
+def test_a_request_that_a_filter_flagged_is_known_as_one():
+    original = llm.ContentRefused("request", "flagged", 403)
+    error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, original.message, original), "big")
+    assert (type(error), error.reason, error.message) == (ContentRefused, original.reason, original.message)
+
+
 def test_an_answer_that_was_too_large_is_known_as_one_that_the_model_has_worked_for():
-    original = ProviderAnswerTooLarge(1_024)
+    original = llm.AnswerTooLarge(1_024)
     error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, original.message, original), "llm")
     assert isinstance(error, AnswerTooLarge)
     assert (error.reason, error.message, error.metadata) == (original.reason, original.message, original.metadata)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from services.llm.engine import Feature, FinishReason, Message, ToolCallDelta, Usage
-from services.llm.errors import EngineBusy, EngineDown, ProviderRefused
+from services.llm.errors import EngineBusy, EngineDown, ModelNotAtProvider, ProviderRefused
 from services.llm.providers.config import AnthropicSettings
 from services.llm.providers.transport.wire import Broken
 from services.runtime.deadline import Deadline
@@ -113,7 +113,7 @@ def refusing(status: int, type: str = "x", said: str = "") -> SimulatedProvider:
         (refusing(400, "invalid_request_error", f"bad {KEY}"), InvalidInput),
         (refusing(401), ProviderRefused),
         (refusing(402), ProviderRefused),
-        (refusing(404), ProviderRefused),
+        (refusing(404), ModelNotAtProvider),
         (refusing(413), InvalidInput),
         (refusing(429), EngineBusy),
         (refusing(529, "overloaded_error"), EngineBusy),

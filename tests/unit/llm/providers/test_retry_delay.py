@@ -26,7 +26,7 @@ NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
     ],
 )
 def test_seconds_and_dates_are_read_and_bounded(header: str, seconds: float) -> None:
-    assert retry_delay_s({"retry-after": header}, NOW) == seconds
+    assert retry_delay_s({"retry-after": header}, now=NOW) == seconds
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_seconds_and_dates_are_read_and_bounded(header: str, seconds: float) -> 
 def test_what_is_told_of_rate_limits_counts_where_nothing_is_left(
     headers: dict[str, str], seconds: float | None
 ) -> None:
-    assert said_delay_s(headers, NOW) == seconds
+    assert said_delay_s(headers, now=NOW) == seconds
