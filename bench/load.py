@@ -145,7 +145,14 @@ class OpenLoop:
         due, end = start + arrival.at_s, float("inf") if full else self._clock()
         first = end if reply.first_at is None else reply.first_at
         return Sample(
-            arrival.label, arrival.at_s, sent - due, first - due, end - due, reply.outcome, reply.hit, reply.shared
+            label=arrival.label,
+            at_s=arrival.at_s,
+            lag_s=sent - due,
+            first_s=first - due,
+            total_s=end - due,
+            outcome=reply.outcome,
+            hit=reply.hit,
+            shared=reply.shared,
         )
 
 

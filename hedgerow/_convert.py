@@ -47,12 +47,12 @@ def accepted(message: pb.Accepted) -> Accepted:
 
 def stage(message: pb.Stage) -> StageReport:
     return StageReport(
-        message.name,
-        message.budget_ms,
-        message.spent_ms,
-        message.started_ms,
-        _OUTCOME.get(message.outcome, "unspecified"),
-        message.detail,
+        name=message.name,
+        budget_ms=message.budget_ms,
+        spent_ms=message.spent_ms,
+        started_ms=message.started_ms,
+        outcome=_OUTCOME.get(message.outcome, "unspecified"),
+        detail=message.detail,
     )
 
 
@@ -177,13 +177,13 @@ def batch_error(message: pb.BatchError) -> HedgerowError:
 
 def _usage(message: chat_pb2.Usage) -> Usage:
     return Usage(
-        message.prompt_tokens,
-        message.completion_tokens,
-        message.cached_prompt_tokens,
-        message.drafted_tokens,
-        message.accepted_tokens,
-        message.reasoning_tokens,
-        message.cache_write_tokens,
+        prompt_tokens=message.prompt_tokens,
+        completion_tokens=message.completion_tokens,
+        cached_prompt_tokens=message.cached_prompt_tokens,
+        drafted_tokens=message.drafted_tokens,
+        accepted_tokens=message.accepted_tokens,
+        reasoning_tokens=message.reasoning_tokens,
+        cache_write_tokens=message.cache_write_tokens,
     )
 
 

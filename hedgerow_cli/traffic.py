@@ -98,14 +98,14 @@ def between(before: Sequence[Sample], after: Sequence[Sample], over_s: float, *,
         failed[model,] = failed.get((model,), 0.0) + count * (outcome in _FAILED)
     errors = per_s("hedgerow_errors_total", "tenant", "reason")
     return Traffic(
-        over_s,
-        since_start,
-        flows(_REQUESTS, (), per_s("hedgerow_errors_total")).get("", Flow()),
-        flows(_REQUESTS, ("tenant",), per_s("hedgerow_errors_total", "tenant")),
-        flows(_ANSWERS, ("model",), failed),
-        {group: count for group, count in sorted(errors.items(), key=lambda each: -each[1]) if count},
-        loads_in(after),
-        [*_warnings(after, per_s("hedgerow_write_behind_dropped_total", "kind"))],
+        over_s=over_s,
+        since_start=since_start,
+        mesh=flows(_REQUESTS, (), per_s("hedgerow_errors_total")).get("", Flow()),
+        tenants=flows(_REQUESTS, ("tenant",), per_s("hedgerow_errors_total", "tenant")),
+        models=flows(_ANSWERS, ("model",), failed),
+        errors={group: count for group, count in sorted(errors.items(), key=lambda each: -each[1]) if count},
+        busy=loads_in(after),
+        warnings=[*_warnings(after, per_s("hedgerow_write_behind_dropped_total", "kind"))],
     )
 
 

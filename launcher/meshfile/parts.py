@@ -233,16 +233,16 @@ def _served(service: str, name: str, model: Model, url: str) -> Part:
     origins[group] = (*at, "options")
     key = CredentialSource(model.key_env or "", model.key_file)
     return Part(
-        service,
-        "llm",
-        at,
-        settings,
-        origins,
-        {f"{group}__MODEL": model.local} if model.local else {},
-        {f"{group}__API_KEY": key} if key.variable or key.file else {},
-        model.replicas,
-        model.memory_gib or (_PROVIDER_GIB if model.url else _ENGINE_GIB),
-        model.gpus,
+        name=service,
+        service="llm",
+        at=at,
+        settings=settings,
+        origins=origins,
+        folders={f"{group}__MODEL": model.local} if model.local else {},
+        keys={f"{group}__API_KEY": key} if key.variable or key.file else {},
+        replicas=model.replicas,
+        memory_gib=model.memory_gib or (_PROVIDER_GIB if model.url else _ENGINE_GIB),
+        gpus=model.gpus,
         from_hub=bool(model.hub),
         leaves=bool(model.hub or model.url),
     )

@@ -46,7 +46,16 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     async with open_store(settings, memory, own.engine.name, _now_ms) as store:
         embedder = Embedder(own.engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
         verification = Verification(thresholds, settings.verify_share)
-        answers = Answers(memory, store, embedder, own.engine.unseen, own.unknown, verification, _now_ms, own.ready)
+        answers = Answers(
+            memory,
+            store,
+            embedder=embedder,
+            unseen=own.engine.unseen,
+            unknown=own.unknown,
+            verification=verification,
+            now_ms=_now_ms,
+            ready=own.ready,
+        )
         servicer = CacheServicer(answers, settings)
         try:
             await store.load()

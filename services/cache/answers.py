@@ -182,7 +182,13 @@ class Answers:
         vector = await self.embed(question.asked, question.tenant, deadline) if compared else None
         now_ms = self._now_ms()
         entry = Entry(
-            question.key, question.tenant, question.partition, question.asked.encode(), answer, now_ms + ttl_ms, now_ms
+            key=question.key,
+            tenant=question.tenant,
+            partition=question.partition,
+            asked=question.asked.encode(),
+            answer=answer,
+            expires_at_ms=now_ms + ttl_ms,
+            used_at_ms=now_ms,
         )
         return await self._store.insert(entry, vector, epoch)
 

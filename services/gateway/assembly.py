@@ -55,19 +55,19 @@ def make_backends(
     write_behind = WriteBehind(cache, router, l1, settings.write_behind_bytes)
     models = make_stack(fleet, write_behind.observe, shared=settings.single_flight)
     return Backends(
-        cache,
-        _breaker(settings, "cache"),
-        fleet,
-        routes,
-        l1,
-        write_behind,
-        models,
-        Fallbacks(settings.fallbacks, settings.template),
-        _prompts(settings, models, routes, stack),
-        settings.cascade,
-        make_toolbox(settings, fleet.retry, channels.__getitem__),
-        _judging(settings, models, routes, cache, stack),
-        Forms(settings.response_format.check_ms, by_default=settings.response_format.check),
+        cache=cache,
+        cache_breaker=_breaker(settings, "cache"),
+        fleet=fleet,
+        routes=routes,
+        l1=l1,
+        write_behind=write_behind,
+        models=models,
+        fallbacks=Fallbacks(settings.fallbacks, settings.template),
+        prompts=_prompts(settings, models, routes, stack),
+        cascade=settings.cascade,
+        tools=make_toolbox(settings, fleet.retry, channels.__getitem__),
+        judging=_judging(settings, models, routes, cache, stack),
+        forms=Forms(settings.response_format.check_ms, by_default=settings.response_format.check),
         omits=settings.untranslated == "omit",
     )
 

@@ -84,18 +84,18 @@ DEFAULTS = (
 def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
     """The engine's request. Raises InvalidInput for a role, a part or a mode that is none."""
     return Request(
-        to_messages(request.messages),
-        _to_sampling(request.sampling),
-        _to_constraint(request.response_format),
-        request.prefix,
-        request.cache_salt,
-        tenant,
-        to_tools(request.tools),
-        _to_tool_choice(request.tool_choice),
-        request.parallel_tool_calls if request.HasField("parallel_tool_calls") else True,
-        _to_original(request.original) if request.HasField("original") else None,
-        request.most_tokens,
-        request.omit_untranslated,
+        messages=to_messages(request.messages),
+        sampling=_to_sampling(request.sampling),
+        constraint=_to_constraint(request.response_format),
+        prefix=request.prefix,
+        cache_salt=request.cache_salt,
+        tenant=tenant,
+        tools=to_tools(request.tools),
+        tool_choice=_to_tool_choice(request.tool_choice),
+        parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else True,
+        original=_to_original(request.original) if request.HasField("original") else None,
+        most_tokens=request.most_tokens,
+        omits=request.omit_untranslated,
     )
 
 

@@ -69,12 +69,28 @@ def test_without_the_launcher_a_command_that_needs_it_says_what_to_install(comma
     ]
 
 
+def product_modules() -> list[Path]:
+    folders = ("services", "hedgerow", "hedgerow_cli", "launcher", "bench", "protos", "docs", "scripts")
+    return [path for folder in folders for path in (REPOSITORY / folder).rglob("*.py") if "_pb2" not in path.name]
+
+
 def test_a_module_fits_in_the_head() -> None:
     """At most 300 lines."""
-    folders = ("services", "hedgerow", "hedgerow_cli", "launcher", "bench", "protos", "docs", "scripts")
-    modules = [path for folder in folders for path in (REPOSITORY / folder).rglob("*.py") if "_pb2" not in path.name]
+    modules = product_modules()
     long = [str(path.relative_to(REPOSITORY)) for path in modules if len(path.read_text().splitlines()) > 300]
     assert not long
+
+
+def test_values_of_a_class_are_named_where_there_are_many() -> None:
+    """A value among eight by position is another one's as soon as a field is added before it."""
+    unnamed = [
+        f"{path.relative_to(REPOSITORY)}:{call.lineno}: {call.func.id}"
+        for path in product_modules()
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id.lstrip("_")[:1].isupper()
+        if len(call.args) > 7 and not any(isinstance(each, ast.Starred) for each in call.args)
+    ]
+    assert not unnamed
 
 
 def test_unit_tests_have_the_folders_of_the_code() -> None:

@@ -50,7 +50,16 @@ async def ask(
     rank = score(premium=False, realtime=False, attempt=0, batch=True)
     slot_request = SlotRequest(rank, tenant.name, tenant.weight, deadline, placed=lambda: None)
     report = Report(Decisions())
-    job = Job(request, (model,), deadline, slot_request, deadline, report, metadata, once=True)
+    job = Job(
+        request=request,
+        models=(model,),
+        deadline=deadline,
+        slot_request=slot_request,
+        first_text=deadline,
+        report=report,
+        metadata=metadata,
+        once=True,
+    )
     reader, said = models.read(b"", job, deadline.remaining()).reader, ""
     try:
         while items := await reader.take():

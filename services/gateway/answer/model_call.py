@@ -82,13 +82,14 @@ def job(
     deadline, batch = Deadline.after(stage.budget_s, ledger.clock), context.placed is not None
     rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=batch)
     return Job(
-        asked,
-        models,
-        deadline,
-        SlotRequest(rank, tenant.name, tenant.weight, deadline, context.placed),
-        Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock) if first_text else deadline,
-        Report(Decisions(ledger.clock)),
-        (*telemetry.propagate(stage.span), whose(context.tenant.name)),  # tenants share the work of a service fairly
+        request=asked,
+        models=models,
+        deadline=deadline,
+        slot_request=SlotRequest(rank, tenant.name, tenant.weight, deadline, context.placed),
+        first_text=Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock) if first_text else deadline,
+        report=Report(Decisions(ledger.clock)),
+        # The tenant's name, because tenants share the work of a service fairly.
+        metadata=(*telemetry.propagate(stage.span), whose(tenant.name)),
         once=request.single_attempt,
         others_when_late="smaller" in context.backends.fallbacks.order,
         known=decision.known if (decision := context.prior.get(CacheDecision)) else Known(),

@@ -11,6 +11,7 @@ from typing import Any
 from services.gateway.generation.call import Call
 from services.gateway.generation.job import Attempt, Generate, Job, Placed
 from services.gateway.labels import Act
+from services.gateway.policies.hedge import HedgeMoment
 from services.gateway.policies.race import Race
 from services.gateway.policies.slot import Slot
 from services.gateway.upstream.fleet import Fleet, Pool
@@ -71,10 +72,10 @@ class Hedging:
         if not retry:
             self._fleet.hedges.call()
         other = None if retry or job.once else self._other(job)
-        after_s = self._fleet.pools[job.model].hedge.after_s() if other else None
-        if after_s is None and not self._patience.ends(job):
+        moment = self._fleet.pools[job.model].hedge.moment() if other else None
+        if moment is None and not self._patience.ends(job):
             return await self._inner(placed)
-        runners = _Runners(self._fleet, self._inner, self._patience, placed.attempt, other, after_s)
+        runners = _HedgeRace(self._fleet, self._inner, self._patience, placed.attempt, other, moment)
         return await runners.run(self._inner(placed))
 
     def _other(self, job: Job) -> Pool | None:
@@ -85,8 +86,8 @@ class Hedging:
         return pools[models[1]] if len(models) > 1 and self._fleet.across_models else None
 
 
-class _Runners:
-    """One race. `other` is for the second call, which is wanted after `after_s`."""
+class _HedgeRace:
+    """One race. `other` is for the second call, which is wanted at `moment`."""
 
     def __init__(
         self,
@@ -95,9 +96,10 @@ class _Runners:
         patience: FirstTokenWait,
         first: Attempt,
         other: Pool | None,
-        after_s: float | None,
+        moment: HedgeMoment | None,
     ):
         self._fleet, self._inner, self._first, self._other, self._skip_recorded = fleet, inner, first, other, False
+        self._basis, after_s = (moment.basis, moment.after_s) if moment else ("", None)
         self._race = Race[Call](after_s, self._second, lambda: patience.seconds(first), lambda: first.calls)
 
     async def run(self, first: Coroutine[Any, Any, Call]) -> Call:
@@ -115,7 +117,7 @@ class _Runners:
         pool, job, first = self._other, self._first.job, self._first.call
         if pool is None or first is None:
             return None
-        waited = f"no first text after {first.age_s() * 1000:.0f} ms ({first.pool.hedge.basis})"
+        waited = f"no first text after {first.age_s() * 1000:.0f} ms ({self._basis})"
         if pool.is_open(job.slot_request.tenant, (first.replica,)):
             self._fleet.hedges.leave(self._race)  # others may have a replica to ask
             self._skip(pool, f"{waited}; no other replica is well")

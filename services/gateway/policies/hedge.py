@@ -144,14 +144,21 @@ class HedgeRule:
     window_s: float = 60
 
 
+@dataclass(frozen=True, slots=True)
+class HedgeMoment:
+    """When to hedge a call: `after_s` without a first text. `basis`: how that was chosen, for people."""
+
+    after_s: float
+    basis: str
+
+
 class Hedge:
     """The moment to hedge the calls of one model. `usual`: its baseline over a longer time."""
 
     def __init__(self, rule: HedgeRule, budget: HedgeBudget, usual: LatencyBaseline, clock: Clock = time.monotonic):
         self._rule, self.budget, self._usual, self._clock = rule, budget, usual, clock
-        self.basis = ""  # the basis of the moment, for people
         self._looked = float("-inf")
-        self._moment_s = 0.0
+        self._moment = HedgeMoment(usual.expected_s, "what is expected")
         self._firsts = WindowedDigest(rule.window_s, clock)
 
     def saw(self, first_s: float) -> None:
@@ -168,34 +175,29 @@ class Hedge:
             self._firsts.add(after_s)
         return counts
 
-    def after_s(self) -> float | None:
-        """How long to wait for a first text before a second call; None: no second call."""
+    def moment(self) -> HedgeMoment | None:
+        """When to make a second call; None: there is none."""
         match self._rule.mode:
             case "off":
                 return None
             case "tied":
-                self.basis = "at once"
-                return 0.0
+                return HedgeMoment(0.0, "at once")
             case "fixed":
-                self.basis = "the fixed delay"
-                return self._rule.delay_s
+                return HedgeMoment(self._rule.delay_s, "the fixed delay")
         now = self._clock()
         if now >= self._looked + _LOOK_EVERY_S:
-            self._looked, self._moment_s = now, self._look()
-        return self._moment_s
+            self._looked, self._moment = now, self._adaptive()
+        return self._moment
 
-    def _look(self) -> float:
+    def _adaptive(self) -> HedgeMoment:
         quantile = min(self._rule.percentile / 100, 1 - self.budget.share_of_calls())
         quantile = round(max(quantile, _SOONEST), 2)
         percentile = f"the {quantile * 100:.0f}th percentile"
         if self._firsts.count >= self._rule.min_samples and (moment_s := self._firsts.quantile(quantile)) is not None:
-            self.basis = f"{percentile} of the last {self._rule.window_s:g} s"
-            return moment_s
+            return HedgeMoment(moment_s, f"{percentile} of the last {self._rule.window_s:g} s")
         if (moment_s := self._usual.quantile_s(quantile)) is not None:
-            self.basis = f"{percentile} of the last ten minutes"
-            return moment_s
-        self.basis = "what is expected"
-        return self._usual.expected_s
+            return HedgeMoment(moment_s, f"{percentile} of the last ten minutes")
+        return HedgeMoment(self._usual.expected_s, "what is expected")
 
 
 class HedgePool:

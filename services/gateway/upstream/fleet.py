@@ -186,7 +186,13 @@ def make_fleet(
     others later."""
     hedge, retry = settings.hedge, settings.retry
     hedges = HedgeBudget(hedge.max_share, hedge.burst)
-    rule = HedgeRule(hedge.mode, hedge.percentile, hedge.delay_ms / 1000, hedge.min_samples, hedge.window_s)
+    rule = HedgeRule(
+        mode=hedge.mode,
+        percentile=hedge.percentile,
+        delay_s=hedge.delay_ms / 1000,
+        min_samples=hedge.min_samples,
+        window_s=hedge.window_s,
+    )
     rng, notice = rng or random.Random(), Notice()
 
     def pool(model: str, addresses: Sequence[tuple[str, Llm]]) -> Pool:
@@ -198,18 +204,29 @@ def make_fleet(
         limiter = _make_limiter(settings, f"llm {model}", work, clock)
         hedge = Hedge(rule, hedges, usual, clock)
         drop, chats = ThroughputDrop(model, clock=clock), model not in settings.serves
-        return Pool(model, replicas, limiter, usual, hedge, drop, rng, notice, settings.balance, chats=chats)
+        return Pool(
+            model=model,
+            replicas=replicas,
+            limiter=limiter,
+            usual=usual,
+            hedge=hedge,
+            throughput_drop=drop,
+            rng=rng,
+            notice=notice,
+            policy=settings.balance,
+            chats=chats,
+        )
 
     return Fleet(
-        {model: pool(model, addresses) for model, addresses in llms.items()},
-        hedges,
-        Retry(retry.max_share, retry.burst, retry.base_ms / 1000, rng),
-        settings.stall_ms / 1000 or float("inf"),
-        hedge.across_models,
-        settings.kept_share,
-        settings.breakers.slow_s,
-        settings.expected.first_text_ms / 1000,
-        notice,
+        pools={model: pool(model, addresses) for model, addresses in llms.items()},
+        hedges=hedges,
+        retry=Retry(retry.max_share, retry.burst, retry.base_ms / 1000, rng),
+        stall_s=settings.stall_ms / 1000 or float("inf"),
+        across_models=hedge.across_models,
+        kept_share=settings.kept_share,
+        slow_s=settings.breakers.slow_s,
+        expected_s=settings.expected.first_text_ms / 1000,
+        notice=notice,
     )
 
 
@@ -218,12 +235,12 @@ def _make_limiter(settings: GatewaySettings, name: str, work: WorkShares, clock:
     return Limiter(
         name,
         _LIMITS[limit.algorithm](limit, clock),
-        limit.queue,
-        limit.queue_ms / 1000,
-        limit.order,
-        shed.load,
-        shed.score,
-        shed.retry_after_ms / 1000,
+        queue=limit.queue,
+        queue_s=limit.queue_ms / 1000,
+        order=limit.order,
+        shed_load=shed.load,
+        shed_score=shed.score,
+        retry_after_s=shed.retry_after_ms / 1000,
         clock=clock,
         pressure=work.pressure,
         pressed=work.refusal,

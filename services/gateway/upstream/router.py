@@ -144,19 +144,20 @@ class Routes:
 
 
 def _model(row: router_pb2.Model) -> Model:
+    cached_usd = row.cached_prompt_usd_per_mtok if row.HasField("cached_prompt_usd_per_mtok") else None
     return Model(
-        row.name,
-        _tier(row.tier),
-        row.context_tokens,
-        row.prompt_usd_per_mtok,
-        row.completion_usd_per_mtok,
-        _latency(row.ttft),
-        _latency(row.total),
-        row.failure_rate,
-        row.sees,
-        row.cached_prompt_usd_per_mtok if row.HasField("cached_prompt_usd_per_mtok") else None,
-        row.cache_write_usd_per_mtok if row.HasField("cache_write_usd_per_mtok") else None,
-        row.identity,
+        name=row.name,
+        tier=_tier(row.tier),
+        context_tokens=row.context_tokens,
+        prompt_usd_per_mtok=row.prompt_usd_per_mtok,
+        completion_usd_per_mtok=row.completion_usd_per_mtok,
+        ttft=_latency(row.ttft),
+        total=_latency(row.total),
+        failure_rate=row.failure_rate,
+        sees=row.sees,
+        cached_prompt_usd_per_mtok=cached_usd,
+        cache_write_usd_per_mtok=row.cache_write_usd_per_mtok if row.HasField("cache_write_usd_per_mtok") else None,
+        identity=row.identity,
     )
 
 

@@ -52,7 +52,14 @@ class TokenTally:
             drafted = speculation.num_draft_tokens
             accepted = sum(kept * steps for kept, steps in enumerate(speculation.histogram))
         thought = self._reading.reasoning_tokens()
-        return Usage(self.prompt, self.completion, self.cached, drafted, accepted, thought)
+        return Usage(
+            prompt_tokens=self.prompt,
+            completion_tokens=self.completion,
+            cached_prompt_tokens=self.cached,
+            drafted_tokens=drafted,
+            accepted_tokens=accepted,
+            reasoning_tokens=thought,
+        )
 
 
 def _logprobs(completion: Any, top: int) -> list[TokenLogprob]:

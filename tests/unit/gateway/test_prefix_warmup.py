@@ -15,6 +15,7 @@ from services.gateway.answer.backends import Prompts
 from services.gateway.api import auxiliary
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import WarmDenied
+from services.gateway.policies.hedge import HedgeMoment
 from services.gateway.policies.slot import SlotRequest
 from services.gateway.prefix_warmup import hot_prompts
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
@@ -168,7 +169,7 @@ async def test_nothing_that_is_learned_from_users_moves() -> None:
         await asyncio.sleep(120)
     assert len(model.requests) > 100
     assert pool.usual.quantile_s(0.5) is None
-    assert (pool.hedge.after_s(), pool.hedge.basis) == (0.3, "what is expected")
+    assert pool.hedge.moment() == HedgeMoment(0.3, "what is expected")
     assert pool.limiter.room == 100, "how long users hold a place says how many may wait"
     assert (pool.limiter.in_flight, pool.limiter.waiting) == (0, 0)
     assert [replica.in_flight for replica in pool.replicas] == [0, 0, 0]

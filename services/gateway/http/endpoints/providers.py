@@ -115,7 +115,15 @@ class ByName:
                 request = llm_pb2.GenerateRequest(original=chat_pb2.Original(api=_APIS[self.method], body=written))
                 rank = score(premium=tenant.premium, realtime=False, attempt=0)
                 slot_request = SlotRequest(rank, tenant.name, tenant.weight, deadline)
-                job = Job(request, (model,), deadline, slot_request, deadline, report, admitted.metadata)
+                job = Job(
+                    request=request,
+                    models=(model,),
+                    deadline=deadline,
+                    slot_request=slot_request,
+                    first_text=deadline,
+                    report=report,
+                    metadata=admitted.metadata,
+                )
                 answered, bill = await self._answer(job, admitted, held)
             except ServiceError as error:
                 report.decisions.explain(error, began, exchange.trace_id)

@@ -137,7 +137,7 @@ async def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_plac
     behind.request()
     first, deadline = Attempt(Scene(behind).job), Deadline.after(1.0, loop_clock)
     slot = await behind.pools["m"].limiter.enter(SlotRequest(0, "acme", 1.0, deadline))
-    runners = hedging._Runners(behind, _never, FirstTokenWait(behind), first, behind.pools["m"], None)
+    runners = hedging._HedgeRace(behind, _never, FirstTokenWait(behind), first, behind.pools["m"], None)
     running = asyncio.create_task(runners.run(_never(Placed(first, slot))))
     await asyncio.sleep(0)
     first.call = _Sent(behind.pools["m"])

@@ -40,9 +40,9 @@ def test_hedges_use_their_share_of_requests_up_and_no_more(share: float, hits: f
         if rng.random() < hits:
             continue
         budget.call()
-        first_s, moment_s, news = rng.lognormvariate(-1.6, 0.5), hedge.after_s(), Waiter()
-        assert moment_s is not None
-        if first_s > moment_s and budget.spend(news):
+        first_s, moment, news = rng.lognormvariate(-1.6, 0.5), hedge.moment(), Waiter()
+        assert moment is not None
+        if first_s > moment.after_s and budget.spend(news):
             hedged += 1
             hedge.gave_up(first_s)
         else:

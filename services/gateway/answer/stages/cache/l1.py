@@ -78,7 +78,15 @@ class L1Cache:
         if not self._enabled or self.removals.overtook(replace(known, key=key), tenant):
             return
         expires = self._clock() + min(self._ttl_s, ttl_ms / 1000)
-        copy = Copy(answer.text, answer.model, answer.finish_reason, question, key, tenant, expires)
+        copy = Copy(
+            text=answer.text,
+            model=answer.model,
+            finish_reason=answer.finish_reason,
+            question=question,
+            key=key,
+            tenant=tenant,
+            expires=expires,
+        )
         if other := self._by_key.get(key):  # a cache of another version may treat two questions as one
             self._drop(other)
         self._by_key[key] = copy
