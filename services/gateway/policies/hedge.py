@@ -76,6 +76,7 @@ class HedgeBudget:
         self._budget, self._share = ExtraBudget(share, burst), share
         self._requests = self._calls = 0.0
         self._line: dict[WaitingRace, None] = {}  # the longest wait first
+        self._waking = False
 
     def request(self) -> None:
         """Count a request; it may be answered without a call."""
@@ -128,8 +129,17 @@ class HedgeBudget:
         return min(1.0, self._share * max(1.0, self._requests / self._calls)) if self._calls else self._share
 
     def _call_next(self) -> None:
-        if self._line and self._budget.ready:
-            next(iter(self._line)).set()
+        """Wake the first race, and the next one where it has left or spent. A race does so while it is woken: with a
+        call inside that call for each race, a long queue would exceed the stack."""
+        if self._waking:
+            return
+        self._waking, woken = True, None
+        try:
+            while self._line and self._budget.ready and (first := next(iter(self._line))) is not woken:
+                woken = first
+                first.set()
+        finally:
+            self._waking = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,18 @@ def test_who_leaves_the_line_lets_the_next_one_go():
     assert budget.spend(second)
 
 
+def test_a_queue_of_any_length_may_leave_when_its_first_race_is_woken():
+    class Leaving:
+        def set(self) -> None:
+            budget.leave(self)
+
+    budget = HedgeBudget(1, 10)
+    for _ in range(2_000):
+        assert not budget.spend(Leaving())
+    budget.request()
+    assert budget.spend(asyncio.Event()), "no race is in the queue any more"
+
+
 def test_a_second_call_that_was_not_made_after_all_is_the_next_ones_in_line():
     budget = HedgeBudget(1, 10)
     budget.request()
