@@ -55,6 +55,7 @@ class Members:
         for address, locality in listed.items():
             self._join(address, locality)
         self._pool.drop_share = assignment.drop_share
+        self._pool.notice.notify()
 
     def drill(self, drill: AssignedDrill) -> None:
         """Have a drill done to the calls from now on."""

@@ -85,6 +85,13 @@ async def test_replicas_come_and_go_as_they_are_listed(scene: Scene):
     assert scene.listed("b:1", "c:1") == ["b:1", "c:1"]
 
 
+async def test_calls_that_wait_for_a_replica_look_again_when_it_is_not_listed_any_more(scene: Scene):
+    scene.listed("a:1")
+    with scene.pool.notice.listening() as changed:
+        scene.listed()
+        assert changed.is_set()
+
+
 async def test_one_that_leaves_is_closed_when_its_calls_are_over(scene: Scene):
     scene.listed("a:1")
     await asyncio.sleep(0)
