@@ -75,14 +75,15 @@ return {'', '0', '0'}
 """
 )
 
-# KEYS: hash, leases. ARGV: tokens a second, their burst, then id and tokens left over of each request that has ended.
-# Those that were settled before count no more.
+# KEYS: hash, leases. ARGV: tokens a second, their burst, then of each request that has ended its id, the tokens left
+# over, and 1 where they count without a lease. Those that were settled before have none, and count no more.
 SETTLE: Final = (
     _BUCKETS
     + """
 local rate, burst, over = tonumber(ARGV[1]), tonumber(ARGV[2]), 0
-for each = 3, #ARGV, 2 do
-  if redis.call('ZREM', KEYS[2], ARGV[each]) == 1 then over = over + ARGV[each + 1] end
+for each = 3, #ARGV, 3 do
+  local leased = redis.call('ZREM', KEYS[2], ARGV[each]) == 1
+  if leased or ARGV[each + 2] == '1' then over = over + ARGV[each + 1] end
 end
 if rate > 0 and over ~= 0 then keep('tokens', math.min(burst, level('tokens', burst) + over), rate, burst) end
 return over

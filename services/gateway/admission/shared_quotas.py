@@ -17,7 +17,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
@@ -69,10 +69,12 @@ class _Ask:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """A request that has ended: how many of its tokens are left over, and when that was known."""
+    """A request that has ended: how many of its tokens are left over, and when that was known. `unleased`: they count
+    also where it has no lease, because this process admitted it alone."""
 
     over: int
     at: float
+    unleased: bool = False
 
 
 class SharedQuotas:
@@ -117,7 +119,12 @@ class SharedQuotas:
         end."""
         own_ids = self._new_ids(claim)  # it is not known what Redis did with the first
         reservation = self.local.reserve(
-            kind.tenant, allowance, tokens, claim, lambda over: self._end(kind, own_ids, over - tokens), local=why
+            kind.tenant,
+            allowance,
+            tokens,
+            claim,
+            lambda over: self._end(kind, own_ids, over - tokens, unleased=True),
+            local=why,
         )
         self._running |= dict.fromkeys(own_ids, kind)
         return reservation
@@ -159,16 +166,16 @@ class SharedQuotas:
         if ask.verdict.exception() is None and not ask.verdict.result()[0]:
             self._end(ask.kind, ask.ids, ask.tokens)
 
-    def _end(self, kind: _CountedKind, ids: tuple[str, ...], over: int) -> None:
+    def _end(self, kind: _CountedKind, ids: tuple[str, ...], over: int, *, unleased: bool = False) -> None:
         """A request has ended with `over` of its tokens left."""
         for each in ids:
             self._running.pop(each, None)
-        self._ends.setdefault(kind, {}).update(self._ended(ids, over))
+        self._ends.setdefault(kind, {}).update(self._ended(ids, over, unleased=unleased))
         if self._state.up:
             self._work.set()
 
-    def _ended(self, ids: tuple[str, ...], over: int) -> dict[str, _End]:
-        return {each: _End(over if each == ids[0] else 0, self._clock()) for each in ids}
+    def _ended(self, ids: tuple[str, ...], over: int, *, unleased: bool = False) -> dict[str, _End]:
+        return {each: _End(over if each == ids[0] else 0, self._clock(), unleased) for each in ids}
 
     async def _carry(self) -> None:
         """Send Redis everything that waits. Raises `SharedStateLost`; ended requests then wait for the next time."""
@@ -177,11 +184,11 @@ class SharedQuotas:
         running = self._due()
         if not (asks or ends or running):
             return
-        began = self._clock()
+        began, sent = self._clock(), self._state.up
         try:
             verdicts = await self._state.ask(partial(self._send, asks=asks, ends=ends, running=running))
         except BaseException:  # also when cancelled: what is under way is not lost
-            self._take_back(asks, ends)
+            self._take_back(asks, ends, sent=sent)
             raise
         if asks:
             _ASKED_SECONDS.observe(self._clock() - began)
@@ -202,8 +209,8 @@ class SharedQuotas:
         pipeline: Any = client.pipeline(transaction=False)
         for kind, ended in ends.items():
             per_minute = self._allowances[kind.tenant].tokens_per_minute
-            pairs = [part for request_id, end in ended.items() for part in (request_id, end.over)]
-            pipeline.evalsha(_SHA[SETTLE], 2, *kind.keys(), per_minute / 60, per_minute, *pairs)
+            each = [part for request_id, end in ended.items() for part in (request_id, end.over, int(end.unleased))]
+            pipeline.evalsha(_SHA[SETTLE], 2, *kind.keys(), per_minute / 60, per_minute, *each)
         for kind, ids in running.items():
             pipeline.evalsha(_SHA[RENEW], 1, kind.keys()[1], self._lease_s, *ids)
         for ask in asks:
@@ -220,16 +227,21 @@ class SharedQuotas:
                 due.setdefault(kind, []).append(request_id)
         return due
 
-    def _take_back(self, asks: Sequence[_Ask], ends: Mapping[_CountedKind, Mapping[str, _End]]) -> None:
+    def _take_back(self, asks: Sequence[_Ask], ends: Mapping[_CountedKind, Mapping[str, _End]], *, sent: bool) -> None:
         """It is not known what Redis did: the waiting requests get an error, and the places that they may hold are
-        given back. A request that ended longer ago than a lease holds no place any more."""
+        given back. A request that ended longer ago than a lease holds no place any more. Once `sent`, only a lease
+        shows that its tokens have not been counted."""
         for ask in asks:
             if not ask.verdict.done():
                 ask.verdict.set_exception(SharedStateLost("Redis does not answer"))
             self._ends.setdefault(ask.kind, {}).update(self._ended(ask.ids, ask.tokens))
         oldest = self._clock() - self._lease_s
         for kind, ended in ends.items():
-            kept = {request_id: end for request_id, end in ended.items() if end.at > oldest}
+            kept = {
+                request_id: replace(end, unleased=end.unleased and not sent)
+                for request_id, end in ended.items()
+                if end.at > oldest
+            }
             if kept:
                 self._ends[kind] = kept | self._ends.get(kind, {})
 

@@ -51,7 +51,7 @@ class ScriptedRedis:
             self.spent += arguments[2]
             return [b"", b"0", b"0"]
         if sha == _SHA[SETTLE]:
-            for request_id, over in zip(arguments[2::2], arguments[3::2], strict=True):
-                if self.leases.pop(request_id, None) is not None:
+            for request_id, over, unleased in zip(*(arguments[first::3] for first in (2, 3, 4)), strict=True):
+                if self.leases.pop(request_id, None) is not None or unleased:
                     self.spent -= over
         return None
