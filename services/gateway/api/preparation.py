@@ -4,7 +4,8 @@
     admit     load, then the tenant's quota         -> AdmittedRequest
     answer    mesh tools, a plan, a ledger          -> Answer
 
-A call, an item of a batch, a turn of a conversation and the revalidation of a stale answer all go this way.
+`prepare_answer` does all three, for a call and for a turn of a conversation. An item of a batch waits for its turn
+after the checks. `answer_again` answers a question that was checked before, after a stale hit.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from services.gateway.admission.control import SIZE_S, AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.precedence import Budget, budget_of, limited, note_asked
 from services.gateway.admission.question import Question
-from services.gateway.admission.quota import REQUEST, Claim, JointReservation, QuotaExceeded, Reservation
+from services.gateway.admission.quota import REQUEST, TURN, Claim, JointReservation, QuotaExceeded, Reservation
 from services.gateway.admission.validation import check_for, validate
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
@@ -33,6 +34,7 @@ from services.gateway.answer.plan import make_plan
 from services.gateway.answer.registry import claims, planned
 from services.gateway.answer.runner import Answer
 from services.gateway.answer.stages.stage import AnswerStage
+from services.gateway.api.revalidation import Revalidation
 from services.gateway.config import GatewaySettings
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import Equipment
@@ -83,7 +85,31 @@ class Preparation:
     ):
         self._settings, self._backends, self._media, self._admission = settings, backends, media, admission
         self._targets, self._stages = Targets(settings.targets), stages
+        self._revalidation = Revalidation(self.answer_again)
         self._claims = cache(partial(claims, settings.stage_budgets, known=stages))
+
+    def close(self) -> None:
+        """End the work that no client waits for."""
+        self._revalidation.close()
+
+    async def prepare_answer(
+        self,
+        request: pb.GenerateRequest,
+        tenant: Tenant,
+        deadline: Deadline,
+        span: Span,
+        claim: Claim = REQUEST,
+    ) -> Answer:
+        """The answer to a request that is admitted at once, not yet begun."""
+        admitted = await self.admit(await self.checked(request, tenant, deadline), span, claim)
+        return await self.answer(admitted, span, revalidate=self._revalidation.submit)
+
+    async def answer_again(self, question: Question, tenant: Tenant, span: Span) -> pb.Final:
+        """The answer to a question that was checked before and that no client waits for, as an item of a batch, which
+        needs no place of the tenant's. Raises `Exhausted` where there is no room."""
+        budget = budget_of(question.request, tenant, self._settings, Deadline.never())
+        checked = CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
+        return await (await self.answer(await self.admit(checked, span, TURN), span, placed=lambda: None)).give()
 
     def check(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
         """Raises `InvalidInput`, `ModelUnknown`, `FieldDenied` or `BudgetSpent`."""
@@ -103,11 +129,6 @@ class Preparation:
         size = max(size_of_conversation(request.messages), size_in(request.original.body))
         self._admission.spend(tenant, size * SIZE_S)
         return await aside(tenant.name, size, work)
-
-    def check_again(self, question: Question, tenant: Tenant) -> CheckedRequest:
-        """A question that was checked before, for a revalidation, which no client waits for."""
-        budget = budget_of(question.request, tenant, self._settings, Deadline.never())
-        return CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
 
     async def admit(self, checked: CheckedRequest, span: Span, claim: Claim = REQUEST) -> AdmittedRequest:
         """Admit it at once. Raises `Shed` or `QuotaExceeded`."""

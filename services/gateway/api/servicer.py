@@ -16,13 +16,11 @@ from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.intake import Intake
 from services.gateway.admission.precedence import budget_of
-from services.gateway.admission.question import Question
-from services.gateway.admission.quota import REQUEST, TURN, Claim
+from services.gateway.admission.quota import TURN
 from services.gateway.admission.validation import validate_conversation
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.event_writer import Send
 from services.gateway.answer.registry import STAGES
-from services.gateway.answer.runner import Answer
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.api.arrivals import Arrivals
 from services.gateway.api.auxiliary import report_wrong, warm_up
@@ -32,7 +30,6 @@ from services.gateway.api.conversation import Conversation, ends_with, opening
 from services.gateway.api.idempotency import Begin, IdempotencyStore, SendChoice, with_heartbeats
 from services.gateway.api.outcomes import NONE, TENANT, Outcomes
 from services.gateway.api.preparation import CheckedRequest, Preparation
-from services.gateway.api.revalidation import Revalidation
 from services.gateway.api.speech_queue import ConversationBytes, Spoken
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.batch_admission import ItemTurn
@@ -40,7 +37,6 @@ from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.calls import whose
 from services.gateway.upstream.media import AudioCalls, Media
 from services.runtime import telemetry
-from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
@@ -68,7 +64,6 @@ class GatewayServicer:
         self._kept = IdempotencyStore(settings.keeps)
         self.keeps, self.ended = self._kept.has, Outcomes().ended
         self.arriving = Arrivals(settings, intake, self._kept).of
-        self._revalidating = Revalidation(self._answer_again)
         self._tallies = WeakValueDictionary[str, ConversationBytes]()
 
     def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Credential:
@@ -123,10 +118,10 @@ class GatewayServicer:
     ) -> Callable[[SendChoice], Awaitable[object]]:
         """What gives the answer: an admitted one, or one that is kept."""
         if not (request.idempotency_key or request.events_seen):
-            return (await self._admitted(request, tenant, call.deadline, call.span)).give
+            return (await self._preparation.prepare_answer(request, tenant, call.deadline, call.span)).give
 
         async def begin(span: Span, send: Send) -> None:
-            await (await self._admitted(request, tenant, call.deadline, span)).give(send)
+            await (await self._preparation.prepare_answer(request, tenant, call.deadline, span)).give(send)
 
         return self._keeping(request, tenant, call, begin)
 
@@ -202,7 +197,7 @@ class GatewayServicer:
         for conversation in self._conversations:
             conversation.close()
         self._kept.drain()
-        self._revalidating.close()
+        self._preparation.close()
 
     async def _may_converse(self, first: pb.ConverseRequest, tenant: Tenant) -> AudioCalls:
         """The audio service. Raises where it is not available, or where the first message is wrong."""
@@ -216,10 +211,11 @@ class GatewayServicer:
         return audio.client
 
     def _conversation(self, options: pb.ConverseOptions, credential: Credential, call: Call) -> Conversation:
-        async def answer(request: pb.GenerateRequest, send: Send) -> None:
+        async def answer_turn(request: pb.GenerateRequest, send: Send) -> None:
             """One turn's answer, in a span of its own. Its conversation has the place."""
             with telemetry.internal_span("turn") as span:
-                await (await self._admitted(request, credential.tenant, call.deadline, span, TURN)).give(send)
+                answer = await self._preparation.prepare_answer(request, credential.tenant, call.deadline, span, TURN)
+                await answer.give(send)
 
         settings, name = self._settings, credential.tenant.name
         tally = self._tallies.get(name) or ConversationBytes(settings.tenant_queue_bytes)
@@ -227,7 +223,7 @@ class GatewayServicer:
         spoken = Spoken(settings.conversation_queue_bytes, tally)
         to_error = partial(batch_error, trace_id=telemetry.trace_id(call.span))
         return Conversation(
-            options, answer, to_error, settings.conversation_turns, settings.conversation_idle_ms / 1000, spoken
+            options, answer_turn, to_error, settings.conversation_turns, settings.conversation_idle_ms / 1000, spoken
         )
 
     @contextmanager
@@ -237,16 +233,3 @@ class GatewayServicer:
             yield
         finally:
             self._conversations.discard(conversation)
-
-    async def _admitted(
-        self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
-    ) -> Answer:
-        preparation = self._preparation
-        admitted = await preparation.admit(await preparation.checked(request, tenant, deadline), span, claim)
-        return await preparation.answer(admitted, span, revalidate=self._revalidating.submit)
-
-    async def _answer_again(self, question: Question, tenant: Tenant, span: Span) -> pb.Final:
-        """As an item of a batch, which needs no place of the tenant's. Raises `Exhausted` where there is no room."""
-        preparation = self._preparation
-        admitted = await preparation.admit(preparation.check_again(question, tenant), span, TURN)
-        return await (await preparation.answer(admitted, span, placed=lambda: None)).give()
