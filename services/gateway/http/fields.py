@@ -14,6 +14,7 @@ from services.gateway.http import structure
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
+_BLANKS = b"\t\n\f\r "
 _INT32 = 2**31 - 1
 _INT64 = 2**63 - 1
 _ANY = sys.maxsize  # elements: as many as a body may have
@@ -214,9 +215,10 @@ def _with_less_stack(frames: int, text: str) -> Any:
 
 
 def from_base64(path: str, text: str) -> bytes:
-    """The bytes that `text` stands for."""
+    """The bytes that `text` stands for. Line breaks and blanks do not count, as in browsers, because encoders wrap
+    lines: https://infra.spec.whatwg.org/#forgiving-base64-decode."""
     try:
-        return base64.b64decode(text, validate=True)
+        return base64.b64decode(text.encode("ascii").translate(None, _BLANKS), validate=True)
     except (binascii.Error, ValueError):
         raise InvalidInput(path, "base64", f"{len(text)} characters") from None
 

@@ -124,6 +124,13 @@ def test_pictures_and_recordings_keep_their_place_among_the_text() -> None:
     assert message.parts[1].image == b"pixels"
 
 
+@pytest.mark.parametrize("blanks", ["\n", "\r\n", " \t\f"])
+def test_wrapped_lines_of_base64_are_read_as_one(blanks: str) -> None:
+    url = f"data:image/png;base64,{blanks.join(PIXELS)}{blanks}"
+    message = read(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}])
+    assert message.request.messages[0].parts[0].image == b"pixels"
+
+
 def test_a_picture_elsewhere_is_never_fetched_but_left_for_a_provider() -> None:
     content = [{"type": "image_url", "image_url": {"url": "http://169.254.169.254/"}}]
     message = read(messages=[{"role": "user", "content": content}]).request.messages[0]
