@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from hedgerow._errors import DeadlineExceeded, invalid
@@ -17,6 +18,8 @@ from hedgerow._options import Message, Messages
 from hedgerow._shapes import Mismatch, build
 from hedgerow._signature import Function, bare, kinds_of, required
 from hedgerow._tools import Tool, ToolCall
+
+_LONGEST_KEY = 128  # characters that a gateway takes
 
 
 class ToolLoop:
@@ -47,7 +50,8 @@ class ToolLoop:
         later = "none" if self._steps_left == 0 else None
         request["tool_choice"] = later if self._asked else options.get("tool_choice")
         if self._asked and (key := options.get("idempotency_key")):
-            request["idempotency_key"] = f"{key}/{self._asked}"
+            own = f"{key}/{self._asked}"
+            request["idempotency_key"] = own if len(own) <= _LONGEST_KEY else sha256(own.encode()).hexdigest()
         self._asked += 1
         if self._budget_ms is not None:
             left = self._budget_ms - (self._clock() - self._began) * 1000

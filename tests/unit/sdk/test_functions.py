@@ -9,7 +9,7 @@ import pytest
 
 from hedgerow import InvalidArgument, Tool, ToolCall
 from hedgerow._request import generate_request
-from hedgerow._tool_loop import Functions, as_text
+from hedgerow._tool_loop import Functions, ToolLoop, as_text
 
 
 class Unit(Enum):
@@ -52,6 +52,15 @@ def test_a_call_gets_values_of_the_functions_types() -> None:
     arguments = {"place": {"city": "Oslo"}, "days": 2.0, "unit": "k"}
     assert Functions([weather]).prepared(ToolCall("1", "weather", json.dumps(arguments)))() == "Oslo 2 KELVIN"
     assert Functions([Callable()]).prepared(ToolCall("1", "Callable", '{"number": 3}'))() == 3
+
+
+@pytest.mark.parametrize("length", [1, 126, 127, 128])
+def test_each_request_has_a_key_of_its_own_that_a_gateway_takes(length: int) -> None:
+    loop = ToolLoop("?", [weather], 12, None)
+    keys = [loop.next_request({"idempotency_key": "k" * length}).get("idempotency_key") for _ in range(12)]
+    assert keys[0] is None  # the first one has the caller's
+    assert len(set(keys)) == 12
+    assert all(len(key) <= 128 for key in keys[1:])
 
 
 @pytest.mark.parametrize(
