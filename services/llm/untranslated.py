@@ -65,6 +65,7 @@ _SAYS_NOTHING: Mapping[str, re.Pattern[str]] = {
     "type": re.compile('"(text|custom|function|ephemeral)"'),
     "verbosity": re.compile('"medium"'),
 }
+_PARTS = "messages[].content"  # how the texts of a conversation are divided
 _EMPTY = ("", "[]", "{}", "false", '""')
 _FORM_NAME = re.compile(r"(response_format|text\.format)(\.json_schema)?\.name")
 _THOUGHT = re.compile(r"input\[\d+\]\.content")  # of an item of reasoning: that of a message is translated
@@ -112,7 +113,7 @@ def unknown(original: Original | None, model: Model) -> Iterator[tuple[str, bool
 
 
 def _is_harmless(place: str, given: str) -> bool:
-    if _FORM_NAME.fullmatch(place) or _THOUGHT.fullmatch(place) or _SEALED.fullmatch(place):
+    if place == _PARTS or _FORM_NAME.fullmatch(place) or _THOUGHT.fullmatch(place) or _SEALED.fullmatch(place):
         return True
     above, _, name = place.rpartition(".")
     if place == _THINKING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.provider import MOST_OBJECTS
@@ -13,6 +14,8 @@ from services.runtime.errors import InvalidInput
 
 _MOST_HEADERS, _MOST_CHARACTERS = 16, 1_024
 _WHOSE = frozenset({"openai-organization", "openai-project"})  # the gateway's own account pays
+_TEXTS = ("system", "messages", "input")  # fields with texts of a conversation
+PARTS = "messages[].content"  # no place in a body: how its texts are divided
 _OF_GATEWAY = "hedgerow"  # the field that is for the gateway alone
 
 
@@ -22,7 +25,23 @@ def original(api: chat_pb2.Api, data: bytes, body: Fields, headers: Mapping[str,
     if len(unread) > MOST_OBJECTS:
         raise InvalidInput("body", f"at most {MOST_OBJECTS} items that only a provider reads", len(unread))
     untranslated = {place: compact(given).decode() for place, given in unread.items()}
+    if lengths := {place: each for name in _TEXTS for place, each in _side_by_side(name, body.seen(name))}:
+        untranslated[PARTS] = compact(lengths).decode()
     return chat_pb2.Original(api=api, body=data, headers=_for_provider(headers), untranslated=untranslated)
+
+
+def _side_by_side(place: str, given: Any) -> Iterator[tuple[str, list[int]]]:
+    """The lengths of texts that are parts of one content, by its place. The contract has them as one text, but a model
+    may read `["a", "b"]` differently from `"ab"`, so they are different questions."""
+    if not isinstance(given, list):
+        return
+    texts = [each.get("text") for each in given if isinstance(each, dict)]
+    lengths = [len(text) for text in texts if isinstance(text, str)]
+    if len(lengths) > 1:
+        yield place, lengths
+    for index, each in enumerate(given):
+        for name in ("content", "output") if isinstance(each, dict) else ():
+            yield from _side_by_side(f"{place}[{index}].{name}", each.get(name))
 
 
 def _for_provider(headers: Mapping[str, str]) -> dict[str, str]:

@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.prompt_builder import Asked
+from services.gateway.answer.stages.cache.identity import cache_question
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.original import original
 from services.gateway.http.fields import Fields, parse
+from services.llm.engine import Model, Original
+from services.llm.untranslated import check
 from services.runtime.errors import InvalidInput
 
 
@@ -51,6 +56,20 @@ def test_what_is_read_in_part_is_named_in_part() -> None:
 def test_the_schema_of_a_tool_is_read_as_a_whole() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "required": ["a"]}}}
     assert set(original_of({**ASKED, "tools": [tool]}).untranslated) == {"messages[0].name"}
+
+
+def texts(*said: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": each} for each in said]
+
+
+def test_texts_that_stand_side_by_side_are_another_question_than_one_text() -> None:
+    contents: list[Any] = ["abc", texts("abc"), texts("a", "bc"), texts("ab", "c"), texts("a", "b", "c")]
+    asked = [original_of({"model": "m", "messages": [{"role": "user", "content": each}]}) for each in contents]
+    keys = [cache_question(pb.GenerateRequest(original=each), Asked(()), "acme").attachments for each in asked]
+    assert keys[0] == keys[1] == []
+    assert len({tuple(key) for key in keys}) == 4
+    model = Model("m", "anthropic", 0, 0, "", False)
+    check(Original("chat_completions", b"", untranslated=dict(asked[-1].untranslated)), model)  # refused by none
 
 
 def test_marks_of_a_cache_and_signed_thoughts_of_messages_are_not_read() -> None:
