@@ -27,16 +27,15 @@ def render(page: str) -> str:
     page = replaced(page, "| label | what happened |", degraded)
     page = replaced(page, "| reason | why the cache was left out |", bypassed)
     page = replaced(page, "| change | what was done |", changed)
-    return replaced(page, "| policy | actions | settings |", list(_policies()))
+    return replaced(page, "| policy | actions |", list(_policies()))
 
 
 def _policies() -> Iterator[str]:
-    """A row for each policy: its actions, each in a line, and all their settings."""
+    """A row for each policy: its actions, each in a line."""
     for policy in Policy:
         said = [act.value for act in Act if act.value.policy is policy]
         actions = "<br>".join(f"`{each.action}`: {each.means}" for each in said)
-        settings = dict.fromkeys(name for each in said for name in each.settings.split(", ") if name)
-        yield f"| `{policy}` | {actions} | {', '.join(settings)} |"
+        yield f"| `{policy}` | {actions} |"
 
 
 def replaced(page: str, head: str, rows: Sequence[str], name: str = PAGE.name) -> str:

@@ -26,13 +26,11 @@ def main() -> None:
 def render(page: str) -> str:
     """The page with its tables as they should be; they are the rest of it from `HEAD` on."""
     sections = [*_sections()]
-    plain_ones = [f"`{name}`" for name, _, members, _ in sections if set(members) == {"settings"}]
-    tables = [
-        _table(name, what, members, required)
-        for name, what, members, required in sections
-        if set(members) != {"settings"}
-    ]
-    alone = f"{' and each of '.join(plain_ones)} have `settings` alone.\n"
+    plain_ones = [f"`{name}`" for name, _, members, _ in sections if not _own(members)]
+    others = [(name, what, _own(members), required) for name, what, members, required in sections if _own(members)]
+    tables = [_table(*section) for section in others]
+    settings = "Models and sections of services may have `settings`: [their settings](settings.md), like `grace_ms`."
+    alone = f"{settings} {' and each of '.join(plain_ones)} have nothing else.\n"
     return page.partition(HEAD)[0] + HEAD + "\n" + "\n".join([*tables, alone])
 
 
@@ -55,6 +53,11 @@ def _of(
     yield name, " ".join(what.split()), members, section.get("required", [])
     for key, member in members.items():
         yield from _of(root, f"{name}.{key}", member)
+
+
+def _own(members: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys without `settings`, which the page describes once for all sections."""
+    return {key: member for key, member in members.items() if key != "settings"}
 
 
 def _plain_all(root: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -10,14 +10,14 @@ from typing import Literal, get_args, get_origin
 
 import hedgerow
 from docs.labels import replaced
-from hedgerow.request_options import Surface
+from hedgerow.request_options import Kind, Surface
 from hedgerow.request_options.table import options_on
 
 PAGE = Path(__file__).with_suffix(".md")
 ROOT = Path(__file__).parents[1]
 # The head of a table, and the classes whose fields are its rows.
 TABLES = (("option", "Options"), ("of a question", "Request"), ("field", "Answer"))
-OF_MESH = "| option of the mesh | type and words |"
+OF_MESH = "| option of the mesh | in Python |"
 MODULES = {"Answer": "_events", "MeshOptions": "_option_types"}
 # Reasons that the SDK raises itself, without an answer of the gateway's.
 OWN = {
@@ -63,18 +63,14 @@ def render(page: str) -> str:
 
 
 def _of_mesh(words: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Options that `http.md` describes: what is to be said of them besides, and the options that HTTP has otherwise.
-    Those with the same cell share a row."""
+    """Options of which `http.md` does not say all: those that HTTP lacks, has otherwise, or gives as text."""
     kinds = {name: kind for name, kind, _ in fields("MeshOptions")}
-    rows: dict[str, list[str]] = {}
     for option in options_on(Surface.SDK):
         what = [] if Surface.HTTP in option.on else [option.help]
         note = [option.sdk_note] if option.sdk_note else []
-        kind = kinds[option.name]
-        shown = [] if kind in words else [f"`{_cell(kind)}`."]  # a type of words is named with them
-        cell = " ".join([*shown, *what, *note, *_choices(kind, words)])
-        rows.setdefault(cell, []).append(f"`{option.name}`")
-    yield from (f"| {', '.join(names)} | {cell} |" for cell, names in rows.items())
+        if what or note or option.kind is Kind.OWN:
+            choices = _choices(kinds[option.name], words) if option.kind is Kind.OWN else ()
+            yield f"| `{option.name}` | {' '.join([f'`{_cell(kinds[option.name])}`.', *what, *note, *choices])} |"
 
 
 def fields(cls: str) -> list[tuple[str, str, str]]:

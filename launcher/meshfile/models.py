@@ -94,8 +94,7 @@ class Prices(Section):
 
 
 class Model(WithSettings):
-    """A model: `folder`, `catalog`, `hub` or `url` says where it is. In short, one of the four alone:
-    `fast: ./models/fast`. A text that is no URL and no folder is looked up in the catalogue, then on the hub."""
+    """A model: `folder`, `catalog`, `hub` or `url` says where it is. In short, one of the four alone."""
 
     may_be_text = True
     elsewhere: ClassVar[Mapping[str, str]] = {

@@ -93,7 +93,7 @@ class Cache(WithSettings):
     semantic: bool | None = Field(None, description="Whether questions in other words get it too. Implies `exact`.")
     scope: Literal["tenant", "user"] | None = Field(
         None,
-        description="Sharing of stored answers: all end users of a tenant (default), or each end user has its own.",
+        description="Stored answers for all end users of a tenant (default), or for each.",
     )
     database: NewFile | None = Field(None, description="SQLite file of the entries. Default: in the state folder.")
     collections: NewFile | None = Field(
@@ -101,14 +101,14 @@ class Cache(WithSettings):
     )
     redis_url: RedisUrl | None = Field(
         None,
-        description="Redis for entries, quotas, hedges and latencies. Without a password.",
+        description="[Redis](redis.md) that replicas share. Without a password.",
     )
     redis_url_env: VariableName | None = Field(
         None, description="Environment variable with the URL, if it has a password."
     )
     encryption_key_env: VariableName | None = Field(
         None,
-        description="Environment variable with the key that encrypts entries (`openssl rand -base64 32`).",
+        description="Environment variable with the key that encrypts entries.",
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `similarity_threshold`.")
 
@@ -129,8 +129,7 @@ class Router(WithSettings):
 
 
 class Vision(WithSettings):
-    """Classification of images: `models` or `catalog` is required. In short, one of the two alone: a folder, or a name
-    in the catalogue."""
+    """Classification of images: `models` or `catalog` is required. In short, one of the two alone."""
 
     may_be_text = True
     elsewhere: ClassVar[Mapping[str, str]] = {"models_dir": "models or catalog", "default_model": "default"}
@@ -167,8 +166,7 @@ class Vision(WithSettings):
 
 
 class Audio(WithSettings):
-    """Transcription: `folder`, `catalog` or `hub` is required. In short, one of the three alone. A text that is no
-    folder is looked up in the catalogue, then on the hub."""
+    """Transcription: `folder`, `catalog` or `hub` is required. In short, one of the three alone."""
 
     may_be_text = True
     elsewhere: ClassVar[Mapping[str, str]] = {"model": "folder, catalog or hub"}

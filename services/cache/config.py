@@ -62,7 +62,7 @@ class CacheSettings(ServiceSettings):
         600_000,
         ge=0,
         le=_LONGEST_MS,
-        description="Time after its lifetime in which an answer may replace a missing one. 0: none.",
+        description="Time after its lifetime in which an answer may replace a missing one.",
     )
     max_bytes: int = Field(
         256 * 1024 * 1024,
@@ -88,13 +88,13 @@ class CacheSettings(ServiceSettings):
         0,
         ge=0,
         le=1,
-        description="Share of the lookups that a model judges; thresholds follow the verdicts.",
+        description="Share of the lookups that a model judges.",
     )
     max_wrong: float = Field(
         0.01,
         gt=0,
         le=1,
-        description="Allowed share of wrong hits of a tenant's lookups, with a `verify_share`.",
+        description="With a `verify_share`: allowed share of wrong hits of a tenant's lookups.",
     )
     embedder: Literal["ctranslate2", "sentence_transformers", "none"] = Field(
         "ctranslate2",

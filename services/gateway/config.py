@@ -49,7 +49,7 @@ class GatewaySettings(Timed):
     )
     untranslated: Literal["refuse", "omit"] = Field(
         "refuse",
-        description="Treatment of a field that the model's API lacks and that only tunes the answer.",
+        description="Treatment of [fields that the model's API lacks](http.md#fields-left-out).",
     )
     cache_address: str = Field(
         "127.0.0.1:50051",
@@ -121,15 +121,12 @@ class GatewaySettings(Timed):
     response_format: ConstraintSettings = Field(ConstraintSettings(), description="What answers may be constrained to.")
     max_images: Fixed[int] = Field(64, ge=1, le=64, description="Most pictures: what the vision service takes.")
     max_images_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest size of all pictures together.")
-    labels_per_image: int = Field(
-        3, ge=1, le=100, description="Most labels of a picture in the prompt of a model without vision."
-    )
+    labels_per_image: int = Field(3, ge=1, le=100, description="Most labels of a picture for models without vision.")
     image_note: str = Field(
         "",
         max_length=1_000,
         pattern=r"^$|\{labels\}",
-        description="Template for the prompt of a model without vision, such as `image: {labels}`. Empty: an "
-        "English sentence.",
+        description="Text of a picture for models without vision: `image: {labels}`. Empty: an English sentence.",
     )
     conversation_turns: Fixed[int] = Field(
         100,

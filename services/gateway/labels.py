@@ -96,189 +96,76 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A policy and what it did (`Decision.action`), what that `means`, and the `settings` it goes by."""
+    """A policy and what it did (`Decision.action`), and what that `means`."""
 
     policy: Policy
     action: str
     means: str
-    settings: str
 
 
 class Act(Enum):
     """The actions of policies for a request."""
 
-    HEDGE_STARTED = Said(
-        Policy.HEDGE,
-        "started",
-        "The first text was late; a second replica was called.",
-        "`hedge`",
-    )
-    HEDGE_WON = Said(Policy.HEDGE, "won", "The second call was first.", "`hedge`")
-    HEDGE_SKIPPED = Said(
-        Policy.HEDGE,
-        "skipped",
-        "No budget, spare slot or healthy replica for a hedge.",
-        "`hedge.max_share`",
-    )
-    RETRY_STARTED = Said(
-        Policy.RETRY,
-        "started",
-        "A call that failed before its first text was repeated.",
-        "",
-    )
-    FAILOVER_STARTED = Said(
-        Policy.FAILOVER, "started", "A stream broke; another replica continues its text.", "`stall_ms`"
-    )
-    FAILOVER_FAILED = Said(Policy.FAILOVER, "failed", "The other replica broke too.", "")
-    FAILOVER_IMPOSSIBLE = Said(Policy.FAILOVER, "impossible", "A stream broke, and no replica can continue it.", "")
-    FALLBACK_STARTED = Said(Policy.FALLBACK, "started", "Another model was asked.", "`fallbacks`")
-    FALLBACK_STALE = Said(Policy.FALLBACK, "stale", "An expired answer of the cache was sent.", "`fallbacks`")
-    FALLBACK_TEMPLATE = Said(Policy.FALLBACK, "template", "The fixed text was sent.", "`fallbacks`, `template`")
-    FALLBACK_SKIPPED = Said(Policy.FALLBACK, "skipped", "An optional stage failed.", "")
-    FALLBACK_LOCAL = Said(
-        Policy.FALLBACK,
-        "local",
-        "Redis was away: one cache replica answered from its memory.",
-        "the cache's `redis_url`",
-    )
-    FALLBACK_BYPASSED = Said(
-        Policy.FALLBACK,
-        "bypassed",
-        "The cache does not store questions like this one.",
-        "",
-    )
-    BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "Every replica's breaker is open.", "")
-    BREAKER_SKIPPED = Said(Policy.BREAKER, "skipped", "The breaker of an optional stage is open.", "")
-    LIMIT_WAITED = Said(Policy.LIMIT, "waited", "The request waited for a slot at the model.", "`limit`")
-    LIMIT_SAGGING = Said(Policy.LIMIT, "sagging", "The model's tokens are much slower than its baseline.", "`limit`")
-    SHED_REFUSED = Said(
-        Policy.SHED,
-        "refused",
-        "Refused because of load, pressure or a full queue.",
-        "`limit`, `tenants`",
-    )
-    QUOTA_REFUSED = Said(Policy.QUOTA, "refused", "The tenant exceeded a quota.", "`tenants`")
-    QUOTA_LOCAL = Said(
-        Policy.QUOTA,
-        "local",
-        "Redis was late; this gateway alone checked the quota.",
-        "`redis_url`",
-    )
-    SINGLE_FLIGHT_JOINED = Said(
-        Policy.SINGLE_FLIGHT, "joined", "The request shares the generation of an equal one.", ""
-    )
-    BUDGET_SKIPPED = Said(
-        Policy.BUDGET, "skipped", "An optional stage exceeded its slice or had no time.", "`stage_caps_ms`"
-    )
-    BUDGET_CUT = Said(Policy.BUDGET, "cut", "The budget cut the text.", "`max_budget_ms`")
-    PREFIX_MATCHED = Said(
-        Policy.PREFIX,
-        "matched",
-        "The replica has read this prompt's prefix before.",
-        "`balance`, `tenants`",
-    )
-    PROMPT_DIETED = Said(Policy.PROMPT, "dieted", "The prompt was compressed.", "`prompt.diet`")
-    PROMPT_SHORTENED = Said(
-        Policy.PROMPT,
-        "shortened",
-        "The oldest turns were left out or summarized.",
-        "`prompt.whole`, `prompt.summary_model`",
-    )
-    CASCADE_PASSED = Said(Policy.CASCADE, "passed", "The fast model's answer passed its checks.", "`cascade`")
-    CASCADE_ESCALATED = Said(Policy.CASCADE, "escalated", "It failed; the better model was asked.", "`cascade`")
-    CASCADE_KEPT = Said(
-        Policy.CASCADE, "kept", "The streamed answer stays, because the better model sent none.", "`cascade`"
-    )
-    FORM_VALID = Said(Policy.FORM, "valid", "The answer matches `response_format`.", "`response_format.check`")
-    FORM_HELD = Said(
-        Policy.FORM,
-        "held",
-        "The engine constrained the answer to a grammar.",
-        "`response_format`",
-    )
-    FORM_REPAIRED = Said(
-        Policy.FORM,
-        "repaired",
-        "The first answer did not match; the repaired one does.",
-        "`response_format.check`",
-    )
-    FORM_FAILED = Said(
-        Policy.FORM,
-        "failed",
-        "The answer does not match.",
-        "`response_format.check`",
-    )
-    FORM_UNCHECKED = Said(
-        Policy.FORM, "unchecked", "The answer could not be checked in time.", "`response_format.check`"
-    )
-    TOOL_REUSED = Said(Policy.TOOL, "reused", "An earlier result is still valid.", "`tools`")
-    TOOL_LATE = Said(Policy.TOOL, "late", "The tool was late; a patch may follow.", "`tools`")
-    TOOL_FAILED = Said(Policy.TOOL, "failed", "The tool reported an error.", "`tools`")
-    TOOL_UNAVAILABLE = Said(
-        Policy.TOOL,
-        "unavailable",
-        "Not reachable, or refused by its breaker or queue.",
-        "`tools`",
-    )
-    TOOL_RETRIED = Said(Policy.TOOL, "retried", "An idempotent call that was UNAVAILABLE was repeated.", "")
-    TOOL_REFUSED = Said(Policy.TOOL, "refused", "Unknown tool, or invalid arguments.", "`tools`")
-    TOOL_REPEATED = Said(Policy.TOOL, "repeated", "The model repeated a call and had to answer.", "`tools`")
-    TOOL_CAPPED = Said(
-        Policy.TOOL,
-        "capped",
-        "The model reached the limit of calls and had to answer.",
-        "`tools.max_calls`, `tools.max_steps`",
-    )
-    TOOL_HURRIED = Said(Policy.TOOL, "hurried", "No time for another call: the model had to answer.", "`stage_caps_ms`")
-    TOOL_SKIPPED = Said(Policy.TOOL, "skipped", "The model cannot call tools and answers without.", "`tools`")
-    TOOL_CUT = Said(Policy.TOOL, "cut", "A result was cut to its size limit.", "`tools.max_result_bytes`")
-    TOOL_DROPPED = Said(Policy.TOOL, "dropped", "A call of the caller's own tool ended the answer first.", "`tools`")
-    GUARD_NOTED = Said(
-        Policy.GUARD,
-        "noted",
-        "A probable prompt injection was not refused.",
-        "`guard.injection`",
-    )
-    GUARD_REFUSED = Said(
-        Policy.GUARD,
-        "refused",
-        "A rule refused the request, or withheld a tool's result.",
-        "`guard.injection`, `guard.secrets`, `guard.personal`",
-    )
-    GUARD_HID = Said(
-        Policy.GUARD,
-        "hid",
-        "Parts of the prompt or of a tool's result were masked.",
-        "`guard.secrets`, `guard.personal`",
-    )
-    GUARD_BYPASSED = Said(
-        Policy.GUARD,
-        "bypassed",
-        "Not cached: secrets or personal data.",
-        "`guard.secrets`, `guard.personal`",
-    )
-    GUARD_MASKED = Said(
-        Policy.GUARD,
-        "masked",
-        "Parts of the answer were masked.",
-        "`guard.answer_secrets`, `guard.answer_personal`, `guard.answer_denied`",
-    )
-    GUARD_ENDED = Said(
-        Policy.GUARD,
-        "ended",
-        "The answer ends before a finding.",
-        "`guard.answer_secrets`, `guard.answer_personal`, `guard.answer_denied`",
-    )
-    GUARD_LATE = Said(Policy.GUARD, "late", "The guard was late; the reason has the consequence.", "`guard.late`")
-    CACHE_BYPASSED = Said(Policy.CACHE, "bypassed", "This kind of question is not cached.", "`hits`")
-    CACHE_STALE = Said(
-        Policy.CACHE, "stale", "An expired answer was sent, and a new one is generated.", "`hits.revalidate_ms`"
-    )
-    CACHE_EXACT = Said(Policy.CACHE, "exact", "This kind of question gets exact hits only.", "`hits`")
-    DRILL_DROPPED = Said(Policy.DRILL, "dropped", "A drill refused the call.", "the topology's `drill`")
-    DRILL_DELAYED = Said(Policy.DRILL, "delayed", "A drill delayed the call.", "the topology's `drill`")
-    DRILL_ABORTED = Said(Policy.DRILL, "aborted", "A drill aborted the call.", "the topology's `drill`")
-    START_WAITED = Said(Policy.START, "waited", "The call waited for the model to start or to come back.", "")
-    TARGET_MISSED_P50 = Said(Policy.TARGET, "missed_p50", "A stage took longer than its target at p50.", "`targets`")
-    TARGET_MISSED_P95 = Said(Policy.TARGET, "missed_p95", "The same at p95.", "`targets`")
-    TARGET_MISSED_P99 = Said(Policy.TARGET, "missed_p99", "The same at p99.", "`targets`")
+    HEDGE_STARTED = Said(Policy.HEDGE, "started", "The first text was late; a second replica was called.")
+    HEDGE_WON = Said(Policy.HEDGE, "won", "The second call was first.")
+    HEDGE_SKIPPED = Said(Policy.HEDGE, "skipped", "No budget, spare slot or healthy replica for a hedge.")
+    RETRY_STARTED = Said(Policy.RETRY, "started", "A call that failed before its first text was repeated.")
+    FAILOVER_STARTED = Said(Policy.FAILOVER, "started", "A stream broke; another replica continues its text.")
+    FAILOVER_FAILED = Said(Policy.FAILOVER, "failed", "The other replica broke too.")
+    FAILOVER_IMPOSSIBLE = Said(Policy.FAILOVER, "impossible", "A stream broke, and no replica can continue it.")
+    FALLBACK_STARTED = Said(Policy.FALLBACK, "started", "Another model was asked.")
+    FALLBACK_STALE = Said(Policy.FALLBACK, "stale", "An expired answer of the cache was sent.")
+    FALLBACK_TEMPLATE = Said(Policy.FALLBACK, "template", "The fixed text was sent.")
+    FALLBACK_SKIPPED = Said(Policy.FALLBACK, "skipped", "An optional stage failed.")
+    FALLBACK_LOCAL = Said(Policy.FALLBACK, "local", "Redis was away: one cache replica answered from its memory.")
+    FALLBACK_BYPASSED = Said(Policy.FALLBACK, "bypassed", "The cache does not store questions like this one.")
+    BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "Every replica's breaker is open.")
+    BREAKER_SKIPPED = Said(Policy.BREAKER, "skipped", "The breaker of an optional stage is open.")
+    LIMIT_WAITED = Said(Policy.LIMIT, "waited", "The request waited for a slot at the model.")
+    LIMIT_SAGGING = Said(Policy.LIMIT, "sagging", "The model's tokens are much slower than its baseline.")
+    SHED_REFUSED = Said(Policy.SHED, "refused", "Refused because of load, pressure or a full queue.")
+    QUOTA_REFUSED = Said(Policy.QUOTA, "refused", "The tenant exceeded a quota.")
+    QUOTA_LOCAL = Said(Policy.QUOTA, "local", "Redis was late; this gateway alone checked the quota.")
+    SINGLE_FLIGHT_JOINED = Said(Policy.SINGLE_FLIGHT, "joined", "The request shares the generation of an equal one.")
+    BUDGET_SKIPPED = Said(Policy.BUDGET, "skipped", "An optional stage exceeded its slice or had no time.")
+    BUDGET_CUT = Said(Policy.BUDGET, "cut", "The budget cut the text.")
+    PREFIX_MATCHED = Said(Policy.PREFIX, "matched", "The replica has read this prompt's prefix before.")
+    PROMPT_DIETED = Said(Policy.PROMPT, "dieted", "The prompt was compressed.")
+    PROMPT_SHORTENED = Said(Policy.PROMPT, "shortened", "The oldest turns were left out or summarized.")
+    CASCADE_PASSED = Said(Policy.CASCADE, "passed", "The fast model's answer passed its checks.")
+    CASCADE_ESCALATED = Said(Policy.CASCADE, "escalated", "It failed; the better model was asked.")
+    CASCADE_KEPT = Said(Policy.CASCADE, "kept", "The streamed answer stays, because the better model sent none.")
+    FORM_VALID = Said(Policy.FORM, "valid", "The answer matches `response_format`.")
+    FORM_HELD = Said(Policy.FORM, "held", "The engine constrained the answer to a grammar.")
+    FORM_REPAIRED = Said(Policy.FORM, "repaired", "The first answer did not match; the repaired one does.")
+    FORM_FAILED = Said(Policy.FORM, "failed", "The answer does not match.")
+    FORM_UNCHECKED = Said(Policy.FORM, "unchecked", "The answer could not be checked in time.")
+    TOOL_REUSED = Said(Policy.TOOL, "reused", "An earlier result is still valid.")
+    TOOL_LATE = Said(Policy.TOOL, "late", "The tool was late; a patch may follow.")
+    TOOL_FAILED = Said(Policy.TOOL, "failed", "The tool reported an error.")
+    TOOL_UNAVAILABLE = Said(Policy.TOOL, "unavailable", "Not reachable, or refused by its breaker or queue.")
+    TOOL_RETRIED = Said(Policy.TOOL, "retried", "An idempotent call that was UNAVAILABLE was repeated.")
+    TOOL_REFUSED = Said(Policy.TOOL, "refused", "Unknown tool, or invalid arguments.")
+    TOOL_REPEATED = Said(Policy.TOOL, "repeated", "The model repeated a call and had to answer.")
+    TOOL_CAPPED = Said(Policy.TOOL, "capped", "The model reached the limit of calls and had to answer.")
+    TOOL_HURRIED = Said(Policy.TOOL, "hurried", "No time for another call: the model had to answer.")
+    TOOL_SKIPPED = Said(Policy.TOOL, "skipped", "The model cannot call tools and answers without.")
+    TOOL_CUT = Said(Policy.TOOL, "cut", "A result was cut to its size limit.")
+    TOOL_DROPPED = Said(Policy.TOOL, "dropped", "A call of the caller's own tool ended the answer first.")
+    GUARD_NOTED = Said(Policy.GUARD, "noted", "A probable prompt injection was not refused.")
+    GUARD_REFUSED = Said(Policy.GUARD, "refused", "A rule refused the request, or withheld a tool's result.")
+    GUARD_HID = Said(Policy.GUARD, "hid", "Parts of the prompt or of a tool's result were masked.")
+    GUARD_BYPASSED = Said(Policy.GUARD, "bypassed", "Not cached: secrets or personal data.")
+    GUARD_MASKED = Said(Policy.GUARD, "masked", "Parts of the answer were masked.")
+    GUARD_ENDED = Said(Policy.GUARD, "ended", "The answer ends before a finding.")
+    GUARD_LATE = Said(Policy.GUARD, "late", "The guard was late; the reason has the consequence.")
+    CACHE_BYPASSED = Said(Policy.CACHE, "bypassed", "This kind of question is not cached.")
+    CACHE_STALE = Said(Policy.CACHE, "stale", "An expired answer was sent, and a new one is generated.")
+    CACHE_EXACT = Said(Policy.CACHE, "exact", "This kind of question gets exact hits only.")
+    DRILL_DROPPED = Said(Policy.DRILL, "dropped", "A drill refused the call.")
+    DRILL_DELAYED = Said(Policy.DRILL, "delayed", "A drill delayed the call.")
+    DRILL_ABORTED = Said(Policy.DRILL, "aborted", "A drill aborted the call.")
+    START_WAITED = Said(Policy.START, "waited", "The call waited for the model to start or to come back.")
+    TARGET_MISSED_P50 = Said(Policy.TARGET, "missed_p50", "A stage took longer than its target at p50.")
+    TARGET_MISSED_P95 = Said(Policy.TARGET, "missed_p95", "The same at p95.")
+    TARGET_MISSED_P99 = Said(Policy.TARGET, "missed_p99", "The same at p99.")

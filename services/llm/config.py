@@ -37,7 +37,7 @@ class VllmSettings(BaseModel):
     )
     tool_parser: str | None = Field(
         None,
-        description="vLLM's parser of tool calls, such as `hermes`. None: by chat template or name. Empty: tools "
+        description="vLLM's parser of tool calls, such as `hermes`. Default: by chat template or name. Empty: tools "
         "in text.",
     )
     reasoning_parser: str | None = Field(
@@ -98,8 +98,8 @@ class LlmSettings(ServiceSettings):
     default_max_tokens: int | None = Field(
         None,
         ge=1,
-        description="Most tokens of an answer whose request names no limit. Empty: the model's limit; for Anthropic's "
-        "API 4,096, or half of the context.",
+        description="Most tokens of an answer whose request names no limit. Empty: the model's; for Anthropic's API "
+        "4,096, or half of the context.",
     )
     max_tokens_cap: int | None = Field(None, ge=1, description="Most tokens of any answer. Empty: the model's limit.")
     warm_up: Fixed[bool] = Field(True, description="Generate a few answers before health says SERVING.")

@@ -24,16 +24,15 @@ class ModelSettings(BaseModel):
     name: str = Field(min_length=1, description="Name, as in the gateway's `llm_addresses`.")
     tier: Literal["fast", "balanced", "quality"] = Field(description="Class of the model.")
     context_tokens: int = Field(0, ge=0, description="Most tokens of prompt and answer together. 0: not known.")
-    prompt_usd_per_mtok: Dollars = Field(0, description="US dollars for a million prompt tokens.")
-    completion_usd_per_mtok: Dollars = Field(0, description="US dollars for a million generated tokens.")
+    prompt_usd_per_mtok: Dollars = Field(0, description="For a million prompt tokens.")
+    completion_usd_per_mtok: Dollars = Field(0, description="For a million generated tokens.")
     cached_prompt_usd_per_mtok: Dollars | None = Field(
         None,
-        description="US dollars for a million prompt tokens from the provider's cache. Default: the prompt's price.",
+        description="For prompt tokens from the provider's cache. Default: the prompt's price.",
     )
     cache_write_usd_per_mtok: Dollars | None = Field(
         None,
-        description="US dollars for a million prompt tokens written to the provider's cache. Default: the prompt's "
-        "price.",
+        description="For prompt tokens written to it. Default: the same.",
     )
     expected_ttft_ms: Milliseconds = Field(200, description="Expected time to the first token.")
     expected_total_ms: Milliseconds = Field(1_000, description="Expected time to the last token.")

@@ -24,11 +24,11 @@ class VisionSettings(ServiceSettings):
     engines: tuple[Literal["onnx", "export", "torchscript", "tensorrt"], ...] = Field(
         ("onnx",),
         min_length=1,
-        description="Engines that may load files. `torchscript` and `tensorrt` execute code in the file.",
+        description="Engines that may load files (docs/vision.md).",
     )
     digests: dict[str, Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]] = Field(
         {},
-        description="SHA-256 of files below `models_dir`: {path: digest}. If it names any, no other file is loaded.",
+        description="SHA-256 of files below `models_dir`: {path: digest}. With any, no other file is loaded.",
     )
     reload: Fixed[bool] = Field(True, description="Load models again when their folders change.")
     rescan_ms: Fixed[int] = Field(

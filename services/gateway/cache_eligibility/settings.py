@@ -45,7 +45,7 @@ class CategorySettings(BaseModel):
     words: tuple[str, ...] = Field(
         (),
         max_length=200,
-        description="Whole words of a question in this category, `*` at the end for any ending.",
+        description="Whole words of a question in it, `*` for any ending.",
     )
     ttl_ms: int = Field(ge=1, le=30 * _DAY_MS, description="Lifetime of its answers.")
     max_wrong: float | None = Field(
@@ -70,22 +70,18 @@ class HitSettings(BaseModel):
 
     others: Hits = Field(
         "any",
-        description="Other questions. `off`: not cached; `exact`: the same question only; `any`: semantic hits too.",
+        description="Hits of a question: `off` none, `exact` of equal questions, `any` semantic ones too.",
     )
     scope: Scope = Field(
         "tenant",
-        description="Sharing of stored answers: all end users of a tenant, or each end user has its own.",
+        description="Stored answers for all end users of a tenant, or for each.",
     )
     sampled: Hits = Field(
         "off",
-        description="Requests with a `temperature` above 0; values as in `others`. With a `seed`, `off` means `exact`.",
+        description="As `others`, for requests with a `temperature` above 0. With a `seed`, `off` means `exact`.",
     )
-    time_bound: Hits = Field(
-        "off", description="Questions about now, today or the latest of something; values as in `others`."
-    )
-    personal: Hits = Field(
-        "off", description="Questions about the user's own records, such as an order or a bill; values as in `others`."
-    )
+    time_bound: Hits = Field("off", description="As `others`, for questions about now, today or the latest.")
+    personal: Hits = Field("off", description="As `others`, for questions about the user's own records.")
     categories: dict[Annotated[str, Field(pattern="^[a-z0-9_-]{1,64}$")], CategorySettings] = Field(
         {},
         max_length=100,
@@ -93,7 +89,7 @@ class HitSettings(BaseModel):
     )
     ignore_case: bool = Field(
         False,
-        description="Whether exact hits ignore case in the user's single lines of prose; `us` is then `US`.",
+        description="Whether exact hits ignore case in single lines of prose.",
     )
     chars_per_s: Fixed[float] = Field(
         0,
@@ -106,8 +102,7 @@ class HitSettings(BaseModel):
         0,
         ge=0,
         le=30 * _DAY_MS,
-        description="Time after its lifetime in which an exact hit is served while a new answer is "
-        "generated; at most `stale_ms`.",
+        description="Time after its lifetime in which an exact hit is still served, while a new answer is generated.",
     )
 
     @model_validator(mode="before")

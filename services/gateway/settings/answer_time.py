@@ -72,12 +72,12 @@ class Timed(Serving):
     )
     own_stages: list[str] = Field(
         [],
-        description="Stages of your own as `package.module:Class`, in their order of start (docs/own-stage.md).",
+        description="Stages of your own, `package.module:Class` (docs/own-stage.md).",
     )
     first_token_budget_ms: int = Field(
         0,
         ge=0,
-        description="Longest time to the first text, for requests that name none. 0: no limit.",
+        description="Longest time to the first text. 0: no limit.",
     )
     kept_share: Fixed[float] = Field(
         0.4,
@@ -96,8 +96,8 @@ class Timed(Serving):
     )
     targets: dict[str, TargetSettings] = Field(
         {},
-        description='Latency targets by stage, `ttft`, `usable` or `total`: {"ttft": {"p50_ms": 200, "p95_ms": '
-        '800, "p99_ms": 2000}}.',
+        description='Latency targets by stage, `ttft`, `usable` or `total`: {"ttft": {"p95_ms": 800}}; also '
+        "`p50_ms`, `p99_ms`.",
     )
 
     @property

@@ -30,7 +30,7 @@ class HedgeSettings(Group):
         60, gt=0, le=3_600, description="For `adaptive`: age of the first-token times that count."
     )
     max_share: float = Field(
-        0.05, ge=0, le=1, description="Most second calls as a share of all requests, and 10 more in a short run."
+        0.05, ge=0, le=1, description="Most second calls as a share of requests, and 10 more in a short run."
     )
     burst: Fixed[float] = Field(10, ge=1, description="The most second calls at once, saved up in quiet times.")
     across_models: bool = Field(False, description="Whether another model may take the second call.")

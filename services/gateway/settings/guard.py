@@ -26,8 +26,7 @@ class GuardSettings(Group):
     )
     personal: Literal["off", "mask", "refuse"] = Field(
         "off",
-        description="The same for personal data: e-mail addresses, telephone numbers, cards, bank accounts, identity "
-        "numbers.",
+        description="The same for personal data.",
     )
     also: tuple[Literal["system", "prefix", "tools"], ...] = Field(
         (),
@@ -35,9 +34,9 @@ class GuardSettings(Group):
     )
     answer_secrets: Literal["off", "mask", "end"] = Field(
         "off",
-        description="Keys, tokens and passwords in answers: `mask` replaces them, `end` ends the answer.",
+        description="As `secrets`, in answers; `end` ends the answer.",
     )
-    answer_personal: Literal["off", "mask", "end"] = Field("off", description="The same for personal data.")
+    answer_personal: Literal["off", "mask", "end"] = Field("off", description="As `personal`, in answers.")
     denied_phrases: tuple[str, ...] = Field(
         (), max_length=denied.MOST, description="Phrases that answers must not contain: whole words in any case."
     )

@@ -19,8 +19,7 @@ class PromptSettings(Group):
     )
     whole: bool = Field(
         False,
-        description="Leave a conversation beyond the model's context as it is. Otherwise its oldest turns are "
-        "left out or summarized.",
+        description="Leave a conversation beyond the model's context as it is, or else shorten it.",
     )
     diet_from_bytes: Fixed[int] = Field(500, ge=1, description="Prompts from this size on.")
     diet_to_bytes: Fixed[int] = Field(
@@ -34,7 +33,7 @@ class PromptSettings(Group):
     )
     summary_model: str = Field(
         "",
-        description="The model that summarizes turns beyond the context, in the background. Empty: they are left out.",
+        description="The model that summarizes dropped turns. Empty: none.",
     )
     summary_tokens: Fixed[int] = Field(128, ge=1, le=4_096, description="The most tokens of such a summary.")
     summary_ms: Fixed[int] = Field(10_000, ge=1, le=600_000, description="The longest it may take.")
@@ -66,7 +65,7 @@ class WarmSettings(Group):
 
     prompts: tuple[str, ...] = Field(
         (),
-        description="`system_prompts` that models read in advance, for tenants with `warm`; `*`: all.",
+        description="`system_prompts` that models read in advance; `*`: all.",
     )
     tiers: tuple[Literal["fast", "balanced", "quality"], ...] = Field(
         ("fast", "balanced", "quality"),

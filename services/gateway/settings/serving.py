@@ -71,13 +71,12 @@ class StoredResponseSettings(Group):
         0,
         ge=0,
         le=30 * 24 * 60 * 60 * 1000,
-        description="Time for which responses are stored. 0: none. Several workers or gateways need a `redis_url`.",
+        description="Time for which [responses](http.md#stored-responses) are stored. 0: none.",
     )
     tenant_bytes: int = Field(
         67_108_864,
         ge=1_048_576,
-        description="Bytes of one tenant's stored responses; without a `redis_url`, all tenants have four times as "
-        "much.",
+        description="Bytes of one tenant's stored responses; without Redis all tenants have four times as much.",
     )
     bytes: Fixed[int | None] = Field(
         None, ge=1_048_576, description="Memory for all tenants' responses. None: four times `tenant_bytes`."

@@ -28,7 +28,7 @@ class ToolSourceSettings(Group):
     concurrency: int = Field(16, ge=1, le=10_000, description="Calls at once, from each worker.")
     queue_ms: Fixed[float] = Field(100, ge=0, le=60_000, description="The longest that a call waits for a place.")
     reusable_ms: int = Field(
-        0, ge=0, le=86_400_000, description="For an MCP server: time for which results of read-only tools are reused."
+        0, ge=0, le=86_400_000, description="Of an MCP server: time for which results of read-only tools are reused."
     )
 
     @model_validator(mode="after")

@@ -94,14 +94,13 @@ class OpenAISettings(ProviderSettings):
 
     apis: tuple[OpenAIApi, ...] = Field(
         (),
-        description="APIs of the server: `chat_completions`, `responses`, and other requests are translated to "
-        "the first; or `embeddings`, `rerank`, `moderations`. Empty: the first two at api.openai.com, "
-        "else chat completions.",
+        description="APIs of the server (docs/engines.md#providers-by-url). Empty: chat completions, at "
+        "api.openai.com also Responses.",
     )
 
     dialect: Literal["openai", "azure", "openrouter", "gemini"] = Field(
         "openai",
-        description="Address and credential of the provider. Other compatible servers: `openai` with a `base_url`.",
+        description="Address and credential of the provider.",
     )
     api_version: str = Field(
         "",

@@ -49,8 +49,7 @@ class ServiceSettings(BaseSettings):
     trace_ratio: float = Field(1.0, ge=0, le=1, description="Share of new traces that are recorded.")
     trust_traceparent: bool = Field(
         True,
-        description="Record a trace because the caller's `traceparent` has the flag `sampled`. If false, "
-        "`trace_ratio` decides.",
+        description="Record traces that a caller's `traceparent` samples; else `trace_ratio` decides.",
     )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Lowest level that is logged.")
     grace_ms: int = Field(5_000, ge=0, le=600_000, description="After SIGTERM, time for calls in flight to finish.")
