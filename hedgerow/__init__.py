@@ -57,6 +57,17 @@ from hedgerow._events import (
     Transcript,
     Usage,
 )
+from hedgerow._image_labels import (
+    Array,
+    Classification,
+    Embeddings,
+    FrameLabels,
+    Inference,
+    Label,
+    Tensor,
+    VisionModel,
+    VisionTiming,
+)
 from hedgerow._option_types import (
     CacheScope,
     CacheUse,
@@ -72,17 +83,6 @@ from hedgerow._option_types import (
 )
 from hedgerow._options import Media, Message, Messages, Options, Request, Role
 from hedgerow._reports import Decision, PartialAnswer, StageOutcome, StageReport
-from hedgerow._sight import (
-    Array,
-    Classification,
-    Embeddings,
-    FrameLabels,
-    Inference,
-    Label,
-    Tensor,
-    VisionModel,
-    VisionTiming,
-)
 from hedgerow._speech import (
     AudioFormat,
     Behind,

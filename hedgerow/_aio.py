@@ -11,10 +11,10 @@ import grpc
 from hedgerow import _convert
 from hedgerow._answer_stream_aio import AsyncAnswerStream
 from hedgerow._base_aio import AsyncServiceClient, broken_off, settle, value_of
+from hedgerow._chat_input import refuse_unknown
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError
 from hedgerow._events import Answer, Final
-from hedgerow._given import refuse_unknown
 from hedgerow._incoming import Callbacks, IncomingBatch
 from hedgerow._into import parsed, with_schema
 from hedgerow._options import Media, Messages, Options, Request

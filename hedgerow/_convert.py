@@ -22,8 +22,8 @@ from hedgerow._events import (
     Transcript,
     Usage,
 )
+from hedgerow._image_labels import Label
 from hedgerow._reports import Decision, StageReport
-from hedgerow._sight import Label
 from hedgerow._tools import Citation, Citations, ListedTool, ToolCall, ToolCallDelta, ToolSource
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
+from hedgerow._image_labels import Label
 from hedgerow._reports import Decision, StageReport
-from hedgerow._sight import Label
 from hedgerow._tools import Citations, ToolCall, ToolCallDelta
 
 if TYPE_CHECKING:  # a plain `Answer` is one without a value

@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 
 from google.protobuf.message import Message as Proto
 
+from hedgerow._chat_input import refuse_unknown
 from hedgerow._errors import invalid
 from hedgerow._fields import set_fields
-from hedgerow._given import refuse_unknown
 from hedgerow._options import Messages, Request
 from hedgerow._peer import Peer
 from hedgerow._request import audio_format, generate_request, refuse_too_large

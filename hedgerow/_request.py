@@ -8,9 +8,9 @@ from typing import Any, Unpack
 
 from google.protobuf.message import Message as Proto
 
+from hedgerow._chat_input import mapping_of, schema_text, tool_of, turns_of
 from hedgerow._errors import invalid
 from hedgerow._fields import one_of, refusing, set_fields
-from hedgerow._given import mapping_of, schema_text, tool_of, turns_of
 from hedgerow._media import SHORTER_AUDIO, read, read_all
 from hedgerow._option_types import MeshOptions
 from hedgerow._options import Media, Message, Messages

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hedgerow._chat_input import mapping_of
 from hedgerow._errors import invalid
 from hedgerow._fields import one_of, refusing, set_field, set_fields
-from hedgerow._given import mapping_of
 from hedgerow._tools import MeshTool
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.request_options import Kind, RequestOption, Surface

@@ -11,9 +11,9 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
+from hedgerow._chat_input import turns_of
 from hedgerow._errors import DeadlineExceeded, invalid
 from hedgerow._events import Answer
-from hedgerow._given import turns_of
 from hedgerow._options import Message, Messages
 from hedgerow._shapes import Mismatch, build
 from hedgerow._signature import Function, bare, kinds_of, required

@@ -9,10 +9,10 @@ from itertools import count
 
 from hedgerow import _vision_messages as messages
 from hedgerow._base import ServiceClient
+from hedgerow._image_labels import Array, Classification, Embeddings, FrameLabels, Inference, VisionModel
 from hedgerow._options import Media
 from hedgerow._peer import Peer
 from hedgerow._sending import DuplexStream
-from hedgerow._sight import Array, Classification, Embeddings, FrameLabels, Inference, VisionModel
 from hedgerow._streams import EventStream
 from hedgerow._tls import Tls
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc

@@ -7,10 +7,10 @@ from itertools import count
 
 from hedgerow import _vision_messages as messages
 from hedgerow._base_aio import AsyncServiceClient
+from hedgerow._image_labels import Array, Classification, Embeddings, FrameLabels, Inference, VisionModel
 from hedgerow._options import Media
 from hedgerow._peer import Peer
 from hedgerow._sending_aio import AsyncDuplexStream
-from hedgerow._sight import Array, Classification, Embeddings, FrameLabels, Inference, VisionModel
 from hedgerow._streams_aio import AsyncEventStream
 from hedgerow._tls import Tls
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc

@@ -8,11 +8,7 @@ import grpc
 
 from hedgerow import _convert
 from hedgerow._fields import one_of, set_fields
-from hedgerow._media import read, read_all
-from hedgerow._options import Media
-from hedgerow._peer import Peer
-from hedgerow._request import refuse_too_large
-from hedgerow._sight import (
+from hedgerow._image_labels import (
     Array,
     Classification,
     Embeddings,
@@ -22,6 +18,10 @@ from hedgerow._sight import (
     VisionModel,
     VisionTiming,
 )
+from hedgerow._media import read, read_all
+from hedgerow._options import Media
+from hedgerow._peer import Peer
+from hedgerow._request import refuse_too_large
 from hedgerow._status import from_rpc_error
 from hedgerow.vision.v1 import vision_pb2 as pb
 

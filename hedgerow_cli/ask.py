@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hedgerow._option_types import MeshOptions
-from hedgerow_cli import given, options
+from hedgerow_cli import input_options, options
+from hedgerow_cli.connection_options import Reach, to_gateway
 from hedgerow_cli.option_groups import with_options
-from hedgerow_cli.reach import Reach, to_gateway
 from hedgerow_cli.request_flags import request_flags
 
 if TYPE_CHECKING:
     from hedgerow import Options
 
 
-@with_options(chosen=request_flags(), form=given.FormOptions, tools=given.ToolOptions, reach=to_gateway)
+@with_options(chosen=request_flags(), form=input_options.FormOptions, tools=input_options.ToolOptions, reach=to_gateway)
 def ask(
     question: Annotated[
         str | None,
@@ -38,8 +38,8 @@ def ask(
     max_tokens: Annotated[int | None, typer.Option(metavar="N", help="The most tokens to generate.")] = None,
     temperature: Annotated[float | None, typer.Option(metavar="T", help="0 is greedy, up to 2.")] = None,
     system: options.System = None,
-    form: given.FormOptions,
-    tools: given.ToolOptions,
+    form: input_options.FormOptions,
+    tools: input_options.ToolOptions,
     waterfall: Annotated[bool, typer.Option(help="Show where the time went.")] = True,
     reach: Reach,
 ) -> None:

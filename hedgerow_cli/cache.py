@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hedgerow_cli import options, running
+from hedgerow_cli.connection_options import Credentials, Reach, to_gateway
 from hedgerow_cli.option_groups import with_options
-from hedgerow_cli.reach import Credentials, Reach, to_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,8 +11,8 @@ import typer
 from hedgerow import Message
 from hedgerow._option_types import MeshOptions
 from hedgerow_cli import options
+from hedgerow_cli.connection_options import Reach, to_gateway
 from hedgerow_cli.option_groups import with_options
-from hedgerow_cli.reach import Reach, to_gateway
 from hedgerow_cli.request_flags import request_flags
 
 if TYPE_CHECKING:

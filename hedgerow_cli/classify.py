@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hedgerow_cli import options
+from hedgerow_cli.connection_options import Reach, to_vision
 from hedgerow_cli.option_groups import with_options
-from hedgerow_cli.reach import Reach, to_vision
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

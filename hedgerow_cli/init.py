@@ -136,8 +136,8 @@ def _answers(
     import asyncio
     import os
 
-    from launcher.meshfile.given import named_by_server
     from launcher.meshfile.template import InitAnswers, place_of, usual_key
+    from launcher.meshfile.without_file import named_by_server
 
     if not model:
         typer.echo("A folder (./models/mine), a name on the hub (Qwen/Qwen3-8B), a provider's model", err=True)

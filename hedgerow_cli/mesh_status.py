@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hedgerow_cli import options, running
-from hedgerow_cli.reach import Credentials
+from hedgerow_cli.connection_options import Credentials
 
 if TYPE_CHECKING:
     from hedgerow._peer import Peer

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hedgerow_cli import options, running
-from hedgerow_cli.load import Load, loads
+from hedgerow_cli.model_load import Load, loads
 
 _TIMEOUT_S = 5
 _MOST_BYTES = 16 * 1024 * 1024

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from hedgerow_cli import options
+from hedgerow_cli.connection_options import Reach, to_gateway
 from hedgerow_cli.option_groups import with_options
-from hedgerow_cli.reach import Reach, to_gateway
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hedgerow_cli.load import Load, loads_in
+from hedgerow_cli.model_load import Load, loads_in
 from hedgerow_cli.scrape import Group, Sample, increase, quantile, scrape, total
 
 _REQUESTS, _ANSWERS = "hedgerow_request_seconds", "hedgerow_total_seconds"

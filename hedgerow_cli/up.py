@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from launcher.mesh import Mesh
-    from launcher.meshfile.given import Given
+    from launcher.meshfile.without_file import Given
 
 _DEMO_ALONE = "it belongs to the demo's mesh"
 # The options that are refused beside a mesh file, and the way to the same there.
@@ -140,7 +140,7 @@ def up(
     wanted = demo if demo.demo or demo.mesh or _said(context, "replicas") else None
     with needs("demo" if wanted else "proxy"):
         from launcher.mesh import MeshError, PortInUse
-        from launcher.meshfile.given import Given
+        from launcher.meshfile.without_file import Given
         from launcher.processes import ServiceFailed
 
     _refuse_pairs(context, file, wanted)
@@ -172,7 +172,7 @@ def _chosen(
     from importlib.util import find_spec
 
     from hedgerow_cli.failures import fail
-    from launcher.meshfile.given import NOTHING, sections
+    from launcher.meshfile.without_file import NOTHING, sections
 
     if file:
         folder = state_dir or running.state_of(file)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from launcher.catalog import Entry
     from launcher.demo import DemoModels
     from launcher.mesh import Mesh
-    from launcher.meshfile.given import Given
+    from launcher.meshfile.without_file import Given
     from launcher.processes import ServiceSpec
 
 
@@ -103,14 +103,14 @@ def of_given(given: Given, models: Mapping[str, Any], state_dir: Path, *, share:
 
     from hedgerow.private import open_private
     from hedgerow_cli.mesh_file import checked
-    from launcher.meshfile import given as giving
+    from launcher.meshfile import without_file
     from launcher.meshfile.fields import Surroundings
     from launcher.meshfile.planning import planned
     from launcher.meshfile.problems import BadMeshFile
     from launcher.meshfile.reading import parse
 
-    named = asyncio.run(giving.named_by_servers(models, os.environ))
-    text, kept = giving.write(given, named, os.environ), state_dir / "mesh.yaml"
+    named = asyncio.run(without_file.named_by_servers(models, os.environ))
+    text, kept = without_file.write(given, named, os.environ), state_dir / "mesh.yaml"
     with checked():
         try:
             read = parse(text, "hedgerow up", Surroundings(Path.cwd(), os.environ))

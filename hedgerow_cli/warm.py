@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hedgerow_cli import options
+from hedgerow_cli.connection_options import Credentials
 from hedgerow_cli.option_groups import with_options
-from hedgerow_cli.reach import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

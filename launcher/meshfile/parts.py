@@ -18,7 +18,7 @@ from launcher.demo import LIMITS
 from launcher.mesh import collections_at
 from launcher.meshfile import provider_models
 from launcher.meshfile.fields import read_key
-from launcher.meshfile.identity import identity_of
+from launcher.meshfile.model_identity import identity_of
 from launcher.meshfile.models import Model, Settings
 from launcher.meshfile.names import process_names, service_name
 from launcher.meshfile.problems import Steps

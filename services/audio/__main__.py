@@ -12,8 +12,8 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.admission import Admission, Need
+from services.audio.audio_decoding import RecordingLimits
 from services.audio.config import AudioSettings
-from services.audio.decode import RecordingLimits
 from services.audio.errors import BadModel
 from services.audio.recordings import RecordingDecoder
 from services.audio.scheduler import Scheduler

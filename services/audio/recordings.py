@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from services.audio.decode import DecodedRecording, Decoding, RecordingLimits
+from services.audio.audio_decoding import DecodedRecording, Decoding, RecordingLimits
 from services.audio.engine import Recognizer
 from services.audio.errors import Idle
 from services.audio.scheduler import FairMember, Scheduler

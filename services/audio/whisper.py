@@ -17,9 +17,9 @@ from faster_whisper.utils import download_model
 from threadpoolctl import threadpool_limits
 
 from services.audio.alignment import plain
-from services.audio.decoding import FRAMES_PER_S, FULL, Decoded, Encoded, SpeechDecoder
 from services.audio.packing import PackedWindow, speech_for, windows
 from services.audio.speech import RATE, Audio, Transcript, Word
+from services.audio.whisper_parts import FRAMES_PER_S, FULL, Decoded, Encoded, SpeechDecoder
 
 _ROOM = 0.4  # of the shortest window is silence after the speech: with less, models invent words
 _STEP_S = 5.0  # windows have few lengths, so that they can be decoded together

@@ -14,12 +14,12 @@ from hedgerow.control.v1 import control_pb2
 from services.control import topology
 from services.control.ads import Clients, DiscoveryServicer
 from services.control.config import ControlSettings
-from services.control.follow import follow
 from services.control.mesh import Mesh
-from services.control.names import Names
+from services.control.name_resolution import Names
 from services.control.servicer import ControlServicer
 from services.control.snapshot import Renderer
 from services.control.topology import BadTopology
+from services.control.topology_file import follow
 from services.runtime.process import serve
 from services.runtime.rpc.boundary import Servicer
 from services.runtime.security import tls

@@ -10,7 +10,7 @@ from hedgerow.vision.v1 import vision_pb2
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from services.runtime.rpc.boundary import Call
-from services.vision import answers, metrics, tensors
+from services.vision import metrics, outputs, tensors
 from services.vision.config import VisionSettings
 from services.vision.frames import Frame, Opening, WaitingPlace
 from services.vision.model import Model, Row
@@ -30,8 +30,8 @@ class VisionServicer:
 
     async def Classify(self, request: vision_pb2.ClassifyRequest, call: Call) -> vision_pb2.ClassifyResponse:
         model = self._repository.get(request.model)
-        answers.check_labels(model)
-        top_k = answers.check_top_k(
+        outputs.check_labels(model)
+        top_k = outputs.check_top_k(
             request.top_k if request.HasField("top_k") else None, model, len(request.images) or 1
         )
         rows = await self._look(model, request.images, call)
@@ -40,9 +40,9 @@ class VisionServicer:
 
     async def Embed(self, request: vision_pb2.EmbedRequest, call: Call) -> vision_pb2.EmbedResponse:
         model = self._repository.get(request.model)
-        answers.check_embedding(model)
+        outputs.check_embedding(model)
         rows = await self._look(model, request.images, call)
-        embeddings = [vision_pb2.Embedding(values=answers.embedding(model, row)) for row in rows]
+        embeddings = [vision_pb2.Embedding(values=outputs.embedding(model, row)) for row in rows]
         return vision_pb2.EmbedResponse(embeddings=embeddings, model=model.name, timing=_timing(rows))
 
     async def Infer(self, request: vision_pb2.InferRequest, call: Call) -> vision_pb2.InferResponse:
@@ -63,8 +63,8 @@ class VisionServicer:
         try:
             if (opening := await place.opened()) and not self._draining:
                 model = self._repository.get(opening.model)
-                answers.check_labels(model)
-                top_k = answers.check_top_k(opening.top_k, model)
+                outputs.check_labels(model)
+                top_k = outputs.check_top_k(opening.top_k, model)
                 while not self._draining and (frame := await place.get()):
                     yield await self._frame(frame, place, opening.model, top_k, call.deadline)
             if reading.done():
@@ -125,7 +125,7 @@ class VisionServicer:
         try:
             if frame.data is None:
                 raise InvalidInput("frame", "a picture in each message but the first", "none")
-            answers.check_labels(model)
+            outputs.check_labels(model)
             (row,) = await self._rows(model, [frame.data], ["frame"], deadline)
             reply.labels.extend(_labels(model, row, top_k).labels)
         except _PASSING as error:
@@ -159,7 +159,7 @@ def _ready(item: Prepared) -> asyncio.Future[Prepared]:
 
 
 def _labels(model: Model, row: Row, top_k: int) -> vision_pb2.Labels:
-    named = answers.labels(model, row, top_k)
+    named = outputs.labels(model, row, top_k)
     return vision_pb2.Labels(
         labels=[vision_pb2.Label(index=each.index, name=each.name, score=each.score) for each in named]
     )

@@ -17,7 +17,7 @@ from services.cache import validation as cache_validation
 from services.cache.config import CacheSettings
 from services.gateway.admission import validation
 from services.gateway.answer.prompt_builder import Asked
-from services.gateway.answer.stages.cache.identity import cache_question
+from services.gateway.answer.stages.cache.cache_key import cache_question
 from services.gateway.cache_eligibility.choice import ANY, within
 from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.config import GatewaySettings

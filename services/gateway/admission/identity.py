@@ -37,8 +37,8 @@ from services.gateway.settings.tenants import TenantPromptSettings, TenantSettin
 from services.runtime import yaml_file
 from services.runtime.deadline import Clock
 from services.runtime.errors import shorten
+from services.runtime.file_changes import FileChanges
 from services.runtime.process import fixed
-from services.runtime.stamps import Stamps
 
 LOCAL = "local"  # what callers without a credential are called, where they may be
 _OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) admits every caller"
@@ -105,7 +105,7 @@ class Identity:
     ):
         self._guard, self._hits, self._clock = guard, hits, clock
         self._settings, self._file, self._tokens = tenants, file, tokens
-        self._stamps = Stamps(*filter(None, [file]))
+        self._stamps = FileChanges(*filter(None, [file]))
         self._next_expiry = math.inf
         self._looked = -math.inf  # when the keys were last compared with the clock
         self.version = 0  # moves when a credential may mean something else than before

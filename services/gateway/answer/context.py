@@ -17,7 +17,7 @@ from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.inputs import Inputs, Privacy
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.results import Done, Prior
-from services.gateway.answer.stages.cache.identity import Identifier
+from services.gateway.answer.stages.cache.cache_key import Identifier
 from services.gateway.answer.text_writer import TextWriter
 from services.gateway.guard.checks import checks_for
 from services.gateway.labels import Act, Degraded

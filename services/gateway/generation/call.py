@@ -17,9 +17,9 @@ from services.gateway.policies.shared_breaker import Blame, SharedPermit
 from services.gateway.policies.single_flight import Flight
 from services.gateway.policies.slot import Slot
 from services.gateway.upstream.assignment import Fault
+from services.gateway.upstream.call_errors import AnswerTooLarge
 from services.gateway.upstream.fleet import Pool
 from services.gateway.upstream.replica import Replica
-from services.gateway.upstream.translate import AnswerTooLarge
 from services.runtime.deadline import Deadline
 from services.runtime.errors import (
     Exhausted,

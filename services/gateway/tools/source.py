@@ -11,8 +11,8 @@ from opentelemetry.trace import Span
 
 from hedgerow.channel import answer
 from hedgerow.tool.v1 import tool_pb2
+from services.gateway.upstream.call_errors import translate
 from services.gateway.upstream.calls import Pending, watch, whose
-from services.gateway.upstream.translate import translate
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, Missing
 

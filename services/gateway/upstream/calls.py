@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from hedgerow.channel import answer, cancel, done_sending, send
 from services.gateway.policies.shared_breaker import SharedBreaker
-from services.gateway.upstream.translate import translate
+from services.gateway.upstream.call_errors import translate
 from services.runtime.errors import ServiceError
 from services.runtime.rpc.authorization import TENANT_HEADER
 

@@ -17,7 +17,7 @@ from hedgerow.channel import answer
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.upstream.assignment import Fault
-from services.gateway.upstream.translate import ERRORS, translate
+from services.gateway.upstream.call_errors import ERRORS, translate
 from services.runtime.errors import ServiceError, Unavailable
 from services.runtime.telemetry import Metadata
 

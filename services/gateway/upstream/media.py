@@ -15,8 +15,8 @@ from services.gateway.config import GatewaySettings
 from services.gateway.errors import Unfinished
 from services.gateway.policies.baseline import WorkBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.upstream.call_errors import Refused
 from services.gateway.upstream.calls import Pending, both_streams, both_ways, unary
-from services.gateway.upstream.translate import Refused
 from services.runtime.errors import TooLate, Unavailable
 from services.runtime.telemetry import Metadata
 

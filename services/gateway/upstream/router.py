@@ -15,10 +15,10 @@ from functools import partial
 import grpc
 
 from hedgerow.router.v1 import router_pb2
+from services.gateway.upstream.call_errors import translate
 from services.gateway.upstream.calls import follow_reachable, reachable, server_stream
 from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.llm import Llm
-from services.gateway.upstream.translate import translate
 from services.runtime.errors import ServiceError, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
 

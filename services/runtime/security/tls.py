@@ -26,9 +26,9 @@ from prometheus_client import Gauge
 from hedgerow import Tls
 from hedgerow.channel import open_channel
 from hedgerow.identities import SERVICES, identity_of, server_name_of
+from services.runtime.file_changes import FileChanges
 from services.runtime.limits import MODEL_MESSAGE_BYTES
 from services.runtime.rpc.reloading_channel import ReloadingChannel
-from services.runtime.stamps import Stamps
 
 _NAMES = ("tls.crt", "tls.key", "ca.crt")
 _POLL_S = 0.5
@@ -134,7 +134,7 @@ class Folder:
 
     def __init__(self, path: Path):
         self.path = path
-        self._stamps = Stamps(*(path / name for name in _NAMES))
+        self._stamps = FileChanges(*(path / name for name in _NAMES))
         self.current = self._load()
 
     async def changes(self) -> AsyncIterator[Credentials]:

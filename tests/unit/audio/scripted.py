@@ -11,8 +11,8 @@ from opentelemetry import trace
 
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.admission import Admission, Need
+from services.audio.audio_decoding import RecordingLimits
 from services.audio.config import AudioSettings
-from services.audio.decode import RecordingLimits
 from services.audio.listener import ListenerSettings, TranscribeUtterance
 from services.audio.recordings import RecordingDecoder
 from services.audio.scheduler import Scheduler

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.audio.decoding import words_of
 from services.audio.speech import Segment, Word, written
+from services.audio.whisper_parts import words_of
 from services.audio.wire import segment
 from tests.unit.audio.voices import said
 

@@ -16,7 +16,7 @@ from hedgerow_cli import main
 from hedgerow_cli.app import app
 from hedgerow_cli.bench import benches
 from hedgerow_cli.failures import explain, fail, reported
-from hedgerow_cli.given import mesh_tools, own_tools, read_tool
+from hedgerow_cli.input_options import mesh_tools, own_tools, read_tool
 from hedgerow_cli.screen import written_as_it_comes
 from hedgerow_cli.status import known_addresses
 from tests import listings

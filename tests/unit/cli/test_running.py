@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hedgerow_cli import options, reach, running
+from hedgerow_cli import connection_options, options, running
 from hedgerow_cli.app import app
 from hedgerow_cli.status import known_addresses
 from hedgerow_cli.up_steps import file_steps, file_warnings, url_warnings
@@ -61,8 +61,8 @@ def asked(*arguments: str) -> str:
 
     @app.command()
     def show(
-        gateway: reach.Gateway = "127.0.0.1:50050",
-        audio: reach.AudioService = "127.0.0.1:50056",
+        gateway: connection_options.Gateway = "127.0.0.1:50050",
+        audio: connection_options.AudioService = "127.0.0.1:50056",
         state_dir: options.StateDir = Path(".hedgerow"),
     ) -> None:
         print(gateway, audio, state_dir)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from hedgerow_cli import traffic
-from hedgerow_cli.load import Load
+from hedgerow_cli.model_load import Load
 from hedgerow_cli.scrape import Sample, quantile, read
 from hedgerow_cli.traffic import Flow, between
 from hedgerow_cli.traffic_view import tables

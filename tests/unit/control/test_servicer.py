@@ -10,7 +10,7 @@ from hedgerow.control.v1 import control_pb2 as pb
 from services.control.ads import Clients
 from services.control.members import Health
 from services.control.mesh import Mesh
-from services.control.names import Names
+from services.control.name_resolution import Names
 from services.control.servicer import ControlServicer, described
 from services.control.snapshot import CLUSTERS, Kind, Renderer
 from services.control.topology import Drill

@@ -23,9 +23,9 @@ from services.gateway.http.errors import BudgetTimeout, ErrorResponse, FirstToke
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import short
 from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
+from services.gateway.http.server.client_watch import ConnectionWatch
 from services.gateway.http.server.endpoint import Shape
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.server.watch import ConnectionWatch
 from services.gateway.http.sse import PING, compact
 from services.gateway.labels import Degraded
 from services.runtime.aside import aside, give_way, size_in

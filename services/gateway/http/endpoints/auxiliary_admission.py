@@ -15,8 +15,8 @@ from services.gateway.admission.quota import REQUEST
 from services.gateway.config import GatewaySettings
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
+from services.gateway.http.server.client_watch import ConnectionWatch
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.server.watch import ConnectionWatch
 from services.gateway.upstream.calls import whose
 from services.runtime import telemetry
 from services.runtime.errors import Exhausted, InvalidInput, Misconfigured, NotSupported, ServiceError, Unavailable

@@ -13,7 +13,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from services.gateway.http.server.room import Room
+from services.gateway.http.server.connection_places import Room
 from services.gateway.http.sse import compact
 from services.gateway.settings.http import HttpSettings
 from services.runtime.security.tls import caller_in

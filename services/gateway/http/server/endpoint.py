@@ -25,9 +25,9 @@ from hedgerow.identities import GATEWAY, SERVICES
 from services.gateway.admission.intake import USUAL, Intake
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.http.errors import ErrorResponse, error_response
+from services.gateway.http.server.client_watch import Left
 from services.gateway.http.server.connection import PROVEN
 from services.gateway.http.server.exchange import Bounds, Exchange
-from services.gateway.http.server.watch import Left
 from services.gateway.settings.http import HttpSettings
 from services.runtime import telemetry
 from services.runtime.errors import CallerRefused, Forbidden, Unavailable, shorten

@@ -22,8 +22,8 @@ from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.quota import CONVERSATION, NOTHING
 from services.gateway.http.errors import BodyLate, BodyTooLarge, ErrorResponse, Headers, NotJson
 from services.gateway.http.fields import Fields, parse
+from services.gateway.http.server.client_watch import Left
 from services.gateway.http.server.connection import PEER
-from services.gateway.http.server.watch import Left
 from services.gateway.http.sse import CONTENT_TYPE, compact
 from services.runtime import telemetry
 from services.runtime.aside import aside, size_in

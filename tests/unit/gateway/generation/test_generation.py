@@ -11,7 +11,7 @@ from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State
 from services.gateway.policies.slot import Shed
-from services.gateway.upstream.translate import ModelNotAtProvider
+from services.gateway.upstream.call_errors import ModelNotAtProvider
 from services.runtime.deadline import Deadline
 from services.runtime.errors import (
     Exhausted,

@@ -21,7 +21,7 @@ from services.gateway.http.errors import (
     error_response,
 )
 from services.gateway.policies.slot import Shed
-from services.gateway.upstream.translate import ContentRefused, ModelNotAtProvider, ProviderRefused
+from services.gateway.upstream.call_errors import ContentRefused, ModelNotAtProvider, ProviderRefused
 from services.runtime.errors import Faulty, Forbidden, InvalidInput
 
 

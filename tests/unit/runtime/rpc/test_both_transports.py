@@ -16,11 +16,11 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.upstream.cache import Cache
+from services.gateway.upstream.call_errors import Refused
 from services.gateway.upstream.calls import whose
 from services.gateway.upstream.llm import Llm
 from services.gateway.upstream.router import Router
 from services.gateway.upstream.start import Notice, Start
-from services.gateway.upstream.translate import Refused
 from services.runtime.errors import (
     ContextExceeded,
     Exhausted,

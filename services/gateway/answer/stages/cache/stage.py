@@ -16,7 +16,7 @@ from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import VERDICTS
 from services.gateway.answer.results import CacheDecision, Done, Result
-from services.gateway.answer.stages.cache.identity import CacheIdentity
+from services.gateway.answer.stages.cache.cache_key import CacheIdentity
 from services.gateway.answer.stages.cache.l1 import Copy
 from services.gateway.answer.stages.cache.write_behind import is_of_another, is_storable, may_keep, note_private
 from services.gateway.answer.stages.stage import AnswerStage, Work

@@ -10,7 +10,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.config import Method
-from services.gateway.upstream.translate import AnswerTooLarge
+from services.gateway.upstream.call_errors import AnswerTooLarge
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.clock import loop_clock
 from tests.unit.gateway.http.endpoints.providing import ANSWER, SETTINGS, Gateway, body_of, says

@@ -9,7 +9,7 @@ from pathlib import Path
 _Stamp = tuple[int, int, int] | None  # differs when a file was written or replaced; None where there is none
 
 
-class Stamps:
+class FileChanges:
     """Of files that are about to be read. One that is not there is a state like any other."""
 
     def __init__(self, *files: Path):

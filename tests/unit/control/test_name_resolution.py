@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from services.control.names import Names
+from services.control.name_resolution import Names
 from tests.clock import on_paused_loop
 
 

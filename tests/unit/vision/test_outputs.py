@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from services.runtime.errors import InvalidInput
-from services.vision.answers import Named, check_top_k, labels
 from services.vision.errors import EngineFailed
 from services.vision.model import Model, Row, Timing
+from services.vision.outputs import Named, check_top_k, labels
 from tests.unit.vision.fake_engine import manifest
 
 IMAGENET_21K = 21_841

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.meshfile.identity import identity_of
+from launcher.meshfile.model_identity import identity_of
 from launcher.meshfile.models import Model
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from services.gateway.http.server.room import Room
+from services.gateway.http.server.connection_places import Room
 
 
 @dataclass(eq=False)

@@ -9,9 +9,9 @@ import yaml
 
 from launcher.meshfile import provider_models
 from launcher.meshfile.fields import Surroundings
-from launcher.meshfile.given import NOTHING, USUAL, Given, named_by_servers, sections, write
 from launcher.meshfile.reading import parse
 from launcher.meshfile.template import PROVIDERS
+from launcher.meshfile.without_file import NOTHING, USUAL, Given, named_by_servers, sections, write
 
 OPENAI = {"OPENAI_API_KEY": "sk-of-openai"}
 ANTHROPIC = {"ANTHROPIC_API_KEY": "sk-of-anthropic"}
@@ -143,7 +143,7 @@ async def test_a_model_at_a_url_gets_the_name_of_the_only_one_there(monkeypatch:
         asked.append((url, key))
         return ["Qwen/Qwen3-8B"] if url == VLLM else ["a", "b"]
 
-    monkeypatch.setattr("launcher.meshfile.given._listed", listed)
+    monkeypatch.setattr("launcher.meshfile.without_file._listed", listed)
     models = sections(Given([f"m={VLLM}", "n=http://127.0.0.1:1/v1", "p=http://h/v1#x"], "K"), {})
     found = await named_by_servers(models, {"K": " secret "})
     assert {name: each["model"] for name, each in found.items()} == {"m": "Qwen/Qwen3-8B", "n": "n", "p": "x"}

@@ -1,11 +1,11 @@
 from pathlib import Path
 
-from services.runtime.stamps import Stamps
+from services.runtime.file_changes import FileChanges
 
 
 def test_a_file_is_read_again_once_it_has_stopped_changing_and_then_not_again(tmp_path: Path):
     (file := tmp_path / "file").write_text("1")
-    stamps = Stamps(file)
+    stamps = FileChanges(file)
     assert not stamps.changed()
     file.write_text("22")
     assert not stamps.changed(), "who writes it may not be done"
@@ -14,7 +14,7 @@ def test_a_file_is_read_again_once_it_has_stopped_changing_and_then_not_again(tm
 
 
 def test_one_of_several_is_enough_and_a_file_may_come_and_go(tmp_path: Path):
-    stamps = Stamps(one := tmp_path / "one", tmp_path / "other")
+    stamps = FileChanges(one := tmp_path / "one", tmp_path / "other")
     one.write_text("1")
     assert [stamps.changed(), stamps.changed()] == [False, True]
     one.unlink()
@@ -22,4 +22,4 @@ def test_one_of_several_is_enough_and_a_file_may_come_and_go(tmp_path: Path):
 
 
 def test_no_file_never_changes():
-    assert not Stamps().changed()
+    assert not FileChanges().changed()

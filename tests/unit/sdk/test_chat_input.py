@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hedgerow import InvalidArgument, Message, Tool, ToolCall
-from hedgerow._given import refuse_unknown
+from hedgerow._chat_input import refuse_unknown
 from hedgerow._outgoing import METHODS, Caller
 from hedgerow._peer import Peer
 from hedgerow._request import generate_request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hedgerow_cli.load import Load, loads_in
+from hedgerow_cli.model_load import Load, loads_in
 from hedgerow_cli.scrape import read
 
 METRICS = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from services.gateway.upstream.translate import (
+from services.gateway.upstream.call_errors import (
     AnswerTooLarge,
     ContentRefused,
     ModelNotAtProvider,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.audio.decode import DecodedRecording, Decoding, RecordingLimits
+from services.audio.audio_decoding import DecodedRecording, Decoding, RecordingLimits
 from services.audio.recordings import RecordingDecoder, gathered
 from services.runtime.errors import InvalidInput
 from tests.unit.audio.sounds import encoded, hours_of_silence, is_tone, tone, wav_claiming, written
