@@ -10,7 +10,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.prompt_builder import Asked
-from services.gateway.answer.stages.cache.identity import cache_question
+from services.gateway.answer.stages.cache.cache_key import cache_question
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.original import original
