@@ -33,7 +33,7 @@ def cache_question(
 ) -> cache_pb2.Question:
     """The question as the cache keys it. `identity`: that of the models that may answer it; `omits`: whether fields
     that the model's API lacks are omitted, because a request that refuses omissions must not get an answer without
-    them."""
+    them. A cascade's answer may be of a lower tier, so it is for cascades with the same checks."""
     named = f"model:{request.model}" if request.model else ""
     return cache_pb2.Question(
         tenant=tenant,
@@ -46,6 +46,7 @@ def cache_question(
             *_own_words(request.original),
             *_digest(identity),
             *_digest(_OMITS if omits else ""),
+            *_digest(_checks(request.cascade) if request.HasField("cascade") else ""),
         ],
         category=eligibility.category,
         exact_only=eligibility.allowed_hits == "exact",
@@ -56,6 +57,12 @@ def cache_question(
 def _whose(names: Iterable[str]) -> str:
     """A digest of an end user: the names themselves are not stored."""
     return hashlib.sha256(json.dumps(["end user", *names]).encode()).hexdigest()
+
+
+def _checks(cascade: pb.Cascade) -> str:
+    """The checks of a cascade. Whether it streams at once changes no answer."""
+    least = cascade.min_mean_logprob if cascade.HasField("min_mean_logprob") else None
+    return f"cascade: {sorted(cascade.verifiers)} {least}"
 
 
 def _own_words(original: chat_pb2.Original) -> list[str]:

@@ -106,6 +106,19 @@ async def test_equal_questions_share_the_first_try():
     assert len(scene.write_behind.stored) == 1
 
 
+async def test_answers_of_a_cascade_are_shared_with_cascades_of_the_same_checks_alone():
+    cache = ScriptedCache(MISS)
+    scene = cascading(finish("Paris."), cache=cache)
+    rules = pb.Cascade(verifiers=[pb.VERIFIER_RULES])
+    at_once = pb.Cascade(verifiers=[pb.VERIFIER_RULES], at_once=True)
+    for each in (rules, at_once, pb.Cascade(verifiers=[pb.VERIFIER_JUDGE]), pb.Cascade()):
+        await scene.final(cascade=each)
+    await scene.final()
+    of_rules, streamed, *others = [question.SerializeToString() for question in cache.questions]
+    assert of_rules == streamed
+    assert len({of_rules, *others}) == 4
+
+
 async def test_an_item_of_a_batch_that_reads_along_has_its_place():
     scene, placed = cascading(0.05, finish("Paris.")), []
     answers = [scene.answer(placed=partial(placed.append, number), cascade=pb.Cascade()) for number in range(2)]
