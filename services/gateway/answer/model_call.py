@@ -81,6 +81,7 @@ def job(
     ledger, tenant, request = context.ledger, context.tenant, context.question.request
     deadline, batch = Deadline.after(stage.budget_s, ledger.clock), context.placed is not None
     rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=batch)
+    decision, allowed = context.prior.get(CacheDecision), context.backends.fallbacks.order
     return Job(
         request=asked,
         models=models,
@@ -91,8 +92,9 @@ def job(
         # The tenant's name, because tenants share the work of a service fairly.
         metadata=(*telemetry.propagate(stage.span), whose(tenant.name)),
         once=request.single_attempt,
-        others_when_late="smaller" in context.backends.fallbacks.order,
-        known=decision.known if (decision := context.prior.get(CacheDecision)) else Known(),
+        waits="stale" not in allowed or not (decision and decision.stale),
+        others_when_late="smaller" in allowed,
+        known=decision.known if decision else Known(),
     )
 
 

@@ -70,6 +70,7 @@ class Job:
     report: Report
     metadata: Metadata = ()
     once: bool = False  # reach a model once at most
+    waits: bool = True  # for a model that starts or is lost; no where an expired answer may take its place
     others_when_late: bool = True  # another model may stand in for one whose first text is late
     known: Known = field(default_factory=Known)  # of the cache, when it was asked before
 

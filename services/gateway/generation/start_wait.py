@@ -65,7 +65,9 @@ class StartWait:
             await asyncio.sleep(_POLL_S)
 
     def _is_expected(self, job: Job) -> bool:
-        """Whether no model of the job may be called now, and at least one of them is expected to come."""
+        """Whether the job waits: no model of it may be called now, and at least one of them is expected to come."""
+        if not job.waits:
+            return False
         pools = self._pools(job)
         return all(pool.is_open(job.slot_request.tenant) for pool in pools) and any(pool.starting for pool in pools)
 

@@ -179,6 +179,17 @@ async def test_an_expired_answer_stands_in_for_a_broken_model():
     assert not scene.write_behind.stored
 
 
+@pytest.mark.parametrize(("order", "answer", "act"), [("stale", "Paris.", "stale"), ("smaller", "Fresh.", "waited")])
+async def test_where_an_expired_answer_may_stand_in_no_call_waits_for_a_model(order: str, answer: str, act: str):
+    llm, routes = ScriptedLlm(finish("Fresh.")), ScriptedRoutes(("small",))
+    scene = Scene(ScriptedCache(STALE), routes, Fallbacks((order,), ""), small=llm)
+    start = scene.fleet.pools["small"].replicas[0].start
+    start.starting = True
+    asyncio.get_running_loop().call_later(0.2, start.started)
+    final = await scene.final()
+    assert (final.text, [made.action for made in final.decisions]) == (answer, [act])
+
+
 async def test_of_a_model_that_is_broken_callers_hear_whatever_may_stand_in():
     scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), FIXED, small=ScriptedLlm(Unavailable("gone")))
     with pytest.raises(ModelUnavailable):
