@@ -52,6 +52,11 @@ class Report:
         return calls
 
     @property
+    def has_reached(self) -> bool:
+        """Whether a model has had the request: was called, and has not refused it."""
+        return any(call.outcome != "refused" for call in self.calls)
+
+    @property
     def prompts(self) -> int:
         """How often a model has read the prompt."""
         return sum(call.has_read for call in self.calls)

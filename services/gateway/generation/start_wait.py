@@ -55,12 +55,10 @@ class StartWait:
         while True:
             if self._is_expected(job):
                 await self._wait(job)
-            sent = len(job.report.calls)
             try:
                 return await self._inner(job)
             except Unavailable:
-                reached = any(call.outcome != "refused" for call in job.report.calls[sent:])
-                if reached or not self._is_expected(job):
+                if job.report.has_reached or not self._is_expected(job):
                     raise
             await asyncio.sleep(_POLL_S)
 

@@ -1,14 +1,14 @@
 """Single-flight: equal requests at the same time share one execution, and each gets all of its items.
 
 An execution is a task of its own. The first caller has no special part: a caller that leaves only stops reading, and
-when the last one has left, the execution is cancelled. Items stay until the end, so that a late reader gets them from
+when the last one has left, the execution is stopped. Items stay until the end, so that a late reader gets them from
 the beginning. As Go's `golang.org/x/sync/singleflight`, for streams.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Hashable, Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from copy import copy
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
@@ -21,12 +21,16 @@ T = TypeVar("T")
 
 
 class Flight(Generic[T]):
-    """One execution. It passes its items to `add`; `over` and `error` show how it ended."""
+    """One execution. It passes its items to `add`; `over` and `error` show how it ended.
+
+    An execution without readers is cancelled. While `stop` is set, it is stopped by that instead.
+    """
 
     def __init__(self) -> None:
         self.items: list[T] = []
         self.over = False
         self.error: Exception | None = None
+        self.stop: Callable[[], None] | None = None
         self._readers: dict[FlightReader[T], None] = {}  # the first first
         self._task: asyncio.Task[None] | None = None
 
@@ -41,14 +45,14 @@ class Flight(Generic[T]):
         return reader
 
     def leave(self, reader: FlightReader[T]) -> None:
-        """Stop reading; an execution without readers is cancelled."""
+        """Stop reading."""
         if reader in self._readers:
             del self._readers[reader]
             if not self._readers and self._task and not self.over:
                 # At once, and not when the task runs next: a reader that comes in between must not get an empty end.
                 self.over, self.error = True, Unavailable("cancelled: the last reader has left")
                 # After its first step: a task that is cancelled before that runs none of its `finally` blocks.
-                self._task.get_loop().call_soon(self._task.cancel)
+                self._task.get_loop().call_soon(self._stop, self._task)
 
     def add(self, item: T) -> None:
         """Add an item."""
@@ -69,6 +73,9 @@ class Flight(Generic[T]):
             reader.news.set()
         if len(woken) == _AT_ONCE:
             asyncio.get_running_loop().call_soon(self._wake, readers)
+
+    def _stop(self, task: asyncio.Task[None]) -> None:
+        (self.stop or task.cancel)()
 
     async def _fly(self, execution: Coroutine[Any, Any, None]) -> None:
         try:

@@ -83,6 +83,7 @@ class ScriptedCompletion:
 
     async def _next(self) -> llm_pb2.GenerateResponse:
         for step in self._script:
+            self._check_open()
             if isinstance(step, ServiceError):
                 raise step
             if isinstance(step, llm_pb2.GenerateResponse):
@@ -90,9 +91,12 @@ class ScriptedCompletion:
                 return step
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._cancelled.wait(), step)
-            if self._problem:
-                raise self._problem
+            self._check_open()
         raise Unavailable("ended without saying why")
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise self._problem or Unavailable("the connection was closed")
 
 
 class ScriptedLlm:

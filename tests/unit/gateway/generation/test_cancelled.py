@@ -137,6 +137,23 @@ def test_in_a_generation(name: str, make: type[ScriptedLlm]):
     cancelled_at_every_await(scene)
 
 
+@pytest.mark.paused
+@pytest.mark.parametrize("name", [name for name, (settings, _, _) in GENERATIONS.items() if "limit" not in settings])
+@pytest.mark.parametrize("make", [ScriptedLlm, test_llm.ScriptedLlm], ids=["scripted", "gRPC"])
+async def test_when_the_last_reader_leaves(name: str, make: type[ScriptedLlm]):
+    settings, scripts, how = GENERATIONS[name]
+    for tenth in range(8):
+        fleet_ = behind(settings, **{model: [make(*script) for script in each] for model, each in scripts.items()})
+        job = Scene(fleet_, budget_s=how.get("budget_s", 20.0)).job
+        reader = make_stack(fleet_, lambda _: None).read(b"", job, 20.0).reader
+        await asyncio.sleep(tenth / 20)
+        reader.leave()
+        await asyncio.sleep(0.01)
+        calls = len(job.report.calls)
+        await assert_as_before(fleet_, job)
+        assert len(job.report.calls) == calls, "nothing is sent after the last reader has left"
+
+
 @pytest.mark.parametrize("busy", [False, True])
 def test_in_a_warm_up_call(busy: bool):
     @asynccontextmanager

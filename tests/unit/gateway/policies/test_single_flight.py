@@ -47,6 +47,24 @@ async def test_who_leaves_does_not_end_it_for_others_and_the_last_one_does():
     assert (flight.items, flight.over) == ([1, 2], True)
 
 
+async def test_while_a_flight_has_a_stop_it_is_stopped_by_that_and_its_task_is_not_cancelled():
+    flight, stopped, ended = Flight[int](), asyncio.Event(), list[str]()
+
+    async def execution() -> None:
+        await emit(flight, 1)
+        flight.stop = stopped.set
+        await stopped.wait()
+        ended.append("by itself")
+
+    reader = flight.subscribe(60)
+    flight.start(execution())
+    assert await reader.take() == [1]
+    reader.leave()
+    assert flight.over
+    await asyncio.sleep(1)
+    assert ended == ["by itself"]
+
+
 async def test_the_event_loop_runs_while_thousands_of_readers_are_woken():
     flight, loop, turns, seen = Flight[int](), asyncio.get_running_loop(), [0], list[int]()
 
