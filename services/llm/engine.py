@@ -232,6 +232,7 @@ class Model:
     default_sampling: Sampling = Sampling()  # what a request gets that does not say, as far as the engine knows
     usual_max_tokens: int = 0  # of an answer whose request has no limit, where its API wants a number; 0: it wants none
     takes: frozenset[str] = frozenset()  # fields that it reads of a request's `untranslated`, also as `place=JSON`
+    translates: Callable[[Original, str, str], bool] | None = None  # the same, of a place and its JSON
     lacks: frozenset[str] = frozenset()  # fields of sampling that its API has not, and no feature is for
     apis: frozenset[str] = frozenset()  # whose words its provider reads, by their names in the settings
 

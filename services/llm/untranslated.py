@@ -54,6 +54,9 @@ _HARMLESS_WITHIN = frozenset(
         "status",
         "summary",
         "thinking",
+        "thinking_blocks",
+        "reasoning_details",
+        "provider_specific_fields",
     }
 )
 # Names and notes of a form, and values that say what is so anyhow.
@@ -107,8 +110,12 @@ def check(original: Original | None, model: Model) -> None:
 def unknown(original: Original | None, model: Model) -> Iterator[tuple[str, bool]]:
     """The fields that say something and that `model` would not get, in their places' order, and whether an answer may
     depend on each."""
-    for place, given in sorted((original.untranslated if original else {}).items()):
-        if given not in _EMPTY and model.takes.isdisjoint((place, f"{place}={given}")):
+    if original is None:
+        return
+    for place, given in sorted(original.untranslated.items()):
+        if given in _EMPTY or not model.takes.isdisjoint((place, f"{place}={given}")):
+            continue
+        if not (model.translates and model.translates(original, place, given)):
             yield place, not _is_harmless(place, given)
 
 

@@ -6,6 +6,7 @@ Source: https://platform.claude.com/docs/en/api/messages
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from typing import Any
 
 from services.llm.dialects import counterparts
@@ -43,36 +44,47 @@ def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, A
 
 
 def to_conversation(messages: tuple[Message, ...], model: str) -> dict[str, Any]:
-    """Instructions stand apart from the turns; a tool's result is a user's message."""
+    """A conversation as JSON, with the model."""
+    said = ((each.role, _to_blocks(f"messages[{index}]", each)) for index, each in enumerate(messages))
+    return {"model": model, **conversation_of(said)}
+
+
+def conversation_of(messages: Iterable[tuple[str, list[dict[str, Any]]]]) -> dict[str, Any]:
+    """Turns of messages, each a role and blocks. Instructions stand apart; a tool's result is a user's message."""
     system: list[dict[str, Any]] = []
     turns: list[dict[str, Any]] = []
-    for index, message in enumerate(messages):
-        blocks = _to_blocks(f"messages[{index}]", message)
-        if message.role == "system":
+    for said_by, blocks in messages:
+        if said_by == "system":
             system += blocks
             continue
-        role = "assistant" if message.role == "assistant" else "user"
+        if not blocks:
+            continue
+        role = "assistant" if said_by == "assistant" else "user"
         if turns and turns[-1]["role"] == role:  # the results of calls made at once are one turn
             turns[-1]["content"] += blocks
         else:
             turns.append({"role": role, "content": blocks})
-    return {"model": model, "messages": turns, **({"system": system} if system else {})}
+    return {"messages": turns, **({"system": system} if system else {})}
 
 
 def _to_blocks(where: str, message: Message) -> list[dict[str, Any]]:
     if message.role == "tool":
         result = {"type": "tool_result", "tool_use_id": message.tool_call_id}
         return [result | ({"content": message.content} if message.content else {})]
-    blocks = [{"type": "text", "text": message.content}] if message.content else []
+    blocks = [text_block(message.content)] if message.content else []
     blocks += [_to_block(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts)]
-    blocks += [_to_use(f"{where}.tool_calls[{index}]", call) for index, call in enumerate(message.tool_calls)]
+    blocks += [to_use(f"{where}.tool_calls[{index}]", call) for index, call in enumerate(message.tool_calls)]
     return blocks
+
+
+def text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 def _to_block(where: str, part: Part) -> dict[str, Any]:
     match part.kind:
         case "text":
-            return {"type": "text", "text": part.text}
+            return text_block(part.text)
         case "image":
             data = base64.b64encode(part.data).decode()
             source = {"type": "base64", "media_type": image_type(part.data, where), "data": data}
@@ -81,7 +93,8 @@ def _to_block(where: str, part: Part) -> dict[str, Any]:
             raise NotSupported(f"{where}.audio: this provider does not take recordings")
 
 
-def _to_use(where: str, call: ToolCall) -> dict[str, Any]:
+def to_use(where: str, call: ToolCall) -> dict[str, Any]:
+    """A call of a tool, whose arguments must be an object."""
     try:
         arguments = strict_json.loads(call.arguments or "{}")
     except ValueError as error:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from services.llm.config import LlmSettings
+from services.llm.dialects import chat_as_messages
 from services.llm.dialects.anthropic_answer import AnthropicAnswer
 from services.llm.dialects.anthropic_request import HAS_NOT, to_body, to_conversation, to_tools
 from services.llm.dialects.counterparts import EFFORTS
 from services.llm.dialects.forwarding import conversation, forwarded
-from services.llm.engine import Message, Original, Progress, Request, Tool
+from services.llm.engine import Feature, Message, Original, Progress, Request, Tool
 from services.llm.providers.engine import ProviderEngine
 from services.llm.providers.transport.wire import Wire
 from services.runtime.deadline import Deadline
@@ -27,7 +29,10 @@ class AnthropicEngine(ProviderEngine):
     def __init__(self, settings: LlmSettings, wire: Wire | None = None):
         own = self._own = settings.anthropic
         super().__init__("anthropic", own, own.base_url.get_secret_value() or _BASE_URL, settings, wire)
-        self._model = replace(self._model, apis=frozenset({"messages"}), lacks=frozenset(HAS_NOT), takes=EFFORTS)
+        translates = partial(chat_as_messages.takes, sees=Feature.IMAGES in own.features)
+        self._model = replace(
+            self._model, apis=frozenset({"messages"}), lacks=frozenset(HAS_NOT), takes=EFFORTS, translates=translates
+        )
         self._usual = min(_USUAL_MAX_TOKENS, own.context_tokens // 2 or _USUAL_MAX_TOKENS)
         self._model = replace(self._model, usual_max_tokens=self._usual)
 
@@ -39,7 +44,11 @@ class AnthropicEngine(ProviderEngine):
         return {"anthropic-version": _VERSION, **({"x-api-key": self._key} if self._key else {})}
 
     def _body(self, request: Request, max_tokens: int | None) -> dict[str, Any]:
-        return to_body(request, self._own.model, max_tokens or self._usual, self._own.thinking)
+        own, asked = request.original, chat_as_messages.thinks(request.original)
+        budget = (asked or {}).get("budget_tokens")
+        usual = self._usual + (budget if isinstance(budget, int) else 0)  # thoughts count
+        body = to_body(request, self._own.model, max_tokens or usual, self._own.thinking)
+        return chat_as_messages.with_own(body, own) if own and own.api == chat_as_messages.API else body
 
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
         """The beginning of an answer is the caller's, and among the messages: this API goes on from no other."""

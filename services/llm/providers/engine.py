@@ -104,7 +104,8 @@ class ProviderEngine(ABC):
         if request.prefix and not (self._model.continues or self._model.reads(request)):
             raise NotSupported("prefix: this provider does not go on from an answer's beginning")
         own = request.original if self._model.reads(request) else None
-        written = size_in(own.body) if own else size_of_text(sum(len(each.content) for each in request.messages))
+        given = request.original
+        written = size_in(given.body) if given else size_of_text(sum(len(each.content) for each in request.messages))
         size = max(size_of(len(request.messages)), written)
         body = await aside(request.tenant, size, partial(self._posted, request, own))
         answer = self._answer(request)
