@@ -47,8 +47,8 @@ demo: setup  ## Start the mesh, ask it questions, stop it
 up: setup  ## Start the mesh and keep it running
 	@$(BIN)/hedgerow up --demo
 
-unit: setup  ## Run the unit tests; the inner loop
-	@$(BIN)/python -m pytest -q tests/unit -n 2 $(PARALLEL)
+unit: setup  ## Run the unit tests, with a fifth of the examples; the inner loop
+	@$(BIN)/python -m pytest -q tests/unit -n 2 $(PARALLEL) --hypothesis-profile=short
 
 test: setup  ## Run every test: those that measure come last
 	$(BIN)/python -m pytest -m "not measures" -n 3 $(PARALLEL); passed=$$?; \

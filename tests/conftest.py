@@ -13,11 +13,11 @@ from typing import Any
 import grpc
 import pytest
 import setuptools  # noqa: F401  # torch's extensions import it, and it must come before distutils, which others import
-from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from hedgerow.channel import PING_TIMEOUT_VARIABLE
 from launcher.processes import ServiceSpec, free_port
+from tests.examples import load_profiles
 from tests.forked import ServiceProcess
 from tests.models import MODELS
 
@@ -27,9 +27,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # gRPC's engine would end with its last channel or server, and wait for ever where a call has not ended in gRPC's core
 # (https://github.com/grpc/grpc/issues/22365): seen once in some thirty runs.
 grpc.aio.init_grpc_aio()
-# The time of an example depends on the machine.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+load_profiles()
 # Tests beside each other leave a process without a core for longer than a mesh waits for one.
 _PING_TIMEOUT_MS = "5000"
 REPOSITORY = Path(__file__).parents[1]

@@ -4,6 +4,7 @@ here, and belongs in tests/integration."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,17 +15,36 @@ import pytest
 from tests.clock import PausedLoop
 from tests.leftovers import nothing_left
 
+# Where this package is installed, jsonschema spends a second on its grammar. Nothing here checks that format.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 _ENGINES = {"onnxruntime", "sentence_transformers", "tensorrt", "torch", "transformers", "vllm"}
 _PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
 _LOOPBACK = ("127.", "::1", "localhost")
-_watched = False  # an audit hook cannot be taken back
+_FULL_COLLECTIONS_EVERY = 1_000  # collections of the middle generation, of which each asynchronous test makes one
+_watched: bool | None = None  # None: the audit hook, which cannot be taken back, is not there yet
 
 
-@pytest.fixture(autouse=True)
-def _no_io() -> Iterator[None]:
-    global _watched
-    _watched = True
+@pytest.fixture(autouse=True, scope="session")
+def _few_full_collections() -> Iterator[None]:
+    """The garbage of a test is in the collector's first two generations. Full collections, after every tenth
+    asynchronous test, would take a tenth of the time."""
+    usual = gc.get_threshold()
+    gc.set_threshold(*usual[:2], _FULL_COLLECTIONS_EVERY)
     yield
+    gc.set_threshold(*usual)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    global _watched
+    if _watched is None:
+        sys.addaudithook(_audit)
+    _watched = True
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    global _watched
     _watched = False
 
 
@@ -56,6 +76,3 @@ def _audit(event: str, told: tuple[Any, ...]) -> None:
         raise AssertionError(f"a unit test loads no engine: {told[0]}")
     if event == "socket.connect" and isinstance(told[1], tuple) and not told[1][0].startswith(_LOOPBACK):
         raise AssertionError(f"a unit test speaks to nobody beyond loopback: {told[1]}")
-
-
-sys.addaudithook(_audit)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _log = logging.getLogger(__name__)
+_STOPS_S = 0.1  # how soon the server sees that it is to stop
 
 
 class _Handler(WSGIRequestHandler):
@@ -42,7 +43,7 @@ def serve(address: str, pages: ProbePages) -> Callable[[], None]:
     except OSError as error:
         _log.error("metrics_address: %s cannot be had: %s", address, error.strerror)
         raise SystemExit(1) from None
-    thread = Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread = Thread(target=server.serve_forever, args=(_STOPS_S,), name="metrics", daemon=True)
     thread.start()
 
     def stop() -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from services.audio.agreement import Agreement
 from services.audio.alignment import Span
+from tests.examples import examples
 from tests.unit.audio.voices import said, texts
 
 STEP_S, TRIM_S = 0.3, 7.0
@@ -71,7 +72,7 @@ def test_released_words_are_gone_and_the_rest_goes_on() -> None:
     assert texts(words.confirmed) == ["is"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=8), min_size=40, max_size=120))
 def test_a_model_that_never_agrees_with_itself_is_not_given_more_than_fits(runs: list[list[str]]) -> None:
     words, now = Agreement(0.0, TRIM_S), 0.0

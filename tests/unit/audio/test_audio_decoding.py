@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from services.audio.audio_decoding import DecodedRecording, Decoding, RecordingLimits
 from services.audio.recordings import RecordingDecoder, gathered
 from services.runtime.errors import InvalidInput
+from tests.examples import examples
 from tests.unit.audio.sounds import encoded, hours_of_silence, is_tone, tone, wav_claiming, written
 
 LIMITS = RecordingLimits(max_duration_s=60, max_pcm_bytes=64 * 1024 * 1024)
@@ -165,7 +166,7 @@ def test_a_file_that_lies_about_its_length_is_refused_by_what_comes(limits: Reco
 
 @pytest.mark.parametrize("name", CORPUS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_damaged_bytes_are_audio_or_refused(name: str, data: st.DataObject):
     damaged = bytearray(CORPUS[name])
     for _ in range(data.draw(st.integers(0, 8), "flips")):
@@ -176,7 +177,7 @@ def test_damaged_bytes_are_audio_or_refused(name: str, data: st.DataObject):
 
 
 @given(head=st.sampled_from([b"", *(file[:60] for file in CORPUS.values())]), tail=st.binary(max_size=3_000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_random_bytes_are_audio_or_refused(head: bytes, tail: bytes):
     _audio_or_refused(head + tail)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from services.audio.frames import MAX_BYTES, AudioForm, Encoding, Frames, open_frames
 from services.runtime.errors import InvalidInput
+from tests.examples import examples
 from tests.unit.audio.sounds import is_tone, opus_packets, tone
 
 S16, F32, OPUS = Encoding.S16, Encoding.F32, Encoding.OPUS
@@ -51,7 +52,7 @@ def test_every_form_is_heard_the_same(encoding: Encoding, rate: int, channels: i
 
 
 @given(sizes=st.lists(st.integers(0, 700), max_size=40))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_messages_may_end_in_the_middle_of_a_sample(sizes: list[int]):
     data = pcm(tone(0.1), S16, 2)
     messages, at = [], 0
@@ -90,7 +91,7 @@ def test_a_message_that_is_too_long_is_refused():
 
 
 @given(data=st.binary(max_size=2_000), encoding=st.sampled_from([S16, F32]), channels=st.integers(1, 2))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_any_bytes_are_audio_or_refused(data: bytes, encoding: Encoding, channels: int):
     frames = open_frames(AudioForm(encoding, 44_100, channels))
     audio = outcome(frames, in_pieces(data, 333))
@@ -126,7 +127,7 @@ def test_what_is_no_opus_packet_is_refused(bad: bytes):
 
 
 @given(st.lists(st.binary(max_size=300), max_size=8))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_any_packets_are_audio_or_refused(packets: list[bytes]):
     frames = open_frames(AudioForm(OPUS, 48_000, 2))
     audio = outcome(frames, packets)
@@ -134,7 +135,7 @@ def test_any_packets_are_audio_or_refused(packets: list[bytes]):
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_packets_whose_bits_flip_are_audio_or_refused(data: st.DataObject):
     frames = open_frames(AudioForm(OPUS, 48_000, 1))
     for packet in opus_packets(tone(0.1, 48_000)):

@@ -13,6 +13,7 @@ from services.audio.agreement import Agreement
 from services.audio.alignment import Span
 from services.audio.speech import Word
 from services.audio.windows import Windows
+from tests.examples import examples
 from tests.unit.audio.voices import Hearing, speech, texts
 
 WINDOW_S, TRIM_S, STEP_S = 5.0, 7.0, 0.3
@@ -38,7 +39,7 @@ def listen(words: Policy, hearing: Hearing) -> tuple[list[tuple[Word, ...]], lis
 
 
 @each_policy
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(spoken=speech())
 def test_the_words_that_a_perfect_model_hears_are_confirmed_as_they_were_said(
     policy: Callable[[], Policy], longest_s: float, spoken: list[Word]
@@ -49,7 +50,7 @@ def test_the_words_that_a_perfect_model_hears_are_confirmed_as_they_were_said(
 
 
 @each_policy
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(spoken=speech(), seed=st.integers(0, 100))
 def test_confirmed_words_stay_and_are_in_order_however_wrong_their_times_are(
     policy: Callable[[], Policy], longest_s: float, spoken: list[Word], seed: int

@@ -212,7 +212,7 @@ async def test_a_stream_whose_time_is_over_ends_with_what_it_has_heard(service: 
 
 async def test_a_client_that_takes_no_answers_loses_its_place(service: START, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("services.audio.servicer._LEAVE_S", 0.0)
-    running = await service(max_stream_s=1.5)
+    running = await service(max_stream_s=1.05)
 
     async def takes_one() -> None:
         replies = running.servicer.TranscribeStream(sent(live(1)), call())

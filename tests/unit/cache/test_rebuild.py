@@ -26,6 +26,7 @@ from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
+from tests.examples import examples
 from tests.unit.cache.conftest import identity
 from tests.waiting import until
 
@@ -107,7 +108,7 @@ def rebuilt(model: Model, change: Callable[[], None]) -> None:
     rebuilds._thread.shutdown()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 10_000), count=st.integers(FEW, 3 * FEW), blocks=st.integers(1, 300))
 def test_what_changes_meanwhile_is_neither_missed_nor_found_again(seed: int, count: int, blocks: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

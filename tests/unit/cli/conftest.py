@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
+from typer import testing
 
 from tests.unit.cli.keys_file import MESH
+
+# What Typer makes of the application is made once: that takes longer than most commands.
+testing._get_command = cache(testing._get_command)  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class World:
         self.resolver = ScriptedResolver(**{name.replace("_", "."): found for name, found in addresses.items()})
         self.topologies: asyncio.Queue[Renderer | BadTopology] = asyncio.Queue()
         self.mesh = Mesh(
-            Renderer(topology(text), HERE), Names(1, self.resolver), self._dial, health_timeout_s=timeout_s
+            Renderer(topology(text), HERE), Names(0.1, self.resolver), self._dial, health_timeout_s=timeout_s
         )
 
     def _dial(self, target: str, service: str) -> Any:

@@ -16,7 +16,6 @@ from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.answer.stages.cache.write_behind import Look
-from services.gateway.config import GatewaySettings
 from services.gateway.policies.baseline import LatencyBaseline, WorkBaseline
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.policies.work_shares import WorkShares
@@ -29,6 +28,7 @@ from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
 from tests.clock import loop_clock
+from tests.unit.gateway.shared_settings import gateway_settings
 
 
 def text(words: str, tokens: int = 1) -> llm_pb2.GenerateResponse:
@@ -147,7 +147,7 @@ def started_fleet(clock: Clock = time.monotonic, settings: Mapping[str, object] 
     }
     retry = {"base_ms": 0, **(settings or {}).get("retry", {})}
     merged = {"llm_addresses": {"unused": "unused"}, **(settings or {}), "retry": retry}
-    return make_fleet(GatewaySettings(**merged), replicas, WorkShares(lambda: 0.0, 1), clock, InOrder())
+    return make_fleet(gateway_settings(**merged), replicas, WorkShares(lambda: 0.0, 1), clock, InOrder())
 
 
 class InOrder(random.Random):

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.tool.v1 import tool_pb2
-from services.gateway.config import GatewaySettings
 from services.gateway.policies.retry import Retry
 from services.gateway.tools.source import CallAttempt
 from services.gateway.tools.source_client import Reused, SourceClient
@@ -17,6 +16,7 @@ from services.gateway.tools.toolbox import Toolbox
 from services.runtime.errors import ServiceError, TooLate
 from tests.clock import loop_clock
 from tests.unit.gateway.scripted import InOrder, finish
+from tests.unit.gateway.shared_settings import gateway_settings
 
 Said = str | ServiceError | tool_pb2.CallToolResponse
 
@@ -75,7 +75,7 @@ def toolbox(*sources: ScriptedTools, **settings: object) -> Toolbox:
     named = {f"kb{number or ''}": source for number, source in enumerate(sources)}
     described = {name: {"address": "unused", **own} for name in named}
     rest = {name: settings.pop(name) for name in ("breaker", "expected") if name in settings}
-    whole = GatewaySettings(llm_addresses={"unused": "unused"}, **rest, tools={"sources": described, **settings})
+    whole = gateway_settings(llm_addresses={"unused": "unused"}, **rest, tools={"sources": described, **settings})
     reused, retry = Reused(whole.tools.reused_bytes, loop_clock), Retry(1, 10, 0, InOrder())
     keys = iter(f"key-{number}" for number in range(1_000))
     shelves = [

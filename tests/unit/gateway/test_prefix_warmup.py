@@ -23,6 +23,7 @@ from services.gateway.upstream import balance
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.clock import loop_clock, on_paused_loop
+from tests.examples import examples
 from tests.unit.gateway.answer.scene import Scene as Answering
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 from tests.unit.gateway.warming import KEPT, LONG, Scene, llm, read
@@ -246,7 +247,7 @@ async def test_who_may_not_names_nothing_known_or_comes_second_is_refused() -> N
 
 
 @given(st.text(min_size=1, max_size=300), st.sampled_from(["off", "system", "all"]), st.integers(0, 400))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_prompt_is_warmed_as_a_request_has_it_read(prompt: str, diet: str, most: int) -> None:
     own = PromptSettings(diet=diet, diet_to_bytes=most)
     kept = {"p": SystemPromptSettings(default=prompt)}

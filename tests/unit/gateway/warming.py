@@ -10,12 +10,12 @@ from typing import Any
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Identity
 from services.gateway.api import auxiliary
-from services.gateway.config import GatewaySettings
 from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.settings.tenants import TenantSettings
 from services.gateway.upstream.fleet import Fleet
 from tests.clock import loop_clock
 from tests.unit.gateway.scripted import ScriptedLlm, ScriptedRoutes, finish, fleet, text
+from tests.unit.gateway.shared_settings import gateway_settings
 
 LONG = "".join(
     f"Answer number {number} is told as page {number} of the manual has it. " for number in range(20)
@@ -39,7 +39,7 @@ class Scene:
             "limit": {"algorithm": "fixed", "initial": 4},
         }
         self.fleet: Fleet = fleet(loop_clock, settings, **llms)
-        self.settings = GatewaySettings(llm_addresses={"small": "unused"}, **settings)
+        self.settings = gateway_settings(llm_addresses={"small": "unused"}, **settings)
         self.identity = Identity({n: TenantSettings(**own) for n, own in (tenants or {}).items()}, None, anonymous=True)
         self.routes = ScriptedRoutes(names=tuple(llms))
         self.warming = PrefixWarmup(self.settings, self.fleet, self.routes, self.identity, loop_clock)

@@ -22,6 +22,7 @@ from services.vision.errors import ImageRefused
 from services.vision.formats import Unfit
 from services.vision.manifest import Preprocessing
 from services.vision.pictures import Pictures, decode, fit, normalize
+from tests.examples import examples
 from tests.unit.vision.files import KINDS, encoded, gradient, interlaced, png, size_of_avif, with_orientation
 
 MAX_PIXELS = 1_000_000
@@ -268,7 +269,7 @@ SAMPLES = {
     "webp without loss": encoded(gradient().convert("RGBA"), "WEBP"),
 }
 samples = st.sampled_from(sorted(SAMPLES)).map(SAMPLES.__getitem__)
-thorough = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @thorough

@@ -12,6 +12,7 @@ from services.cache.collections.chunking import BETWEEN, cut, title_of
 from services.cache.collections.documents import Document, Format, Passage, Snippet
 from services.cache.collections.headings import LONGEST
 from services.cache.tokens import CHARACTERS_PER_TOKEN
+from tests.examples import examples
 
 CAP = 32
 MARKS = 2  # of the embedder's own pieces
@@ -78,7 +79,7 @@ def test_nothing_is_lost_nor_said_twice_and_nothing_is_too_long(text: str, forma
     assert not text[at:].strip(" \t\r\n")
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.text(max_size=1_000))
 def test_the_same_holds_of_any_text(text: str) -> None:
     snippets = cut_up(text)

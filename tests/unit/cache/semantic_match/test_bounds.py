@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from services.cache.semantic_match import bounds
+from tests.examples import examples
 
 SAMPLES = st.integers(1, 3_000).flatmap(lambda count: st.tuples(st.integers(0, count), st.just(count)))
 
@@ -32,7 +33,7 @@ def test_a_share_leaves_its_bounds_in_one_of_twenty_runs_at_the_most_however_oft
     assert above / runs <= 0.05 + noise
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(SAMPLES)
 def test_bounds_hold_what_was_seen_and_more_than_one_look_would(sample: tuple[int, int]) -> None:
     hits, count = sample

@@ -15,6 +15,7 @@ from services.cache.semantic_match.record import DECISIONS, FLOOR
 from services.cache.semantic_match.records import RECORDS, Records
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
+from tests.examples import examples
 
 ALLOWED, DEFAULT = 0.01, 0.98
 CHAT, DOSAGES, PLAIN = Traffic("acme", "chat"), Traffic("acme", "dosages"), Traffic("acme")
@@ -70,7 +71,7 @@ def test_with_its_own_threshold_chit_chat_is_found_where_dosages_are_not() -> No
     assert two.thresholds.of(PLAIN) == DEFAULT
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(reports=st.lists(st.tuples(st.booleans(), st.integers(150, 200), st.booleans()), min_size=1, max_size=20))
 def test_what_is_verified_of_one_category_is_nothing_to_another(reports: list[tuple[bool, int, bool]]) -> None:
     reports = [each for each in reports for _ in range(60)]  # enough of them to move a threshold

@@ -26,7 +26,8 @@ def write_keys(file: Path, concurrency: int = 0, **keys: str) -> None:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("services.gateway.admission.credential._LOOK_S", 0.01)
     write_keys(path := tmp_path / "tenants.yaml", a="first", b="second")
     return path
 

@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from services.gateway.admission import quota
 from services.gateway.admission.quota import REQUEST, TURN, Allowance, QuotaExceeded, Quotas, Reservation
 from tests.clock import PausedClock
+from tests.examples import examples
 
-SEEDED = settings(max_examples=60, stateful_step_count=30, derandomize=True, deadline=None, database=None)
+SEEDED = settings(max_examples=examples(60), stateful_step_count=30, derandomize=True, deadline=None, database=None)
 JUMPS = st.sampled_from([0.0, 1e-6, 0.001, 0.1, 1.0, 10.0, 59.9, 3_600.0, 1e9])
 TENANTS = st.sampled_from(["a", "b", "c", "d"])
 

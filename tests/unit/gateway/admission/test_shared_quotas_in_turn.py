@@ -15,9 +15,10 @@ from services.gateway.admission.shared_quotas import SharedQuotas
 from services.runtime.shared_state import SharedStateLost
 from tests.cancelling import settled
 from tests.clock import PausedLoop
+from tests.examples import examples
 from tests.unit.gateway.admission.scripted_redis import REDIS_S, ScriptedRedis
 
-SEEDED = settings(max_examples=60, stateful_step_count=25, derandomize=True, deadline=None, database=None)
+SEEDED = settings(max_examples=examples(60), stateful_step_count=25, derandomize=True, deadline=None, database=None)
 LEASE_S = 10.0
 
 

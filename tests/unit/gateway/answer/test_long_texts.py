@@ -19,6 +19,7 @@ from services.gateway.answer.text_writer import TextWriter
 from services.gateway.guard.checks import checks_for
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
+from tests.examples import examples
 from tests.unit.gateway.answer.scene import EXACT, MISS, Scene
 from tests.unit.gateway.answer.stages.guarded import guarded
 from tests.unit.gateway.scripted import ScriptedCache, finish
@@ -50,7 +51,7 @@ async def said(texts: Iterable[str], guard: GuardSettings, at_once: int) -> tupl
 
 @pytest.mark.parametrize("guard", GUARDS)
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=40).map("".join), min_size=1, max_size=3), st.integers(1, 40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_is_said_of_a_text_does_not_depend_on_its_parts(guard: str, texts: list[str], at_once: int) -> None:
     whole, events, account = on_paused_loop(said(texts, GUARDS[guard], 1_000_000))
     in_parts, more, same = on_paused_loop(said(texts, GUARDS[guard], at_once))

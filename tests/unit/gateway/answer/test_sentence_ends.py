@@ -12,6 +12,7 @@ from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.text_writer import TextWriter
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
+from tests.examples import examples
 from tests.unit.gateway.answer.scene import ACME, MISS, Scene
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 
@@ -52,7 +53,7 @@ def check(came: list[pb.TextDelta]) -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_however_a_text_comes_its_sentences_are_told_once_they_are_whole(sizes: list[int]) -> None:
     came = deltas(*cut(sizes), sentence_ends=True)
     check(came)

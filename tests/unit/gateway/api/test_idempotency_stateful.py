@@ -19,8 +19,9 @@ from services.gateway.errors import AnswerNotKept
 from services.gateway.settings.serving import KeptSettings
 from services.runtime.errors import Exhausted, InvalidInput
 from tests.clock import PausedLoop
+from tests.examples import examples
 
-SEEDED = settings(max_examples=250, stateful_step_count=25, derandomize=True, deadline=None, database=None)
+SEEDED = settings(max_examples=examples(250), stateful_step_count=25, derandomize=True, deadline=None, database=None)
 _KEPT_S, _WORDS = 3, 4  # an answer has a word each second
 _SIZE = pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="1.0"))]).ByteSize()
 TENANTS, KEYS = st.sampled_from("ab"), st.sampled_from("kl")

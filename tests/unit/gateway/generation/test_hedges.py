@@ -16,6 +16,7 @@ from services.gateway.policies.slot import SlotRequest
 from services.gateway.upstream.fleet import Pool
 from services.runtime.deadline import Deadline
 from tests.clock import loop_clock, on_paused_loop
+from tests.examples import examples
 from tests.unit.gateway.generation.scene import ALWAYS_OPEN, GONE, HEDGE, RETRY, Scene, calls, play, says, too_busy
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 
@@ -116,7 +117,7 @@ scripts = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(scripts, min_size=1, max_size=6), st.lists(scripts, min_size=1, max_size=6), st.integers(1, 12))
 def test_whatever_happens_the_budget_holds_and_extra_calls_stay_within_theirs(one, two, requests):
     async def main() -> None:

@@ -15,6 +15,7 @@ from services.gateway.admission.intake import Limits
 from services.gateway.http import structure
 from services.gateway.http.fields import parse
 from services.runtime.errors import InvalidInput
+from tests.examples import examples
 
 FEW = Limits(values=60, items=12, messages=10)
 TEXTS = st.text(alphabet=st.sampled_from('a"\\,[]{}: \n'), max_size=30)
@@ -46,7 +47,7 @@ def refused(body: bytes, limits: Limits = FEW) -> str:
     return caught.value.message
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(body=VALUES, piece=st.integers(1, 9), escapes=st.booleans())
 def test_a_text_is_refused_for_what_is_in_it_and_not_in_its_strings(body: Any, piece: int, escapes: bool) -> None:
     text = json.dumps({"x": body}, ensure_ascii=escapes).encode()

@@ -118,7 +118,7 @@ def test_what_would_take_too_long_or_leads_elsewhere_is_not_checked(wanted: chat
 
 @pytest.mark.parametrize("items", ["{}", "[[]]", '{"a": [1]}'])
 def test_unique_items_cost_no_more_than_there_are(items: str) -> None:
-    said = json.dumps([[json.loads(items), number] for number in range(20_000)])
+    said = json.dumps([[json.loads(items), number] for number in range(5_000)])
     assert mismatch(form({"uniqueItems": True}), said, 5) is None
 
 

@@ -19,9 +19,10 @@ from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.single_flight import Flight, FlightReader, SingleFlight
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from tests.clock import PausedClock, PausedLoop
+from tests.examples import examples
 from tests.unit.gateway.policies.breakers import SETTINGS
 
-SEEDED = settings(max_examples=60, stateful_step_count=30, derandomize=True, deadline=None, database=None)
+SEEDED = settings(max_examples=examples(60), stateful_step_count=30, derandomize=True, deadline=None, database=None)
 JUMPS = st.sampled_from([0.0, 1e-6, 0.001, 0.1, 1.0, 10.0, 59.9, 3_600.0, 1e9])
 
 

@@ -18,6 +18,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc import wire
 from services.runtime.rpc.wire import Counted
+from tests.examples import examples
 
 ITEMS, VALUES = 20, 200
 _MOST = {"messages": 10, "stop_token_ids": 12}
@@ -111,7 +112,7 @@ async def test_all_but_the_first_fields_of_a_large_message_are_counted_beside_th
     assert len(threads) == 2
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=60))
 def test_whatever_protobuf_can_read_is_read(raw: bytes) -> None:
     """Groups apart, which no message of ours has; and what is counted well may still have bad text in it."""

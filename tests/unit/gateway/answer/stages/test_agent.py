@@ -16,6 +16,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.prompt_builder import as_data
 from services.runtime.errors import InvalidInput, NotSupported, Unavailable
 from tests.clock import on_paused_loop
+from tests.examples import examples
 from tests.unit.gateway.answer.scene import Scene, outcomes
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedLlm, ScriptedRoutes, finish, text
@@ -276,7 +277,7 @@ _NAMES = st.sampled_from(["weather", "news", "rocket"])
 _TURN = st.lists(st.tuples(_NAMES, st.dictionaries(st.just("city"), st.integers(0, 3))), min_size=1, max_size=6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(turns=st.lists(_TURN, max_size=8), steps=st.integers(1, 4), most=st.integers(1, 6), pause=st.floats(0, 0.4))
 def test_whatever_a_model_wants_the_caps_hold_no_call_is_made_twice_and_it_answers_in_time(
     turns: list[list[tuple[str, dict[str, int]]]], steps: int, most: int, pause: float

@@ -13,6 +13,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.runtime.errors import Exhausted, ServiceError, Unavailable
 from tests.clock import on_paused_loop
+from tests.examples import examples
 from tests.unit.gateway.answer.scene import MISS
 from tests.unit.gateway.answer.stages.cascades import LENGTH, STOP, cascading, made, said_of
 from tests.unit.gateway.reading import sent_by
@@ -99,7 +100,7 @@ _ENDS = st.sampled_from([finish(), finish("", LENGTH), Unavailable("broke"), Non
 
 
 @given(_WORDS, _ENDS, _WORDS, _ENDS, st.booleans(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_cascades_stream_takes_nothing_back_but_by_a_patch(fast, fast_end, better, better_end, at_once, guarded):
     """And what a client shows in the end is the answer."""
 

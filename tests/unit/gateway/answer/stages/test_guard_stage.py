@@ -14,6 +14,7 @@ from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard import injection, screen
 from services.gateway.settings.answer_time import StageBudget, StageBudgets
 from tests.clock import on_paused_loop
+from tests.examples import examples
 from tests.unit.gateway.answer.scene import EXACT, MISS, STORED, Scene, outcomes
 from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, made, said, searching
 from tests.unit.gateway.scripted import ScriptedAudio, ScriptedCache, senses
@@ -141,7 +142,7 @@ async def test_a_long_text_is_looked_through_in_pieces_and_not_asked_of_the_cach
 
 
 @given(late=st.sampled_from(["open", "closed"]), sentences=st.integers(0, 400), slice_ms=st.integers(0, 20))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_guard_that_is_late_does_what_its_setting_says(late: str, sentences: int, slice_ms: int):
     asked = "The meeting began at nine. " * sentences + "Who was there?"
     is_late = len(list(injection.pieces(asked))) - 1 > slice_ms

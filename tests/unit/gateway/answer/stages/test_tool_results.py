@@ -17,6 +17,7 @@ from services.gateway.guard import injection
 from services.gateway.settings.answer_time import StageBudget, StageBudgets
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
+from tests.examples import examples
 from tests.unit.gateway.answer.scene import EVERYTHING, Scene, outcomes
 from tests.unit.gateway.scripted import ScriptedLlm, finish, text
 from tests.unit.gateway.scripted_tools import ScriptedTools, calls, toolbox
@@ -153,7 +154,7 @@ async def test_what_comes_late_is_looked_through_before_it_is_a_patch(
 
 
 @given(late=st.sampled_from(["open", "closed"]), sentences=st.integers(0, 80), slice_ms=st.integers(0, 5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_look_that_is_late_withholds_the_result_or_lets_it_pass_as_set(late: str, sentences: int, slice_ms: int):
     said = "It rains in Oslo today. " * sentences + "So it does."
     is_late = len(list(injection.pieces(said))) - 1 > slice_ms

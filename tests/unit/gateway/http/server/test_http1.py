@@ -3,6 +3,7 @@ with the same bodies (RFC 9112)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -102,6 +103,11 @@ _CASES = (
 )  # fmt: skip
 
 
+def _cuts(sent: bytes) -> Iterator[int]:
+    """Every place, but in a run of the same letter, which a long value is filled with, one of 64."""
+    return (at for at in range(len(sent)) if len(set(sent[max(at - 2, 0) : at + 2])) > 1 or at % 64 == 0)
+
+
 async def _served(case: Case, at: int, *, late: bool) -> tuple[list[Request], list[int]]:
     wire = Wire(application := Application(), _LIMITS)
     if late:
@@ -117,7 +123,7 @@ async def _served(case: Case, at: int, *, late: bool) -> tuple[list[Request], li
 @pytest.mark.parametrize("case", _CASES, ids=[case.name for case in _CASES])
 async def test_requests_are_the_same_wherever_their_bytes_are_cut(case: Case, late: bool) -> None:
     wrong = {}
-    for at in range(len(case.sent)):
+    for at in _cuts(case.sent):
         found = await _served(case, at, late=late)
         if found != (list(case.served), list(case.statuses)):
             wrong[at] = found

@@ -18,6 +18,11 @@ from services.gateway.settings.http import HttpSettings
 _REQUEST = b"GET / HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n"
 
 
+@pytest.fixture(autouse=True)
+def _clients_move_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.gateway.http.server.listener.MOVES_S", 0.05)
+
+
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
     await send({"type": "http.response.body", "body": b""})
