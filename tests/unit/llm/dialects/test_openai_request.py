@@ -11,25 +11,21 @@ from pydantic import ValidationError
 
 from services.llm.config import LlmSettings
 from services.llm.engine import (
-    Chunk,
-    FinishReason,
     Message,
     Part,
     Request,
     Sampling,
-    TokenLogprob,
     Tool,
     ToolCall,
-    ToolCallDelta,
     ToolChoice,
-    Usage,
 )
 from services.llm.errors import BadEngineSettings, EngineBusy, ProviderRefused
 from services.llm.providers.config import OpenAISettings
 from services.llm.providers.openai import OpenAIEngine
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError
-from tests.unit.llm.providers.simulated_provider import DONE, KEY, SimulatedProvider, delta, end_of, event, text_of
+from tests.unit.llm.providers.asking import answer
+from tests.unit.llm.providers.simulated_provider import KEY, SimulatedProvider
 
 HELLO = (Message("user", "Hello."),)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -38,29 +34,10 @@ CLOCK = Tool("clock")
 PNG, WAV = b"\x89PNG\r\n\x1a\n...", b"RIFF....WAVE..."
 
 
-async def answer(provider: SimulatedProvider, request: Request | None = None, **own: Any) -> list[Chunk]:
-    return [chunk async for chunk in provider.engine(own=own).generate(request or Request(HELLO), Deadline.never())]
-
-
 async def body(request: Request, **own: Any) -> dict[str, Any]:
     provider = SimulatedProvider()
     await answer(provider, request, **own)
     return provider.body
-
-
-def call(index: int, id: str = "", name: str = "", arguments: str = "", **more: Any) -> str:
-    function = {"name": name, "arguments": arguments} if name else {"arguments": arguments}
-    return delta(tool_calls=[{"index": index, "id": id or None, "type": "function", "function": function}], **more)
-
-
-def calls(chunks: list[Chunk]) -> list[ToolCallDelta]:
-    """Each call as one delta."""
-    whole: dict[int, ToolCallDelta] = {}
-    for more in (each for chunk in chunks for each in chunk.tool_calls):
-        assert bool(more.id and more.name) == (more.index not in whole)
-        before = whole.setdefault(more.index, ToolCallDelta(more.index, more.id, more.name))
-        whole[more.index] = ToolCallDelta(more.index, before.id, before.name, before.arguments + more.arguments)
-    return list(whole.values())
 
 
 async def test_tools_and_how_they_are_chosen_are_sent() -> None:
@@ -150,77 +127,6 @@ async def test_a_server_of_vllm_s_kin_is_sent_its_own_fields_by_its_own_names() 
     assert {name: sent[name] for name in own} == own
     assert sent["stop_token_ids"] == [9]
     assert not {*own, "stop_token_ids"} & (await body(Request(HELLO))).keys()
-
-
-async def test_calls_arrive_piece_by_piece() -> None:
-    pieces = (
-        call(0, "call_1", "weather"),
-        call(0, arguments='{"city": '),
-        call(0, arguments='"Oslo"}'),
-        call(1, "call_2", "clock", "{}"),
-        delta("tool_calls"),
-        event(usage={"prompt_tokens": 9, "completion_tokens": 30}),
-        DONE,
-    )
-    chunks = await answer(SimulatedProvider(pieces))
-    assert calls(chunks) == [
-        ToolCallDelta(0, "call_1", "weather", '{"city": "Oslo"}'),
-        ToolCallDelta(1, "call_2", "clock", "{}"),
-    ]
-    assert end_of(chunks).reason == FinishReason.TOOL_CALLS
-    assert sum(chunk.tokens for chunk in chunks) == 30
-
-
-async def test_calls_of_a_server_that_gives_all_the_same_index_are_told_apart_by_their_ids() -> None:
-    pieces = (call(0, "a", "weather", "{}"), call(0, "b", "clock", "{}"), delta("stop"), DONE)
-    chunks = await answer(SimulatedProvider(pieces))
-    assert [(each.index, each.id) for each in calls(chunks)] == [(0, "a"), (1, "b")]
-    assert end_of(chunks).reason == FinishReason.TOOL_CALLS  # whatever it says
-
-
-async def test_a_call_without_an_id_gets_one() -> None:
-    (only,) = calls(await answer(SimulatedProvider((call(0, "", "clock"), call(0, arguments="{}"), DONE))))
-    assert only.id.startswith("call_")
-    assert only.arguments == "{}"
-
-
-@pytest.mark.parametrize(
-    "first", [call(0, "call_1", "clock", "{"), delta(reasoning="Hm."), delta(reasoning_content="Hm.")]
-)
-async def test_a_call_and_a_thought_are_a_beginning(first: str) -> None:
-    chunks = await answer(SimulatedProvider((first, 'data: {"error": {"message": "overloaded"}}\n\n')))
-    assert end_of(chunks).reason == FinishReason.INTERRUPTED
-
-
-async def test_thoughts_are_no_part_of_the_answer() -> None:
-    pieces = (delta(reasoning_content="Hm"), delta(reasoning="…"), event("Yes."), delta("stop"), DONE)
-    usage = {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 7}}
-    chunks = await answer(SimulatedProvider((*pieces[:-1], event(usage=usage), DONE)))
-    assert "".join(chunk.reasoning for chunk in chunks) == "Hm…"
-    assert text_of(chunks) == "Yes."
-    assert end_of(chunks).usage == Usage(completion_tokens=9, reasoning_tokens=7)
-
-
-async def test_log_probabilities_come_with_their_text() -> None:
-    entry = {"token": "Yes", "logprob": -0.1, "bytes": [89, 101, 115]}
-    likely = {"token": "No", "logprob": -2.5, "bytes": None}
-    choice = {
-        "delta": {"content": "Yes"},
-        "finish_reason": "stop",
-        "logprobs": {"content": [{**entry, "top_logprobs": [entry, likely]}]},
-    }
-    chunks = await answer(SimulatedProvider((f"data: {json.dumps({'choices': [choice]})}\n\n", DONE)))
-    yes, no = TokenLogprob("Yes", b"Yes", -0.1), TokenLogprob("No", b"No", -2.5)
-    assert chunks[-1].logprobs == (TokenLogprob("Yes", b"Yes", -0.1, (yes, no)),)
-
-
-@pytest.mark.parametrize(
-    "pieces",
-    [(event("Hel"), delta("content_filter"), DONE), (delta(refusal="I will not."), delta("stop"), DONE)],
-    ids=["cut off", "refused"],
-)
-async def test_what_a_filter_withheld_is_told(pieces: tuple[str, ...]) -> None:
-    assert end_of(await answer(SimulatedProvider(pieces))).reason == FinishReason.CONTENT_FILTER
 
 
 async def test_extra_fields_and_headers_are_sent() -> None:

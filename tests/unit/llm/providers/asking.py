@@ -16,8 +16,9 @@ from tests.unit.llm.providers.simulated_provider import KEY, SimulatedProvider
 HELLO = (Message("system", "Be brief."), Message("user", "Hello."))
 
 
-async def answer(provider: SimulatedProvider, request: Request | None = None) -> list[Chunk]:
-    return [chunk async for chunk in provider.engine().generate(request or Request(HELLO), Deadline.never())]
+async def answer(provider: SimulatedProvider, request: Request | None = None, **own: Any) -> list[Chunk]:
+    """`own` are further settings of the engine's kind."""
+    return [chunk async for chunk in provider.engine(own=own).generate(request or Request(HELLO), Deadline.never())]
 
 
 async def answer_of(engine: OpenAIEngine, request: Request) -> list[Chunk]:
