@@ -1,4 +1,4 @@
-"""How busy the models of a gateway are, as its metrics say."""
+"""How busy the models of a gateway are and which breakers are open, as its metrics say."""
 
 from __future__ import annotations
 

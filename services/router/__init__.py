@@ -1,0 +1,1 @@
+"""The table of models, with their live latency. The rules of the choice: `services/runtime/routing.py`."""

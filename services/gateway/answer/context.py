@@ -26,8 +26,8 @@ from services.gateway.tools.toolbox import Equipment
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """`prior` has the results of earlier stages. `placed` is called when the model is asked; None where a client waits
-    for the answer. `revalidate` is called with the key of a stale hit. `equipment`: the mesh tools that the request
+    """`prior` has the results of earlier stages. `on_batch_slot`, for an item of a batch, is called when it has its
+    slot at a model. `revalidate` is called with the key of a stale hit. `equipment`: the mesh tools that the request
     names."""
 
     question: Question
@@ -41,7 +41,7 @@ class RequestContext:
     writer: EventWriter
     text_writer: TextWriter
     omits: bool  # whether fields that the model's API lacks are omitted
-    placed: Callable[[], None] | None
+    on_batch_slot: Callable[[], None] | None
     revalidate: Callable[[bytes], None] | None
     equipment: Equipment | None
 
@@ -53,7 +53,7 @@ class RequestContext:
         ledger: Ledger,
         backends: Backends,
         *,
-        placed: Callable[[], None] | None = None,
+        on_batch_slot: Callable[[], None] | None = None,
         revalidate: Callable[[bytes], None] | None = None,
         equipment: Equipment | None = None,
     ) -> RequestContext:
@@ -78,10 +78,15 @@ class RequestContext:
                 ledger, writer, privacy.checks, sentence_ends=request.sentence_ends, tenant=tenant.name
             ),
             omits=omitting,
-            placed=placed,
+            on_batch_slot=on_batch_slot,
             revalidate=revalidate,
             equipment=equipment,
         )
+
+    @property
+    def of_batch(self) -> bool:
+        """Whether no client waits for this answer alone."""
+        return self.on_batch_slot is not None
 
     def miss(self, reason: str) -> None:
         """Note that a part of the question is unknown, and the stage as `reason`: no other caller may share the

@@ -79,14 +79,14 @@ def job(
     """The job for a request, within the budget of `stage`. `first_text`: whether its first text is that of the
     answer."""
     ledger, tenant, request = context.ledger, context.tenant, context.question.request
-    deadline, batch = Deadline.after(stage.budget_s, ledger.clock), context.placed is not None
-    rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=batch)
+    deadline = Deadline.after(stage.budget_s, ledger.clock)
+    rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=context.of_batch)
     decision, allowed = context.prior.get(CacheDecision), context.backends.fallbacks.order
     return Job(
         request=asked,
         models=models,
         deadline=deadline,
-        slot_request=SlotRequest(rank, tenant.name, tenant.weight, deadline, context.placed),
+        slot_request=SlotRequest(rank, tenant.name, tenant.weight, deadline, context.on_batch_slot),
         first_text=Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock) if first_text else deadline,
         report=Report(Decisions(ledger.clock)),
         # The tenant's name, because tenants share the work of a service fairly.
@@ -106,8 +106,8 @@ def read(context: RequestContext, key: bytes, work: Job, stage: Running) -> Gene
     if reading.joined:
         context.ledger.decisions += work.report.decisions
         context.ledger.changes.add(Changed.SHARED)
-        if context.placed:  # a joined request needs no place of its own
-            context.placed()
+        if context.on_batch_slot:  # a joined request needs no slot of its own
+            context.on_batch_slot()
     return reading
 
 

@@ -109,7 +109,7 @@ class Preparation:
         needs no place of the tenant's. Raises `Exhausted` where there is no room."""
         budget = budget_of(question.request, tenant, self._settings, Deadline.never())
         checked = CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
-        return await (await self.answer(await self.admit(checked, span, TURN), span, placed=lambda: None)).give()
+        return await (await self.answer(await self.admit(checked, span, TURN), span, on_batch_slot=lambda: None)).give()
 
     def check(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
         """Raises `InvalidInput`, `ModelUnknown`, `FieldDenied` or `BudgetSpent`."""
@@ -173,12 +173,12 @@ class Preparation:
         admitted: AdmittedRequest,
         span: Span,
         *,
-        placed: Callable[[], None] | None = None,
+        on_batch_slot: Callable[[], None] | None = None,
         revalidate: Callable[[Question, Tenant, bytes], None] | None = None,
     ) -> Answer:
-        """Its answer, not yet begun. `placed` is given where no client waits for this answer alone, and called when the
-        model is asked. `revalidate` is called with the question, its tenant and its key after a stale hit. Raises
-        `InvalidInput` for a mesh tool that no source has."""
+        """Its answer, not yet begun. `on_batch_slot`, for an item of a batch, is called when it has its slot at a
+        model. `revalidate` is called with the question, its tenant and its key after a stale hit. Raises `InvalidInput`
+        for a mesh tool that no source has."""
         question, tenant, reservation = admitted.checked.question, admitted.checked.tenant, admitted.reservation
         try:
             ledger = self._open(admitted.checked, span)
@@ -193,7 +193,13 @@ class Preparation:
             ledger.decide(Act.QUOTA_LOCAL, tenant.name, reservation.local)
         resubmit = partial(revalidate, question, tenant) if revalidate else None
         context = RequestContext.open(
-            question, tenant, ledger, self._backends, placed=placed, revalidate=resubmit, equipment=equipment
+            question,
+            tenant,
+            ledger,
+            self._backends,
+            on_batch_slot=on_batch_slot,
+            revalidate=resubmit,
+            equipment=equipment,
         )
         return Answer(context, reservation, self._stages)
 

@@ -59,7 +59,7 @@ class Limiting:
 def _after(job: Job, waited_s: float) -> Job:
     """The job after its wait. For an item of a batch, the time to first text starts only now."""
     job.report.decisions.add(Act.LIMIT_WAITED, job.model, f"{waited_s * 1000:.0f} ms for a place")
-    if not job.slot_request.placed:
+    if not job.slot_request.on_batch_slot:
         return job
     return replace(job, first_text=Deadline(job.first_text.at + waited_s, job.first_text.clock))
 

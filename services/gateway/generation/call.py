@@ -12,7 +12,7 @@ from prometheus_client import Counter
 
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
-from services.gateway.policies.limit import Sample
+from services.gateway.policies.concurrency_limit import Sample
 from services.gateway.policies.shared_breaker import Blame, SharedPermit
 from services.gateway.policies.single_flight import Flight
 from services.gateway.policies.slot import Slot

@@ -37,7 +37,7 @@ from typing import Literal
 from prometheus_client import Counter, Gauge, Histogram
 
 from services.gateway.policies.batch_admission import Backlog, Portion
-from services.gateway.policies.limit import Limit, Sample
+from services.gateway.policies.concurrency_limit import Limit, Sample
 from services.gateway.policies.slot import CLASSES, Shed, Slot, SlotRequest, class_of
 from services.gateway.policies.wait_queue import Line, WaitingRequest
 from services.runtime import telemetry
@@ -113,8 +113,8 @@ class Limiter:
 
     async def enter(self, request: SlotRequest) -> Slot:
         """A place, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
-        if request.placed:
-            return await self._enter_of_batch(request, request.placed)
+        if request.on_batch_slot:
+            return await self._enter_of_batch(request, request.on_batch_slot)
         now, line = self._clock(), self._line(request)
         self._batches.asked = now
         patience_s = line.patience.seconds(now)
@@ -127,7 +127,7 @@ class Limiter:
 
     def has_place(self, request: SlotRequest) -> bool:
         """Whether a request would get a place soon: one is free, or it is within its tenant's share."""
-        return request.placed is not None or self._free() or self._line(request).within_share
+        return request.on_batch_slot is not None or self._free() or self._line(request).within_share
 
     def spare(self) -> Slot | None:
         """A place for an extra call, which must not add to overload: only while the limiter is calm."""
@@ -136,7 +136,7 @@ class Limiter:
             return self._take(None, self._clock())
         return None
 
-    async def _enter_of_batch(self, request: SlotRequest, placed: Callable[[], None]) -> Slot:
+    async def _enter_of_batch(self, request: SlotRequest, on_batch_slot: Callable[[], None]) -> Slot:
         asked = self._clock()
         try:
             slot = await self._backlog.enter(request)
@@ -144,7 +144,7 @@ class Limiter:
             _shed(self.name, "batch", "expired").inc()
             why = f"{self.name}: {self._in_flight} of {self._limit.value} slots taken, none to spare for a batch"
             raise Shed(why, retry_delay_s=self._retry_after_s, why="expired") from None
-        placed()
+        on_batch_slot()
         slot.waited_s = self._clock() - asked
         return slot
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.gateway.policies.limit import Sample
+from services.gateway.policies.concurrency_limit import Sample
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted
 
@@ -29,13 +29,13 @@ def class_of(score: int) -> int:
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
     """A request for a slot. `weight` is the share of the tenant against others of its class. An item of a batch takes
-    only spare places (`batch_admission.py`), and its `placed` is called when it has one."""
+    only spare places (`batch_admission.py`), and its `on_batch_slot` is called when it has one."""
 
     score: int
     tenant: str
     weight: float
     deadline: Deadline
-    placed: Callable[[], None] | None = None
+    on_batch_slot: Callable[[], None] | None = None
 
 
 class Slot:

@@ -16,7 +16,7 @@ from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.baseline import LatencyBaseline
-from services.gateway.policies.limit import Fixed
+from services.gateway.policies.concurrency_limit import Fixed
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.retry import Retry
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit

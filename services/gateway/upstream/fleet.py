@@ -13,8 +13,8 @@ from services.gateway.errors import ModelUnavailable
 from services.gateway.policies.baseline import MIN_ANSWERS, LatencyBaseline, ThroughputDrop
 from services.gateway.policies.batch_admission import Portion
 from services.gateway.policies.breaker import BreakerOpen, Throttled
+from services.gateway.policies.concurrency_limit import Aimd, Fixed, Gradient2, Limit
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
-from services.gateway.policies.limit import Aimd, Fixed, Gradient2, Limit
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.retry import Retry
 from services.gateway.policies.shared_breaker import SharedPermit

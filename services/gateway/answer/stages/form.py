@@ -106,7 +106,7 @@ class FormStage(AnswerStage):
         """Why the model is not asked again; empty where it is."""
         context, request = self.context, self.context.question.request
         left_s, took_s = context.ledger.remaining(), self._took_s()
-        if not (request.repair if request.HasField("repair") else context.placed is not None):
+        if not (request.repair if request.HasField("repair") else context.of_batch):
             return "not to be repaired"
         if request.single_attempt:
             return "a model may be asked once"

@@ -105,7 +105,7 @@ class Scene:
     def answer(
         self,
         *,
-        placed: Callable[[], None] | None = None,
+        on_batch_slot: Callable[[], None] | None = None,
         revalidate: Callable[[bytes], None] | None = None,
         equipment: Equipment | None = None,
         **fields: object,
@@ -126,7 +126,13 @@ class Scene:
         reservation = self.quotas.reserve("acme", ACME.allowance, 100, then=then)
         ledger = Ledger(plan, INVALID_SPAN, 0.01, clock=loop_clock)
         context = RequestContext.open(
-            question, self.tenant, ledger, self.backends, placed=placed, revalidate=revalidate, equipment=equipment
+            question,
+            self.tenant,
+            ledger,
+            self.backends,
+            on_batch_slot=on_batch_slot,
+            revalidate=revalidate,
+            equipment=equipment,
         )
         return Answer(context, reservation)
 

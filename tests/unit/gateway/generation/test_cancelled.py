@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from services.gateway.generation.stack import make_stack
-from services.gateway.policies.limit import Fixed
+from services.gateway.policies.concurrency_limit import Fixed
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.single_flight import Flight
 from services.gateway.policies.slot import SlotRequest
@@ -101,7 +101,7 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, list[list[Step]]], dict[s
         {},
     ),
     "a place that is waited for": ({"limit": ONE_PLACE}, {"m": [[0.1, text("a"), finish()]]}, {}),
-    "an item of a batch": ({"limit": ONE_PLACE}, {"m": [[0.1, text("a"), finish()]]}, {"placed": lambda: None}),
+    "an item of a batch": ({"limit": ONE_PLACE}, {"m": [[0.1, text("a"), finish()]]}, {"on_batch_slot": lambda: None}),
     "a probe": ({}, {"m": [[0.1, text("a"), 0.1, finish()]]}, {"throttled": True}),
     "a deadline": ({}, {"m": [[5.0, text("a"), finish()]]}, {"budget_s": 1.0}),
 }
@@ -124,7 +124,7 @@ def test_in_a_generation(name: str, make: type[ScriptedLlm]):
             await asyncio.sleep(2)
         job, held = order.job, None
         if "limit" in settings:
-            job = replace(job, slot_request=replace(job.slot_request, placed=how.get("placed")))
+            job = replace(job, slot_request=replace(job.slot_request, on_batch_slot=how.get("on_batch_slot")))
             held = await pool.limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock)))
             release = asyncio.get_running_loop().call_later(0.5, held.release)
         flight = Flight[Any]()

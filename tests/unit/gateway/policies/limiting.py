@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 
 import pytest
 
-from services.gateway.policies.limit import Fixed, Sample
+from services.gateway.policies.concurrency_limit import Fixed, Sample
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.slot import Shed, Slot, SlotRequest
 from services.runtime.deadline import Deadline

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from services.gateway.policies.batch_admission import BatchAdmission, Portion
-from services.gateway.policies.limit import Fixed
+from services.gateway.policies.concurrency_limit import Fixed
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.slot import Shed, Slot, SlotRequest, score
 from services.runtime.deadline import Deadline

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.policies.limit import Sample
+from services.gateway.policies.concurrency_limit import Sample
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.slot import Slot, SlotRequest
 from services.runtime.deadline import Deadline

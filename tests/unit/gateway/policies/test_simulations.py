@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import pytest
 
 from services.gateway.policies.baseline import LatencyBaseline
+from services.gateway.policies.concurrency_limit import Fixed, Gradient2, Sample
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
-from services.gateway.policies.limit import Fixed, Gradient2, Sample
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.slot import Shed, SlotRequest
 from services.gateway.policies.wait_queue import _OVERLOAD_SHARE

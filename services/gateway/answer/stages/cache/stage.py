@@ -125,7 +125,7 @@ class CacheStage(AnswerStage):
         """The pace of a hit in characters a second; 0 for all at once, as for items of a batch, which no client reads
         along."""
         policy = self.context.question.request.cache
-        if self.context.placed:
+        if self.context.of_batch:
             return 0
         return policy.hit_chars_per_s if policy.HasField("hit_chars_per_s") else self.context.tenant.hits.chars_per_s
 

@@ -118,7 +118,7 @@ async def test_an_answer_is_repaired_where_that_is_wanted_and_possible(
     fields, of_batch: bool, pause_s: float, why: str
 ):
     asked = scene(PROSE, FIVE, pause_s=pause_s)
-    answer = asked.answer(placed=(lambda: None) if of_batch else None, **WANTED, **fields)
+    answer = asked.answer(on_batch_slot=(lambda: None) if of_batch else None, **WANTED, **fields)
     message = ""
     try:
         async for _ in sent_by(answer.give):

@@ -11,7 +11,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.policies.limit import Aimd, Fixed, Gradient2, Limit, Sample
+from services.gateway.policies.concurrency_limit import Aimd, Fixed, Gradient2, Limit, Sample
 from tests.clock import PausedClock
 
 Adaptive = Callable[[int, int, int, PausedClock], Limit]
