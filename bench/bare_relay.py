@@ -1,5 +1,4 @@
 """The floor: a gRPC process that passes a stream on and does nothing else. No parsing, no checks, no other calls.
-It also answers a unary `Echo` with what it was sent.
 
 Its path is written as tightly as gRPC for Python allows (raw bytes, `read` and `write`, uvloop), so that what the
 gateway adds to it is the price of the mesh.
@@ -35,19 +34,13 @@ async def relay(address: str, target: str) -> None:
             while (message := await call.read()) is not grpc.aio.EOF:
                 await context.write(message)
 
-        async def echo(request: bytes, context: Any) -> bytes:
-            return request
-
         # Our channels ping every 0.7 s of silence, which gRPC's default takes for abuse.
         pings = ("grpc.http2.min_ping_interval_without_data_ms", 500)
         server = grpc.aio.server(options=[("grpc.so_reuseport", 0), pings, ("grpc.keepalive_permit_without_calls", 1)])
         checks = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
         await checks.set("", health_pb2.HealthCheckResponse.SERVING)
-        handlers: Any = {
-            _METHOD: grpc.unary_stream_rpc_method_handler(handle),
-            "Echo": grpc.unary_unary_rpc_method_handler(echo),
-        }
+        handlers: Any = {_METHOD: grpc.unary_stream_rpc_method_handler(handle)}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
         server.add_insecure_port(address)
         await server.start()

@@ -70,7 +70,6 @@ class Sample:
     label: str
     at_s: float  # when it was due, after the start
     lag_s: float  # how late it was sent
-    first_s: float  # to the first text; to the end where there was none
     total_s: float
     outcome: Outcome
     hit: bool = False
@@ -85,16 +84,7 @@ class Sample:
     def waited_s(self) -> float:
         """The time to the whole answer; infinite where there is none, however soon the error came. A call that was cut
         when its time was over counts with that time."""
-        return self.total_s if self._in_time else float("inf")
-
-    @property
-    def waited_first_s(self) -> float:
-        """The same for the first text: that of an answer that broke is none."""
-        return self.first_s if self._in_time else float("inf")
-
-    @property
-    def _in_time(self) -> bool:
-        return self.good or self.outcome is Outcome.TIMEOUT
+        return self.total_s if self.good or self.outcome is Outcome.TIMEOUT else float("inf")
 
 
 Ask = Callable[[Arrival], Awaitable[Reply]]
@@ -143,12 +133,10 @@ class OpenLoop:
         finally:
             self._in_flight -= 1
         due, end = start + arrival.at_s, float("inf") if full else self._clock()
-        first = end if reply.first_at is None else reply.first_at
         return Sample(
             label=arrival.label,
             at_s=arrival.at_s,
             lag_s=sent - due,
-            first_s=first - due,
             total_s=end - due,
             outcome=reply.outcome,
             hit=reply.hit,
@@ -164,9 +152,7 @@ async def closed_loop(ask: Ask, requests: Iterator[Arrival], callers: int, secon
         while (sent := time.perf_counter()) < start + seconds:
             arrival = next(requests)
             reply = await ask(arrival)
-            end = time.perf_counter()
-            first_s = (reply.first_at or end) - sent
-            samples.append(Sample(arrival.label, sent - start, 0, first_s, end - sent, reply.outcome))
+            samples.append(Sample(arrival.label, sent - start, 0, time.perf_counter() - sent, reply.outcome))
             if not samples[-1].good:
                 await asyncio.sleep(0.01)  # a refusal costs less than an answer: no flood of them
 

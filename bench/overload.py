@@ -1,4 +1,4 @@
-"""Overload: what one, two, three and five times as many requests as there is capacity for do to those let in.
+"""Overload: what one, two and five times as many requests as there is capacity for do to those let in.
 
 The backend is simulated: `SLOTS` calls run at once and the others wait inside it, as in an engine that batches, so its
 capacity is that of the slots and not of this machine's cores. Every class of priority is there, in two tenants.
@@ -25,7 +25,7 @@ from bench.stats import percentiles
 SLOTS = 12
 PROFILE = Profile(Mixture(median_ms=120, sigma=0.25), each_ms=9)
 TOKENS = 4  # so a call holds its slot for about 150 ms
-LEVELS = {1.0: 20.0, 2.0: 20.0, 3.0: 60.0, 5.0: 20.0}  # times the capacity, and for how many seconds
+LEVELS, LEVEL_S = (1.0, 2.0, 5.0), 20.0  # times the capacity, and for how many seconds
 UNLOADED, UNLOADED_S = 0.4, 20.0
 CALLERS, CALLERS_S = (12, 18, 24, 36), 5.0
 RECOVERY, RECOVERY_S = 0.5, 15.0  # the load after the worst level, and how long recovery may take
@@ -117,22 +117,15 @@ async def run(progress: Progress) -> dict[str, object]:
             progress(f"{capacity:.0f} requests/s; unloaded latencies at {UNLOADED:g} of it")
             unloaded = await arrangement.unloaded(capacity)
             levels = {}
-            *others, worst = LEVELS
-            for load in others:
-                progress(f"{load:g} times the capacity for {LEVELS[load]:g} s")
-                levels[load] = await arrangement.level(load, capacity, LEVELS[load])
-            progress(f"{worst:g} times the capacity for {LEVELS[worst]:g} s, then {RECOVERY:g} of it")
-            both = await arrangement.level_then_recovery(worst, capacity, LEVELS[worst])
-    levels[worst] = [sample for sample in both if sample.at_s < LEVELS[worst]]
-    after = [sample for sample in both if sample.at_s >= LEVELS[worst]]
-    unloaded_p99_ms = p99_ms(unloaded)
+            for load in LEVELS:
+                progress(f"{load:g} times the capacity for {LEVEL_S:g} s")
+                levels[load] = await arrangement.level(load, capacity, LEVEL_S)
     return {
         "capacity_rps": round(capacity, 1),
         **{f"{path}_capacity_rps": round(rate, 1) for path, rate in capacities.items()},
-        "unloaded_p99_ms": unloaded_p99_ms,
-        "levels": [summary(load, samples, LEVELS[load], capacity) for load, samples in levels.items()],
-        "recovery_s": recovery_s(after, LEVELS[worst], 1.5 * unloaded_p99_ms),
-        "samples": sum(map(len, levels.values())) + len(after) + len(unloaded),
+        "unloaded_p99_ms": p99_ms(unloaded),
+        "levels": [summary(load, samples, LEVEL_S, capacity) for load, samples in levels.items()],
+        "samples": sum(map(len, levels.values())) + len(unloaded),
         "seed": SEED,
     }
 

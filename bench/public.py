@@ -33,7 +33,7 @@ async def run(progress: Progress) -> dict[str, object]:
     async with clustered(progress) as cluster:
         model = str(store.path(MODEL))
         ways = {
-            "raw": await raw_vllm.loaded(cluster, ignore_eos=True, model=model),
+            "raw": await raw_vllm.loaded(cluster, model=model),
             "mesh": await _mesh(cluster, model),
         }
         progress(f"{ANSWERS} answers on each of {', '.join(ways)}, one at a time, in turns")

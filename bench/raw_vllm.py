@@ -1,7 +1,6 @@
-"""vLLM as an application would use it, in a process of its own: the floor that `bench.llm` and `bench.public` compare
-with.
+"""vLLM as an application would use it, in a process of its own: the floor that `bench.public` compares with.
 
-Reads `{"id": …, "prompt": …, "max_tokens": …, "ignore_eos": …}` lines, generates the answers of all at once, and writes
+Reads `{"id": …, "prompt": …, "max_tokens": …}` lines, generates the answers of all at once, and writes
 a `{"id": …, "first_s": …, "total_s": …, "tokens": …}` line for each as it is done. The first line it
 writes is `{}`, once vLLM is loaded. Its argument is the engine's settings.
 """
@@ -41,7 +40,7 @@ class Sample:
 Ask = Callable[[str, int], Awaitable[Sample]]  # a prompt and the most tokens
 
 
-async def loaded(cluster: Cluster, *, ignore_eos: bool = False, **settings: object) -> Ask:
+async def loaded(cluster: Cluster, **settings: object) -> Ask:
     """Start this module with an engine's settings; return what asks it when vLLM is loaded."""
     cluster.progress("loading vLLM")
     process = await cluster.piped("bench.raw_vllm", json.dumps(settings))
@@ -56,8 +55,7 @@ async def loaded(cluster: Cluster, *, ignore_eos: bool = False, **settings: obje
     async def ask(prompt: str, tokens: int) -> Sample:
         number, reply = next(numbers), asyncio.get_running_loop().create_future()
         waiting[number] = reply
-        asked = {"id": number, "prompt": prompt, "max_tokens": tokens, "ignore_eos": ignore_eos}
-        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.write(json.dumps({"id": number, "prompt": prompt, "max_tokens": tokens}).encode() + b"\n")
         sample: Sample = await reply
         return sample
 
@@ -89,13 +87,13 @@ def _write(replies: TextIO, reply: dict[str, float]) -> None:
     print(json.dumps(reply), file=replies, flush=True)
 
 
-async def _generate(engine: Any, prompt: str, max_tokens: int, ignore_eos: bool) -> dict[str, float]:
+async def _generate(engine: Any, prompt: str, max_tokens: int) -> dict[str, float]:
     from vllm.sampling_params import RequestOutputKind, SamplingParams
 
     started, first, tokens = time.perf_counter(), 0.0, 0
     conversation = [{"role": "user", "content": prompt}]
     text = engine.get_tokenizer().apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
-    params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=ignore_eos)
+    params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
     params.output_kind = RequestOutputKind.DELTA
     async for output in engine.generate(text, params, uuid.uuid4().hex):
         first = first or time.perf_counter() - started

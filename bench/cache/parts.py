@@ -1,11 +1,10 @@
-"""A cache in this process, of the parts that the service is put together from, with its default settings; and how long
-each part of a lookup took."""
+"""A cache in this process, of the parts that the service is put together from, with its default settings."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from services.cache import engines
@@ -15,7 +14,6 @@ from services.cache.database import Database
 from services.cache.embedding import Embedder
 from services.cache.entries import Entries
 from services.cache.file_store import FileStore
-from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.semantic_match import language
 from services.cache.semantic_match.thresholds import Thresholds
@@ -57,33 +55,21 @@ async def running(
         answers.close()
 
 
-class TimedEmbedder(Embedder):
-    """Remembers every vector, and how long the last one took, in milliseconds."""
+class RememberingEmbedder(Embedder):
+    """Remembers every vector."""
 
     def __init__(self, engine: engines.Engine, settings: CacheSettings):
         super().__init__(engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
         self.vectors: dict[str, Vector | None] = {}
-        self.took_ms: float | None = None
 
     async def embed(self, text: str, tenant: str) -> Vector | None:
-        started = time.perf_counter()
         vector = await super().embed(text, tenant)
-        self.took_ms = (time.perf_counter() - started) * 1000
         self.vectors[text] = vector
         return vector
 
 
-class TimedMemory(Memory):
-    """Remembers how long the last search took, in milliseconds."""
-
-    def __init__(self, settings: CacheSettings):
-        entries = Entries(settings.entries, settings.max_bytes, settings.stale_ms)
-        thresholds = Thresholds(settings.similarity_threshold, settings.max_wrong)
-        super().__init__(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue), thresholds)
-        self.took_ms: float | None = None
-
-    async def nearest(self, question: KeyedQuestion, vector: Vector, count: int) -> Sequence[tuple[str, float]]:
-        started = time.perf_counter()
-        found = await super().nearest(question, vector, count)
-        self.took_ms = (time.perf_counter() - started) * 1000
-        return found
+def make_memory(settings: CacheSettings, index: VectorIndex | None = None) -> Memory:
+    """The memory of a cache, around an index of vectors."""
+    entries = Entries(settings.entries, settings.max_bytes, settings.stale_ms)
+    thresholds = Thresholds(settings.similarity_threshold, settings.max_wrong)
+    return Memory(entries, index or VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue), thresholds)

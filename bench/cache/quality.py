@@ -7,7 +7,6 @@ pairs is traffic that is judged by its labels, and the rest is measured before a
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,7 +17,6 @@ from scipy.stats import binomtest
 
 from bench.cache import pairs, parts
 from bench.cache.pairs import Pair, divided
-from bench.stats import percentiles
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.cache.answers import Answers
@@ -76,25 +74,23 @@ class Lookups:
             for number, pair in enumerate([*given, *traffic])
         ]
         self._measured, self._traffic = every[: len(given)], every[len(given) :]
-        self._ms: dict[str, list[float]] = {"embed": [], "search": [], "verdict": [], "whole": []}
 
     async def measure(self, settings: CacheSettings, engine: Engine) -> dict[str, object]:
         """Store, look up, judge the traffic and look up again, as far as there is any."""
-        embedder, memory = parts.TimedEmbedder(engine, settings), parts.TimedMemory(settings)
+        embedder, memory = parts.RememberingEmbedder(engine, settings), parts.make_memory(settings)
         learnt: dict[str, object] = {}
         async with parts.running(settings, engine, embedder, memory) as (answers, _):
             await self._store(answers)
-            hits = await self._look_up(answers, embedder, memory)
-            times = {part: percentiles(taken, 2) for part, taken in self._ms.items() if len(taken) > 1}
+            hits = await self._look_up(answers)
             if self._traffic:
                 learnt["before"] = self._summary(hits)
                 learnt |= await self._judge(answers)
-                hits = await self._look_up(answers, embedder, memory)
+                hits = await self._look_up(answers)
         summary, wrong = self._summary(hits), sum(hits) - self._right(hits)
         nearest = self._nearest(embedder.vectors)
         oracles = {"at_1_percent_wrong": _ORACLE, "at_the_same_error": wrong / len(hits)}
         cosine = {name: calibrated(nearest, share) for name, share in oracles.items()}
-        return {**summary, **learnt, "ms": times, "cosine_alone_oracle": cosine}
+        return {**summary, **learnt, "cosine_alone_oracle": cosine}
 
     async def _store(self, answers: Answers) -> None:
         every = [each.stored for each in (*self._measured, *self._traffic)]
@@ -103,24 +99,11 @@ class Lookups:
             some = every[start : start + _AT_ONCE]
             await asyncio.gather(*(answers.store(each, b"answer", _TTL_MS, Deadline.never()) for each in some))
 
-    async def _look_up(self, answers: Answers, embedder: parts.TimedEmbedder, memory: parts.TimedMemory) -> list[bool]:
+    async def _look_up(self, answers: Answers) -> list[bool]:
         """Of each lookup whether it was a hit."""
         self._progress(f"looking {len(self._measured)} questions up")
-        hits = []
-        for each in self._measured:
-            embedder.took_ms = memory.took_ms = None
-            started = time.perf_counter()
-            found = await answers.lookup(each.asked, None, Deadline.never())
-            self._note((time.perf_counter() - started) * 1000, embedder.took_ms, memory.took_ms)
-            hits.append(found.entry is not None)
-        return hits
-
-    def _note(self, whole_ms: float, embed_ms: float | None, search_ms: float | None) -> None:
-        self._ms["whole"].append(whole_ms)
-        if embed_ms is not None and search_ms is not None:  # else: it was there as it was asked
-            self._ms["embed"].append(embed_ms)
-            self._ms["search"].append(search_ms)
-            self._ms["verdict"].append(whole_ms - embed_ms - search_ms)
+        lookups = [await answers.lookup(each.asked, None, Deadline.never()) for each in self._measured]
+        return [found.entry is not None for found in lookups]
 
     async def _judge(self, answers: Answers) -> dict[str, object]:
         """Look the traffic up and report of each sample what its label says. Returns how many verdicts and lookups

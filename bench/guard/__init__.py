@@ -10,12 +10,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bench.asking import Timing, added, gateway, in_turns, milliseconds, question, timed
+from bench.asking import Timing, gateway, in_turns, milliseconds, question, timed
 from bench.cluster import MODEL, Progress, clustered
-from bench.stats import cpu_s
 from services.gateway.guard import injection
 from services.gateway.settings.guard import UNGUARDED
 from services.runtime.complexity import Complexity, classify
@@ -77,7 +77,7 @@ def _scores(found: list[tuple[bool, bool]]) -> dict[str, float]:
 
 
 async def _requests(progress: Progress) -> dict[str, Any]:
-    """The times of each tenant's calls, and the gateway's processor time for one."""
+    """The times of each tenant's calls."""
     async with clustered(progress) as cluster:
         llm, cache = await cluster.llm(), await cluster.cache()
         tenants = {
@@ -88,18 +88,13 @@ async def _requests(progress: Progress) -> dict[str, Any]:
         )
         ask = gateway(await cluster.channel(front))
 
-        async def block(number: int, tenant: str) -> tuple[list[Timing], float]:
-            before, key = cpu_s(front.pid), (("authorization", f"Bearer {tenant}"),)
+        async def block(number: int, tenant: str) -> list[Timing]:
+            key = (("authorization", f"Bearer {tenant}"),)
             asked = [question(f"What is {number} times {each}? {_SENTENCE}", TOKENS) for each in range(BLOCK)]
-            return [await timed(ask, each, key) for each in asked], cpu_s(front.pid) - before
+            return [await timed(ask, each, key) for each in asked]
 
         progress(f"{BLOCKS} blocks of {BLOCK} questions of {len(TENANTS)} tenants in turns")
         ways = {tenant: partial(block, tenant=tenant) for tenant in TENANTS}
         blocks = await in_turns(ways, BLOCKS, WARM_UP)
-    told = {name: milliseconds([each for timings, _ in of for each in timings]) for name, of in blocks.items()}
-    return {
-        "n": BLOCKS * BLOCK,
-        "cpu_ms": {name: round(sum(s for _, s in of) * 1000 / (BLOCKS * BLOCK), 3) for name, of in blocks.items()},
-        "added_ms": {name: added(each["total_ms"], told["none"]["total_ms"]) for name, each in told.items()},
-        **told,
-    }
+    told = {name: milliseconds([*chain(*timings)]) for name, timings in blocks.items()}
+    return {"n": BLOCKS * BLOCK, **told}

@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Any
 
-from bench.asking import added, gateway, in_turns, question, timed
+from bench.asking import gateway, in_turns, question, timed
 from bench.cluster import MODEL, Cluster, an_address
 from bench.load import Ask
 from bench.stats import percentiles
@@ -20,17 +20,15 @@ SAMPLES, WARM_UP = 2_000, 200  # calls per path
 TOKENS = 4
 
 
-async def measure(cluster: Cluster) -> dict[str, dict[str, dict[str, float]]]:
-    """Milliseconds of a call over each path, and what it adds to the first."""
+async def measure(cluster: Cluster) -> dict[str, dict[str, float]]:
+    """Milliseconds of a call over each path."""
     targets = await _start(cluster)
     cluster.progress(f"{SAMPLES} calls on each of {', '.join(targets)}, in turns")
     ways = {
         name: partial(_ask, ask=gateway(await cluster.channel(target)))  # a channel of its own for each
         for name, target in targets.items()
     }
-    total_ms = {name: percentiles(spent) for name, spent in (await in_turns(ways, SAMPLES, WARM_UP)).items()}
-    others = [name for name in total_ms if name != "static"]
-    return {"total_ms": total_ms, "added_ms": {name: added(total_ms[name], total_ms["static"]) for name in others}}
+    return {name: percentiles(spent) for name, spent in (await in_turns(ways, SAMPLES, WARM_UP)).items()}
 
 
 async def _start(cluster: Cluster) -> dict[str, str]:

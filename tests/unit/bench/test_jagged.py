@@ -10,7 +10,7 @@ from bench.load import Outcome, Sample
 
 
 def a_sample(total_s: float = 0.2, outcome: Outcome = Outcome.OK, at_s: float = 0, **more: bool) -> Sample:
-    return Sample("", at_s, 0, total_s / 2, total_s, outcome, **more)
+    return Sample("", at_s, 0, total_s, outcome, **more)
 
 
 def test_repeats_are_as_many_as_said_and_were_asked_before() -> None:
@@ -28,7 +28,6 @@ def test_a_call_that_timed_out_counts_with_its_time() -> None:
     record.add([a_sample() for _ in range(98)] + [a_sample(8, Outcome.TIMEOUT) for _ in range(2)], Tally(started=100))
     summary = record.summary()
     assert summary["timeout_rate"] == 0.02
-    assert summary["success_rate"] == 0.98
     assert summary["total_ms"] == {"p50": 200, "p95": 200, "p99": 8_000, "p999": 8_000}
 
 
@@ -37,10 +36,7 @@ def test_a_call_that_failed_at_once_was_not_a_fast_one(outcome: Outcome) -> None
     record = Record()
     record.add([a_sample() for _ in range(98)] + [a_sample(0.001, outcome) for _ in range(2)], Tally(started=100))
     summary = record.summary()
-    for times in (summary["total_ms"], summary["ttft_ms"]):
-        assert isinstance(times, dict)
-        assert times["p99"] == times["p999"] == float("inf")
-        assert times["p50"] in (100, 200)
+    assert summary["total_ms"] == {"p50": 200, "p95": 200, "p99": float("inf"), "p999": float("inf")}
 
 
 def test_calls_are_extra_beyond_one_for_each_answer_that_had_to_be_generated() -> None:

@@ -7,7 +7,7 @@ from bench.mesh import failover
 
 
 def sample(at_s: float, outcome: Outcome, total_s: float) -> Sample:
-    return Sample("", at_s, 0, total_s, total_s, outcome)
+    return Sample("", at_s, 0, total_s, outcome)
 
 
 def test_a_call_that_failed_at_once_as_the_region_died_is_the_slowest_one() -> None:

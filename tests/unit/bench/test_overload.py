@@ -11,7 +11,7 @@ from bench.overload import CLASSES, goodput_rps, mixed, p99_ms, recovery_s, summ
 
 
 def samples_at(times_s: list[float], outcome: Outcome = Outcome.OK, total_s: float = 0.1) -> list[Sample]:
-    return [Sample("normal", at_s, 0, total_s, total_s, outcome) for at_s in times_s]
+    return [Sample("normal", at_s, 0, total_s, outcome) for at_s in times_s]
 
 
 def every(step_s: float, start_s: float, end_s: float) -> list[float]:
