@@ -80,7 +80,7 @@ def hear(whisper: WhisperModel, audio: np.ndarray) -> str:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("out", type=Path)
-    arguments.add_argument("--whisper", default=str(Path(__file__).parents[1] / "demo-whisper"))
+    arguments.add_argument("--whisper", default=str(Path(__file__).parents[1] / "tests" / "models" / "demo-whisper"))
     args = arguments.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     save_pictures(args.out)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import jiwer
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -273,7 +274,7 @@ def train(model, examples: Examples, minutes: float, batch: int, peak: float, sh
 @torch.no_grad()
 def word_error_rate(model, examples: Examples, count: int, device: str) -> float:
     """Greedy decoding of single clean utterances."""
-    errors = total = 0
+    said, heard = [], []
     control, meta = examples.id, examples.meta[-count:]
     for start in range(0, count, 64):
         group = meta[start : start + 64]
@@ -289,19 +290,9 @@ def word_error_rate(model, examples: Examples, count: int, device: str) -> float
             ids = torch.cat([ids, model.proj_out(hidden).argmax(-1, keepdim=True)], 1)
         for row, (_, _, words, _, _) in zip(ids.tolist(), group):
             stop = row.index(control["<|endoftext|>"]) if control["<|endoftext|>"] in row else len(row)
-            heard = examples.tokenizer.decode(row[2:stop]).split()
-            errors += edit_distance(heard, words)
-            total += len(words)
-    return errors / total
-
-
-def edit_distance(left: list[str], right: list[str]) -> int:
-    row = list(range(len(right) + 1))
-    for i, l in enumerate(left, 1):
-        previous, row[0] = row[0], i
-        for j, r in enumerate(right, 1):
-            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (l != r))
-    return row[-1]
+            said.append(" ".join(words))
+            heard.append(examples.tokenizer.decode(row[2:stop]))
+    return jiwer.wer(said, heard)
 
 
 def save(model, tokenizer: Tokenizer, out: Path) -> None:

@@ -17,7 +17,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,6 +32,10 @@ import tool_corpus
 from train_llm import CHAT_TEMPLATE, CONTEXT, END, PAD, encode
 
 IGNORED = -100
+THREADS = 2
+TOKENS = 2048  # of a batch with tools, for each thread
+OLD_TOKENS = 757  # beside them, of texts that were trained on before: 27%
+HELD_OUT = 512  # questions, and chats with tools
 POOL = 256  # chats that are sorted by length, so that a batch has chats of one length
 Batch = tuple[torch.Tensor, torch.Tensor]  # tokens, and what is to be said after each
 
@@ -82,13 +86,12 @@ def with_tools(tokenizer, seed: int, size: int) -> Iterator[Batch]:
         yield from map(padded, batches)
 
 
-def as_before(tokenizer, seed: int, size: int, repeats: float) -> Iterator[Batch]:
-    """Batches of about `size` tokens: rows of several chats, as `train_llm` has them, and of these a share in which
-    something is said again, which is the first to be forgotten."""
-    rng, chats = random.Random(seed), corpus.dialogues(seed)
+def as_before(tokenizer, seed: int, size: int) -> Iterator[Batch]:
+    """Batches of about `size` tokens: rows of several chats, as `train_llm` has them."""
+    chats = corpus.dialogues(seed)
     rows: list[tuple[list[int], list[bool]]] = [([], [])]
     while True:
-        ids, targets = encode(tokenizer, one_turn(rng, corpus.repeat) if rng.random() < repeats else next(chats))
+        ids, targets = encode(tokenizer, next(chats))
         if len(rows[-1][0]) + len(ids) > CONTEXT:
             if len(rows) * CONTEXT >= size:
                 yield padded(rows)
@@ -96,12 +99,6 @@ def as_before(tokenizer, seed: int, size: int, repeats: float) -> Iterator[Batch
             rows.append(([], []))
         rows[-1][0].extend(ids)
         rows[-1][1].extend(targets)
-
-
-def one_turn(rng: random.Random, draw: Callable[[random.Random], corpus.Turn]) -> list[dict[str, str]]:
-    """A chat of one question and its answer."""
-    turn = draw(rng)
-    return [{"role": "user", "content": turn.question(rng)}, {"role": "assistant", "content": turn.answer}]
 
 
 def loss_of(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
@@ -145,23 +142,19 @@ class Trainer:
         return total
 
 
-def train(folder: Path, tokenizer, args: argparse.Namespace, peak: float, minutes: float) -> LlamaForCausalLM:
-    """For `minutes`, or for `args.steps`; the learning rate falls with whichever it is."""
+def train(folder: Path, tokenizer, seed: int, peak: float, minutes: float) -> LlamaForCausalLM:
+    """For `minutes`; the learning rate falls with them."""
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.98), weight_decay=0.0)
-    trainer = Trainer(model, args.threads)
-    old_tokens = args.tokens * args.old / (1 - args.old)
+    trainer = Trainer(model, THREADS)
     sources = [
-        (
-            with_tools(tokenizer, 1_000 + place, args.tokens),
-            as_before(tokenizer, 2_000 + place, int(2 * old_tokens), args.repeats),
-        )
-        for place in range(100 * args.seed, 100 * args.seed + args.threads)
+        (with_tools(tokenizer, 1_000 + place, TOKENS), as_before(tokenizer, 2_000 + place, 2 * OLD_TOKENS))
+        for place in range(100 * seed, 100 * seed + THREADS)
     ]
     started, last, losses, seen = time.time(), time.time(), [], 0
     for step in itertools.count():
         spent = (time.time() - started) / 60
-        done = step / args.steps if args.steps else spent / minutes
+        done = spent / minutes
         if done >= 1:
             break
         for group in optimizer.param_groups:
@@ -180,8 +173,6 @@ def train(folder: Path, tokenizer, args: argparse.Namespace, peak: float, minute
                 flush=True,
             )
             last, losses = time.time(), []
-            if args.keep:
-                model.save_pretrained(args.keep / folder.name)
     print(f"{folder.name} {step} steps, {seen / 1e6:.2f} M tokens", flush=True)
     return model
 
@@ -243,33 +234,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="the model to train; without it both, in turn")
-    parser.add_argument("--minutes", type=float, default=50, help="for all that is trained")
-    parser.add_argument("--steps", type=int, default=0, help="in place of minutes, for each model")
-    parser.add_argument("--peak", type=float, default=0, help="the highest learning rate")
-    parser.add_argument("--tokens", type=int, default=2048, help="of a batch with tools, for each thread")
-    parser.add_argument("--old", type=float, default=0.27, help="share of the tokens that were trained on before")
-    parser.add_argument(
-        "--repeats", type=float, default=0, help="share of those chats in which something is said again"
-    )
+    parser.add_argument("--minutes", type=float, default=50, help="for both models")
     parser.add_argument("--seed", type=int, default=0, help="of what is read: another one to go on from a run")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--count", type=int, default=512)
-    parser.add_argument("--keep", type=Path, help="where to keep what there is every minute")
     args = parser.parse_args()
     torch.manual_seed(0)
     for name, peak, share in (("demo-llm", 1e-3, 0.8), ("demo-llm-draft", 2e-3, 0.2)):
-        if args.only and args.only != name:
-            continue
         tokenizer = AutoTokenizer.from_pretrained(args.models / name)
         tokenizer.chat_template = CHAT_TEMPLATE
-        model = train(
-            args.models / name, tokenizer, args, args.peak or peak, args.minutes * (1 if args.only else share)
-        )
+        model = train(args.models / name, tokenizer, args.seed, peak, args.minutes * share)
         model = model.to(torch.bfloat16)
         model.save_pretrained(args.out / name)
         tokenizer.save_pretrained(args.out / name)
-        for kind, figures in score(model, tokenizer, args.count).items():
+        for kind, figures in score(model, tokenizer, HELD_OUT).items():
             print(f"{name}, {kind}: {figures}", flush=True)
 
 
