@@ -22,7 +22,8 @@ The prefixes of a tenant's prompts must not be visible to other tenants. So engi
 apart, and so do the blocks' hashes here.
 
 For a prefix that no replica has, rendezvous hashing (Thaler and Ravishankar, 1998) has every gateway choose the same
-replica, without communication.
+replica, without communication. It is weighted by speed (the logarithmic method of Schindelhauer and Schomaker, SPAA
+2005): a replica whose first text takes twice as long gets half as many.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from hedgerow.llm.v1 import llm_pb2
 
 Policy = Literal["prefix", "least_request", "round_robin"]
 _BOUND = 1.25
+_HIGHEST = math.log(1 << 64)  # claim to a prefix: `rendezvous` has 8 bytes
 BLOCK_BYTES = 256  # about 64 tokens of English; prompts shorter than one have no prefix to share
 _MOST_BLOCKS = 64  # of one prompt that are looked at: 16 KiB
 _MEMORY_BLOCKS = 16_384  # of one replica: 4 MiB of prompts, about what a small engine's cache holds
@@ -149,14 +151,19 @@ def _builds(tier: Sequence[Candidate], rng: random.Random) -> Sequence[str]:
 
 
 def _least_request(members: Sequence[C], _: Blocks, rng: random.Random) -> Sequence[C]:
-    known = [each.first_s for each in members if each.first_s]
-    mean_s = sum(known) / len(known) if known else 1.0
+    slowness = _slowness(members)
 
     def rank(each: C) -> tuple[float, float]:
-        drawn = rng.random() ** ((each.first_s or mean_s) / mean_s)
-        return (each.in_flight + 1) / each.locality.weight, -drawn
+        return (each.in_flight + 1) / each.locality.weight, -(rng.random() ** slowness(each))
 
     return sorted(members, key=rank)
+
+
+def _slowness(members: Sequence[C]) -> Callable[[C], float]:
+    """The time of one of `members` to its first text, where the average of all is 1."""
+    known = [each.first_s for each in members if each.first_s]
+    mean_s = sum(known) / len(known) if known else 1.0
+    return lambda each: (each.first_s or mean_s) / mean_s
 
 
 def _round_robin(members: Sequence[C], _: Blocks, rng: random.Random) -> Sequence[C]:
@@ -168,10 +175,12 @@ def _prefix(members: Sequence[C], prompt: Blocks, rng: random.Random) -> Sequenc
         return _least_request(members, prompt, rng)
     bound = math.ceil(_BOUND * (sum(each.in_flight for each in members) + 1) / len(members))
     known = _BOUND * (sum(len(each.prefixes) for each in members) + len(prompt)) / len(members)
+    slowness = _slowness(members)
 
     def rank(each: C) -> tuple[Any, ...]:
-        claim = int.from_bytes(rendezvous(prompt[0], each.address), "big")
-        return each.in_flight >= bound, -each.prefixes.matched(prompt), len(each.prefixes) >= known, -claim
+        slow, claim = slowness(each), int.from_bytes(rendezvous(prompt[0], each.address), "big") + 1
+        has_most = len(each.prefixes) * min(slow, 1) >= known  # a fast one may read more than others
+        return each.in_flight >= bound, -each.prefixes.matched(prompt), has_most, slow * (_HIGHEST - math.log(claim))
 
     return sorted(members, key=rank)
 

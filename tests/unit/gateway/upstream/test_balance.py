@@ -33,8 +33,8 @@ class Calls:
         balance.taken(first, what)
         return first.address
 
-    def made_alone(self) -> str:
-        address = self.made()
+    def made_alone(self, what=()) -> str:
+        address = self.made(what)
         self.over()
         return address
 
@@ -116,6 +116,14 @@ def test_few_beginnings_are_shared_out_evenly(seed: int):
         seen[calls.made(prompt(100 * seed + number))] += 1
         calls.over()
     assert max(seen.values()) <= 5
+
+
+@pytest.mark.parametrize("slow", [2, 10])
+def test_a_slower_replica_gets_fewer_beginnings_that_are_new_and_keeps_its_own(slow: int):
+    calls = Calls(Replica("fast", first_s=0.1), Replica("slow", first_s=0.1 * slow), policy="prefix")
+    chosen = {number: calls.made_alone(prompt(number)) for number in range(500)}
+    assert Counter(chosen.values())["slow"] == pytest.approx(500 / (1 + slow), rel=0.3)
+    assert all(calls.made_alone(prompt(number)) == address for number, address in chosen.items())
 
 
 def test_a_popular_beginning_does_not_overload_the_replica_that_has_it():
