@@ -182,7 +182,8 @@ async def follow_contexts(fleet: Fleet, routes: Routes) -> None:
 
 async def _learn(pool: Pool, routes: Routes) -> bool:
     """Whether all replicas were there to be asked. Of several contexts the smallest counts."""
-    contexts = [await _ask(replica.llm) for replica in tuple(pool.replicas)]
+    replicas = tuple(pool.replicas)
+    contexts = [await _ask(replica.llm) for replica in replicas if replica in pool.replicas]  # it may leave meanwhile
     if known := [context for context in contexts if context]:
         routes.learn(pool.model, min(known))
     return None not in contexts

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from grpc.aio import UsageError
 
 from hedgerow.router.v1 import router_pb2
 from services.gateway.upstream.router import Routes, follow_contexts
@@ -79,6 +80,17 @@ async def test_a_service_that_is_away_is_asked_again_soon_and_one_that_cannot_sa
     routes = routes_of(own=0, url=7)
     assert await known(routes, fleet(own=[away], url=[old]), after_s=50) == {"own": 8_192, "url": 7}
     assert away.asked == 3
+
+
+async def test_a_replica_that_leaves_before_its_turn_is_not_asked() -> None:
+    class Leaves(Telling):
+        async def context_tokens(self, timeout_s: float) -> int:
+            replicas.pop()
+            return await super().context_tokens(timeout_s)
+
+    followed = fleet(own=[Leaves([8_192]), Telling([UsageError("Channel is closed.")])])
+    replicas = followed.pools["own"].replicas
+    assert await known(routes_of(own=0), followed) == {"own": 8_192}
 
 
 async def test_without_a_table_a_context_is_known_and_no_model() -> None:
