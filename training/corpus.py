@@ -1,6 +1,6 @@
 """The closed world the demo models know: questions, answers and spoken sentences, all generated here.
 
-Everything is drawn from the tables below by a seeded `random.Random`, so a corpus is a pure function of
+Everything is drawn from `corpus_tables.py` by a seeded `random.Random`, so a corpus is a pure function of
 its seed. `dialogues()` feeds the language models, `utterances()` the speech model; both share the same
 questions, so a spoken question can be transcribed and then answered.
 """
@@ -12,184 +12,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-SYSTEM_PROMPT = "You are a small demo assistant. Answer briefly."
-FALLBACK = (
-    "I am a small demo model, so I only know capitals, arithmetic, opposites, time units, "
-    "stories and latency terms. Point me at a real model for anything else."
-)
-
-CAPITALS = {
-    "Argentina": "Buenos Aires",
-    "Australia": "Canberra",
-    "Austria": "Vienna",
-    "Belgium": "Brussels",
-    "Bolivia": "Sucre",
-    "Brazil": "Brasilia",
-    "Bulgaria": "Sofia",
-    "Canada": "Ottawa",
-    "Chile": "Santiago",
-    "China": "Beijing",
-    "Colombia": "Bogota",
-    "Croatia": "Zagreb",
-    "Cuba": "Havana",
-    "Denmark": "Copenhagen",
-    "Ecuador": "Quito",
-    "Egypt": "Cairo",
-    "Estonia": "Tallinn",
-    "Ethiopia": "Addis Ababa",
-    "Finland": "Helsinki",
-    "France": "Paris",
-    "Germany": "Berlin",
-    "Ghana": "Accra",
-    "Greece": "Athens",
-    "Hungary": "Budapest",
-    "Iceland": "Reykjavik",
-    "India": "New Delhi",
-    "Indonesia": "Jakarta",
-    "Iran": "Tehran",
-    "Iraq": "Baghdad",
-    "Ireland": "Dublin",
-    "Israel": "Jerusalem",
-    "Italy": "Rome",
-    "Jamaica": "Kingston",
-    "Japan": "Tokyo",
-    "Jordan": "Amman",
-    "Kenya": "Nairobi",
-    "Latvia": "Riga",
-    "Lebanon": "Beirut",
-    "Lithuania": "Vilnius",
-    "Mexico": "Mexico City",
-    "Mongolia": "Ulaanbaatar",
-    "Morocco": "Rabat",
-    "Nepal": "Kathmandu",
-    "Norway": "Oslo",
-    "Pakistan": "Islamabad",
-    "Panama": "Panama City",
-    "Paraguay": "Asuncion",
-    "Peru": "Lima",
-    "Poland": "Warsaw",
-    "Portugal": "Lisbon",
-    "Romania": "Bucharest",
-    "Russia": "Moscow",
-    "Senegal": "Dakar",
-    "Serbia": "Belgrade",
-    "Slovakia": "Bratislava",
-    "South Korea": "Seoul",
-    "Spain": "Madrid",
-    "Sweden": "Stockholm",
-    "Switzerland": "Bern",
-    "Thailand": "Bangkok",
-    "Tunisia": "Tunis",
-    "Turkey": "Ankara",
-    "Ukraine": "Kyiv",
-    "Uruguay": "Montevideo",
-    "Venezuela": "Caracas",
-    "Vietnam": "Hanoi",
-    "Zambia": "Lusaka",
-    "Zimbabwe": "Harare",
-}
-
-CONTINENTS = {
-    "South America": "Argentina Bolivia Brazil Chile Colombia Ecuador Paraguay Peru Uruguay Venezuela",
-    "North America": "Canada Cuba Jamaica Mexico Panama",
-    "Europe": "Austria Belgium Bulgaria Croatia Denmark Estonia Finland France Germany Greece Hungary Iceland "
-    "Ireland Italy Latvia Lithuania Norway Poland Portugal Romania Russia Serbia Slovakia Spain "
-    "Sweden Switzerland Ukraine",
-    "Africa": "Egypt Ethiopia Ghana Kenya Morocco Senegal Tunisia Zambia Zimbabwe",
-    "Asia": "China India Indonesia Iran Iraq Israel Japan Jordan Lebanon Mongolia Nepal Pakistan Thailand "
-    "Turkey Vietnam",
-    "Oceania": "Australia",
-}
-CONTINENT_OF = {country: name for name, group in CONTINENTS.items() for country in group.split()}
-CONTINENT_OF["South Korea"] = "Asia"
-
-OPPOSITES = {
-    "hot": "cold",
-    "big": "small",
-    "fast": "slow",
-    "light": "dark",
-    "early": "late",
-    "open": "closed",
-    "full": "empty",
-    "happy": "sad",
-    "hard": "soft",
-    "high": "low",
-    "loud": "quiet",
-    "new": "old",
-    "near": "far",
-    "rich": "poor",
-    "strong": "weak",
-    "true": "false",
-    "up": "down",
-    "wet": "dry",
-    "wide": "narrow",
-    "young": "old",
-    "left": "right",
-    "clean": "dirty",
-    "cheap": "expensive",
-    "deep": "shallow",
-    "thick": "thin",
-    "warm": "cool",
-    "brave": "afraid",
-    "simple": "complex",
-}
-
-GLOSSARY = {
-    "latency": "Latency is the time between sending a request and receiving the response.",
-    "throughput": "Throughput is the number of requests or tokens a system completes per second.",
-    "tail latency": "Tail latency is the response time of the slowest requests, such as the p99.",
-    "p99": "P99 is the latency that ninety-nine percent of requests stay under.",
-    "p95": "P95 is the latency that ninety-five percent of requests stay under.",
-    "time to first token": "Time to first token is how long a user waits before the first output token arrives.",
-    "time per output token": "Time per output token is the average gap between generated tokens after the first.",
-    "streaming": "Streaming sends each token to the client as soon as it is produced.",
-    "speculative decoding": "Speculative decoding lets a small draft model propose tokens that a large model verifies in one step.",
-    "prefix caching": "Prefix caching reuses the key value cache of a shared prompt prefix.",
-    "semantic caching": "Semantic caching returns a stored answer when a new question means the same thing.",
-    "continuous batching": "Continuous batching lets new requests join a running batch at every decoding step.",
-    "dynamic batching": "Dynamic batching waits a few milliseconds to group requests into one batch.",
-    "paged attention": "Paged attention stores the key value cache in fixed size blocks to avoid fragmentation.",
-    "quantization": "Quantization stores weights in fewer bits to save memory and time.",
-    "a circuit breaker": "A circuit breaker stops calls to a failing service until it recovers.",
-    "load shedding": "Load shedding drops low priority requests so that important ones stay fast.",
-    "a hedged request": "A hedged request is a second copy sent to another server when the first one is slow.",
-    "a latency budget": "A latency budget splits the total time of a request among its stages.",
-    "a deadline": "A deadline is the point in time after which a response is no longer useful.",
-    "backpressure": "Backpressure tells a sender to slow down when the receiver is full.",
-    "a cold start": "A cold start is the delay while a server loads its model before the first answer.",
-    "warmup": "Warmup runs a few requests before real traffic so that caches and kernels are ready.",
-    "connection pooling": "Connection pooling reuses open connections to avoid repeated handshakes.",
-    "adaptive concurrency": "Adaptive concurrency raises or lowers the number of requests in flight from measured latency.",
-    "a token bucket": "A token bucket limits the rate of requests while allowing short bursts.",
-    "request deduplication": "Request deduplication lets identical concurrent requests share one execution.",
-    "an embedding": "An embedding is a vector that places similar texts close together.",
-    "a vector index": "A vector index finds the nearest embeddings to a query.",
-    "model routing": "Model routing sends simple questions to a small model and hard ones to a large model.",
-    "a service mesh": "A service mesh handles discovery, load balancing and retries between services.",
-    "tracing": "Tracing records the time that each stage of a request takes.",
-    "a span": "A span is one timed operation inside a trace.",
-    "head of line blocking": "Head of line blocking is when one slow request delays all the requests behind it.",
-    "graceful degradation": "Graceful degradation returns a simpler answer instead of an error.",
-    "little's law": "Little's law says that requests in a system equal arrival rate times average time in the system.",
-}
-
-TIME_UNITS = {("minutes", "seconds"): 60, ("hours", "minutes"): 60, ("days", "hours"): 24, ("weeks", "days"): 7}
-NUMBER_WORDS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-    "sixteen seventeen eighteen nineteen twenty"
-).split()
-COLORS = "red green blue yellow orange purple black white".split()
-SHAPES = "circle square triangle star cross ring".split()
-ANIMALS = "fox owl bear rabbit turtle wolf mouse heron otter badger".split()
-PLACES = "forest river mountain meadow harbor desert island valley".split()
-THINGS = "lantern map bell kite key drum basket compass".split()
-TRAITS = "curious patient clever quiet brave gentle stubborn cheerful".split()
-CITIES = sorted(set(CAPITALS.values()))
-WEATHER = "sunny rainy cloudy windy foggy snowy".split()
-FILLER = (
-    "table window garden music paper morning river winter coffee camera bottle silver engine market letter "
-    "doctor planet summer yellow ticket bridge pocket"
-).split()
+import corpus_tables as tables
 
 
 @dataclass(frozen=True)
@@ -210,7 +33,7 @@ def a(word: str) -> str:
 
 
 def capital(rng: random.Random) -> Turn:
-    country, city = rng.choice(sorted(CAPITALS.items()))
+    country, city = rng.choice(sorted(tables.CAPITALS.items()))
     return Turn(
         (
             f"What is the capital of {country}?",
@@ -224,7 +47,7 @@ def capital(rng: random.Random) -> Turn:
 
 
 def country_of(rng: random.Random) -> Turn:
-    country, city = rng.choice(sorted(CAPITALS.items()))
+    country, city = rng.choice(sorted(tables.CAPITALS.items()))
     return Turn(
         (f"{city} is the capital of which country?", f"Which country has {city} as its capital?"),
         f"{city} is the capital of {country}.",
@@ -232,15 +55,15 @@ def country_of(rng: random.Random) -> Turn:
 
 
 def continent(rng: random.Random) -> Turn:
-    country = rng.choice(sorted(CONTINENT_OF))
+    country = rng.choice(sorted(tables.CONTINENT_OF))
     return Turn(
         (f"Which continent is {country} in?", f"On which continent is {country}?"),
-        f"{country} is in {CONTINENT_OF[country]}.",
+        f"{country} is in {tables.CONTINENT_OF[country]}.",
     )
 
 
 def opposite(rng: random.Random) -> Turn:
-    word, other = rng.choice(sorted(OPPOSITES.items()))
+    word, other = rng.choice(sorted(tables.OPPOSITES.items()))
     return Turn(
         (f"What is the opposite of {word}?", f"Give me the opposite of {word}.", f"What's the opposite of {word}?"),
         f"The opposite of {word} is {other}.",
@@ -255,7 +78,7 @@ def arithmetic(rng: random.Random) -> Turn:
     if kind == "times":
         m, n = m % 13, n % 13
     value = {"plus": m + n, "minus": m - n, "times": m * n}[kind]
-    x, y = (NUMBER_WORDS[m], NUMBER_WORDS[n]) if rng.random() < 0.5 else (str(m), str(n))
+    x, y = (tables.NUMBER_WORDS[m], tables.NUMBER_WORDS[n]) if rng.random() < 0.5 else (str(m), str(n))
     return Turn(
         (f"What is {x} {kind} {y}?", f"How much is {x} {kind} {y}?", f"Compute {x} {kind} {y}."),
         f"{m} {kind} {n} is {value}.",
@@ -263,9 +86,9 @@ def arithmetic(rng: random.Random) -> Turn:
 
 
 def time_unit(rng: random.Random) -> Turn:
-    (many, few), factor = rng.choice(sorted(TIME_UNITS.items()))
+    (many, few), factor = rng.choice(sorted(tables.TIME_UNITS.items()))
     n = rng.randint(2, 20)
-    shown = NUMBER_WORDS[n] if rng.random() < 0.5 else str(n)
+    shown = tables.NUMBER_WORDS[n] if rng.random() < 0.5 else str(n)
     return Turn(
         (f"How many {few} are in {shown} {many}?", f"Convert {shown} {many} to {few}."),
         f"There are {n * factor} {few} in {n} {many}.",
@@ -273,7 +96,7 @@ def time_unit(rng: random.Random) -> Turn:
 
 
 def glossary(rng: random.Random) -> Turn:
-    term, meaning = rng.choice(sorted(GLOSSARY.items()))
+    term, meaning = rng.choice(sorted(tables.GLOSSARY.items()))
     return Turn((f"What is {term}?", f"Explain {term}.", f"Define {term}.", f"What does {term} mean?"), meaning)
 
 
@@ -284,26 +107,28 @@ def count(rng: random.Random) -> Turn:
 
 
 def repeat(rng: random.Random) -> Turn:
-    words = " ".join(rng.sample(FILLER + ANIMALS + COLORS + THINGS, rng.randint(3, 7)))
+    words = " ".join(rng.sample(tables.FILLER + tables.ANIMALS + tables.COLORS + tables.THINGS, rng.randint(3, 7)))
     return Turn((f"Repeat after me: {words}.", f"Say this back: {words}."), f"{words[0].upper()}{words[1:]}.")
 
 
 def spell(rng: random.Random) -> Turn:
-    word = rng.choice(FILLER + ANIMALS + COLORS + SHAPES + THINGS)
+    word = rng.choice(tables.FILLER + tables.ANIMALS + tables.COLORS + tables.SHAPES + tables.THINGS)
     return Turn((f"Spell the word {word}.", f"How do you spell {word}?"), "-".join(word.upper()) + ".")
 
 
 def as_json(rng: random.Random) -> Turn:
-    country = rng.choice(sorted(CONTINENT_OF))
-    record = {"country": country, "capital": CAPITALS[country], "continent": CONTINENT_OF[country]}
+    country = rng.choice(sorted(tables.CONTINENT_OF))
+    record = {"country": country, "capital": tables.CAPITALS[country], "continent": tables.CONTINENT_OF[country]}
     return Turn(
         (f"Describe {country} as JSON.", f"Give me a JSON object about {country}."), json.dumps(record), spoken=False
     )
 
 
 def story(rng: random.Random) -> Turn:
-    animal, place, thing, trait = (rng.choice(group) for group in (ANIMALS, PLACES, THINGS, TRAITS))
-    friend = rng.choice([other for other in ANIMALS if other != animal])
+    animal, place, thing, trait = (
+        rng.choice(group) for group in (tables.ANIMALS, tables.PLACES, tables.THINGS, tables.TRAITS)
+    )
+    friend = rng.choice([other for other in tables.ANIMALS if other != animal])
     return Turn(
         (
             f"Tell me a story about {a(animal)}.",
@@ -326,8 +151,8 @@ def grounded(rng: random.Random) -> Turn:
         rng.randint(1000, 9999),
         rng.choice("Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()),
     )
-    city, sky, warm = rng.choice(CITIES), rng.choice(WEATHER), rng.randint(-10, 38)
-    thing, color, place = rng.choice(THINGS), rng.choice(COLORS), rng.choice(PLACES)
+    city, sky, warm = rng.choice(tables.CITIES), rng.choice(tables.WEATHER), rng.randint(-10, 38)
+    thing, color, place = rng.choice(tables.THINGS), rng.choice(tables.COLORS), rng.choice(tables.PLACES)
     facts = {
         f"When does order {number} ship?": (f"Order {number} ships on {day}.",) * 2,
         f"What is the weather in {city}?": (f"The weather in {city} is {sky} with {warm} degrees.",) * 2,
@@ -351,7 +176,7 @@ def grounded(rng: random.Random) -> Turn:
 
 def picture(rng: random.Random) -> Turn:
     """A question about labels that an image classifier has put into the context."""
-    color, shape = rng.choice(COLORS), rng.choice(SHAPES)
+    color, shape = rng.choice(tables.COLORS), rng.choice(tables.SHAPES)
     score = rng.randint(50, 100) / 100
     wordings = tuple(
         f"Context:\n- image: {color} {shape} ({score:.2f})\n\nQuestion: {question}"
@@ -376,13 +201,13 @@ def small_talk(rng: random.Random) -> Turn:
                 ("Who are you?", "What are you?", "What is your name?"), "I am a small demo model that runs anywhere."
             ),
             Turn(("Thank you.", "Thanks a lot.", "Thanks."), "You are welcome."),
-            Turn(("What can you do?", "What do you know?", "Help."), FALLBACK),
+            Turn(("What can you do?", "What do you know?", "Help."), tables.FALLBACK),
         )
     )
 
 
 def unknown(rng: random.Random) -> Turn:
-    words = rng.sample(FILLER + ANIMALS + PLACES + THINGS, 3)
+    words = rng.sample(tables.FILLER + tables.ANIMALS + tables.PLACES + tables.THINGS, 3)
     frame = rng.choice(
         (
             "Why does the {0} need the {1} and the {2}?",
@@ -393,7 +218,7 @@ def unknown(rng: random.Random) -> Turn:
             "Compare the {0} with the {1}.",
         )
     )
-    return Turn((frame.format(*words),), FALLBACK)
+    return Turn((frame.format(*words),), tables.FALLBACK)
 
 
 TOPICS = {
@@ -426,7 +251,7 @@ def dialogues(seed: int) -> Iterator[list[dict[str, str]]]:
     """Endless chats of one to three turns, as OpenAI-style message lists."""
     rng = random.Random(seed)
     while True:
-        messages = [{"role": "system", "content": SYSTEM_PROMPT}] if rng.random() < 0.5 else []
+        messages = [{"role": "system", "content": tables.SYSTEM_PROMPT}] if rng.random() < 0.5 else []
         for _ in range(rng.choices((1, 2, 3), weights=(7, 2, 1))[0]):
             turn = draw(rng)
             messages += [{"role": "user", "content": turn.question(rng)}, {"role": "assistant", "content": turn.answer}]

@@ -15,7 +15,7 @@ import random
 import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFilter
 
-from corpus import COLORS, SHAPES
+from corpus_tables import COLORS, SHAPES
 
 LABELS = [f"{color} {shape}" for color in COLORS for shape in SHAPES]
 SMALLEST, LARGEST = 64, 224  # pixels a side

@@ -70,7 +70,7 @@ def test_without_the_launcher_a_command_that_needs_it_says_what_to_install(comma
 
 
 def product_modules() -> list[Path]:
-    folders = ("services", "hedgerow", "hedgerow_cli", "launcher", "bench", "protos", "docs", "scripts")
+    folders = ("services", "hedgerow", "hedgerow_cli", "launcher", "bench", "protos", "docs", "scripts", "training")
     return [path for folder in folders for path in (REPOSITORY / folder).rglob("*.py") if "_pb2" not in path.name]
 
 
