@@ -17,7 +17,7 @@ from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import refuses_choices
 from services.gateway.http.dialects import several
-from services.gateway.http.dialects.original import original
+from services.gateway.http.dialects.original import leave_recordings, original
 from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take
 from services.gateway.http.errors import BudgetTimeout, ErrorResponse, FirstTokenTimeout, Interrupted, by_callers_names
 from services.gateway.http.fields import Fields
@@ -154,6 +154,8 @@ class Generating:
         """The order in a body, which holds its caller's own words where the models' services know the API."""
         order = self.dialect.read(body, headers, self.settings.chat_models, self.settings.max_messages)
         if self.dialect.api:
+            if not self.settings.audio_address:
+                leave_recordings(order.request, body)
             order.request.original.CopyFrom(original(self.dialect.api, data, body, headers))
         else:
             for place in body.left():

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.provider import MOST_OBJECTS
+from services.gateway.http.dialects.parts import AUDIO
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import FOR_PROVIDERS
 from services.gateway.http.sse import compact
@@ -28,6 +30,25 @@ def original(api: chat_pb2.Api, data: bytes, body: Fields, headers: Mapping[str,
     if lengths := {place: each for name in _TEXTS for place, each in _side_by_side(name, body.seen(name))}:
         untranslated[PARTS] = compact(lengths).decode()
     return chat_pb2.Original(api=api, body=data, headers=_for_provider(headers), untranslated=untranslated)
+
+
+def leave_recordings(request: pb.GenerateRequest, body: Fields) -> None:
+    """Leave the recordings of a conversation for a provider whose model hears: without an audio service the gateway can
+    do nothing else with them."""
+    recorded = [each for each in request.messages if any(part.HasField("audio") for part in each.parts)]
+    for message in recorded:
+        for part in message.parts:
+            if part.HasField("audio"):
+                part.text = f"[{AUDIO}]"
+        if all(part.HasField("text") for part in message.parts):
+            message.content = "".join(part.text for part in message.parts)
+            del message.parts[:]
+    for turn in (turn for name in ("messages", "input") if recorded for turn in body.objects(name)):
+        parts = given if isinstance(given := turn.seen("content"), list) else []
+        if any(isinstance(each, dict) and each.get("type") == AUDIO for each in parts):
+            for each in turn.objects("content"):
+                if each.seen("type") == AUDIO:
+                    each.leave()
 
 
 def _side_by_side(place: str, given: Any) -> Iterator[tuple[str, list[int]]]:

@@ -10,6 +10,7 @@ from services.runtime.errors import InvalidInput
 
 _TEXTS = ("text", "input_text", "output_text")
 _PICTURES = ("image_url", "input_image")
+AUDIO = "input_audio"
 _CONTENT = "a string, or an array of parts"
 
 
@@ -57,10 +58,10 @@ def read_part(part: Fields, *, media: bool = True) -> chat_pb2.Part:
         return chat_pb2.Part(text=part.needed("refusal"))
     if media and kind in _PICTURES and not _is_elsewhere(part):
         return chat_pb2.Part(image=_picture(part))
-    if media and kind == "input_audio":
-        audio = part.object("input_audio")
+    if media and kind == AUDIO:
+        audio = part.object(AUDIO)
         if audio is None:
-            raise part.wrong("input_audio", "an object")
+            raise part.wrong(AUDIO, "an object")
         return chat_pb2.Part(audio=audio.base64("data"))
     return chat_pb2.Part(text=left(part, kind))
 

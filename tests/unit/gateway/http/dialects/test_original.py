@@ -13,7 +13,8 @@ from services.gateway.answer.prompt_builder import Asked
 from services.gateway.answer.stages.cache.cache_key import cache_question
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.messages_request import read_messages
-from services.gateway.http.dialects.original import original
+from services.gateway.http.dialects.original import leave_recordings, original
+from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import Fields, parse
 from services.llm.engine import Model, Original
 from services.llm.untranslated import check
@@ -70,6 +71,21 @@ def test_texts_that_stand_side_by_side_are_another_question_than_one_text() -> N
     assert len({tuple(key) for key in keys}) == 4
     model = Model("m", "anthropic", 0, 0, "", False)
     check(Original("chat_completions", b"", untranslated=dict(asked[-1].untranslated)), model)  # refused by none
+
+
+@pytest.mark.parametrize(("api", "name"), [(read_chat, "messages"), (read_response, "input")])
+def test_recordings_are_left_for_a_provider_where_the_mesh_cannot_hear(api: Any, name: str) -> None:
+    sound = {"type": "input_audio", "input_audio": {"data": "c291bmQ=", "format": "wav"}}
+    words = {"type": "text" if name == "messages" else "input_text", "text": "What is it?"}
+    turns = [{"role": "user", "content": [words, sound]}, {"role": "user", "content": "And now?"}]
+    given = Fields({"model": "m", name: turns})
+    request = api(given, {}, {"m"}).request
+    leave_recordings(request, given)
+    assert [message.content for message in request.messages] == ["What is it?[input_audio]", "And now?"]
+    assert not any(message.parts for message in request.messages)
+    left = dict(original(chat_pb2.API_CHAT_COMPLETIONS, b"{}", given, {}).untranslated)
+    assert json.loads(left[f"{name}[0].content[1]"]) == sound
+    assert left.keys() == {f"{name}[0].content[1]"}
 
 
 def test_marks_of_a_cache_and_signed_thoughts_of_messages_are_not_read() -> None:

@@ -120,7 +120,7 @@ async def test_no_objects_of_the_json_of_a_request_are_kept_while_it_is_answered
         async def read(self, data: bytes) -> Fields:
             return parse(data)
 
-    settings = cast(Any, SimpleNamespace(chat_models=["m"], max_messages=2_000))
+    settings = cast(Any, SimpleNamespace(chat_models=["m"], max_messages=2_000, audio_address=""))
     dialect = Dialect(read_response, ResponseWriter, ErrorResponse.openai, chat_pb2.API_RESPONSES)
     for store in (None, Steps()):
         generating = Generating(dialect, cast(Any, None), settings, _turns(store) if store else None)
