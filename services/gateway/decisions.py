@@ -92,8 +92,8 @@ class By(Label):
 class Changed(Label):
     """The kinds of changes (`Change.what`)."""
 
-    BUDGET = "budget", "the time is limited; `before` has a longer time that was requested"
-    MAX_TOKENS = "max_tokens", "the answer's tokens are limited; `before` has a higher limit that was requested"
+    BUDGET = "budget", "the time is limited; `from` has a longer time that was requested"
+    MAX_TOKENS = "max_tokens", "the answer's tokens are limited; `from` has a higher limit that was requested"
     CACHE = "cache", "a cached answer was sent: `exact`, `semantic` or `stale`"
     SHARED = "shared", "the answer is shared with an equal request"
     MODEL = "model", "another model than the chosen one answered"
@@ -101,7 +101,7 @@ class Changed(Label):
     PROMPT_COMPRESSED = "prompt_compressed", "the prompt was compressed"
     CONVERSATION_CUT = "conversation_cut", "the oldest turns were left out"
     CONVERSATION_SUMMARIZED = "conversation_summarized", "the oldest turns were summarized"
-    FIELD_OMITTED = "field_omitted", "a field that the model's API lacks was left out; `before` names it"
+    FIELD_OMITTED = "field_omitted", "a field that the model's API lacks was left out; `from` names it"
     SYSTEM_PROMPT = "system_prompt", "a system prompt of the gateway was added"
     TOOLS = "tools", "mesh tools were called or offered"
     PICTURES = "pictures", "the model received image labels as text"

@@ -48,9 +48,9 @@ class Degraded(Label):
     )
     LLM_CHOICES = "llm:choices", "the model's server gave fewer answers than `n`"
     LLM_BUDGET = "llm:budget", "the budget cut the text"
-    LLM_INTERRUPTED = "llm:interrupted", "the model failed in mid-answer, and no other could continue"
+    LLM_INTERRUPTED = "llm:interrupted", "the model failed in mid-answer"
     LLM_REPLACED = "llm:replaced", "another model than the chosen one answered"
-    LLM_RESUMED = "llm:resumed", "the model failed in mid-answer, and another call continued its text"
+    LLM_RESUMED = "llm:resumed", "another call continued the text of a model that failed"
     LLM_STALE = "llm:stale", "an expired answer from the cache"
     LLM_TEMPLATE = "llm:template", "the fixed text"
 
@@ -108,16 +108,16 @@ class Act(Enum):
 
     HEDGE_STARTED = Said(Policy.HEDGE, "started", "The first text was late; a second replica was called.")
     HEDGE_WON = Said(Policy.HEDGE, "won", "The second call was first.")
-    HEDGE_SKIPPED = Said(Policy.HEDGE, "skipped", "No budget, spare slot or healthy replica for a hedge.")
+    HEDGE_SKIPPED = Said(Policy.HEDGE, "skipped", "No budget, slot or healthy replica for a hedge.")
     RETRY_STARTED = Said(Policy.RETRY, "started", "A call that failed before its first text was repeated.")
-    FAILOVER_STARTED = Said(Policy.FAILOVER, "started", "A stream broke; another replica continues its text.")
+    FAILOVER_STARTED = Said(Policy.FAILOVER, "started", "Another replica continues a broken stream.")
     FAILOVER_FAILED = Said(Policy.FAILOVER, "failed", "The other replica broke too.")
     FAILOVER_IMPOSSIBLE = Said(Policy.FAILOVER, "impossible", "A stream broke, and no replica can continue it.")
     FALLBACK_STARTED = Said(Policy.FALLBACK, "started", "Another model was asked.")
     FALLBACK_STALE = Said(Policy.FALLBACK, "stale", "An expired answer of the cache was sent.")
     FALLBACK_TEMPLATE = Said(Policy.FALLBACK, "template", "The fixed text was sent.")
     FALLBACK_SKIPPED = Said(Policy.FALLBACK, "skipped", "An optional stage failed.")
-    FALLBACK_LOCAL = Said(Policy.FALLBACK, "local", "Redis was away: one cache replica answered from its memory.")
+    FALLBACK_LOCAL = Said(Policy.FALLBACK, "local", "One cache replica answered without Redis.")
     FALLBACK_BYPASSED = Said(Policy.FALLBACK, "bypassed", "The cache does not store questions like this one.")
     BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "Every replica's breaker is open.")
     BREAKER_SKIPPED = Said(Policy.BREAKER, "skipped", "The breaker of an optional stage is open.")
@@ -125,8 +125,8 @@ class Act(Enum):
     LIMIT_SAGGING = Said(Policy.LIMIT, "sagging", "The model's tokens are much slower than its baseline.")
     SHED_REFUSED = Said(Policy.SHED, "refused", "Refused because of load, pressure or a full queue.")
     QUOTA_REFUSED = Said(Policy.QUOTA, "refused", "The tenant exceeded a quota.")
-    QUOTA_LOCAL = Said(Policy.QUOTA, "local", "Redis was late; this gateway alone checked the quota.")
-    SINGLE_FLIGHT_JOINED = Said(Policy.SINGLE_FLIGHT, "joined", "The request shares the generation of an equal one.")
+    QUOTA_LOCAL = Said(Policy.QUOTA, "local", "This gateway checked the quota without Redis.")
+    SINGLE_FLIGHT_JOINED = Said(Policy.SINGLE_FLIGHT, "joined", "It shares the generation of an equal request.")
     BUDGET_SKIPPED = Said(Policy.BUDGET, "skipped", "An optional stage exceeded its slice or had no time.")
     BUDGET_CUT = Said(Policy.BUDGET, "cut", "The budget cut the text.")
     PREFIX_MATCHED = Said(Policy.PREFIX, "matched", "The replica has read this prompt's prefix before.")
@@ -134,10 +134,10 @@ class Act(Enum):
     PROMPT_SHORTENED = Said(Policy.PROMPT, "shortened", "The oldest turns were left out or summarized.")
     CASCADE_PASSED = Said(Policy.CASCADE, "passed", "The fast model's answer passed its checks.")
     CASCADE_ESCALATED = Said(Policy.CASCADE, "escalated", "It failed; the better model was asked.")
-    CASCADE_KEPT = Said(Policy.CASCADE, "kept", "The streamed answer stays, because the better model sent none.")
+    CASCADE_KEPT = Said(Policy.CASCADE, "kept", "The better model sent no answer.")
     FORM_VALID = Said(Policy.FORM, "valid", "The answer matches `response_format`.")
     FORM_HELD = Said(Policy.FORM, "held", "The engine constrained the answer to a grammar.")
-    FORM_REPAIRED = Said(Policy.FORM, "repaired", "The first answer did not match; the repaired one does.")
+    FORM_REPAIRED = Said(Policy.FORM, "repaired", "The repaired answer matches.")
     FORM_FAILED = Said(Policy.FORM, "failed", "The answer does not match.")
     FORM_UNCHECKED = Said(Policy.FORM, "unchecked", "The answer could not be checked in time.")
     TOOL_REUSED = Said(Policy.TOOL, "reused", "An earlier result is still valid.")
