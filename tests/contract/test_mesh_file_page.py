@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from docs import mesh_file as page
+from docs.settings import settings
 from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.reading import parse
+from services.gateway.config import GatewaySettings
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = [
@@ -28,6 +30,13 @@ def test_the_page_lists_the_keys_as_they_are() -> None:
 def test_every_key_is_described() -> None:
     for line in page.render(page.HEAD).splitlines():
         assert not line.startswith("| `") or not line.endswith("|  |"), line
+
+
+def test_settings_of_the_gateway_that_the_page_names_are_settings() -> None:
+    known = {setting.path for setting in settings(GatewaySettings)}
+    named = set(re.findall(r"`gateway\.settings\.([\w.]+)`", page.PAGE.read_text()))
+    assert len(named) > 5
+    assert {name for name in named if not any(f"{path}.".startswith(f"{name}.") for path in known)} == set()
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
