@@ -13,7 +13,7 @@ from hedgerow._options import Media
 from hedgerow._peer import Peer
 from hedgerow._request import live_blocks
 from hedgerow._sending import DuplexStream
-from hedgerow._speech import AudioFormat, Heard, Recording, Segment, SpeechModel, Transcription
+from hedgerow._speech import AudioFormat, Heard, Policy, Recording, Segment, SpeechModel, Transcription
 from hedgerow._streams import EventStream
 from hedgerow._tls import Tls
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
@@ -73,12 +73,14 @@ class AudioClient(ServiceClient):
         *,
         format: AudioFormat = AudioFormat(),  # noqa: B008  # frozen
         language: str | None = None,
+        policy: Policy | None = None,
         pause_ms: int | None = None,
     ) -> EventStream[Heard]:
         """Transcribe live speech. `audio` yields blocks of any length as they are recorded, in `format`, and is read in
-        a thread of its own. A pause of `pause_ms` (100 to 5,000) ends a segment.
+        a thread of its own. `policy` decides when a word is confirmed; a pause of `pause_ms` (100 to 5,000) ends a
+        segment.
         """
-        opening = messages.live_opening(format, language, pause_ms)
+        opening = messages.live_opening(format, language, policy, pause_ms)
         requests, incoming = _live(opening, audio, format), messages.IncomingSpeech(self._peer)
         return DuplexStream.begin(self._stub.TranscribeStream, requests, incoming, self._peer.metadata())
 

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from hedgerow._errors import Internal
-from hedgerow._fields import set_fields
+from hedgerow._fields import one_of, set_fields
 from hedgerow._media import pieces
 from hedgerow._options import Media
 from hedgerow._peer import Peer
@@ -33,6 +33,8 @@ DEFAULT_TARGET = "127.0.0.1:50056"
 DEFAULT_BUDGET_MS = 3_600_000  # a long recording takes long; a service that is gone is noticed within seconds anyway
 MODEL_TIMEOUT_S = 10.0
 
+_POLICIES = {"windows": pb.POLICY_WINDOWS, "local-agreement": pb.POLICY_LOCAL_AGREEMENT}
+
 
 def recording(audio: Media, language: str | None, words: bool) -> Iterator[pb.TranscribeRequest]:
     """A recording in pieces; an invalid one is refused at once."""
@@ -47,10 +49,14 @@ def _recording(opening: pb.TranscribeRequest, parts: Iterable[bytes]) -> Iterato
         yield pb.TranscribeRequest(data=part)
 
 
-def live_opening(form: AudioFormat, language: str | None, pause_ms: int | None) -> pb.TranscribeStreamRequest:
+def live_opening(
+    form: AudioFormat, language: str | None, policy: str | None, pause_ms: int | None
+) -> pb.TranscribeStreamRequest:
     """How to listen."""
     options = pb.StreamOptions(format=audio_format(form))
     set_fields(options, "", language=language, pause_ms=pause_ms)
+    if policy is not None:
+        options.policy = _POLICIES[one_of("policy", policy, _POLICIES)]
     return pb.TranscribeStreamRequest(options=options)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Encoding: TypeAlias = Literal["pcm_s16le", "pcm_f32le", "opus"]
+Policy: TypeAlias = Literal["windows", "local-agreement"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hedgerow_cli import running
+
+
+class PolicyName(StrEnum):
+    """When a word that is being spoken counts as sure."""
+
+    WINDOWS = "windows"
+    LOCAL_AGREEMENT = "local-agreement"
+
 
 # A spent budget is no failure, because the command asked for it; nor is an answer that the guard ended.
 COMPLETE = ("stop", "length", "budget", "tool_calls", "content_filter")

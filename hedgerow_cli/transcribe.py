@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hedgerow_cli import options
 from hedgerow_cli.connection_options import Reach, to_audio
 from hedgerow_cli.option_groups import with_options
+
+if TYPE_CHECKING:
+    from hedgerow_cli.options import PolicyName
 
 
 @with_options(reach=to_audio)
@@ -22,6 +25,9 @@ def transcribe(
         str | None, typer.Option(metavar="CODE", help="ISO 639-1, for example en. Without it, the one detected.")
     ] = None,
     words: Annotated[bool, typer.Option("--words", help="Show when each word was said.")] = False,
+    policy: Annotated[
+        options.PolicyName | None, typer.Option(help="With --stream: when a word counts as sure.")
+    ] = None,
     pause_ms: options.PauseMs = None,
     as_json: options.JsonLines = False,
     *,
@@ -36,12 +42,13 @@ def transcribe(
     Examples:
       hedgerow transcribe talk.mp3
       hedgerow transcribe --words --json talk.flac | jq -r .text
-      hedgerow transcribe --stream question.wav
+      hedgerow transcribe --stream --policy local-agreement question.wav
     """
-    if pause_ms is not None and not stream:
-        raise typer.BadParameter("works with --stream alone", param_hint="--pause-ms")
+    for name, value in (("--policy", policy), ("--pause-ms", pause_ms)):
+        if value is not None and not stream:
+            raise typer.BadParameter("works with --stream alone", param_hint=name)
     if stream:
-        _listen(file, language, words, pause_ms, as_json, reach)
+        _listen(file, language, words, policy, pause_ms, as_json, reach)
     else:
         _transcribe(file, language, words, as_json, reach)
 
@@ -61,7 +68,15 @@ def _transcribe(file: Path, language: str | None, words: bool, as_json: bool, re
     print(json.dumps(asdict(done)) if as_json else summary_line(done))
 
 
-def _listen(file: Path, language: str | None, words: bool, pause_ms: int | None, as_json: bool, reach: Reach) -> None:
+def _listen(
+    file: Path,
+    language: str | None,
+    words: bool,
+    policy: PolicyName | None,
+    pause_ms: int | None,
+    as_json: bool,
+    reach: Reach,
+) -> None:
     import asyncio
     from contextlib import aclosing, closing
 
@@ -74,7 +89,13 @@ def _listen(file: Path, language: str | None, words: bool, pause_ms: int | None,
 
     async def play() -> None:
         async with AsyncAudioClient(**reach) as client, aclosing(playback.blocks()) as blocks:
-            events = client.transcribe_stream(blocks, format=playback.format, language=language, pause_ms=pause_ms)
+            events = client.transcribe_stream(
+                blocks,
+                format=playback.format,
+                language=language,
+                policy=policy.value if policy else None,
+                pause_ms=pause_ms,
+            )
             async with events:
                 async for event in events:
                     show(event)

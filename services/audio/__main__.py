@@ -33,11 +33,11 @@ _log = logging.getLogger("services.audio")
 async def assemble(settings: AudioSettings) -> AsyncIterator[Mapping[ServiceDescriptor, AudioServicer]]:
     """The service, its model loaded and warm. Exits the process with 2 when the model cannot be opened."""
     recognizer = await _open(settings)
-    need = await asyncio.to_thread(_warm_up, recognizer, settings)
+    needs = await asyncio.to_thread(_warm_up, recognizer, settings)
     scheduler = Scheduler(settings.workers)
     decoder = RecordingDecoder(RecordingLimits(settings.max_duration_s, settings.max_pcm_bytes))
     admission = Admission(
-        scheduler, need, settings.max_streams, settings.recordings, settings.max_load, settings.workers
+        scheduler, needs, settings.max_streams, settings.recordings, settings.max_load, settings.workers
     )
     try:
         yield {_SERVICE: AudioServicer(recognizer, recognizer.languages, scheduler, admission, decoder, settings)}
@@ -79,11 +79,14 @@ def _threads(settings: AudioSettings) -> int:
     return settings.threads or max(1, min(_MOST_THREADS, len(os.sched_getaffinity(0)) // settings.workers))
 
 
-def _warm_up(recognizer: Whisper, settings: AudioSettings) -> Need:
-    """Run the model as for speech, and say from that how much of it a stream will need at first."""
-    step_cost_s = recognizer.cost_s(_HELD_S)
+def _warm_up(recognizer: Whisper, settings: AudioSettings) -> dict[str, Need]:
+    """Run the model as for speech, and say from that how much of it a stream of each policy will need at first."""
+    step_cost_s, window_cost_s = recognizer.cost_s(_HELD_S), recognizer.cost_s(settings.window_s)
     _log.info("%s on %s transcribes %g s in %.0f ms", recognizer.name, recognizer.device, _HELD_S, step_cost_s * 1000)
-    return Need(step_cost_s, max(_EVERY_S, settings.step_ms / 1000))
+    return {
+        "windows": Need(window_cost_s, max(settings.window_s - settings.overlap_s, 0.5)),
+        "local_agreement": Need(step_cost_s, max(_EVERY_S, settings.step_ms / 1000)),
+    }
 
 
 if __name__ == "__main__":

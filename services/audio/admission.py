@@ -34,6 +34,7 @@ class Stream:
     """An open stream. `end` ends it, with a reason."""
 
     member: FairMember
+    policy: str
     tenant: str
     end: Callable[[Exception], None]
     spoke_at: float  # when speech was heard last; until then, when it was opened
@@ -60,19 +61,19 @@ class Need:
 
 
 class Admission:
-    """Admission control. `need`: what each stream needs."""
+    """Admission control. `needs`: what a stream of each policy needs to begin with."""
 
     def __init__(
         self,
         scheduler: Scheduler,
-        need: Need,
+        needs: dict[str, Need],
         max_streams: int,
         max_recordings: int,
         max_load: float,
         workers: int = 1,
         clock: Clock = time.monotonic,
     ):
-        self._scheduler, self._need, self._clock = scheduler, need, clock
+        self._scheduler, self._needs, self._clock = scheduler, needs, clock
         self._max_recordings, self._max_load, self._workers = max_recordings, max_load, workers
         self.max_streams = max_streams
         self._streams: set[Stream] = set()
@@ -84,16 +85,18 @@ class Admission:
         return len(self._streams)
 
     @contextmanager
-    def stream(self, tenant: str = "", end: Callable[[Exception], None] = lambda _: None) -> Iterator[Stream]:
+    def stream(
+        self, policy: str, tenant: str = "", end: Callable[[Exception], None] = lambda _: None
+    ) -> Iterator[Stream]:
         """A place for a stream, which may be ended with `GaveWay`. Raises StreamsFull, which names the limit and the
         value."""
         try:
-            self._check()
+            self._check(policy)
         except StreamsFull as full:
             if not self._someone_gives_way(tenant):
                 REFUSED.labels("stream", full.metadata["why"]).inc()
                 raise
-        stream = Stream(FairMember(live=True), tenant, end, self._clock())
+        stream = Stream(FairMember(live=True), policy, tenant, end, self._clock())
         self._streams.add(stream)
         try:
             with OPEN.labels("stream").track_inprogress():
@@ -118,9 +121,9 @@ class Admission:
         finally:
             self._recordings -= 1
 
-    def worked(self, took_s: float) -> None:
+    def worked(self, stream: Stream, took_s: float) -> None:
         """The model worked `took_s` for a stream."""
-        self._need.saw(took_s)
+        self._needs[stream.policy].saw(took_s)
 
     def spoke(self, stream: Stream) -> None:
         """Speech was heard."""
@@ -132,13 +135,13 @@ class Admission:
         if behind_s > MAX_BEHIND_S:
             stream.behind_at = self._clock()
 
-    def _check(self) -> None:
+    def _check(self, policy: str) -> None:
         if not self._streams:  # a stream that is alone slows down no other one
             return
         if len(self._streams) >= self.max_streams:
             raise self._full("count", f"streams: at most {self.max_streams}, got one more", f"{self.max_streams}")
-        needed = (len(self._streams) + 1) * self._need.share / self._workers
-        load = self._scheduler.load(streams_only=True)
+        needed = sum(self._needs[stream.policy].share for stream in self._streams) + self._needs[policy].share
+        needed, load = needed / self._workers, self._scheduler.load(streams_only=True)
         if max(needed, load) > self._max_load:
             share = f"{max(needed, load):.2f}"
             what = f"load: at most {self._max_load:g} of the model's time, got {share} with one more stream"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from services.audio.alignment import Span, after, in_order, plain
+from services.audio.alignment import SegmentWords, Span, after, in_order, plain
 from services.audio.sentences import MARKS
 from services.audio.speech import Word
 
@@ -21,30 +21,15 @@ _HARD_S = 1.0  # what is kept then
 # An utterance is first transcribed when it is this long. In less of it a Whisper invents words, and notices: its second
 # try, with a beam, takes three times as long, and so does the step that follows.
 _FIRST_S = 0.8
-_TAIL = 60  # confirmed words that are remembered to compare with
 
 
-class Agreement:
-    """The words of one segment: those that are confirmed, and those of the last run that may still change. `trim_s` is
-    the length at which the utterance is cut."""
+class Agreement(SegmentWords):
+    """The words of one segment. `trim_s` is the length at which the utterance is cut."""
 
     def __init__(self, start_s: float, trim_s: float):
-        self._start_s = self._transcribed_s = start_s
+        super().__init__(start_s)
         self._trim_s = trim_s
-        self._said: list[Word] = []  # confirmed
-        self._released = 0  # of those, given away
-        self._pending: list[Word] = []
         self._runs: list[int] = []  # in a row that had the pending word, for each
-
-    @property
-    def start_s(self) -> float:
-        """Audio before it is not needed any more."""
-        return self._start_s
-
-    @property
-    def confirmed(self) -> tuple[Word, ...]:
-        """The words that stay as they are."""
-        return tuple(self._said[self._released :])
 
     @property
     def pending(self) -> tuple[Word, ...]:
@@ -77,16 +62,8 @@ class Agreement:
             self._cut()
 
     def finish(self) -> None:
-        """The segment is over: what the last run found is confirmed."""
-        self._said += self._pending
-        self._pending, self._runs = [], []
-
-    def release(self) -> tuple[Word, ...]:
-        """Give the confirmed words away, as a segment of their own; the rest goes on."""
-        given = self.confirmed
-        self._said = self._said[-_TAIL:]
-        self._released = len(self._said)
-        return given
+        super().finish()
+        self._runs = []
 
     def _cut(self) -> None:
         """At the last end of a sentence; inside the sentence if that is not enough."""

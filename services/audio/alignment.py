@@ -18,6 +18,7 @@ from services.runtime.letters import MARKS
 _PER_SECOND = 1.0  # a second away weighs as much as one word too many
 _CHANGED = 0.5  # so does a word heard differently, but less: "nine" and "9" are one word
 _CUT = 0.1  # so does a word that the run heard only the end of: models leave it out
+_TAIL = 60  # confirmed words that are remembered to compare with
 _PUNCTUATION = re.compile(rf"[^\w'{MARKS}]")
 _BEFORE_S = 0.05  # what ends this close to the start of a run is the echo of the word before it
 
@@ -28,6 +29,38 @@ class Span:
 
     start_s: float
     stop_s: float
+
+
+class SegmentWords:
+    """The words of one segment: those that are confirmed, and those of the last run that may still change."""
+
+    def __init__(self, start_s: float):
+        self._start_s = self._transcribed_s = start_s
+        self._said: list[Word] = []  # confirmed
+        self._released = 0  # of those, given away
+        self._pending: list[Word] = []
+
+    @property
+    def start_s(self) -> float:
+        """Audio before it is not needed any more."""
+        return self._start_s
+
+    @property
+    def confirmed(self) -> tuple[Word, ...]:
+        """The words that stay as they are."""
+        return tuple(self._said[self._released :])
+
+    def finish(self) -> None:
+        """The segment is over: what the last run found is confirmed."""
+        self._said += self._pending
+        self._pending = []
+
+    def release(self) -> tuple[Word, ...]:
+        """Give the confirmed words away, as a segment of their own; the rest goes on."""
+        given = self.confirmed
+        self._said = self._said[-_TAIL:]
+        self._released = len(self._said)
+        return given
 
 
 def plain(text: str) -> str:

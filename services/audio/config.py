@@ -51,8 +51,15 @@ class AudioSettings(ServiceSettings):
         description="ISO 639-1 code for requests that name no language. Empty: the model detects it.",
     )
 
+    policy: Fixed[Literal["windows", "local_agreement"]] = Field(
+        "local_agreement", description="When a word of a stream is final, for requests that do not say."
+    )
     pause_ms: Fixed[int] = Field(
         500, ge=100, le=5_000, description="Silence that closes a segment, where a request does not say."
+    )
+    window_s: Fixed[float] = Field(5.0, ge=1, le=30, description="Policy windows: how much is transcribed at a time.")
+    overlap_s: Fixed[float] = Field(
+        0.5, ge=0, le=5, description="Policy windows: how much of the last window is in the next."
     )
     step_ms: Fixed[int] = Field(
         300, ge=100, le=5_000, description="New audio in a stream after which it is transcribed again."

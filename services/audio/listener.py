@@ -11,11 +11,13 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from services.audio.agreement import Agreement
 from services.audio.alignment import Span, shifted
 from services.audio.endpointer import Endpointer, Utterance
 from services.audio.speech import RATE, Audio, Behind, Partial, Segment, StreamEvent, Word
+from services.audio.windows import Windows
 
 # Audio of at most 30 s, and whether the speaker has paused → its words.
 TranscribeUtterance = Callable[[Audio, bool], Awaitable[Sequence[Word]]]
@@ -27,9 +29,12 @@ _BEHIND_EVERY_S = 1.0
 class ListenerSettings:
     """How to listen."""
 
+    policy: Literal["local_agreement", "windows"] = "local_agreement"
     pause_ms: int = 500  # the silence that closes a segment
-    step_ms: int = 300  # between two runs
-    trim_s: float = 7.0  # longer utterances are cut
+    step_ms: int = 300  # between two runs of local agreement
+    trim_s: float = 7.0  # local agreement cuts longer utterances
+    window_s: float = 5.0
+    overlap_s: float = 0.5
     longest_s: float = 30.0  # a segment that grows longer is closed where it is confirmed
     behind_s: float = 1.0  # from here on the listener says that it is behind
     backlog_s: float = 30.0  # audio that is kept; reading waits when there is more
@@ -46,7 +51,7 @@ class Listener:
         self._endpointer = Endpointer(settings.pause_ms / 1000)
         self._events: deque[StreamEvent] = deque()
         self._changed, self._room = asyncio.Event(), asyncio.Event()
-        self._words: Agreement | None = None  # of the first utterance that is not transcribed
+        self._words: Agreement | Windows | None = None  # of the first utterance that is not transcribed
         self._shown: tuple[Word, ...] = ()
         self._index = 0
         self._run: asyncio.Task[list[Word]] | None = None
@@ -109,7 +114,7 @@ class Listener:
 
     def _go_on(self, utterance: Utterance) -> bool:
         """Transcribe more of an utterance, if it is time. True when it is over, and the next one has its turn."""
-        self._words = words = self._words or Agreement(utterance.start / RATE, self._settings.trim_s)
+        self._words = words = self._words or self._new_words(utterance.start / RATE)
         step_s = max(self._settings.step_ms / 1000, self._took_s / _MOST_BUSY)
         hurry = utterance.quiet or self._full  # no more comes before this is transcribed
         if span := words.next(utterance.upto / RATE, hurry, step_s):
@@ -146,12 +151,17 @@ class Listener:
             self._shown = shown
             self._events.append(Partial(self._index, shown, len(confirmed), self._span.stop_s))
 
-    def _close(self, words: Agreement) -> None:
+    def _close(self, words: Agreement | Windows) -> None:
         """A segment of what is confirmed; nothing when there is nothing."""
         if said := words.release():
             self._events.append(Segment(self._index, said, said[0].start_s, said[-1].end_s))
             self._index += 1
             self._shown = ()
+
+    def _new_words(self, start_s: float) -> Agreement | Windows:
+        if self._settings.policy == "windows":
+            return Windows(start_s, self._settings.window_s, self._settings.overlap_s)
+        return Agreement(start_s, self._settings.trim_s)
 
     def _forget(self) -> None:
         first = self._endpointer.utterances[0].start if self._endpointer.utterances else self._endpointer.now

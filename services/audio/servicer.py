@@ -123,7 +123,7 @@ class AudioServicer:
             raise Unavailable("the service is stopping")
         with (
             self._inbox(call) as inbox,
-            self._admission.stream(_tenant(call), inbox.end) as stream,
+            self._admission.stream(wanted.policy, _tenant(call), inbox.end) as stream,
             _at_most(self._settings.stream_s + _LEAVE_S),
         ):
             language = StreamLanguage(wanted.language)
@@ -209,9 +209,12 @@ class AudioServicer:
 
     def _listener_settings(self, wanted: StreamWanted) -> ListenerSettings:
         return ListenerSettings(
+            policy=wanted.policy,
             pause_ms=wanted.pause_ms,
+            window_s=self._settings.window_s,
+            overlap_s=self._settings.overlap_s,
             step_ms=self._settings.step_ms,
-            backlog_s=self._settings.max_behind_ms / 1000,
+            backlog_s=max(self._settings.max_behind_ms / 1000, 2 * self._settings.window_s),
         )
 
     def _batch(self) -> int:
@@ -229,7 +232,7 @@ class AudioServicer:
                 return self._recognizer.transcribe_utterance(audio, language.wanted), time.monotonic() - began
 
             found, took_s = await self._scheduler.run(stream.member, work, len(audio) / RATE)
-            self._admission.worked(took_s)
+            self._admission.worked(stream, took_s)
             language.observe(found, len(audio) / RATE)
             return found.words if paused or language.settled else ()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Literal
 
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.config import AudioSettings
@@ -11,10 +12,15 @@ from services.audio.frames import OPUS_RATE, AudioForm, Encoding
 from services.audio.speech import RATE
 from services.runtime.errors import InvalidInput
 
+Policy = Literal["windows", "local_agreement"]
 _ENCODINGS = {
     audio_pb2.ENCODING_PCM_S16LE: Encoding.S16,
     audio_pb2.ENCODING_PCM_F32LE: Encoding.F32,
     audio_pb2.ENCODING_OPUS: Encoding.OPUS,
+}
+_POLICIES: dict[int, Policy] = {
+    audio_pb2.POLICY_WINDOWS: "windows",
+    audio_pb2.POLICY_LOCAL_AGREEMENT: "local_agreement",
 }
 
 
@@ -24,6 +30,7 @@ class StreamWanted:
 
     form: AudioForm
     language: str
+    policy: Policy
     pause_ms: int
 
 
@@ -34,11 +41,14 @@ def stream_wanted(
     if request is None or not request.HasField("options"):
         raise InvalidInput("options", "required in the first message", "none")
     options = request.options
+    if options.policy and options.policy not in _POLICIES:
+        raise InvalidInput("options.policy", "POLICY_WINDOWS or POLICY_LOCAL_AGREEMENT", options.policy)
     if options.HasField("pause_ms") and not 100 <= options.pause_ms <= 5_000:
         raise InvalidInput("options.pause_ms", "100 to 5000", options.pause_ms)
     return StreamWanted(
         _form(options.format),
         language_wanted(options.language, settings, languages),
+        _POLICIES.get(options.policy, settings.policy),
         options.pause_ms if options.HasField("pause_ms") else settings.pause_ms,
     )
 

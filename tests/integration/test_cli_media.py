@@ -194,7 +194,7 @@ async def test_a_transcript_as_json_is_one_object(audio: ScriptedAudio, question
 async def test_a_played_recording_shows_words_and_then_segments(audio: ScriptedAudio, question: str) -> None:
     audio.script = live(segment(0, "Which city?"))
     played = ("transcribe", question, "--stream", "--audio-service", audio.target)
-    code, out, err = await run(*played, "--pause-ms", "300")
+    code, out, err = await run(*played, "--policy", "local-agreement", "--pause-ms", "300")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "hears  [Which]",
@@ -203,7 +203,7 @@ async def test_a_played_recording_shows_words_and_then_segments(audio: ScriptedA
         "4.0 s of audio · 3.0 s of speech · 0.5 s of work · real-time factor 0.12 · demo-whisper",
     ]
     options = audio.requests[0].options
-    assert (options.pause_ms, options.format.sample_rate_hz) == (300, 8_000)
+    assert (options.policy, options.pause_ms, options.format.sample_rate_hz) == (2, 300, 8_000)
     code, out, _ = await run(*played, "--json")
     events = [json.loads(line) for line in out.splitlines()]
     assert [event["event"] for event in events] == [

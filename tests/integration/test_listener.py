@@ -15,7 +15,7 @@ from tests.clock import PausedClock
 from tests.unit.audio.voices import question, silence, texts
 
 PACKET = 960
-USUAL = ListenerSettings()
+LOCAL, WINDOWS = ListenerSettings(), ListenerSettings(policy="windows")
 
 
 class Model:
@@ -56,22 +56,26 @@ def of(kind: type[StreamEvent], events: Sequence[StreamEvent]) -> list[StreamEve
 
 async def test_silence_is_never_given_to_the_model() -> None:
     model = Model()
-    listener = Listener(model.transcribe_utterance, USUAL)
+    listener = Listener(model.transcribe_utterance, LOCAL)
     assert await events_of(listener, packets(silence(5))) == []
     assert model.lengths == []
     assert (listener.audio_s, listener.speech_s) == (5, 0)
 
 
-async def test_a_stretch_of_speech_starts_and_ends_in_one_segment() -> None:
-    events = await events_of(Listener(Model().transcribe_utterance, USUAL), packets(silence(1), question(), silence(1)))
+@pytest.mark.parametrize("settings", [LOCAL, WINDOWS])
+async def test_a_stretch_of_speech_starts_and_ends_in_one_segment(settings: ListenerSettings) -> None:
+    events = await events_of(
+        Listener(Model().transcribe_utterance, settings), packets(silence(1), question(), silence(1))
+    )
     assert isinstance(events[0], Started)
     assert 1.0 < events[0].at_s < 1.5
     assert isinstance(events[-1], Segment)
     assert len(of(Segment, events)) == 1
 
 
-async def test_the_segment_closes_at_the_pause_and_not_a_step_later() -> None:
-    listener = Listener(Model().transcribe_utterance, USUAL)
+@pytest.mark.parametrize("settings", [LOCAL, WINDOWS])
+async def test_the_segment_closes_at_the_pause_and_not_a_step_later(settings: ListenerSettings) -> None:
+    listener = Listener(Model().transcribe_utterance, settings)
     async with aclosing(listener.listen(packets(question(), silence(3)))) as events:  # type: ignore[type-var]
         (closed,) = [listener.audio_s async for event in events if isinstance(event, Segment)]
     assert closed <= len(question()) / RATE + 0.5 + 0.1
@@ -79,7 +83,7 @@ async def test_the_segment_closes_at_the_pause_and_not_a_step_later() -> None:
 
 async def test_two_stretches_are_two_segments_with_numbers_and_times_in_order() -> None:
     audio = packets(question(), silence(1), question(), silence(1))
-    first, second = of(Segment, await events_of(Listener(Model().transcribe_utterance, USUAL), audio))
+    first, second = of(Segment, await events_of(Listener(Model().transcribe_utterance, LOCAL), audio))
     assert isinstance(first, Segment)
     assert isinstance(second, Segment)
     assert (first.index, second.index) == (0, 1)
@@ -87,7 +91,7 @@ async def test_two_stretches_are_two_segments_with_numbers_and_times_in_order() 
 
 
 async def test_partials_show_more_and_more_and_what_is_confirmed_stays() -> None:
-    events = await events_of(Listener(Model().transcribe_utterance, USUAL), packets(question(), silence(1)))
+    events = await events_of(Listener(Model().transcribe_utterance, LOCAL), packets(question(), silence(1)))
     confirmed: list[str] = []
     for event in events:
         if isinstance(event, Partial):
@@ -100,7 +104,7 @@ async def test_partials_show_more_and_more_and_what_is_confirmed_stays() -> None
 
 
 async def test_speech_that_goes_on_to_the_end_of_the_audio_is_transcribed() -> None:
-    events = await events_of(Listener(Model().transcribe_utterance, USUAL), packets(question()[: RATE * 3 // 2]))
+    events = await events_of(Listener(Model().transcribe_utterance, LOCAL), packets(question()[: RATE * 3 // 2]))
     assert isinstance(events[-1], Segment)
 
 
@@ -128,7 +132,7 @@ async def test_what_the_model_is_asked_depends_on_the_audio_alone() -> None:
     for _ in range(2):
         model = Model()
         await events_of(
-            Listener(model.transcribe_utterance, USUAL), packets(question(), silence(0.3), question(), silence(1))
+            Listener(model.transcribe_utterance, LOCAL), packets(question(), silence(0.3), question(), silence(1))
         )
         asked.append(model.lengths)
     assert asked[0] == asked[1]
@@ -144,7 +148,7 @@ async def test_it_says_once_a_second_that_it_is_behind() -> None:
             yield packet
         model.going.set()
 
-    events = await events_of(Listener(model.transcribe_utterance, USUAL, clock), audio())
+    events = await events_of(Listener(model.transcribe_utterance, LOCAL, clock), audio())
     said = of(Behind, events)
     assert len(said) in (len(question()) * 3 // RATE - 1, len(question()) * 3 // RATE, len(question()) * 3 // RATE + 1)
     assert all(isinstance(each, Behind) and each.behind_s > 1 for each in said)
@@ -204,7 +208,7 @@ async def test_what_the_audio_raises_comes_out_and_nothing_is_left_running() -> 
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await events_of(Listener(Model().transcribe_utterance, USUAL), audio())
+        await events_of(Listener(Model().transcribe_utterance, LOCAL), audio())
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -213,14 +217,14 @@ async def test_what_the_model_raises_comes_out() -> None:
         raise RuntimeError("no memory")
 
     with pytest.raises(RuntimeError, match="no memory"):
-        await events_of(Listener(transcribe, USUAL), packets(question(), silence(1)))
+        await events_of(Listener(transcribe, LOCAL), packets(question(), silence(1)))
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_who_stops_listening_stops_the_reading_and_the_model() -> None:
     model = Model()
     model.going.clear()
-    async with aclosing(Listener(model.transcribe_utterance, USUAL).listen(packets(question(), silence(1)))) as events:  # type: ignore[type-var]
+    async with aclosing(Listener(model.transcribe_utterance, LOCAL).listen(packets(question(), silence(1)))) as events:  # type: ignore[type-var]
         async for _ in events:
             break
     assert asyncio.all_tasks() == {asyncio.current_task()}

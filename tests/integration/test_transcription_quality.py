@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from typing import Literal
 
 import pytest
 
@@ -42,7 +43,7 @@ def rate(spoken: Recording, words: list[Word]) -> float:
     return compare([word.text for word in spoken.words], [word.text for word in words]).rate
 
 
-async def live(whisper: Whisper, spoken: Recording) -> list[Word]:
+async def live(whisper: Whisper, spoken: Recording, policy: Literal["local_agreement", "windows"]) -> list[Word]:
     """The transcript of a listener. Its runs go by the time of the audio, so that it may come as fast as it is
     heard."""
 
@@ -55,7 +56,7 @@ async def live(whisper: Whisper, spoken: Recording) -> list[Word]:
             for _ in range(8):  # the run that this makes due
                 await asyncio.sleep(0)
 
-    async with aclosing(Listener(transcribe, ListenerSettings()).listen(packets())) as events:  # type: ignore[type-var]
+    async with aclosing(Listener(transcribe, ListenerSettings(policy)).listen(packets())) as events:  # type: ignore[type-var]
         return [word async for event in events if isinstance(event, Segment) for word in event.words]
 
 
@@ -63,5 +64,8 @@ def test_a_recording_is_transcribed_with_few_wrong_words(offline: float) -> None
     assert offline <= AT_MOST
 
 
-async def test_live_speech_is_transcribed_nearly_as_well(whisper: Whisper, spoken: Recording, offline: float) -> None:
-    assert rate(spoken, await live(whisper, spoken)) <= offline + WORSE
+@pytest.mark.parametrize("policy", ["local_agreement", "windows"])
+async def test_live_speech_is_transcribed_nearly_as_well(
+    whisper: Whisper, spoken: Recording, offline: float, policy: Literal["local_agreement", "windows"]
+) -> None:
+    assert rate(spoken, await live(whisper, spoken, policy)) <= offline + WORSE

@@ -24,15 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dhedgerow/audio/v1/audio.proto\x12\x11hedgerow.audio.v1\"X\n\x11TranscribeRequest\x12\x35\n\x07options\x18\x01 \x01(\x0b\x32$.hedgerow.audio.v1.TranscribeOptions\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"G\n\x11TranscribeOptions\x12\x10\n\x08language\x18\x01 \x01(\t\x12\r\n\x05words\x18\x02 \x01(\x08\x12\x11\n\ttranslate\x18\x03 \x01(\x08\"\xb7\x01\n\x12TranscribeResponse\x12\x31\n\trecording\x18\x01 \x01(\x0b\x32\x1c.hedgerow.audio.v1.RecordingH\x00\x12-\n\x07segment\x18\x02 \x01(\x0b\x32\x1a.hedgerow.audio.v1.SegmentH\x00\x12\x37\n\x07summary\x18\x03 \x01(\x0b\x32$.hedgerow.audio.v1.TranscribeSummaryH\x00\x42\x06\n\x04kind\"Y\n\tRecording\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\t\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\x05\x12\x10\n\x08\x63hannels\x18\x03 \x01(\x05\x12\x12\n\nduration_s\x18\x04 \x01(\x01\"\\\n\x04Word\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0f\n\x07start_s\x18\x02 \x01(\x01\x12\r\n\x05\x65nd_s\x18\x03 \x01(\x01\x12\x13\n\x0bprobability\x18\x04 \x01(\x02\x12\x11\n\tstability\x18\x05 \x01(\x02\"\x80\x01\n\x07Segment\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0f\n\x07start_s\x18\x02 \x01(\x01\x12\r\n\x05\x65nd_s\x18\x03 \x01(\x01\x12\x0c\n\x04text\x18\x04 \x01(\t\x12&\n\x05words\x18\x05 \x03(\x0b\x32\x17.hedgerow.audio.v1.Word\x12\x10\n\x08language\x18\x06 \x01(\t\"u\n\x11TranscribeSummary\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0f\n\x07\x61udio_s\x18\x02 \x01(\x01\x12\x10\n\x08speech_s\x18\x03 \x01(\x01\x12\x0e\n\x06\x62usy_s\x18\x04 \x01(\x01\x12\r\n\x05model\x18\x05 \x01(\t\x12\x10\n\x08language\x18\x06 \x01(\t\"f\n\x0b\x41udioFormat\x12-\n\x08\x65ncoding\x18\x01 \x01(\x0e\x32\x1b.hedgerow.audio.v1.Encoding\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\x05\x12\x10\n\x08\x63hannels\x18\x03 \x01(\x05\"\x83\x01\n\rStreamOptions\x12.\n\x06\x66ormat\x18\x01 \x01(\x0b\x32\x1e.hedgerow.audio.v1.AudioFormat\x12\x10\n\x08language\x18\x02 \x01(\t\x12\x15\n\x08pause_ms\x18\x04 \x01(\x05H\x00\x88\x01\x01\x42\x0b\n\t_pause_msJ\x04\x08\x03\x10\x04R\x06policy\"[\n\x17TranscribeStreamRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32 .hedgerow.audio.v1.StreamOptions\x12\r\n\x05\x61udio\x18\x02 \x01(\x0c\"\x9e\x02\n\x18TranscribeStreamResponse\x12:\n\x0espeech_started\x18\x01 \x01(\x0b\x32 .hedgerow.audio.v1.SpeechStartedH\x00\x12-\n\x07partial\x18\x02 \x01(\x0b\x32\x1a.hedgerow.audio.v1.PartialH\x00\x12-\n\x07segment\x18\x03 \x01(\x0b\x32\x1a.hedgerow.audio.v1.SegmentH\x00\x12+\n\x06\x62\x65hind\x18\x04 \x01(\x0b\x32\x19.hedgerow.audio.v1.BehindH\x00\x12\x33\n\x07summary\x18\x05 \x01(\x0b\x32 .hedgerow.audio.v1.StreamSummaryH\x00\x42\x06\n\x04kind\"\x1d\n\rSpeechStarted\x12\x0c\n\x04\x61t_s\x18\x01 \x01(\x01\"r\n\x07Partial\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0c\n\x04text\x18\x02 \x01(\t\x12&\n\x05words\x18\x03 \x03(\x0b\x32\x17.hedgerow.audio.v1.Word\x12\x11\n\tconfirmed\x18\x04 \x01(\x05\x12\x0f\n\x07\x61udio_s\x18\x05 \x01(\x01\"\x1a\n\x06\x42\x65hind\x12\x10\n\x08\x62\x65hind_s\x18\x01 \x01(\x01\"q\n\rStreamSummary\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0f\n\x07\x61udio_s\x18\x02 \x01(\x01\x12\x10\n\x08speech_s\x18\x03 \x01(\x01\x12\x0e\n\x06\x62usy_s\x18\x04 \x01(\x01\x12\r\n\x05model\x18\x05 \x01(\t\x12\x10\n\x08language\x18\x06 \x01(\t\"\x11\n\x0fGetModelRequest\"z\n\x10GetModelResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\t\x12\x14\n\x0c\x63ompute_type\x18\x03 \x01(\t\x12\x0f\n\x07streams\x18\x04 \x01(\x05\x12\x13\n\x0bmax_streams\x18\x05 \x01(\x05\x12\x0c\n\x04load\x18\x06 \x01(\x01*g\n\x08\x45ncoding\x12\x18\n\x14\x45NCODING_UNSPECIFIED\x10\x00\x12\x16\n\x12\x45NCODING_PCM_S16LE\x10\x01\x12\x16\n\x12\x45NCODING_PCM_F32LE\x10\x02\x12\x11\n\rENCODING_OPUS\x10\x03\x32\xb3\x02\n\x0c\x41udioService\x12]\n\nTranscribe\x12$.hedgerow.audio.v1.TranscribeRequest\x1a%.hedgerow.audio.v1.TranscribeResponse(\x01\x30\x01\x12o\n\x10TranscribeStream\x12*.hedgerow.audio.v1.TranscribeStreamRequest\x1a+.hedgerow.audio.v1.TranscribeStreamResponse(\x01\x30\x01\x12S\n\x08GetModel\x12\".hedgerow.audio.v1.GetModelRequest\x1a#.hedgerow.audio.v1.GetModelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dhedgerow/audio/v1/audio.proto\x12\x11hedgerow.audio.v1\"X\n\x11TranscribeRequest\x12\x35\n\x07options\x18\x01 \x01(\x0b\x32$.hedgerow.audio.v1.TranscribeOptions\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"G\n\x11TranscribeOptions\x12\x10\n\x08language\x18\x01 \x01(\t\x12\r\n\x05words\x18\x02 \x01(\x08\x12\x11\n\ttranslate\x18\x03 \x01(\x08\"\xb7\x01\n\x12TranscribeResponse\x12\x31\n\trecording\x18\x01 \x01(\x0b\x32\x1c.hedgerow.audio.v1.RecordingH\x00\x12-\n\x07segment\x18\x02 \x01(\x0b\x32\x1a.hedgerow.audio.v1.SegmentH\x00\x12\x37\n\x07summary\x18\x03 \x01(\x0b\x32$.hedgerow.audio.v1.TranscribeSummaryH\x00\x42\x06\n\x04kind\"Y\n\tRecording\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\t\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\x05\x12\x10\n\x08\x63hannels\x18\x03 \x01(\x05\x12\x12\n\nduration_s\x18\x04 \x01(\x01\"\\\n\x04Word\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0f\n\x07start_s\x18\x02 \x01(\x01\x12\r\n\x05\x65nd_s\x18\x03 \x01(\x01\x12\x13\n\x0bprobability\x18\x04 \x01(\x02\x12\x11\n\tstability\x18\x05 \x01(\x02\"\x80\x01\n\x07Segment\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0f\n\x07start_s\x18\x02 \x01(\x01\x12\r\n\x05\x65nd_s\x18\x03 \x01(\x01\x12\x0c\n\x04text\x18\x04 \x01(\t\x12&\n\x05words\x18\x05 \x03(\x0b\x32\x17.hedgerow.audio.v1.Word\x12\x10\n\x08language\x18\x06 \x01(\t\"u\n\x11TranscribeSummary\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0f\n\x07\x61udio_s\x18\x02 \x01(\x01\x12\x10\n\x08speech_s\x18\x03 \x01(\x01\x12\x0e\n\x06\x62usy_s\x18\x04 \x01(\x01\x12\r\n\x05model\x18\x05 \x01(\t\x12\x10\n\x08language\x18\x06 \x01(\t\"f\n\x0b\x41udioFormat\x12-\n\x08\x65ncoding\x18\x01 \x01(\x0e\x32\x1b.hedgerow.audio.v1.Encoding\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\x05\x12\x10\n\x08\x63hannels\x18\x03 \x01(\x05\"\xa0\x01\n\rStreamOptions\x12.\n\x06\x66ormat\x18\x01 \x01(\x0b\x32\x1e.hedgerow.audio.v1.AudioFormat\x12\x10\n\x08language\x18\x02 \x01(\t\x12)\n\x06policy\x18\x03 \x01(\x0e\x32\x19.hedgerow.audio.v1.Policy\x12\x15\n\x08pause_ms\x18\x04 \x01(\x05H\x00\x88\x01\x01\x42\x0b\n\t_pause_ms\"[\n\x17TranscribeStreamRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32 .hedgerow.audio.v1.StreamOptions\x12\r\n\x05\x61udio\x18\x02 \x01(\x0c\"\x9e\x02\n\x18TranscribeStreamResponse\x12:\n\x0espeech_started\x18\x01 \x01(\x0b\x32 .hedgerow.audio.v1.SpeechStartedH\x00\x12-\n\x07partial\x18\x02 \x01(\x0b\x32\x1a.hedgerow.audio.v1.PartialH\x00\x12-\n\x07segment\x18\x03 \x01(\x0b\x32\x1a.hedgerow.audio.v1.SegmentH\x00\x12+\n\x06\x62\x65hind\x18\x04 \x01(\x0b\x32\x19.hedgerow.audio.v1.BehindH\x00\x12\x33\n\x07summary\x18\x05 \x01(\x0b\x32 .hedgerow.audio.v1.StreamSummaryH\x00\x42\x06\n\x04kind\"\x1d\n\rSpeechStarted\x12\x0c\n\x04\x61t_s\x18\x01 \x01(\x01\"r\n\x07Partial\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0c\n\x04text\x18\x02 \x01(\t\x12&\n\x05words\x18\x03 \x03(\x0b\x32\x17.hedgerow.audio.v1.Word\x12\x11\n\tconfirmed\x18\x04 \x01(\x05\x12\x0f\n\x07\x61udio_s\x18\x05 \x01(\x01\"\x1a\n\x06\x42\x65hind\x12\x10\n\x08\x62\x65hind_s\x18\x01 \x01(\x01\"q\n\rStreamSummary\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0f\n\x07\x61udio_s\x18\x02 \x01(\x01\x12\x10\n\x08speech_s\x18\x03 \x01(\x01\x12\x0e\n\x06\x62usy_s\x18\x04 \x01(\x01\x12\r\n\x05model\x18\x05 \x01(\t\x12\x10\n\x08language\x18\x06 \x01(\t\"\x11\n\x0fGetModelRequest\"z\n\x10GetModelResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\t\x12\x14\n\x0c\x63ompute_type\x18\x03 \x01(\t\x12\x0f\n\x07streams\x18\x04 \x01(\x05\x12\x13\n\x0bmax_streams\x18\x05 \x01(\x05\x12\x0c\n\x04load\x18\x06 \x01(\x01*g\n\x08\x45ncoding\x12\x18\n\x14\x45NCODING_UNSPECIFIED\x10\x00\x12\x16\n\x12\x45NCODING_PCM_S16LE\x10\x01\x12\x16\n\x12\x45NCODING_PCM_F32LE\x10\x02\x12\x11\n\rENCODING_OPUS\x10\x03*P\n\x06Policy\x12\x16\n\x12POLICY_UNSPECIFIED\x10\x00\x12\x12\n\x0ePOLICY_WINDOWS\x10\x01\x12\x1a\n\x16POLICY_LOCAL_AGREEMENT\x10\x02\x32\xb3\x02\n\x0c\x41udioService\x12]\n\nTranscribe\x12$.hedgerow.audio.v1.TranscribeRequest\x1a%.hedgerow.audio.v1.TranscribeResponse(\x01\x30\x01\x12o\n\x10TranscribeStream\x12*.hedgerow.audio.v1.TranscribeStreamRequest\x1a+.hedgerow.audio.v1.TranscribeStreamResponse(\x01\x30\x01\x12S\n\x08GetModel\x12\".hedgerow.audio.v1.GetModelRequest\x1a#.hedgerow.audio.v1.GetModelResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hedgerow.audio.v1.audio_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ENCODING']._serialized_start=1889
-  _globals['_ENCODING']._serialized_end=1992
+  _globals['_ENCODING']._serialized_start=1918
+  _globals['_ENCODING']._serialized_end=2021
+  _globals['_POLICY']._serialized_start=2023
+  _globals['_POLICY']._serialized_end=2103
   _globals['_TRANSCRIBEREQUEST']._serialized_start=52
   _globals['_TRANSCRIBEREQUEST']._serialized_end=140
   _globals['_TRANSCRIBEOPTIONS']._serialized_start=142
@@ -50,23 +52,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_AUDIOFORMAT']._serialized_start=836
   _globals['_AUDIOFORMAT']._serialized_end=938
   _globals['_STREAMOPTIONS']._serialized_start=941
-  _globals['_STREAMOPTIONS']._serialized_end=1072
-  _globals['_TRANSCRIBESTREAMREQUEST']._serialized_start=1074
-  _globals['_TRANSCRIBESTREAMREQUEST']._serialized_end=1165
-  _globals['_TRANSCRIBESTREAMRESPONSE']._serialized_start=1168
-  _globals['_TRANSCRIBESTREAMRESPONSE']._serialized_end=1454
-  _globals['_SPEECHSTARTED']._serialized_start=1456
-  _globals['_SPEECHSTARTED']._serialized_end=1485
-  _globals['_PARTIAL']._serialized_start=1487
-  _globals['_PARTIAL']._serialized_end=1601
-  _globals['_BEHIND']._serialized_start=1603
-  _globals['_BEHIND']._serialized_end=1629
-  _globals['_STREAMSUMMARY']._serialized_start=1631
-  _globals['_STREAMSUMMARY']._serialized_end=1744
-  _globals['_GETMODELREQUEST']._serialized_start=1746
-  _globals['_GETMODELREQUEST']._serialized_end=1763
-  _globals['_GETMODELRESPONSE']._serialized_start=1765
-  _globals['_GETMODELRESPONSE']._serialized_end=1887
-  _globals['_AUDIOSERVICE']._serialized_start=1995
-  _globals['_AUDIOSERVICE']._serialized_end=2302
+  _globals['_STREAMOPTIONS']._serialized_end=1101
+  _globals['_TRANSCRIBESTREAMREQUEST']._serialized_start=1103
+  _globals['_TRANSCRIBESTREAMREQUEST']._serialized_end=1194
+  _globals['_TRANSCRIBESTREAMRESPONSE']._serialized_start=1197
+  _globals['_TRANSCRIBESTREAMRESPONSE']._serialized_end=1483
+  _globals['_SPEECHSTARTED']._serialized_start=1485
+  _globals['_SPEECHSTARTED']._serialized_end=1514
+  _globals['_PARTIAL']._serialized_start=1516
+  _globals['_PARTIAL']._serialized_end=1630
+  _globals['_BEHIND']._serialized_start=1632
+  _globals['_BEHIND']._serialized_end=1658
+  _globals['_STREAMSUMMARY']._serialized_start=1660
+  _globals['_STREAMSUMMARY']._serialized_end=1773
+  _globals['_GETMODELREQUEST']._serialized_start=1775
+  _globals['_GETMODELREQUEST']._serialized_end=1792
+  _globals['_GETMODELRESPONSE']._serialized_start=1794
+  _globals['_GETMODELRESPONSE']._serialized_end=1916
+  _globals['_AUDIOSERVICE']._serialized_start=2106
+  _globals['_AUDIOSERVICE']._serialized_end=2413
 # @@protoc_insertion_point(module_scope)

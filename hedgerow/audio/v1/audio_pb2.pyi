@@ -13,10 +13,19 @@ class Encoding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ENCODING_PCM_S16LE: _ClassVar[Encoding]
     ENCODING_PCM_F32LE: _ClassVar[Encoding]
     ENCODING_OPUS: _ClassVar[Encoding]
+
+class Policy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    POLICY_UNSPECIFIED: _ClassVar[Policy]
+    POLICY_WINDOWS: _ClassVar[Policy]
+    POLICY_LOCAL_AGREEMENT: _ClassVar[Policy]
 ENCODING_UNSPECIFIED: Encoding
 ENCODING_PCM_S16LE: Encoding
 ENCODING_PCM_F32LE: Encoding
 ENCODING_OPUS: Encoding
+POLICY_UNSPECIFIED: Policy
+POLICY_WINDOWS: Policy
+POLICY_LOCAL_AGREEMENT: Policy
 
 class TranscribeRequest(_message.Message):
     __slots__ = ("options", "data")
@@ -115,14 +124,16 @@ class AudioFormat(_message.Message):
     def __init__(self, encoding: _Optional[_Union[Encoding, str]] = ..., sample_rate_hz: _Optional[int] = ..., channels: _Optional[int] = ...) -> None: ...
 
 class StreamOptions(_message.Message):
-    __slots__ = ("format", "language", "pause_ms")
+    __slots__ = ("format", "language", "policy", "pause_ms")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
     PAUSE_MS_FIELD_NUMBER: _ClassVar[int]
     format: AudioFormat
     language: str
+    policy: Policy
     pause_ms: int
-    def __init__(self, format: _Optional[_Union[AudioFormat, _Mapping]] = ..., language: _Optional[str] = ..., pause_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, format: _Optional[_Union[AudioFormat, _Mapping]] = ..., language: _Optional[str] = ..., policy: _Optional[_Union[Policy, str]] = ..., pause_ms: _Optional[int] = ...) -> None: ...
 
 class TranscribeStreamRequest(_message.Message):
     __slots__ = ("options", "audio")

@@ -57,9 +57,10 @@ async def test_speech_in_any_form_is_written_down_while_it_is_spoken(
     assert summary.busy_s > 0
 
 
-async def test_a_segment_closes_at_a_pause(service: Service) -> None:
+@pytest.mark.parametrize("policy", [audio_pb2.POLICY_LOCAL_AGREEMENT, audio_pb2.POLICY_WINDOWS])
+async def test_every_policy_closes_a_segment_at_a_pause(service: Service, policy: int) -> None:
     audio = np.concatenate([speech(FRANCE), silence(1.0), speech(SEVEN), silence(0.5)])
-    requests = spoken(begin(), messages(audio))
+    requests = spoken(begin(policy=policy), messages(audio))
     replies = [reply async for reply in service.hear(requests)]
     kinds = [reply.WhichOneof("kind") for reply in replies]
     assert (kinds.count("speech_started"), kinds.count("segment"), kinds[-1]) == (2, 2, "summary")

@@ -109,7 +109,7 @@ async def test_words_come_while_they_are_spoken(audio: ScriptedAudio, client: he
     first, *rest = live(segment(0, "Which city?", word("Which", 0.25), word("city?", 0.5, 0.5)))
     audio.script = [first, behind, *rest]
     stream = client.transcribe_stream(
-        said(b"\0\0"), format=hedgerow.AudioFormat(sample_rate_hz=8_000), language="en", pause_ms=400
+        said(b"\0\0"), format=hedgerow.AudioFormat(sample_rate_hz=8_000), language="en", policy="windows", pause_ms=400
     )
     words = (hedgerow.Word("Which", 0.25, 0.5, 0.75, 1), hedgerow.Word("city?", 0.5, 0.75, 0.75, 0.5))
     assert [event async for event in stream] == [
@@ -121,7 +121,7 @@ async def test_words_come_while_they_are_spoken(audio: ScriptedAudio, client: he
         hedgerow.SpeechSummary("Which city?", 4, 3, 0.5, "demo-whisper"),
     ]
     form = pb.AudioFormat(encoding=pb.ENCODING_PCM_S16LE, sample_rate_hz=8_000, channels=1)
-    options = pb.StreamOptions(format=form, language="en", pause_ms=400)
+    options = pb.StreamOptions(format=form, language="en", policy=pb.POLICY_WINDOWS, pause_ms=400)
     assert audio.requests == [pb.TranscribeStreamRequest(options=options), pb.TranscribeStreamRequest(audio=b"\0\0")]
 
 

@@ -83,7 +83,8 @@ class Service:
         self.settings = AudioSettings(model="scripted", **settings)
         self.recognizer, self.turns = ScriptedRecognizer(), Scheduler()
         self.decoder = RecordingDecoder(RecordingLimits(self.settings.max_duration_s, self.settings.max_pcm_bytes))
-        self.admission = Admission(self.turns, Need(0.01, 1), self.settings.max_streams, self.settings.recordings, 0.85)
+        needs = {policy: Need(0.01, 1) for policy in ("windows", "local_agreement")}
+        self.admission = Admission(self.turns, needs, self.settings.max_streams, self.settings.recordings, 0.85)
         self.listeners: list[ScriptedListener] = []
         self.servicer = AudioServicer(
             self.recognizer, ("en", "de"), self.turns, self.admission, self.decoder, self.settings, self._listening

@@ -19,8 +19,9 @@ class AdmissionControl:
     def __init__(self, need: float, **limits: int | float):
         self.clock, self.measured, self.inside = PausedClock(), 0.0, ExitStack()
         self.ended: list[Exception] = []
+        needs = {"local_agreement": Need(need, 1.0), "windows": Need(need / 2, 1.0)}
         defaults = {"max_streams": 100, "max_recordings": 2, "max_load": 0.85}
-        self.admission = Admission(self, Need(need, 1.0), **{**defaults, **limits}, clock=self.clock)  # type: ignore[arg-type]
+        self.admission = Admission(self, needs, **{**defaults, **limits}, clock=self.clock)  # type: ignore[arg-type]
 
     def load(self, streams_only: bool = False) -> float:
         assert streams_only
@@ -33,9 +34,9 @@ class AdmissionControl:
         """All that has been let in leaves."""
         self.inside.close()
 
-    def enter(self, tenant: str = ""):
+    def enter(self, policy: str = "local_agreement", tenant: str = ""):
         self.clock.advance(0.001)
-        return self.inside.enter_context(self.admission.stream(tenant, self.ended.append))
+        return self.inside.enter_context(self.admission.stream(policy, tenant, self.ended.append))
 
     def open(self, **tenants: int) -> None:
         for tenant, number in tenants.items():
@@ -66,6 +67,14 @@ def test_one_stream_too_many_is_refused(need: float, limits: dict[str, int], fit
     assert control.admission.streams == 0
 
 
+def test_a_stream_that_needs_less_finds_time_where_another_does_not():
+    with AdmissionControl(need=0.3) as control:
+        control.open(a=2)
+        control.enter("windows", "a")  # needs half of it
+        control.inside.close()
+        control.enter()
+
+
 def test_a_load_that_is_measured_counts_too():
     with AdmissionControl(need=0.01) as control:
         control.enter()
@@ -86,9 +95,9 @@ def test_while_a_stream_is_behind_no_other_is_let_in():
 
 def test_what_streams_need_is_learned_from_them():
     with AdmissionControl(need=0.4) as control:
-        control.enter()
+        stream = control.enter()
         for _ in range(60):
-            control.admission.worked(took_s=0.1)
+            control.admission.worked(stream, took_s=0.1)
         for _ in range(7):  # and the first one: 8 × 0.1
             control.enter()
         with pytest.raises(StreamsFull):
@@ -97,8 +106,7 @@ def test_what_streams_need_is_learned_from_them():
 
 def test_one_slow_piece_of_work_of_a_stream_that_has_only_begun_keeps_no_other_out():
     with AdmissionControl(need=0.2) as control:
-        control.enter()
-        control.admission.worked(took_s=2.0)  # 2 × (0.2 + 0.18)
+        control.admission.worked(control.enter(), took_s=2.0)  # 2 × (0.2 + 0.18)
         control.enter()
 
 

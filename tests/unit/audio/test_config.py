@@ -34,7 +34,7 @@ def test_without_a_model_it_does_not_start(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *[("device", "tpu"), ("language", "english"), ("max_file_bytes", "10")],
+        *[("device", "tpu"), ("language", "english"), ("policy", "guess"), ("max_file_bytes", "10")],
         *[("max_duration_s", "0"), ("batch_windows", "65")],
     ],
 )
@@ -48,7 +48,7 @@ def test_what_is_beyond_its_limits_is_refused_by_name(
     assert f"audio: {name}: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "value"), [("pause_ms", 99), ("max_load", 1.1)])
+@pytest.mark.parametrize(("name", "value"), [("pause_ms", 99), ("max_load", 1.1), ("window_s", 31), ("overlap_s", -1)])
 def test_code_is_held_to_the_limits_of_what_it_alone_may_pass(name: str, value: float) -> None:
     with pytest.raises(ValidationError, match=name):
         AudioSettings.model_validate({"model": "m", name: value})

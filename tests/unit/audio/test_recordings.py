@@ -122,7 +122,7 @@ async def test_a_recording_says_its_language_and_its_words_where_they_are_asked_
 async def test_recordings_are_decoded_in_batches_only_while_no_stream_is_open(service: START):
     running = await service(batch_windows=3)
     await running.transcribe(file(encoded(1)))
-    with running.admission.stream():
+    with running.admission.stream("windows"):
         await running.transcribe(file(encoded(1)))
     assert running.recognizer.batches == [3, 1]
 

@@ -29,12 +29,12 @@ async def test_a_stream_comes_back_as_it_is_heard(service: START):
 
 
 async def test_a_stream_is_heard_as_its_options_say_or_as_the_service_is_set(service: START):
-    running = await service(pause_ms=700, step_ms=400)
+    running = await service(policy="windows", pause_ms=700, window_s=4)
     await listen(running, live(0.1))
-    await listen(running, live(0.1, pause_ms=100, language="de"))
+    await listen(running, live(0.1, policy=audio_pb2.POLICY_LOCAL_AGREEMENT, pause_ms=100, language="de"))
     default, chosen = (listener.settings for listener in running.listeners)
-    assert (default.pause_ms, default.step_ms) == (700, 400)
-    assert (chosen.pause_ms, chosen.step_ms) == (100, 400)
+    assert (default.policy, default.pause_ms, default.window_s) == ("windows", 700, 4)
+    assert (chosen.policy, chosen.pause_ms) == ("local_agreement", 100)
 
 
 @pytest.mark.parametrize(("asked", "language"), [("", "de"), ("en", "en")])
@@ -57,6 +57,7 @@ async def test_a_stream_says_in_which_language_it_was_heard(service: START, aske
         ({"format": {"encoding": 1, "channels": 3}}, "options.format.channels: 1 or 2, got 3"),
         ({"pause_ms": 99}, "options.pause_ms: 100 to 5000, got 99"),
         ({"pause_ms": 0}, "options.pause_ms: 100 to 5000, got 0"),
+        ({"policy": 9}, "options.policy: POLICY_WINDOWS or POLICY_LOCAL_AGREEMENT, got 9"),
         ({"language": "English"}, "options.language: one that the model knows (de, en…), got English"),
     ],
 )

@@ -48,6 +48,7 @@ def test_the_help_of_a_command_teaches_by_example(command: str) -> None:
         ["ask", "?", "--pause-ms", "300"],
         ["transcribe"],
         ["transcribe", "talk.wav", "--pause-ms", "300"],
+        ["transcribe", "talk.wav", "--policy", "windows"],
         ["classify"],
         ["fly"],
         ["up", "--port"],
