@@ -16,7 +16,9 @@ def parse(source: str | IO[str]) -> Any:
     KeyError for `!!bool maybe` and AttributeError for `!!timestamp soon`.
     """
     try:
-        return yaml.safe_load(source)
+        value = yaml.safe_load(source)
+        repr(value)  # raises ValueError for a number that is too long for a message about it
+        return value
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except (LookupError, AttributeError, TypeError) as error:

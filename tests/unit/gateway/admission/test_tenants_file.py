@@ -68,6 +68,7 @@ def test_a_key_or_a_tenant_that_settings_and_file_both_have_is_an_error(file: Pa
         ("acme: {", "tenants_file: while parsing"),
         ("acme: 2026-02-30", "tenants_file: day "),
         ("[" * 500, "tenants_file: nested too deeply"),
+        ("acme: 0x" + "f" * 4_000, "tenants_file: Exceeds the limit"),
         ("acme: {premium: !!bool maybe}", r"tenants_file: a value that is none of its tag's \(KeyError\)"),
         ("acme: {premium: !!timestamp soon}", r"tenants_file: a value that is none of its tag's \(AttributeError\)"),
     ],
