@@ -13,7 +13,6 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import binomtest
 
 from bench.cache import pairs, parts
 from bench.cache.pairs import Pair, divided
@@ -125,6 +124,8 @@ class Lookups:
         return sum(hit and each.duplicate for hit, each in zip(hits, self._measured, strict=True))
 
     def _summary(self, hits: Sequence[bool]) -> dict[str, object]:
+        from scipy.stats import binomtest  # takes a second
+
         right, duplicates = self._right(hits), sum(each.duplicate for each in self._measured)
         wrong = sum(hits) - right
         low, high = binomtest(wrong, len(hits)).proportion_ci(0.95, method="exact")  # Clopper and Pearson

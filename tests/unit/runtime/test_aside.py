@@ -108,11 +108,6 @@ async def test_collection_that_was_off_stays_off() -> None:
         gc.enable()
 
 
-async def test_an_error_of_the_work_is_the_callers() -> None:
-    with pytest.raises(ZeroDivisionError):
-        await aside("acme", LARGE_BYTES + 1, lambda: 1 // 0)
-
-
 async def test_refused_work_leaves_nothing_for_the_garbage_collector() -> None:
     class Made:
         pass

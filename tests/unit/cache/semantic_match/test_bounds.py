@@ -8,7 +8,6 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from services.cache.semantic_match import bounds
 from tests.examples import examples
@@ -36,6 +35,8 @@ def test_a_share_leaves_its_bounds_in_one_of_twenty_runs_at_the_most_however_oft
 @settings(deadline=None, max_examples=examples(50))
 @given(SAMPLES)
 def test_bounds_hold_what_was_seen_and_more_than_one_look_would(sample: tuple[int, int]) -> None:
+    from scipy.stats import binomtest  # takes a second
+
     hits, count = sample
     low, high = bounds.lower(hits, count), bounds.upper(hits, count)
     assert 0 <= low <= hits / count <= high <= 1

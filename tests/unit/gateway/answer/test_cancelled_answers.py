@@ -24,15 +24,8 @@ from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import MISS, Scene
 from tests.unit.gateway.reading import sent_by
-from tests.unit.gateway.scripted import (
-    ScriptedAudio,
-    ScriptedCache,
-    ScriptedLlm,
-    ScriptedVision,
-    finish,
-    senses,
-    text,
-)
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
+from tests.unit.gateway.scripted_media import ScriptedAudio, ScriptedVision, senses
 from tests.unit.gateway.scripted_tools import ScriptedTools, calls, toolbox
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]

@@ -12,7 +12,8 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.runtime.errors import Unavailable
 from tests.unit.gateway.answer.scene import Scene
-from tests.unit.gateway.scripted import ScriptedAudio, ScriptedLlm, ScriptedVision, finish, senses, text
+from tests.unit.gateway.scripted import ScriptedLlm, finish, text
+from tests.unit.gateway.scripted_media import ScriptedAudio, ScriptedVision, senses
 from tests.unit.gateway.scripted_tools import ScriptedTools, calls, toolbox
 
 pytestmark = pytest.mark.paused

@@ -10,7 +10,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.event_writer import Send
 from services.gateway.api.conversation import Conversation
 from services.gateway.api.speech_queue import ConversationBytes, Spoken
-from tests.unit.gateway.scripted import Said, ScriptedAudio
+from tests.unit.gateway.scripted_media import Said, ScriptedAudio
 
 Answer = Callable[[pb.GenerateRequest, Send], Awaitable[None]]
 

@@ -18,7 +18,7 @@ from services.gateway.api.speech_queue import ConversationBytes, Spoken
 from services.gateway.errors import KeyUnknown
 from tests.cancelling import cancelled_at_every_await, disturbed_at_every_turn
 from tests.unit.gateway.api.talking import STARTED, delta, partial, segment
-from tests.unit.gateway.scripted import Said, ScriptedAudio
+from tests.unit.gateway.scripted_media import Said, ScriptedAudio
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]
 Disturb = Callable[["Talk"], object]

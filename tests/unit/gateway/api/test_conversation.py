@@ -15,7 +15,7 @@ from services.gateway.api.conversation import MAX_AUDIO_BYTES
 from services.gateway.errors import Idle, KeyUnknown
 from services.runtime.errors import InvalidInput, Unavailable
 from tests.unit.gateway.api.talking import STARTED, Talk, delta, partial, scripted, segment
-from tests.unit.gateway.scripted import Said, ScriptedAudio
+from tests.unit.gateway.scripted_media import Said, ScriptedAudio
 
 pytestmark = pytest.mark.paused
 

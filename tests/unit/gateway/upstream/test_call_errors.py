@@ -8,6 +8,7 @@ import pytest
 from services.gateway.upstream.call_errors import (
     AnswerTooLarge,
     ContentRefused,
+    ImageRefused,
     ModelNotAtProvider,
     ProviderRefused,
     Refused,
@@ -43,12 +44,6 @@ def test_each_code_has_a_meaning(code: grpc.StatusCode, means: type[ServiceError
     assert type(translate(failed(code), "llm")) is means
 
 
-def test_a_picture_that_was_refused_is_so_for_the_caller_too():
-    original = VisionRefused("images[0].data", "a PNG, JPEG, WebP, GIF or AVIF", "text")
-    error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, original.message, original), "vision")
-    assert (error.reason, error.message, error.metadata) == (original.reason, original.message, original.metadata)
-
-
 @pytest.mark.parametrize(
     ("original", "kind"),
     [
@@ -62,16 +57,17 @@ def test_a_provider_that_is_set_up_wrongly_is_known_as_one(original: Misconfigur
     assert error.message == f"big: FAILED_PRECONDITION: {original.message}"
 
 
-def test_a_request_that_a_filter_flagged_is_known_as_one():
-    original = llm.ContentRefused("request", "flagged", 403)
+@pytest.mark.parametrize(
+    ("original", "kind"),
+    [
+        (VisionRefused("images[0].data", "a PNG, JPEG, WebP, GIF or AVIF", "text"), ImageRefused),
+        (llm.ContentRefused("request", "flagged", 403), ContentRefused),
+        (llm.AnswerTooLarge(1_024), AnswerTooLarge),  # for which the model has worked
+    ],
+)
+def test_what_a_service_refused_is_so_for_the_caller_too(original: ServiceError, kind: type[ServiceError]):
     error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, original.message, original), "big")
-    assert (type(error), error.reason, error.message) == (ContentRefused, original.reason, original.message)
-
-
-def test_an_answer_that_was_too_large_is_known_as_one_that_the_model_has_worked_for():
-    original = llm.AnswerTooLarge(1_024)
-    error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, original.message, original), "llm")
-    assert isinstance(error, AnswerTooLarge)
+    assert type(error) is kind
     assert (error.reason, error.message, error.metadata) == (original.reason, original.message, original.metadata)
 
 

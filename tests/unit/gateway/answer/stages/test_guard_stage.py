@@ -17,7 +17,8 @@ from tests.clock import on_paused_loop
 from tests.examples import examples
 from tests.unit.gateway.answer.scene import EXACT, MISS, STORED, Scene, outcomes
 from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, made, said, searching
-from tests.unit.gateway.scripted import ScriptedAudio, ScriptedCache, senses
+from tests.unit.gateway.scripted import ScriptedCache
+from tests.unit.gateway.scripted_media import ScriptedAudio, senses
 
 pytestmark = pytest.mark.paused
 

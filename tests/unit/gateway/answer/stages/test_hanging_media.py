@@ -19,7 +19,7 @@ from services.gateway.upstream.media import AudioBackend, AudioCalls, Media
 from services.gateway.upstream.replica import make_breaker
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import ACME, Scene
-from tests.unit.gateway.scripted import ScriptedVision, looking
+from tests.unit.gateway.scripted_media import ScriptedVision, looking
 from tests.unit.gateway.upstream.scripted_call import failed
 
 pytestmark = pytest.mark.paused

@@ -22,16 +22,8 @@ from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import MISS, Scene, outcomes
 from tests.unit.gateway.prompt.conversations import said
 from tests.unit.gateway.reading import sent_by
-from tests.unit.gateway.scripted import (
-    ScriptedAudio,
-    ScriptedCache,
-    ScriptedLlm,
-    ScriptedVision,
-    finish,
-    looking,
-    senses,
-    text,
-)
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
+from tests.unit.gateway.scripted_media import ScriptedAudio, ScriptedVision, looking, senses
 
 pytestmark = pytest.mark.paused
 
