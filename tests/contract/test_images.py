@@ -145,7 +145,7 @@ def test_what_an_image_copies_exists_and_is_in_the_build_context(dockerfile: Pat
 
 
 @each_service_image
-def test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is(dockerfile: Path) -> None:
+def test_an_image_runs_its_service_without_privileges_and_has_a_health_check(dockerfile: Path) -> None:
     service = dockerfile.stem.removesuffix("-cuda")
     assert instructions(dockerfile, "USER") == ["10001"]
     assert f'"-m", "services.{service}"]' in instructions(dockerfile, "ENTRYPOINT")[0]

@@ -118,7 +118,7 @@ def test_the_simulated_provider_of_the_hedging_page_needs_the_extra_proxy_alone(
     assert done.stdout.startswith("http://127.0.0.1:")
 
 
-def test_the_version_is_told_without_the_command_lines_own_packages() -> None:
+def test_the_version_is_printed_without_the_command_lines_own_packages() -> None:
     probe = "import sys; sys.modules['typer'] = None; from hedgerow.__main__ import main; main()"
     command = [sys.executable, "-c", probe, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -176,7 +176,7 @@ def test_the_chart_makes_settings_of_them_that_the_services_take(
 
 
 @needs_helm
-def test_the_chart_tells_the_services_what_compose_tells_them() -> None:
+def test_the_chart_gives_services_the_settings_that_compose_gives_them() -> None:
     """Addresses, TLS and what the chart adds apart: both come from one file."""
     (answer,) = ask([as_values(FULL + TENANTS)])
     elsewhere = r"_(ADDRESS|ADDRESSES|TLS_DIR|PLAINTEXT|GRACE_MS|LAME_DUCK_MS|DATABASE|TOOLS|WORKERS)$"

@@ -100,7 +100,7 @@ def test_a_url_with_a_password_is_masked_in_every_setting(
         (f"grace_ms: redis://:{MARK}@127.0.0.1", "grace_ms"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_of_without_what_is_in_it(
+def test_an_unusable_file_is_reported_without_its_content(
     cls: type[ServiceSettings],
     said: str,
     told: str,
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_used_is_told_of_without_what_is_in_it(
         ["--grace-ms", f"http://a:{MARK}@b"],
     ],
 )
-def test_a_command_line_that_cannot_be_used_is_told_of_without_its_values(
+def test_an_unusable_command_line_is_reported_without_its_values(
     cls: type[ServiceSettings], arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed = shown(cls, arguments, capsys)

@@ -171,7 +171,7 @@ async def test_a_question_has_the_explanations_of_its_words() -> None:
 TESTS = [
     *(f"tests/contract/test_{name}.py" for name in ("services", "stubs", "settings", "mesh_schema")),
     f"tests/contract/test_images.py::test_an_image_has_every_package_its_service_imports[{NAME}]",
-    f"tests/contract/test_images.py::test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is[{NAME}]",
+    f"tests/contract/test_images.py::test_an_image_runs_its_service_without_privileges_and_has_a_health_check[{NAME}]",
     "tests/contract/test_images.py::test_every_service_has_an_image",
 ]
 

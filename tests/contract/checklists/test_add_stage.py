@@ -28,7 +28,7 @@ DECLARED = {
     "test_the_folders_are_the_services",
     "test_the_import_rules_know_every_service",
     f"test_an_image_has_every_package_its_service_imports[{NAME}]",
-    f"test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is[{NAME}]",
+    f"test_an_image_runs_its_service_without_privileges_and_has_a_health_check[{NAME}]",
     "test_every_service_has_an_image",
     "test_stubs_are_what_the_contracts_generate",
 }

@@ -139,7 +139,7 @@ def test_where_there_is_no_place_who_has_most_gives_one_up_for_who_is_within_its
     assert control.admission.streams == 0
 
 
-def test_the_stream_in_which_nobody_has_spoken_for_the_longest_gives_way():
+def test_the_stream_that_was_silent_for_the_longest_gives_way():
     with AdmissionControl(need=0.01, max_streams=3) as control:
         streams = [control.enter(tenant="a") for _ in range(3)]
         for speaking in (streams[0], streams[2]):

@@ -41,7 +41,7 @@ def listen(words: Policy, hearing: Hearing) -> tuple[list[tuple[Word, ...]], lis
 @each_policy
 @settings(deadline=None, max_examples=examples(60))
 @given(spoken=speech())
-def test_the_words_that_a_perfect_model_hears_are_confirmed_as_they_were_said(
+def test_the_words_of_a_perfect_model_are_confirmed_as_they_were_said(
     policy: Callable[[], Policy], longest_s: float, spoken: list[Word]
 ) -> None:
     history, spans = listen(policy(), Hearing(spoken))

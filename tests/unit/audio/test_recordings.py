@@ -134,7 +134,7 @@ async def test_a_recording_has_a_time_limit_that_follows_its_length(service: STA
         await running.transcribe(file(encoded(2)))
 
 
-async def test_a_recording_that_the_grace_is_too_short_for_is_told_to_go_elsewhere(service: START):
+async def test_a_recording_that_outlasts_the_grace_period_ends_as_unavailable(service: START):
     running = await service(grace_ms=0)
     replies = running.servicer.Transcribe(sent(file(encoded(9))), call())
     assert [(await anext(replies)).WhichOneof("kind") for _ in range(2)] == ["recording", "segment"]

@@ -61,7 +61,7 @@ async def test_a_stream_says_in_which_language_it_was_heard(service: START, aske
         ({"language": "English"}, "options.language: one that the model knows (de, en…), got English"),
     ],
 )
-async def test_options_nobody_can_meet_are_refused(service: START, options: dict[str, Any], message: str):
+async def test_options_outside_the_limits_are_refused(service: START, options: dict[str, Any], message: str):
     assert message in await refusal(listen(await service(), live(0.1, **options)))
 
 
@@ -160,7 +160,7 @@ async def test_one_stream_too_many_is_refused_and_the_others_go_on(service: STAR
     assert running.admission.streams == 0
 
 
-async def test_a_stream_gives_way_to_a_tenant_that_has_fewer_and_its_client_is_told(service: START):
+async def test_a_stream_gives_way_to_a_tenant_that_has_fewer_and_its_client_gets_an_error(service: START):
     running = await service(max_streams=2)
     of_a, of_b = call(tenant="a"), call(tenant="b")
     held = [asyncio.create_task(listen(running, sent(live(1), then=asyncio.Event()), whose=of_a)) for _ in range(2)]

@@ -201,7 +201,7 @@ async def test_removing_a_tenant_leaves_the_others(open_cache: OpenCache) -> Non
     assert (await look_up(bench, theirs)).verdict is Verdict.EXACT
 
 
-async def test_watchers_are_told_of_everything_that_may_no_longer_be_served(open_cache: OpenCache) -> None:
+async def test_watchers_get_every_removal_of_what_may_no_longer_be_served(open_cache: OpenCache) -> None:
     bench = open_cache(max_entries=2)
     replaced, evicted, removed, expired = (identity(text) for text in ("one", "two", "three", "four"))
     with bench.answers.watchers.watch() as removals:

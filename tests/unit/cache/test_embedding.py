@@ -155,7 +155,7 @@ async def test_what_another_tenant_asked_is_computed_anew(engine: Gated, embedde
     assert embedder.hits == 0
 
 
-async def test_a_tenants_name_and_its_text_are_told_apart(engine: Gated, embedder: Embedder) -> None:
+async def test_a_tenants_name_and_its_text_are_kept_apart(engine: Gated, embedder: Embedder) -> None:
     engine.gate.set()
     await embedder.embed("b c", "a")
     await embedder.embed("c", "a b ")
@@ -175,7 +175,7 @@ async def test_the_memory_is_bounded_in_bytes_and_shared_fairly(engine: Gated, e
     assert len(engine.embedded) == computed
 
 
-async def test_what_nobody_asks_for_is_forgotten_in_time(engine: Gated) -> None:
+async def test_an_unused_embedding_is_forgotten_in_time(engine: Gated) -> None:
     now = 0.0
     embedder = Embedder(engine, 10_000, 60, clock=lambda: now)
     engine.gate.set()
@@ -206,7 +206,9 @@ async def test_tenants_take_turns(engine: Gated, embedder: Embedder) -> None:
     assert engine.embedded.index("a question") <= 3
 
 
-async def test_who_has_the_most_waiting_gives_way_when_too_many_wait(engine: Gated, embedder: Embedder) -> None:
+async def test_the_tenant_with_the_most_waiting_texts_gives_way_when_too_many_wait(
+    engine: Gated, embedder: Embedder
+) -> None:
     flood = [asyncio.create_task(embedder.embed(f"flood {number}", "acme")) for number in range(1_002)]
     await asyncio.to_thread(engine.busy.wait, 10)
     with pytest.raises(Exhausted):

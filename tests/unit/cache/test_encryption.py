@@ -200,7 +200,7 @@ def test_keys_are_given_with_commas_between_them(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["hunter2", GOOD[:-8], f"{GOOD},hunter2"])
-def test_a_key_that_is_none_is_refused_by_its_length_and_is_not_told(text: str) -> None:
+def test_an_invalid_key_is_refused_by_its_length_and_is_not_shown(text: str) -> None:
     with pytest.raises(ValidationError, match=r"key [12]: 32 bytes in base64") as refused:
         CacheSettings(encryption_key=text)
     assert all(text not in problem["msg"] for problem in refused.value.errors())

@@ -12,7 +12,7 @@ from services.cache.collections import background_embedding
 from services.cache.scheduler import Scheduler
 
 
-async def test_who_gives_way_may_just_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_displaced_waiter_may_just_have_been_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "_MAX_WAITING", 2)
     gate = threading.Event()
 

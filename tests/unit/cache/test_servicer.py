@@ -20,7 +20,7 @@ ANSWER = cache_pb2.Answer(text="Paris.", model="demo", finish_reason=chat_pb2.FI
 
 
 @pytest.mark.parametrize(("stale_ms", "has_stale"), [(50, True), (0, False)])
-async def test_an_answer_whose_time_is_over_is_told_as_stale_and_never_as_the_answer(
+async def test_an_expired_answer_is_returned_as_stale_and_never_as_the_answer(
     open_cache: OpenCache, stale_ms: int, has_stale: bool
 ) -> None:
     bench = open_cache(stale_ms=stale_ms)
@@ -73,7 +73,7 @@ async def test_an_answer_that_was_begun_before_an_invalidation_is_not_stored_aft
         assert found.verdict == cache_pb2.VERDICT_EXACT
 
 
-async def test_a_watch_tells_an_epoch_that_knows_of_what_it_told(open_cache: OpenCache) -> None:
+async def test_the_epoch_of_a_watch_covers_the_removals_that_it_sent(open_cache: OpenCache) -> None:
     bench = open_cache()
     servicer = CacheServicer(bench.answers, CacheSettings())
     watch = servicer.WatchInvalidations(cache_pb2.WatchInvalidationsRequest(), CALL)

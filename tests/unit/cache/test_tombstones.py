@@ -16,7 +16,7 @@ def test_a_removal_is_a_conflict_for_what_knew_less_and_for_nothing_else() -> No
     assert not tombstones.conflict("b", "globex", 0)
 
 
-def test_who_knew_less_than_is_remembered_has_a_conflict() -> None:
+def test_a_store_from_before_the_remembered_removals_has_a_conflict() -> None:
     tombstones = Tombstones(max_tombstones=2)
     for sequence, key in enumerate(("a", "b", "a", "c"), 1):  # the tombstone of b is given up
         tombstones.add(Removal(key=key), sequence)

@@ -11,7 +11,7 @@ from services.cache.tombstones import Removal
 from services.cache.watch import Watchers
 
 
-async def test_every_watcher_is_told_of_every_removal_in_order() -> None:
+async def test_every_watcher_gets_every_removal_in_order() -> None:
     watchers = Watchers(limit=4)
     removals = [Removal(key="a"), Removal(tenant="acme")]
     with watchers.watch() as first, watchers.watch() as second:
@@ -46,7 +46,7 @@ async def test_a_pause_ends_every_watch_and_none_is_in_force_before_it_is_over()
     await waiting
 
 
-async def test_nobody_waits_for_a_pause_to_be_over_when_all_watches_end() -> None:
+async def test_the_end_of_all_watches_does_not_wait_for_a_pause() -> None:
     watchers = Watchers(3)
     watchers.pause()
     watchers.close()

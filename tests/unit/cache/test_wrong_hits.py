@@ -61,7 +61,7 @@ async def test_a_wrong_neighbour_does_not_hide_the_right_one(open_cache: OpenCac
     assert await answer_to(bench, REWORDED, 0.5) == b"Paris"
 
 
-async def test_a_report_on_another_tenants_entry_changes_nothing_and_tells_nothing(open_cache: OpenCache) -> None:
+async def test_a_report_on_another_tenants_entry_changes_nothing_and_reveals_nothing(open_cache: OpenCache) -> None:
     bench = open_cache()
     await store(bench, CAPITAL)
     bench.engine.embedded.clear()

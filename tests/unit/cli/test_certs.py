@@ -134,7 +134,7 @@ def test_to_renew_there_must_be_an_authority(tmp_path: Path) -> None:
     assert (result.exit_code, json.loads(result.stdout)["error"]["reason"]) == (1, "CERTS_NOT_MADE")
 
 
-def test_an_authority_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_another_issuers_authority_is_left_alone(tmp_path: Path) -> None:
     key = make_authority().key
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Acme Root")])
     foreign = (

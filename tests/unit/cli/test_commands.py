@@ -174,7 +174,7 @@ def test_a_bench_takes_the_options_that_it_knows(tmp_path: Path) -> None:
     "command",
     [["ask", "?"], ["ask", "?", "--json"], ["chat"], ["classify", "a.png", "--vision"], ["transcribe", "a.wav"]],
 )
-def test_a_key_is_not_sent_in_plain_text_to_another_machine_and_the_option_that_allows_it_is_told(
+def test_a_key_is_not_sent_in_plain_text_to_another_machine_and_the_error_names_the_option_that_allows_it(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("TARGET", "TARGET_VISION", "TARGET_AUDIO"):

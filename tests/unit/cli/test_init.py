@@ -68,7 +68,9 @@ def test_with_yes_it_asks_nothing_and_takes_the_providers_usual_variable(file: P
 @pytest.mark.parametrize(
     ("which", "cache"), [("no", None), ("exact", {"exact": True}), ("semantic", {"semantic": True})]
 )
-def test_stored_answers_are_given_as_it_was_told(file: Path, which: str, cache: dict[str, bool] | None) -> None:
+def test_the_mesh_file_has_the_chosen_setting_for_stored_answers(
+    file: Path, which: str, cache: dict[str, bool] | None
+) -> None:
     assert init(file, typed=f"./mine\nlocal\n{which}\n").exit_code == 0
     assert yaml.safe_load(file.read_text()).get("cache") == cache
     created = init(file, "--force", "--yes", "--model", "./mine", "--stored-answers", which, "--json")

@@ -65,7 +65,7 @@ def test_a_model_of_the_mesh_here_that_cannot_be_reached_has_its_url_and_the_rea
     assert result.stdout.splitlines()[1] == "  http://provider.test/v1: connection refused"
 
 
-def test_of_another_hosts_mesh_a_model_whose_calls_fail_is_told_by_the_gateways_breakers(
+def test_on_another_host_the_gateways_breakers_show_a_model_whose_calls_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def answer(asked: request.Request, timeout: float) -> io.BytesIO:

@@ -87,7 +87,7 @@ async def streams(mesh: StillMesh) -> AsyncIterator[Streams]:
 
 
 @pytest.mark.parametrize(("agent", "kind"), [("gRPC C-core", Kind.GRPC), ("envoy", Kind.ENVOY), ("", Kind.GRPC)])
-async def test_a_client_is_told_what_its_region_and_its_kind_get(
+async def test_a_client_gets_the_resources_of_its_region_and_kind(
     mesh: StillMesh, streams: Streams, agent: str, kind: Kind
 ):
     streams.ask(ASSIGNMENTS, "a", agent=agent)
@@ -106,7 +106,9 @@ async def test_a_change_reaches_a_client_that_waits(mesh: StillMesh, streams: St
     assert content(await hearing) == ["a2"]
 
 
-async def test_who_comes_right_after_a_start_waits_for_the_first_round_of_health(mesh: StillMesh, streams: Streams):
+async def test_a_client_right_after_the_start_waits_for_the_first_round_of_health_checks(
+    mesh: StillMesh, streams: Streams
+):
     mesh.settled.clear()
     streams.ask(ASSIGNMENTS, "a")
     hearing = asyncio.create_task(streams.next_response())

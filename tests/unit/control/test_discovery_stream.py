@@ -212,7 +212,7 @@ def test_of_unknown_names_nothing_is_said_until_they_are_known():
     assert client.listen(snapshot(a="1", later="1")) == [("ClusterLoadAssignment", ["later1"])]
 
 
-def test_a_type_nobody_knows_is_answered_once_with_nothing():
+def test_an_unknown_type_is_answered_once_without_resources():
     client = GrpcClient()
     client.ask("type.googleapis.com/envoy.service.runtime.v3.Runtime", "x")
     assert client.listen(snapshot(a="1")) == [("Runtime", [])]

@@ -68,7 +68,7 @@ def test_nothing_ends_a_stream_for_being_long_but_its_callers_own_deadline() -> 
         assert route.route.max_stream_duration.grpc_timeout_header_max.ToSeconds() == 0
 
 
-def test_who_a_caller_says_it_is_comes_off_before_any_filter_looks() -> None:
+def test_a_callers_own_identity_headers_are_removed_before_any_filter_runs() -> None:
     (early,) = connections().early_header_mutation_extensions
     mutations = unpacked(early.typed_config, HeaderMutation()).mutations
     assert [mutation.remove for mutation in mutations[:2]] == ["x-hedgerow-tenant", "x-hedgerow-expires"]
@@ -86,7 +86,7 @@ def test_tls_is_of_this_decade_and_its_certificate_may_change() -> None:
     assert context.tls_params.tls_minimum_protocol_version == context.tls_params.TLSv1_2
 
 
-def test_envoy_makes_spans_only_where_somebody_collects_them() -> None:
+def test_envoy_makes_spans_only_where_a_collector_is_configured() -> None:
     assert not connections().HasField("tracing")
     tracing = connections(otlp_endpoint="http://collector:4317", trace_percent=5).tracing
     assert tracing.provider.name == "envoy.tracers.opentelemetry"

@@ -90,7 +90,7 @@ def written(folder: Path, **edge: Any) -> Path:
     return file
 
 
-def test_who_has_no_token_is_refused_by_the_filter_that_checks_them(jwt: dict[str, Any]) -> None:
+def test_a_call_without_a_token_is_refused_by_the_filter_that_checks_them(jwt: dict[str, Any]) -> None:
     found = routes(jwt=jwt).virtual_hosts[0].routes
     assert not any(route.direct_response.status for route in found)
     assert not any(header.name == "authorization" for route in found for header in route.match.headers)

@@ -123,11 +123,11 @@ def test_a_locality_weighs_what_its_members_in_service_do_or_all_where_a_client_
 @pytest.mark.parametrize(
     ("third", "expected"), [(Health.SERVING, [DRAINING, UNHEALTHY, HEALTHY]), (Health.UNKNOWN, [UNKNOWN] * 3)]
 )
-def test_who_drains_and_who_is_gone_are_told_apart_unless_nobody_serves(third: Health, expected: list[int]):
+def test_draining_and_absent_endpoints_differ_unless_no_endpoint_serves(third: Health, expected: list[int]):
     assert statuses(assigned(EVERYWHERE, n1=Health.NOT_SERVING, n2=Health.UNREACHABLE, n3=third)) == expected
 
 
-def test_the_nearest_region_keeps_its_priority_while_nobody_there_serves():
+def test_the_nearest_region_keeps_its_priority_while_none_of_its_endpoints_serves():
     assert priorities(assigned(EVERYWHERE, "west", n2=Health.UNREACHABLE))["west"] == 0
 
 

@@ -24,7 +24,7 @@ def test_an_address_in_brackets_needs_no_look_up():
     assert (found[0].host, found[0].port) == ("fd00::7", 50051)
 
 
-def test_who_is_named_twice_counts_once_as_first_named():
+def test_an_endpoint_that_is_named_twice_counts_once_as_first_named():
     found = members([TWO, Endpoint(address="cache.mesh:50051")], lambda _: ("10.0.0.2", "10.0.0.3"))
     assert [(each.host, each.weight) for each in found] == [("10.0.0.2", 3), ("10.0.0.3", 1)]
 

@@ -109,7 +109,7 @@ async def begin() -> AsyncIterator[Begin]:
         assert task.cancelled()
 
 
-async def test_it_is_settled_when_everybody_has_answered(begin: Begin):
+async def test_the_first_round_ends_when_every_endpoint_has_answered(begin: Begin):
     world = begin(TWO)
     await world.say("10.0.0.1:1", SERVING)
     await until(lambda: world.healths().get("10.0.0.1:1") is Health.SERVING)
@@ -119,14 +119,14 @@ async def test_it_is_settled_when_everybody_has_answered(begin: Begin):
     assert world.in_service() == ["10.0.0.1:1"]
 
 
-async def test_it_is_settled_after_a_while_whoever_is_silent(begin: Begin):
+async def test_the_first_round_ends_after_a_while_with_silent_endpoints(begin: Begin):
     world = begin(TWO, timeout_s=0.01)
     await asyncio.wait_for(world.mesh.settled.wait(), 10)
     await until(lambda: set(world.healths().values()) == {Health.UNREACHABLE})
     assert world.in_service() == ["10.0.0.1:1", "10.0.0.2:1"]
 
 
-async def test_who_listens_hears_of_changes_and_of_nothing_else(begin: Begin):
+async def test_a_listener_is_notified_of_changes_only(begin: Begin):
     world = begin(TWO)
     await world.say("10.0.0.1:1", SERVING)
     await until(lambda: world.in_service() == ["10.0.0.1:1"])

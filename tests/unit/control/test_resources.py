@@ -197,7 +197,7 @@ def test_no_failure_makes_an_outlier_where_the_topology_says_never():
     assert cluster(text, "gateway").outlier_detection.enforcing_failure_percentage.value == 0
 
 
-def test_envoy_is_told_to_speak_http2_to_ping_to_weigh_localities_and_to_panic_when_nobody_is_left(
+def test_envoys_clusters_have_http2_pings_locality_weights_and_a_panic_threshold(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.delenv(PING_TIMEOUT_VARIABLE)
@@ -213,7 +213,7 @@ def test_envoy_is_told_to_speak_http2_to_ping_to_weigh_localities_and_to_panic_w
     assert made.common_lb_config.healthy_panic_threshold.value == 1
 
 
-def test_in_plain_text_nobody_is_asked_for_a_certificate():
+def test_in_plain_text_no_certificate_is_required():
     assert not cluster(MESH, "gateway").HasField("transport_socket")
     assert not cluster(MESH, "gateway", Kind.ENVOY).HasField("transport_socket")
 

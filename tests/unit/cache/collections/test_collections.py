@@ -245,7 +245,9 @@ async def test_what_was_dropped_does_not_come_back_with_a_document_that_was_unde
     assert collections.snippets == 0
 
 
-async def test_who_leaves_while_a_document_is_embedded_leaves_nothing_behind(open_collections: OpenCollections) -> None:
+async def test_a_put_that_is_cancelled_while_its_document_is_embedded_stores_nothing(
+    open_collections: OpenCollections,
+) -> None:
     engine = BagOfWords()
     collections = open_collections(engine=engine)
     putting = asyncio.create_task(collections.put("acme", "docs", document("long.md", LONG)))

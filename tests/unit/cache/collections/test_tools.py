@@ -89,9 +89,7 @@ async def test_a_call_gives_snippets_to_a_model_and_citations_to_people(tools: T
         ("[" * 100_000, "arguments: JSON, got nested too deeply"),
     ],
 )
-async def test_a_model_is_told_what_is_wrong_with_its_arguments(
-    tools: ToolServicer, arguments: str, message: str
-) -> None:
+async def test_a_model_gets_the_error_of_its_arguments(tools: ToolServicer, arguments: str, message: str) -> None:
     reply = await tools.CallTool(tool_pb2.CallToolRequest(name="search_docs", arguments=arguments), ACME)
     assert reply.failed
     assert reply.content.startswith(message)
@@ -109,7 +107,7 @@ async def test_another_tenants_tool_is_as_one_that_never_was(tools: ToolServicer
         await tools.CallTool(search("docs", query="gateway"), ACME)
 
 
-async def test_who_is_nobody_has_no_tools(tools: ToolServicer) -> None:
+async def test_a_caller_without_a_tenant_has_no_tools(tools: ToolServicer) -> None:
     with pytest.raises(InvalidInput, match=TENANT_HEADER):
         await tools.ListTools(tool_pb2.ListToolsRequest(), NOBODY)
     with pytest.raises(InvalidInput, match=TENANT_HEADER):

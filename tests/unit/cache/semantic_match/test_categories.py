@@ -108,7 +108,7 @@ def test_a_category_may_ask_for_fewer_wrong_hits_and_never_for_more() -> None:
 
 @settings(deadline=None)
 @given(reports=REPORTS, asked=st.floats(0.0001, ALLOWED), default=st.sampled_from([0.8, 0.95, DEFAULT, 1.0]))
-def test_who_asks_for_fewer_wrong_hits_never_gets_a_looser_threshold(
+def test_a_smaller_share_of_wrong_hits_never_gets_a_looser_threshold(
     reports: list[tuple[bool, int, bool]], asked: float, default: float
 ) -> None:
     kept = Thresholds(default, ALLOWED)
@@ -181,7 +181,7 @@ def test_what_is_asked_for_holds_for_what_is_verified_next() -> None:
     assert kept.of(DOSAGES) == 0.781
 
 
-def test_after_a_restart_a_stricter_category_is_as_it_was_and_nobody_is_alarmed_again(
+def test_after_a_restart_a_stricter_category_is_as_it_was_and_raises_no_second_alarm(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     kept = certified()
@@ -226,7 +226,7 @@ USES = st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 20)), max_siz
 
 
 @given(uses=USES)
-def test_who_has_no_more_than_an_even_share_of_the_records_loses_none(uses: list[tuple[str, int]]) -> None:
+def test_a_tenant_with_an_even_share_of_the_records_or_less_loses_none(uses: list[tuple[str, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "RECORDS", 10)
         kept, used = Records(), dict.fromkeys("abcde", frozenset[str]())

@@ -88,7 +88,7 @@ def test_all_alike_is_no_change() -> None:
     assert drifted(scores, ~wrong, AT) == ""
 
 
-def test_who_has_changed_is_told_once_and_nobody_else_has(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_category_that_drifts_is_reported_once_and_no_other_is(caplog: pytest.LogCaptureFixture) -> None:
     rng, thresholds = np.random.default_rng(5), Thresholds(AT, 0.01)
     moved, same, category = Traffic("moved"), Traffic("same"), Traffic("same", "prices")
 

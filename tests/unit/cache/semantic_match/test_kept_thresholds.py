@@ -67,7 +67,7 @@ async def test_a_process_that_is_killed_between_two_sweeps_loses_what_came_since
         assert kept.measured.samples == 201
 
 
-async def test_a_broken_row_costs_its_tenant_the_default_and_nobody_else_anything(
+async def test_a_broken_row_gives_its_tenant_the_default_and_changes_no_other_tenant(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "cache.db"

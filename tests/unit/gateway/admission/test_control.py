@@ -126,7 +126,7 @@ async def test_while_redis_is_away_the_gateway_decides_and_says_so():
     await at.admit(request(), only_one, "0" * 32, 1)
 
 
-async def test_a_starved_gateway_asks_nobody():
+async def test_a_gateway_without_cpu_time_sheds_without_asking_redis():
     starved = AdmissionControl(
         ShedSettings(), WorkShares(lambda: 2.0, 0.85), SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10)
     )

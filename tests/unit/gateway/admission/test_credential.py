@@ -62,7 +62,7 @@ async def test_a_tenant_has_what_it_may_have_now(file: Path):
     assert credential.tenant.allowance.concurrency == 3
 
 
-async def test_who_watches_hears_of_the_end(file: Path):
+async def test_a_watch_of_a_credential_raises_its_end(file: Path):
     identity = Identity({}, file)
     watching = asyncio.create_task(Credential(identity, key("first"), "").watch())
     write_keys(file, b="second")

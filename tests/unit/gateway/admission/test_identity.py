@@ -75,7 +75,7 @@ def test_a_missing_key_and_an_unknown_one_are_refused_in_words_of_their_own(head
         KEYED.tenant(header)
 
 
-def test_where_tenants_come_with_tokens_nobody_comes_without() -> None:
+def test_where_tenants_have_tokens_a_call_without_one_is_refused() -> None:
     identity = Identity({}, None, tokens=True)
     assert identity.tenant(None, ["acme"]).name == "acme"
     for header in (None, "Bearer sesame"):
@@ -83,7 +83,7 @@ def test_where_tenants_come_with_tokens_nobody_comes_without() -> None:
             identity.tenant(header)
 
 
-def test_a_tenant_that_nobody_can_be_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tenant_without_a_key_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     Identity({"acme": keyed("sesame"), "beta": TenantSettings()}, None)
     assert "without a key, no caller can be beta" in caplog.text
     caplog.clear()

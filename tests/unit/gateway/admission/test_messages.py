@@ -28,7 +28,7 @@ def flat(*given: Message, **fields: object) -> GenerateRequest:
     return request
 
 
-def test_a_tool_is_called_and_its_result_told():
+def test_a_tool_call_and_its_result_are_valid_messages():
     assert check(ASKED, CALLED, TOLD) == len('What time is it in Oslo?clock{"city": "Oslo"}12:30')
     check(ASKED, CALLED, Message(role=ROLE_TOOL, tool_call_id="1"))  # a tool may give back nothing
 

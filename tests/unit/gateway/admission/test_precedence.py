@@ -21,7 +21,7 @@ from tests.unit.gateway.answer.scene import ACME
 CUTS, WHOLE = PromptSettings(), PromptSettings(whole=True)
 
 
-def test_settings_that_nobody_changes_are_the_gateways_own() -> None:
+def test_settings_that_no_level_changes_are_the_gateways_own() -> None:
     assert prompting(pb.PromptPolicy(), ACME, CUTS) is CUTS
     assert prompting(pb.PromptPolicy(truncation=pb.TRUNCATION_DISABLED), ACME, WHOLE) is WHOLE
 

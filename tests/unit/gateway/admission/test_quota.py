@@ -123,7 +123,7 @@ def test_a_limit_on_requests_at_once_counts_those_from_before_it(quotas):
 
 
 @given(st.floats(0.1, 1e3), st.floats(1, 1e6), st.integers(1, 2_000_000), st.integers(0, 2_000_000))
-def test_who_comes_back_when_told_is_admitted(requests_per_s, tokens_per_minute, first, second):
+def test_a_caller_that_retries_after_the_retry_delay_is_admitted(requests_per_s, tokens_per_minute, first, second):
     clock = PausedClock()
     allowance = Allowance(requests_per_s, requests_burst=1, tokens_per_minute=tokens_per_minute)
     quotas = Quotas(clock)
@@ -181,7 +181,7 @@ def test_a_conversation_has_one_place_and_its_turns_have_none(quotas):
 
 
 @pytest.mark.paused
-async def test_who_waits_for_an_end_hears_of_it_in_turn():
+async def test_waiters_for_the_end_of_a_request_are_notified_in_turn():
     quotas, allowance, notified = Quotas(loop_clock), Allowance(concurrency=1), list[str]()
 
     async def wait(name: str, tenant: str = "acme") -> None:

@@ -33,7 +33,7 @@ def spoil(file: Path, text: str | None) -> None:
         file.write_text(text)
 
 
-def test_a_file_without_keys_is_told_by_its_name(file: Path) -> None:
+def test_a_file_without_keys_is_reported_by_its_name(file: Path) -> None:
     write(file, acme={"premium": True})
     with pytest.raises(BadTenants, match=r"tenants\.yaml: a key of a tenant"):
         Identity({}, file)
@@ -73,7 +73,7 @@ def test_a_key_or_a_tenant_that_settings_and_file_both_have_is_an_error(file: Pa
         ("acme: {premium: !!timestamp soon}", r"tenants_file: a value that is none of its tag's \(AttributeError\)"),
     ],
 )
-def test_a_bad_file_stops_the_start_and_is_told_by_field_and_problem(file: Path, text: str, said: str) -> None:
+def test_a_bad_file_stops_the_start_with_its_field_and_problem(file: Path, text: str, said: str) -> None:
     file.write_text(text)
     with pytest.raises(BadTenants, match=said):
         Identity({}, file)
@@ -107,7 +107,7 @@ async def test_a_file_that_is_still_being_written_is_not_read(file: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["acme: {weight: -1}", "acme: {", "", None])
-async def test_a_bad_file_is_told_once_and_changes_nothing(
+async def test_a_bad_file_is_reported_once_and_changes_nothing(
     file: Path, text: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     identity = Identity({}, file)

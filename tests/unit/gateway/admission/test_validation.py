@@ -131,7 +131,7 @@ def test_a_conversation_that_cannot_be_held_is_refused(
         check_conversation(options, settings)
 
 
-def test_pictures_go_to_a_model_that_sees_where_nobody_else_looks():
+def test_pictures_go_to_a_model_with_vision_where_there_is_no_vision_service():
     blind, seeing = Media(), Media(sees=lambda name: name == "small")
     asked = request(model="small", images=[Image(data=b"x")])
     assert validate(asked, SETTINGS, seeing).pixels

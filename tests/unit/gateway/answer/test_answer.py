@@ -22,7 +22,7 @@ from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRout
 pytestmark = pytest.mark.paused
 
 
-async def test_a_model_is_told_whose_prompts_it_may_reuse():
+async def test_a_models_request_has_the_salt_of_the_prompts_that_it_may_reuse():
     scene = Scene()
     await scene.final()
     (asked,) = scene.llms["small"].requests
@@ -213,7 +213,7 @@ async def test_a_fault_after_the_last_event_leaves_no_reservation_open(monkeypat
     assert len(scene.billed) == 1
 
 
-async def test_a_stage_that_has_ended_is_told_before_a_slow_model_says_anything():
+async def test_the_event_of_an_ended_stage_comes_before_a_slow_models_first_text():
     scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.05, text("Pa"), finish("ris.")))
     kinds = [[event.WhichOneof("kind") for event in message.events] for message in await scene.messages()]
     assert kinds == [["accepted", "stage", "stage"], ["delta"], ["delta", "stage", "final"]]
@@ -244,7 +244,7 @@ async def test_a_stream_that_ends_without_a_finish_is_an_error():
         await answering
 
 
-async def test_the_first_whole_sentence_is_told_and_all_there_is_where_there_is_none():
+async def test_the_time_of_the_first_whole_sentence_is_reported_or_that_of_all_text():
     script = (0.1, text("It is "), 0.1, text("Paris. "), 0.1, text("The Seine"), 0.1, finish(" is there."))
     final = await Scene(small=ScriptedLlm(*script)).final()
     assert (round(final.ttft_ms), round(final.usable_ms), round(final.total_ms)) == (100, 300, 400)

@@ -42,7 +42,7 @@ async def test_an_answer_costs_the_prompt_that_was_read_and_what_was_written(nam
     assert asked.billed == [cost]
 
 
-async def test_who_leaves_before_a_model_was_asked_pays_nothing():
+async def test_a_client_that_leaves_before_a_model_was_asked_pays_nothing():
     asked = scene(None)
     limiter = asked.fleet.pools["small"].limiter
     for _ in range(20):

@@ -116,7 +116,7 @@ async def test_a_policy_is_a_layer_of_the_stack(package: str, asked: str, refuse
     assert len(llm.calls) == (not refused)
 
 
-async def test_a_stage_is_planned_run_and_told(package: str) -> None:
+async def test_a_stage_is_planned_run_and_reported(package: str) -> None:
     stages = {"time": import_module(f"{package}.stage").TimeStage, **STAGES}
     scene = Scene()
     request = pb.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What time is it?")])

@@ -35,7 +35,7 @@ TWO_CALLS = (
 )
 
 
-async def test_calls_are_told_as_they_come_and_whole_at_the_end():
+async def test_calls_are_streamed_as_they_come_and_whole_at_the_end():
     scene = Scene(small=ScriptedLlm(*TWO_CALLS))
     events = await scene.events(tools=TOOLS)
     deltas = [event.tool_call for event in events if event.HasField("tool_call")]

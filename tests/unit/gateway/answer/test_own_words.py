@@ -68,14 +68,14 @@ async def test_a_tool_that_had_to_be_called_need_not_be_called_again(choice: obj
     assert sent(last)["top_p"] == 0.5
 
 
-async def test_a_picture_that_nobody_has_looked_at_in_time_is_not_sent_to_a_model_without_vision():
+async def test_a_picture_without_labels_in_time_is_not_sent_to_a_model_without_vision():
     scene = Scene(senses=senses(ScriptedVision(pause_s=9)), small=ScriptedLlm(*ANSWER))
     await scene.final(images=[pb.Image(data=b"png")], original=words(top_p=0.5))
     (asked,) = scene.llms["small"].requests
     assert sent(asked) == {"top_p": 0.5}
 
 
-async def test_a_recording_that_nobody_has_heard_in_time_is_not_sent_to_a_model():
+async def test_a_recording_without_a_transcript_in_time_is_not_sent_to_a_model():
     scene = Scene(senses=senses(audio=ScriptedAudio("Rain.", pause_s=9)), small=ScriptedLlm(*ANSWER))
     await scene.final(audio=pb.Audio(data=b"wav"), original=words(top_p=0.5))
     (asked,) = scene.llms["small"].requests
@@ -115,7 +115,7 @@ def relayed(words: str, event: str, **more: Any) -> llm_pb2.GenerateResponse:
     return llm_pb2.GenerateResponse(text=words, tokens=1, relayed=[event.encode()], **more)
 
 
-async def test_an_answer_that_another_call_goes_on_with_is_told_in_the_gateways_words():
+async def test_an_answer_that_another_call_resumes_is_sent_as_the_gateways_events():
     usage = chat_pb2.Usage(prompt_tokens=8, completion_tokens=1)
     end = llm_pb2.Finish(reason=chat_pb2.FINISH_REASON_STOP, usage=usage)
     breaks = ScriptedLlm(relayed("It ", "first"), 0.01, Unavailable("gone"))

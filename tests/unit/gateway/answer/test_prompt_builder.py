@@ -63,7 +63,7 @@ def test_a_template_gives_the_notation_of_a_model_that_has_learned_another() -> 
     assert picture_lines(labels_of([("a {labels} %s {0}", 1)]), "{labels}") == ["a {labels} %s {0} (1.00)"]
 
 
-def test_without_images_nothing_is_told() -> None:
+def test_without_images_the_prompt_has_no_labels() -> None:
     assert picture_lines([]) == []
 
 

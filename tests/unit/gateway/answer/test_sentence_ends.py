@@ -54,7 +54,7 @@ def check(came: list[pb.TextDelta]) -> None:
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40))
 @settings(max_examples=examples(20), deadline=None)
-def test_however_a_text_comes_its_sentences_are_told_once_they_are_whole(sizes: list[int]) -> None:
+def test_however_a_text_comes_its_sentence_ends_are_sent_once_they_are_whole(sizes: list[int]) -> None:
     came = deltas(*cut(sizes), sentence_ends=True)
     check(came)
     if max(sizes) == 1:  # none waits for more than the first letter of the next
@@ -65,7 +65,7 @@ def test_so_are_those_of_a_text_that_a_guard_looks_through() -> None:
     check(deltas(*cut([3]), guard=GuardSettings(personal="mask"), sentence_ends=True))
 
 
-def test_who_does_not_ask_is_not_told() -> None:
+def test_a_request_without_sentence_ends_gets_none() -> None:
     assert {delta.sentence_end for delta in deltas(*cut([3]))} == {0}
 
 

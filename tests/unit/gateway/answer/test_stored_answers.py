@@ -74,7 +74,7 @@ async def test_an_answer_is_stored_with_what_the_cache_knew_before_it_was_begun(
     assert [(known.epoch, known.key) for known in scene.write_behind.known] == [(0, ""), (7, "k"), (7, "")]
 
 
-async def test_who_reads_along_has_an_answer_stored_with_what_was_known_when_it_was_begun():
+async def test_a_joined_reader_stores_the_answer_with_the_epoch_from_before_it_began():
     cache = ScriptedCache(cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=7))
     scene = Scene(cache, small=ScriptedLlm(text("Pa"), 0.02, finish("ris.")))
     leaving = sent_by(scene.answer().give)
@@ -100,7 +100,7 @@ async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
     assert len(scene.cache.questions) == 1
 
 
-async def test_who_asks_again_at_once_gets_the_answer_that_is_being_stored():
+async def test_an_equal_question_at_once_gets_the_answer_that_is_being_stored():
     scene = Scene(ScriptedCache(MISS))
     scene.write_behind.keeps_pending = True
     await scene.final()

@@ -91,7 +91,7 @@ async def test_a_conversation_that_is_too_long(
         await summaries.close()
 
 
-async def test_a_tenants_limit_reaches_a_provider_in_the_callers_own_words_and_is_told_where_it_cuts() -> None:
+async def test_a_tenants_limit_is_in_the_models_request_and_reported_where_it_cuts() -> None:
     scene = Scene(small=ScriptedLlm(finish("Paris", chat_pb2.FINISH_REASON_LENGTH)), large=ScriptedLlm())
     scene.tenant = tenant(max_tokens=3)
     request, tokens = limited(pb.GenerateRequest(messages=[said("user", "Hi")]), scene.tenant)

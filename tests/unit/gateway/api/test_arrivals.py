@@ -199,7 +199,7 @@ async def test_a_stream_without_a_message_holds_nothing() -> None:
     assert not scene.held
 
 
-def test_who_leaves_while_its_message_is_read_holds_nothing() -> None:
+def test_a_client_that_leaves_while_its_message_is_read_holds_no_bytes() -> None:
     @asynccontextmanager
     async def scenes() -> AsyncIterator[Coroutine[Any, Any, object]]:
         scene = Scene(concurrency=3)

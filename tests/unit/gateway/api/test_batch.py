@@ -71,7 +71,7 @@ async def test_a_few_are_on_their_way_at_once_and_others_follow_when_they_have_a
     assert scene.most == most
 
 
-async def test_who_has_the_least_time_goes_first():
+async def test_the_item_with_the_least_time_goes_first():
     scene = Scene()
     await scene.results(*(item(budget) for budget in (9_000, 3_000, 7_000, 5_000, 1_500, 8_000)))
     assert scene.begun == [1_500, 3_000, 5_000, 7_000, 8_000, 9_000]

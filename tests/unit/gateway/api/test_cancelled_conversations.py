@@ -157,7 +157,7 @@ def end(talk: Talk) -> None:
 
 @pytest.mark.parametrize("name", SCENES)
 @pytest.mark.parametrize("disturb", [lambda talk: talk.conversation.close(), end], ids=["closed", "ended"])
-def test_whoever_ends_it(name: str, disturb: Disturb):
+def test_a_conversation_leaves_nothing_however_it_ends(name: str, disturb: Disturb):
     talks = list[Talk]()
 
     @asynccontextmanager

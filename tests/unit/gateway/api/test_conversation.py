@@ -157,7 +157,7 @@ async def test_what_is_said_while_the_client_cuts_an_answer_off_is_asked_after_i
     await talk.responses.aclose()
 
 
-async def test_an_answer_that_is_cut_off_when_nobody_listens_any_more_is_told_as_cut_off():
+async def test_an_interrupted_answer_is_reported_as_interrupted():
     audio = QueuedAudio()
     talk = Talk(audio)
     talk.how = talk.forever

@@ -67,7 +67,7 @@ class Scene:
         return read
 
 
-async def test_who_comes_back_reads_on_and_the_answer_was_made_once():
+async def test_a_client_that_returns_reads_on_and_the_answer_is_generated_once():
     scene = Scene("a", "b", "c", "d")
     assert await scene.ask(most=2) == ["a", "b"]
     await asyncio.sleep(10)
@@ -75,7 +75,7 @@ async def test_who_comes_back_reads_on_and_the_answer_was_made_once():
     assert (scene.begun, scene.over) == (1, 1)
 
 
-async def test_who_asks_twice_at_a_time_gets_one_answer():
+async def test_two_requests_with_one_key_at_a_time_get_one_answer():
     scene = Scene("a", "b")
     first, second = await asyncio.gather(scene.ask(), scene.ask())
     assert first == second == ["a", "b"]
@@ -122,7 +122,7 @@ async def test_an_answer_is_unread_while_it_is_made_and_its_client_is_away():
     assert not scene.answers.unread("a")
 
 
-async def test_nobody_comes_back_and_the_answer_is_given_up():
+async def test_an_answer_without_a_client_is_given_up():
     scene = Scene(*"abcdefgh", ms=3_000)
     await scene.ask(most=1)
     await asyncio.sleep(2.9)
@@ -133,7 +133,7 @@ async def test_nobody_comes_back_and_the_answer_is_given_up():
         await scene.ask(events_seen=1)
 
 
-async def test_a_whole_answer_is_kept_as_long_and_then_made_anew():
+async def test_a_whole_answer_is_kept_as_long_and_then_generated_again():
     scene = Scene("a", ms=3_000)
     await scene.ask()
     await asyncio.sleep(2.9)
@@ -210,7 +210,7 @@ async def test_an_answer_that_is_read_and_takes_more_than_the_room_is_read_to_it
         await scene.ask(events_seen=1)
 
 
-async def test_a_gateway_that_ends_gives_up_what_nobody_reads():
+async def test_a_draining_gateway_gives_up_answers_without_a_client():
     scene = Scene("a", "b", "c")
     await scene.ask(key="left", most=1)
     reading = asyncio.create_task(scene.ask(key="read"))
@@ -234,7 +234,7 @@ async def test_signs_of_life_come_while_nothing_else_does():
     assert came == ["delta", "heartbeat", "heartbeat", "delta", "delta"]
 
 
-async def test_who_leaves_between_signs_of_life_leaves_the_answer():
+async def test_a_client_that_leaves_between_heartbeats_leaves_the_answer():
     left = asyncio.Event()
 
     async def silent(send: Send) -> None:
@@ -249,7 +249,7 @@ async def test_who_leaves_between_signs_of_life_leaves_the_answer():
     assert left.is_set()
 
 
-async def test_who_leaves_after_a_message_leaves_the_answer_at_once():
+async def test_a_client_that_leaves_after_a_message_leaves_the_answer_at_once():
     scene = Scene("a", "b")
     messages = beating(scene._give, 5)
     await anext(messages)

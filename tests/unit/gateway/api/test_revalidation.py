@@ -42,7 +42,7 @@ async def finals(scene: Scene, resubmitted: list[bytes] | None) -> pb.Final:
     return last.events[-1].final
 
 
-async def test_an_answer_whose_time_is_over_is_given_at_once_and_asked_for_anew():
+async def test_a_stale_answer_is_sent_at_once_and_generated_again():
     scene, resubmitted = scene_of(1_000), list[bytes]()
     final = await finals(scene, resubmitted)
     assert (final.text, final.cache.verdict, final.cache.stale) == (STORED.text, pb.CACHE_VERDICT_EXACT, True)
@@ -55,7 +55,7 @@ async def test_an_answer_whose_time_is_over_is_given_at_once_and_asked_for_anew(
 
 
 @pytest.mark.parametrize(("revalidate_ms", "may"), [(0, True), (1_000, False)])
-async def test_what_is_not_to_be_made_anew_asks_for_nothing_stale(revalidate_ms, may):
+async def test_a_request_without_revalidation_accepts_no_stale_answer(revalidate_ms, may):
     scene = scene_of(revalidate_ms)
     await finals(scene, [] if may else None)
     assert scene.cache.stale == [0]
@@ -96,7 +96,7 @@ def question(**fields: Any) -> Question:
     return Question(pb.GenerateRequest(messages=[ASKED], **fields))
 
 
-async def test_equal_questions_are_answered_anew_once_at_a_time_and_each_tenants_by_itself():
+async def test_equal_questions_are_revalidated_once_at_a_time_for_each_tenant():
     begun = Begun()
     async with revalidating(begun) as made:
         for tenant in (ACME, ACME, OTHER):

@@ -47,7 +47,7 @@ def test_what_it_gets_wrong_is_known(given_):
     ],
     ids=["both kinds", "earlier turns"],
 )
-def test_the_words_that_decide_are_told(said: list[str], found: dict[str, str]):
+def test_the_words_that_decide_are_returned(said: list[str], found: dict[str, str]):
     assert kinds(looked_at(said)) == found
 
 

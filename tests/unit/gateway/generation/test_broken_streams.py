@@ -83,7 +83,7 @@ def test_a_stream_whose_region_died_goes_on_in_the_next():
     assert far.requests[-1].prefix == "Once upon "
 
 
-def test_nobody_is_asked_again_who_has_failed_while_it_was_the_second():
+def test_a_replica_that_failed_as_the_hedge_is_not_called_again():
     dead = [ScriptedLlm(GONE), ScriptedLlm(GONE)]
     scene = play(warm_up=20, policies={"retry": RETRY}, m=dead)
     assert (scene.error.code, calls(*dead)) == (Unavailable.code, [1, 1])

@@ -49,7 +49,7 @@ def test_three_models_are_asked_and_no_more():
     assert calls(*broken, last) == [1, 1, 1, 0]
 
 
-async def test_who_may_not_be_called_takes_no_try_from_others():
+async def test_a_model_that_may_not_be_called_takes_no_attempt_from_others():
     broken = {name: ScriptedLlm(GONE) for name in "abcd"}
     behind = fleet(loop_clock, {"breaker": ALWAYS_OPEN}, **broken, e=says("well"))
     for _ in range(2):  # three are asked, and are kept away from then on
@@ -106,7 +106,7 @@ async def test_a_throttled_backend_is_left_alone_for_as_long_as_it_says():
     assert calls(busy) == [2]
 
 
-async def test_who_comes_back_when_a_throttled_backend_said_is_not_refused_for_it():
+async def test_a_caller_that_retries_after_a_throttled_backends_delay_is_not_refused():
     busy = ScriptedLlm(scripts=[[too_busy()], [finish("well")]])
     behind = fleet(loop_clock, m=busy)
     refused = (await Scene(behind).run()).error
@@ -164,7 +164,7 @@ async def test_a_full_gate_sheds_and_no_other_model_is_burdened():
     assert (await running).words == "a"
 
 
-def test_every_call_is_told_to_the_router():
+def test_every_call_is_reported_to_the_router():
     scene = play(policies={"retry": RETRY}, warm_up=5, m=ScriptedLlm(scripts=[[GONE], [0.3, finish("well")]]))
     assert [seen.outcome for seen in scene.observed] == [3, 1]
     assert scene.observed[1].ttft_ms == pytest.approx(300)

@@ -119,7 +119,7 @@ scripts = st.one_of(
 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(scripts, min_size=1, max_size=6), st.lists(scripts, min_size=1, max_size=6), st.integers(1, 12))
-def test_whatever_happens_the_budget_holds_and_extra_calls_stay_within_theirs(one, two, requests):
+def test_in_every_case_the_budget_holds_and_extra_calls_stay_within_their_own(one, two, requests):
     async def main() -> None:
         replicas = [ScriptedLlm(scripts=one), ScriptedLlm(scripts=two)]
         share = {"max_share": 0.25}

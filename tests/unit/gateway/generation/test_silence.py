@@ -72,7 +72,7 @@ def test_while_little_is_known_a_silent_replica_is_hedged_when_the_expected_time
 
 
 @pytest.mark.parametrize("llms", [{"silent": ScriptedLlm(None), "well": says("well")}, {"silent": ScriptedLlm(None)}])
-async def test_a_silent_model_opens_its_breaker_and_is_told_to_the_router(llms):
+async def test_a_silent_model_opens_its_breaker_and_is_reported_to_the_router(llms):
     behind = fleet(loop_clock, OFF, **llms)
     for _ in range(5):
         scene = await ask(behind)
@@ -104,7 +104,7 @@ async def test_a_call_that_was_given_less_than_the_model_usually_needs_says_noth
     assert not behind.pools["m"].is_open()
 
 
-async def test_who_leaves_before_the_first_text_says_nothing_of_the_model():
+async def test_a_client_that_leaves_before_the_first_text_is_no_sample_of_the_model():
     behind = fleet(loop_clock, OFF, m=ScriptedLlm(None))
     for _ in range(50):
         asked = asyncio.create_task(ask(behind))
@@ -123,12 +123,12 @@ async def test_a_model_that_usually_needs_most_of_the_time_is_not_given_up_befor
     assert (await ask(behind)).words == "slow"
 
 
-def test_nobody_is_given_up_for_a_model_that_would_need_more_than_is_left():
+def test_a_call_is_not_given_up_for_a_model_that_would_need_more_time_than_is_left():
     policies = {**OFF, "expected": {"first_text_ms": 500}}
     assert play({"budget_s": 1.0}, policies=policies, m=says("m", 0.8), other=says("other", 0.1)).words == "m"
 
 
-async def test_nobody_is_given_up_for_a_model_whose_breaker_is_open():
+async def test_a_call_is_not_given_up_for_a_model_whose_breaker_is_open():
     policies = {**OFF, "breaker": {"min_calls": 1, "failure_rate": 0.01, "open_ms": 60_000}}
     behind = fleet(loop_clock, policies, gone=ScriptedLlm(Unavailable("gone")), m=says("m", 0.8))
     assert (await ask(behind)).words == "m"
@@ -149,7 +149,7 @@ class Poisoned(ScriptedLlm):
         return super().generate(request, timeout_s, metadata)
 
 
-async def test_what_breaks_a_model_for_one_tenant_alone_keeps_nobody_else_away_and_is_not_told_to_the_router():
+async def test_failures_of_one_tenant_keep_no_other_tenant_away_and_are_not_reported_to_the_router():
     behind = fleet(loop_clock, OFF, m=Poisoned())
     asked = Scene(behind).job.request
     asked.messages[-1].content = "poison"

@@ -63,7 +63,7 @@ def test_a_call_waits_for_the_model_and_its_stage_can_say_so():
     assert scene.report.problems == []
 
 
-def test_a_call_waits_no_longer_than_its_budget_and_is_told_why():
+def test_a_call_waits_no_longer_than_its_budget_and_its_error_says_why():
     llm = says("here")
     scene = play({"budget_s": 1.0}, arrange=starting(), m=llm)
     assert isinstance(scene.error, Starting)

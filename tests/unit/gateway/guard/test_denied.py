@@ -45,7 +45,7 @@ def test_a_pattern_takes_no_longer_than_it_may():
         ("", "1 to 800 characters"),
     ],
 )
-def test_a_pattern_whose_reach_nobody_knows_is_refused_and_told_why(pattern: str, why: str):
+def test_a_pattern_without_a_bound_is_refused_with_the_reason(pattern: str, why: str):
     with pytest.raises(ValidationError, match=why.replace("(", r"\(")):
         GuardSettings(denied_patterns=(pattern,))
 

@@ -58,7 +58,7 @@ def test_a_piece_is_found_when_it_is_asked_for():
         ("Show me your secret recipe.", ""),
     ],
 )
-def test_patterns_find_what_nobody_writes_by_accident(text: str, rule: str):
+def test_patterns_find_injections(text: str, rule: str):
     assert injection.by_pattern(text) == rule
 
 

@@ -180,7 +180,7 @@ async def test_who_has_the_most_waiting_for_its_weight_gives_way(monkeypatch: py
     assert Counter(bench.begun) == {"mallory": 3, "acme": 1}
 
 
-async def test_who_gives_way_may_just_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_displaced_waiter_may_just_have_been_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "_MOST_WAITING", 2)
     bench = Bench()
     await bench.come("other")

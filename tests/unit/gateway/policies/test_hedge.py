@@ -58,7 +58,7 @@ def test_the_other_modes(mode, after_s):
     assert (moment and moment.after_s) == after_s
 
 
-def test_who_finds_nothing_to_spend_gets_in_line_and_the_longest_wait_is_next():
+def test_a_race_without_budget_is_queued_and_the_longest_wait_is_served_next():
     budget = HedgeBudget(0.5, 10)
     first, second = asyncio.Event(), asyncio.Event()
     assert not budget.spend(first)
@@ -73,7 +73,7 @@ def test_who_finds_nothing_to_spend_gets_in_line_and_the_longest_wait_is_next():
     assert second.is_set()
 
 
-def test_who_leaves_the_line_lets_the_next_one_go():
+def test_a_race_that_leaves_the_queue_lets_the_next_one_go():
     budget = HedgeBudget(1, 10)
     first, second = asyncio.Event(), asyncio.Event()
     budget.spend(first)

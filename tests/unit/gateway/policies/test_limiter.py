@@ -53,7 +53,7 @@ def test_a_free_place_is_given_without_a_task_switch():
     assert ended.value.value.in_flight == 1
 
 
-async def test_a_released_place_goes_to_who_waits():
+async def test_a_released_place_goes_to_a_waiting_request():
     limiter = gate_of()
     slot = await limiter.enter(request())
     (task,) = await waiting(limiter, request())
@@ -98,7 +98,7 @@ async def test_those_that_wait_are_let_in_by(order: str, requests: list[SlotRequ
     assert await order_of(limiter, slot, await waiting(limiter, *requests)) == served
 
 
-async def test_a_place_tells_for_how_long_it_was_waited_for_and_one_that_was_free_was_not():
+async def test_a_slot_has_the_time_of_its_wait_which_is_0_for_a_free_one():
     times = itertools.count()  # each look at the clock comes a second after the last, as if others had the core
     limiter = gate_of(clock=lambda: float(next(times)))
     slot = await limiter.enter(request())
@@ -149,7 +149,7 @@ async def test_a_waiter_whose_task_is_thrown_away_leaves_no_trace():
     assert limiter.waiting == 0
 
 
-async def test_waiters_are_let_in_when_the_limit_grows_and_nobody_is_thrown_out_when_it_shrinks():
+async def test_waiters_are_let_in_when_the_limit_grows_and_calls_go_on_when_it_shrinks():
     limit = Adjustable(1)
     limiter = gate_of(limit=limit)
     slot = await limiter.enter(request())

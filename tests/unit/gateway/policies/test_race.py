@@ -96,7 +96,7 @@ async def test_a_second_call_that_cannot_be_had_yet_is_asked_for_again():
     assert loop_clock() - began == pytest.approx(1.45)
 
 
-async def test_a_race_that_is_cancelled_leaves_nobody_running():
+async def test_a_race_that_is_cancelled_leaves_no_call_running():
     runner = Runner(5.0)
     race = Race(None, lambda: None, lambda: float("inf"), lambda: [runner])
     running = asyncio.create_task(race.run(runner.run()))
@@ -112,7 +112,7 @@ outcomes = st.tuples(times, st.sampled_from([None, GONE]))
 
 @settings(deadline=None)
 @given(outcomes, outcomes | st.none(), times | st.none(), times)
-def test_there_is_one_winner_at_most_and_everyone_else_has_lost(first, second, after_s, within_s):
+def test_there_is_one_winner_at_most_and_all_other_calls_have_lost(first, second, after_s, within_s):
     winner, took_s, runners, error = run_race(first, second, after_s, within_s)
     assert (winner is None) == (error is not None)
     assert [index for index, runner in enumerate(runners) if not runner.lost] == ([] if winner is None else [winner])

@@ -141,7 +141,7 @@ async def test_the_same_call_again_is_not_made_and_it_must_answer():
         (("weather", {"city": "x" * 20_000}), "of at most 16384 bytes"),
     ],
 )
-async def test_a_call_that_cannot_be_made_is_told_to_the_model(call: tuple[str, object], line: str):
+async def test_a_call_that_cannot_be_made_is_a_result_for_the_model(call: tuple[str, object], line: str):
     source = tools()
     scene_ = scene(source, [calls(call)], [calls(OSLO)], ANSWER)
     final = await scene_.final(mesh_tools=OFFERED)
@@ -150,7 +150,7 @@ async def test_a_call_that_cannot_be_made_is_told_to_the_model(call: tuple[str, 
     assert (len(source.calls), final.text) == (1, "It rains.")
 
 
-async def test_one_that_fails_or_is_late_is_told_to_the_model():
+async def test_a_failed_or_late_call_is_a_result_for_the_model():
     source = tools(weather=(0.01, tool_response("no such city", failed=True)), news=(9, "none"))
     scene_ = scene(source, [calls(OSLO, ("news", {}))], ANSWER, own={"call_ms": 100})
     final = await scene_.final(mesh_tools=OFFERED)
@@ -245,7 +245,7 @@ async def test_a_call_that_must_be_made_must_be_made_once():
     assert (first.tool_choice.name, last.tool_choice.name) == ("weather", "")
 
 
-async def test_who_leaves_amid_an_agents_words_pays_for_what_was_read_and_written_until_then():
+async def test_a_client_that_leaves_amid_an_agents_words_pays_for_what_was_read_and_written_until_then():
     words = [text("It "), 0.01, text("rains "), None]
     scene_, plain = scene(tools(), words), Scene(small=ScriptedLlm(*words))
     for asked in (scene_, plain):
@@ -253,7 +253,7 @@ async def test_who_leaves_amid_an_agents_words_pays_for_what_was_read_and_writte
     assert scene_.billed[0] >= plain.billed[0] > 2  # the tools that it was offered may count as well
 
 
-async def test_who_leaves_amid_an_agents_calls_pays_for_the_step_and_leaves_nothing_behind():
+async def test_a_client_that_leaves_amid_an_agents_calls_pays_for_the_step_and_leaves_nothing_behind():
     source = tools(news=(0.5, "none"))
     scene_ = scene(source, [calls(OSLO, ("news", {}))], ANSWER)
     await _leaving(scene_, lambda event: event.HasField("stage") and event.stage.name == "tool:weather")

@@ -85,7 +85,7 @@ async def test_a_fast_model_has_its_share_of_the_time_and_no_more():
     assert hurried.text == "It is Paris."
 
 
-async def test_who_leaves_meanwhile_stops_the_fast_model_and_pays_for_its_prompt():
+async def test_a_client_that_leaves_meanwhile_stops_the_fast_model_and_pays_for_its_prompt():
     scene = cascading(text("Pa"), None)
     leaving = asyncio.create_task(scene.final(cascade=pb.Cascade()))
     await asyncio.sleep(0.1)
@@ -232,7 +232,9 @@ WANTS_SUM = pb.GenerateRequest(
         (Tried(["Paris."], STOP, [-1.0]), UNSURE, [LOGPROBS], ""),
     ],
 )
-def test_what_will_not_do_is_told(tried: Tried, request_: pb.GenerateRequest, verifiers: list[int], why: str):
+def test_the_decision_says_why_an_answer_did_not_pass(
+    tried: Tried, request_: pb.GenerateRequest, verifiers: list[int], why: str
+):
     asked = pb.GenerateRequest()
     asked.CopyFrom(request_)
     asked.cascade.verifiers.extend(verifiers)

@@ -46,7 +46,7 @@ def told(error: FormBroken) -> list[tuple[str, str]]:
     return [(each["policy"], each["action"]) for each in json.loads(error.metadata["decisions"])]
 
 
-async def test_an_answer_that_matches_is_told_so_and_kept() -> None:
+async def test_an_answer_that_matches_is_reported_as_valid_and_kept() -> None:
     asked = scene(FIVE, cache=ScriptedCache(MISS))
     final = await asked.final(**WANTED)
     assert (final.text, made(final), outcomes(final)["form"]) == (FIVE, [("form", "valid")], "OK")

@@ -102,7 +102,7 @@ async def test_a_cascades_answer_is_looked_through():
     assert (final.text, final.model) == ("Write to [email 1].", "quick")
 
 
-async def test_a_judges_words_are_not_told_of_a_tenant_that_has_a_guard():
+async def test_a_judges_words_are_not_reported_for_a_tenant_with_a_guard():
     better = ScriptedLlm(scripts=[[finish("anna@example.com lies.")], [finish("Paris.")]])
     scene = Scene(None, ScriptedRoutes(("quick", "better")), quick=ScriptedLlm(finish("Rome.")), better=better)
     scene.tenant = replace(ACME, guard=GuardSettings(answer_personal="mask"))

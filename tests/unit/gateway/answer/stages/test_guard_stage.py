@@ -26,7 +26,7 @@ pytestmark = pytest.mark.paused
 # ---- before ----
 
 
-async def test_who_has_no_guard_has_no_such_stage():
+async def test_a_tenant_without_a_guard_has_no_guard_stage():
     final = await Scene(ScriptedCache(MISS)).final(messages=said(ATTACK))
     assert "guard" not in outcomes(final)
 
@@ -49,7 +49,7 @@ async def test_a_question_with_personal_data_is_neither_looked_up_nor_stored_nor
     assert final.text == "Paris."
 
 
-async def test_what_holds_nothing_is_asked_of_the_cache_and_stored_as_ever():
+async def test_a_request_without_findings_is_looked_up_and_stored_as_without_a_guard():
     scene = guarded(personal="mask", secrets="mask", injection="refuse", answer_personal="mask")
     final = await scene.final()
     assert (len(scene.cache.questions), len(scene.write_behind.stored)) == (1, 1)
@@ -75,7 +75,7 @@ async def test_arguments_of_calls_stay_json():
     assert asked[2].content == "paid with [card 1]"
 
 
-async def test_a_secret_is_refused_by_its_rules_name_and_never_told():
+async def test_a_secret_is_refused_by_its_rules_name_and_never_shown():
     scene = guarded(secrets="refuse")
     with pytest.raises(GuardRefused) as refused:
         await scene.final(messages=said(KEY))

@@ -57,7 +57,7 @@ async def test_each_picture_has_its_line_and_all_its_labels():
     assert "- Attached image 1 most likely shows: cat (80%), dog (10%).\n- Attached image 2 shows: red" in sent(scene)
 
 
-async def test_the_operator_may_have_labels_told_in_another_notation():
+async def test_the_operator_may_choose_the_notation_of_labels():
     media = senses(ScriptedVision(CIRCLE))
     assert media.vision
     scene = Scene(senses=replace(media, vision=replace(media.vision, note="image: {labels}")))
@@ -247,13 +247,13 @@ async def test_the_template_stands_in_for_a_question_that_is_not_heard_in_time(g
 
 
 @pytest.mark.parametrize("error", [Unavailable("gone"), Exhausted("busy", retry_delay_s=2)])
-async def test_a_question_that_nobody_can_hear_is_an_error(error: Exception):
+async def test_a_spoken_question_without_an_audio_service_is_an_error(error: Exception):
     scene = Scene(senses=senses(audio=ScriptedAudio(error=error)))
     with pytest.raises(type(error), match=str(error)):
         await scene.messages(messages=[], audio=RECORDING)
 
 
-async def test_context_that_nobody_can_hear_only_degrades_the_answer():
+async def test_spoken_context_without_an_audio_service_only_degrades_the_answer():
     scene = Scene(senses=senses(audio=ScriptedAudio(error=Unavailable("gone"))))
     final = await scene.final(messages=[said("user", "What does she want?")], audio=RECORDING)
     assert (final.text, list(final.degraded)) == ("Paris.", ["audio:unavailable"])

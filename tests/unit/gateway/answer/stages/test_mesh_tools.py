@@ -53,7 +53,7 @@ async def test_tools_are_called_at_once_and_stand_before_the_question_in_the_ord
     assert not final.decisions
 
 
-async def test_where_a_result_comes_from_is_told_as_soon_as_it_is_found():
+async def test_the_sources_of_a_result_are_sent_as_soon_as_they_are_found():
     made = scene(
         ScriptedTools(
             weather=(0.01, tool_response("rain", "met.no", "yr.no")), news=(0.2, tool_response("none", "nrk"))
@@ -106,7 +106,7 @@ async def test_one_that_is_late_is_cancelled_at_the_answers_end():
     assert tools.cancelled == ["weather"]
 
 
-async def test_who_leaves_cancels_all_of_them():
+async def test_a_client_that_leaves_cancels_all_calls():
     tools = ScriptedTools(weather=(0.2, "rain"), news=(0.2, ""))
     leaving = asyncio.create_task(scene(tools).final(mesh_tools=[WEATHER, NEWS]))
     await asyncio.sleep(0.05)
@@ -122,7 +122,7 @@ async def test_who_leaves_cancels_all_of_them():
         (Unavailable("kb: gone"), "weather could not be reached.", "unavailable"),
     ],
 )
-async def test_one_that_fails_is_told_to_the_model_and_on_the_account(said: object, line: str, act: str):
+async def test_a_failed_tool_is_in_the_models_prompt_and_in_the_report(said: object, line: str, act: str):
     made = scene(ScriptedTools(weather=(0.01, said), news=(0.01, "none")))
     final = await made.final(mesh_tools=[WEATHER, NEWS])
     assert as_data("weather", line) in prompt(made)

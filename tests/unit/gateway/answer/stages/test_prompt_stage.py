@@ -143,7 +143,7 @@ async def test_room_is_kept_for_the_answer_that_is_asked_for():
     assert words(asked_of(scene)) <= 2_048 - 1_000
 
 
-async def test_who_wants_the_whole_conversation_has_it_or_the_engines_refusal():
+async def test_a_request_for_the_whole_conversation_gets_it_or_the_engines_refusal():
     for policy in (pb.PromptPolicy(whole=True), pb.PromptPolicy(truncation=pb.TRUNCATION_DISABLED)):
         scene = Scene(small=ScriptedLlm(ContextExceeded.of(2_048, 4_003)))
         with pytest.raises(ContextExceeded, match="your messages resulted in 4003 tokens"):
@@ -152,7 +152,7 @@ async def test_who_wants_the_whole_conversation_has_it_or_the_engines_refusal():
 
 
 @pytest.mark.parametrize("problem", [NotSupported("count_tokens"), TooLate("small: late")])
-async def test_where_nobody_counts_a_conversation_is_cut_by_an_estimate_that_says_so(problem: Exception):
+async def test_without_a_token_count_a_conversation_is_cut_by_an_estimate_that_the_report_names(problem: Exception):
     scene = Scene()
     scene.llms["small"].uncounted = problem
     final = await scene.final(messages=chatter(40))
@@ -223,7 +223,7 @@ async def test_the_next_question_finds_a_summary_of_what_is_left_out():
     assert len(summing.requests) == 1
 
 
-async def test_who_causes_a_summary_pays_for_it():
+async def test_the_tenant_whose_request_causes_a_summary_pays_for_it():
     scene, _ = summed_up()
     await scene.final(messages=chatter(40))
     await asyncio.sleep(1)

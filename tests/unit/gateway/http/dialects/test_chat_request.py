@@ -38,7 +38,7 @@ def test_the_sampling_fields_of_vllm_s_servers_are_read() -> None:
     assert read(ignore_eos=False).request == read(stop_token_ids=[]).request == read().request
 
 
-def test_what_nobody_knows_and_what_is_null_is_no_matter() -> None:
+def test_unknown_fields_and_nulls_are_ignored() -> None:
     assert read(service_tier="auto", made_up={"a": 1}, temperature=None, tools=None) == read()
 
 
@@ -50,7 +50,7 @@ def test_a_tier_can_be_asked_for_as_a_model(name: str, tier: pb.Tier) -> None:
     assert (request.model, request.tier) == ("", tier)
 
 
-def test_an_unknown_model_is_told_with_those_there_are() -> None:
+def test_the_error_of_an_unknown_model_lists_those_there_are() -> None:
     with pytest.raises(ModelUnknown, match="one of m, auto, fast, balanced, quality, got gpt-9"):
         read(model="gpt-9")
 
@@ -219,7 +219,7 @@ def test_a_schema_is_passed_on_as_it_is() -> None:
     assert not read(response_format={"type": "text"}).request.HasField("response_format")
 
 
-def test_a_clients_repeats_are_told() -> None:
+def test_a_clients_retries_are_counted_as_attempts() -> None:
     assert read({"x-stainless-retry-count": "2"}).request.attempt == 2
 
 

@@ -78,6 +78,6 @@ def test_findings_come_in_events_of_their_own_and_change_no_other(
 
 
 @WRITERS
-def test_they_are_left_out_where_nobody_asks(write: Write) -> None:
+def test_findings_are_left_out_of_requests_that_do_not_ask_for_them(write: Write) -> None:
     event = pb.Event(patch=pb.Patch(stage="tool:t", text="late"))
     assert write(RequestOptions(pb.GenerateRequest(), stream=True), "id1").chunk(event) == b""

@@ -67,7 +67,7 @@ async def test_a_pace_stays_within_the_budget():
     assert (final.finish_reason, list(final.degraded)) == (chat_pb2.FINISH_REASON_STOP, [])
 
 
-async def test_who_leaves_in_the_middle_leaves_nothing_behind():
+async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind():
     scene = scene_at(10)
     messages = sent_by(scene.answer().give)
     await anext(messages)

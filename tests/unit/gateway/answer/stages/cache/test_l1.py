@@ -54,7 +54,7 @@ def test_a_copy_lives_no_longer_than_the_gateway_keeps_any(near, clock):
     assert near.get("a", b"q") is None
 
 
-def test_what_nobody_asks_for_again_goes_when_its_time_is_over(near, clock):
+def test_an_unused_copy_is_dropped_when_it_expires(near, clock):
     put(near, b"q", "k")
     put(near, b"r", "l", ttl_ms=5_000)
     clock.advance(7)

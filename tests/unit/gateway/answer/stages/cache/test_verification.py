@@ -70,7 +70,7 @@ async def settled(scene: Scene) -> None:
 
 @pytest.mark.parametrize(("said", "right"), [("Yes.", True), ("No, it is not", False)])
 @pytest.mark.parametrize("found", [MISS, HIT])
-async def test_a_clear_verdict_is_told_to_the_cache_after_the_answer_and_costs_the_tenant_nothing(
+async def test_a_clear_verdict_goes_to_the_cache_after_the_answer_and_costs_the_tenant_nothing(
     judged: OpenScene, said: str, right: bool, found: cache_pb2.LookupResponse
 ):
     scene, reports = judged(ScriptedLlm(text(said), finish()), found)
@@ -99,7 +99,7 @@ async def test_a_judge_that_fails_or_is_unclear_reports_nothing(judged: OpenScen
     assert reports.requests == []
 
 
-async def test_a_judge_that_hangs_holds_nobody_up_and_what_comes_meanwhile_is_dropped(judged: OpenScene):
+async def test_a_judge_that_hangs_delays_no_answer_and_samples_meanwhile_are_dropped(judged: OpenScene):
     scene, reports = judged(ScriptedLlm(None), at_once=1, ms=100)
     for _ in range(3):
         assert (await scene.final(model="quick")).text == "Paris."
@@ -108,7 +108,7 @@ async def test_a_judge_that_hangs_holds_nobody_up_and_what_comes_meanwhile_is_dr
     assert (len(scene.llms["better"].requests), reports.requests) == (1, [])
 
 
-async def test_a_cache_that_is_away_is_told_once_and_nobody_hears_of_it(judged: OpenScene):
+async def test_a_verdict_for_a_cache_that_is_away_is_sent_once_and_no_client_gets_an_error(judged: OpenScene):
     scene, reports = judged(ScriptedLlm(text("yes"), finish()))
     reports.problem = Unavailable("away")
     await scene.final(model="quick")
@@ -116,7 +116,7 @@ async def test_a_cache_that_is_away_is_told_once_and_nobody_hears_of_it(judged: 
     assert len(reports.requests) == 1
 
 
-async def test_without_a_model_of_the_quality_tier_nobody_judges_unless_one_is_named(judged: OpenScene):
+async def test_without_a_model_of_the_quality_tier_only_a_named_model_judges(judged: OpenScene):
     for named, count in (("", 0), ("quick", 1)):
         scene, _ = judged(ScriptedLlm(), model=named)
         scene.backends.judging._routes = ScriptedRoutes(("quick",))

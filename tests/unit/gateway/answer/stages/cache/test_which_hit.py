@@ -89,7 +89,7 @@ async def test_a_question_in_a_language_that_the_embedder_does_not_know_says_so(
     assert not stored.question.exact_only, "the cache itself leaves its vector out"
 
 
-async def test_a_category_has_its_answers_kept_for_its_time_and_is_told():
+async def test_a_categorys_answers_are_kept_for_its_time_and_the_report_names_it():
     scene = scene_of(categories={"news": CategorySettings(words=("news",), ttl_ms=5_000)})
     final = await scene.final(**asks(TODAY))
     assert (final.cache.category, final.cache.reason) == ("news", "time_bound")
@@ -123,9 +123,7 @@ async def test_equal_questions_at_a_time_share_one_answer_unless_it_is_drawn():
         ({"messages": [*asks("Time?")["messages"], CALLING, RESULT]}, "tools"),
     ],
 )
-async def test_a_question_that_is_for_nobody_else_is_neither_looked_up_nor_stored_nor_shared_and_says_why(
-    fields, reason
-):
+async def test_a_private_question_is_neither_looked_up_nor_stored_nor_shared_and_the_report_says_why(fields, reason):
     scene = scene_of()
     finals = await asyncio.gather(*(scene.final(**fields) for _ in range(2)))
     assert [(each.cache.verdict, each.cache.reason) for each in finals] == [(pb.CACHE_VERDICT_BYPASS, reason)] * 2

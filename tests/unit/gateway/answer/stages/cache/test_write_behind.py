@@ -112,7 +112,7 @@ async def test_an_answer_that_is_to_be_looked_through_is_neither_found_nor_store
     assert scene.stored() == (["r", "q"] if clean else ["r"])
 
 
-async def test_the_cache_is_told_what_was_known_when_the_answer_was_begun():
+async def test_a_store_carries_the_epoch_from_before_the_answer_began():
     scene = Scene()
     scene.near.removals.learn(7)
     begun = scene.near.removals.known()
