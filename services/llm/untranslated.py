@@ -41,28 +41,34 @@ _HARMLESS_WITHIN = frozenset(
         "container",
         "detail",
         "encrypted_content",
+        "extra_content",
         "id",
         "include_obfuscation",
         "index",
         "prompt_cache_breakpoint",
         "logprobs",
+        "parsed",
+        "parsed_arguments",
         "phase",
+        "provider_specific_fields",
         "reasoning",
         "reasoning_content",
+        "reasoning_details",
         "refusal",
         "signature",
         "status",
         "summary",
         "thinking",
         "thinking_blocks",
-        "reasoning_details",
-        "provider_specific_fields",
     }
 )
 # Names and notes of a form, and values that say what is so anyhow.
 _SAYS_NOTHING: Mapping[str, re.Pattern[str]] = {
+    "context_management": re.compile(r'{"edits":\[({"type":"clear_thinking_[^{}]*({[^{}]*})?})?]}'),  # none is sent
     "description": re.compile(".*", re.DOTALL),
+    "effort": re.compile('"none"'),
     "service_tier": re.compile('"(auto|default|standard_only)"'),
+    "stream_options": re.compile('{"include_obfuscation":(true|false)}'),
     "strict": re.compile("true|false"),
     "tool_choice": re.compile('"(auto|none)"'),
     "type": re.compile('"(text|custom|function|ephemeral)"'),
@@ -78,7 +84,7 @@ _EFFORT = re.compile(r'"effort":"(?!none")')  # in `reasoning` of Responses
 # How much a model thinks and writes, how soon and at which price.
 _TUNES = re.compile(
     r"reasoning(\.(effort|summary|max_tokens|exclude|enabled))?|reasoning_effort|include_reasoning|thinking|enable_thinking"
-    r"|thinking_budget|verbosity|text\.verbosity|output_config\.effort|service_tier|speed|prediction|top_a|usage"
+    r"|thinking_budget|verbosity|text\.verbosity|output_config\.effort|service_tier|speed|prediction|top_a"
     r"|messages\[\d+\]\.name|tools\[\d+\]\.(function\.)?(input_examples|eager_input_streaming)"
 )
 # How tokens are drawn, with the feature that a model needs for it.

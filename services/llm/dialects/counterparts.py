@@ -17,6 +17,7 @@ _BY_EFFORT = {
         ("reasoning_effort", f'"{effort}"'),
         ("output_config.effort", f'"{effort}"'),
         ("reasoning", f'{{"effort":"{effort}"}}'),
+        ("reasoning.effort", f'"{effort}"'),
     )
 }
 _USERS = ("safety_identifier", "user")

@@ -74,6 +74,8 @@ def take_stream(order: RequestOptions, body: Fields) -> None:
     order.stream = bool(body.flag("stream"))
     if options := body.object("stream_options"):
         order.usage = bool(options.flag("include_usage"))
+    if usage := body.object("usage"):  # of OpenRouter's clients
+        order.usage |= bool(usage.flag("include"))
 
 
 def take_sampling(request: pb.GenerateRequest, body: Fields) -> None:

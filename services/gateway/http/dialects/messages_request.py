@@ -141,6 +141,7 @@ def _picture(block: Fields) -> bytes:
     source = block.object("source")
     if source is None:
         raise block.wrong("source", "an object")
+    source.text("media_type")  # each engine says what the bytes are
     return source.base64("data")
 
 

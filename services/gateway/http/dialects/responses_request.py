@@ -195,7 +195,8 @@ def read_response(
     request = order.request
     take_model(order, body, known)
     order.stream = bool(body.flag("stream"))
-    body.object("stream_options")
+    if (reasoning := body.object("reasoning")) and "effort" in reasoning:
+        reasoning.raw("summary")  # other APIs have the effort alone
     if instructions := body.text("instructions"):
         request.messages.add(role=chat_pb2.ROLE_SYSTEM, content=instructions)
     take_input(request, body, most_messages)

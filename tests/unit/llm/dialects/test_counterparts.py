@@ -12,6 +12,7 @@ from hedgerow.chat.v1 import chat_pb2
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.original import original
+from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import parse
 from services.llm import untranslated
 from services.llm.dialects import anthropic_request, openai_request, responses_request
@@ -21,7 +22,7 @@ from services.runtime.errors import InvalidInput
 
 MODEL = Model("m", "any", 0, 0, "", False, takes=EFFORTS)
 FORM = Constraint("json_schema", "{}")
-PLACES = ("reasoning_effort", "output_config.effort", "reasoning")
+PLACES = ("reasoning_effort", "output_config.effort", "reasoning", "reasoning.effort")
 
 
 def asked(**untranslated: object) -> Request:
@@ -102,6 +103,50 @@ def test_a_redacted_thought_of_an_earlier_turn_is_no_error_for_other_models() ->
     turns = [{"role": "user", "content": "?"}, turn, {"role": "user", "content": "So?"}]
     texts, fields = untold(read_messages, {"messages": turns})
     assert (texts, fields) == (["?", "Hm", "So?"], {"messages[1].content[0].data": '"c2ln"'})
+
+
+_PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0K"}}
+_FUNCTION = {"name": "f", "arguments": "{}", "parsed_arguments": {"a": 1}}
+_ANSWER = {  # as the packages of OpenAI, OpenRouter, LiteLLM and Gemini repeat it
+    "role": "assistant",
+    "content": "Hm",
+    "parsed": {"a": 1},
+    "reasoning_details": [{"type": "reasoning.text", "text": "Hm"}],
+    "thinking_blocks": [{"type": "thinking", "thinking": "Hm"}],
+    "provider_specific_fields": {"refusal": None},
+    "tool_calls": [{"id": "1", "type": "function", "function": _FUNCTION, "extra_content": {"google": {"a": "b"}}}],
+}
+_PARSED = {"type": "output_text", "text": "Hm", "annotations": [], "parsed": {"a": 1}}
+_ITEMS = [
+    {"role": "user", "content": "?"},
+    {"type": "message", "role": "assistant", "content": [_PARSED]},
+    {"type": "function_call", "call_id": "1", **_FUNCTION},
+    {"type": "function_call_output", "call_id": "1", "output": "1"},
+]
+_OF_THOUGHTS = {"edits": [{"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 1}}]}
+
+
+@pytest.mark.parametrize(
+    ("read", "body"),
+    [
+        (read_messages, {"messages": [{"role": "user", "content": [_PICTURE]}]}),
+        (read_messages, {"messages": _ITEMS[:1], "context_management": _OF_THOUGHTS}),
+        (read_chat, {"messages": [_ITEMS[0], _ANSWER, {"role": "tool", "tool_call_id": "1", "content": "1"}]}),
+        (read_chat, {"messages": _ITEMS[:1], "usage": {"include": True}}),
+        (read_response, {"input": _ITEMS}),
+        (read_response, {"input": "?", "stream": True, "stream_options": {"include_obfuscation": False}}),
+        (read_response, {"input": "?", "reasoning": {"effort": "low", "summary": "auto"}}),
+        (read_response, {"input": "?", "reasoning": {"effort": "none"}}),
+    ],
+)
+def test_what_clients_add_to_a_request_by_themselves_is_no_error_for_other_models(read: Any, body: Any) -> None:
+    untold(read, body)
+
+
+def test_edits_of_a_conversation_that_are_not_of_thoughts_are_refused() -> None:
+    edits = {"edits": [*_OF_THOUGHTS["edits"], {"type": "clear_tool_uses_20250919"}]}
+    with pytest.raises(InvalidInput, match=r"^context_management: no such field"):
+        untold(read_messages, {"messages": _ITEMS[:1], "context_management": edits})
 
 
 def test_the_name_of_a_tools_message_is_decoration() -> None:

@@ -29,6 +29,7 @@ def test_a_question_is_read() -> None:
         sampling=chat_pb2.Sampling(temperature=0.5, seed=2**40),
     )
     assert (order.stream, order.usage, order.model) == (True, True, "m")
+    assert read(usage={"include": True}).usage
 
 
 def test_the_sampling_fields_of_vllm_s_servers_are_read() -> None:

@@ -43,7 +43,7 @@ def test_what_is_not_read_is_named_by_its_place() -> None:
         "input[1].content[0].field_of_tomorrow": 1,
         "input[1].content[1]": file,
         "tools[0]": search,
-        "reasoning": {"effort": "low"},
+        "reasoning.effort": "low",
         "service_tier": "flex",
         "include": ["reasoning.encrypted_content"],
     }
