@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hedgerow_cli import mesh_file, options, running
+
+if TYPE_CHECKING:
+    from launcher.meshfile.planning import MeshPlan
 
 
 def check(
@@ -34,7 +38,6 @@ def check(
     """
     import asyncio
     import json
-    from datetime import UTC, datetime
 
     from hedgerow_cli.failures import fail, needs
 
@@ -46,9 +49,6 @@ def check(
         return
     with mesh_file.checked(as_json):
         from launcher.mesh import MeshError
-        from launcher.meshfile.catalog import missing_models
-        from launcher.meshfile.expiry import written
-        from launcher.meshfile.keys import KeysFile
         from launcher.meshfile.planning import plan
         from launcher.meshfile.preflight import refuse_missing
 
@@ -57,9 +57,24 @@ def check(
         refuse_missing(str(file), planned.file)
     except MeshError as error:
         fail(str(error), "NOT_INSTALLED", as_json)
+    checked = _describe(file, planned)
+    if as_json:
+        print(json.dumps(checked))
+    else:
+        _print(checked)
+
+
+def _describe(file: Path, planned: MeshPlan) -> Mapping[str, Any]:
+    """What "hedgerow up" would start, and which models it would pull."""
+    from datetime import UTC, datetime
+
+    from launcher.meshfile.catalog import missing_models
+    from launcher.meshfile.expiry import written
+    from launcher.meshfile.keys import KeysFile
+
     now = datetime.now(UTC)
     keys = KeysFile.of_mesh(file).keys() if planned.file.tenants or planned.file.tenants_file else []
-    checked = {
+    return {
         "file": str(file),
         "services": [{"name": spec.name, "address": spec.address} for spec in planned.specs],
         "pulls": [
@@ -72,10 +87,6 @@ def check(
         ],
         "problems": [],
     }
-    if as_json:
-        print(json.dumps(checked))
-    else:
-        _print(checked)
 
 
 def _print(checked: Mapping[str, Any]) -> None:
