@@ -135,8 +135,10 @@ class Generation:
 
     def suits(self, job: Job) -> bool:
         """Whether a request with such a job may join: neither cut short nor delayed by it."""
-        lasts = self.job.deadline.remaining() >= _STILL_WORTH_IT * job.deadline.remaining()
-        return lasts and (bool(self.text.items) or self.job.slot_request.score >= job.slot_request.score)
+        if self.job.deadline.remaining() < _STILL_WORTH_IT * job.deadline.remaining():
+            return False
+        comes = job.waits or not self.report.waited
+        return bool(self.text.items) or (comes and self.job.slot_request.score >= job.slot_request.score)
 
 
 @dataclass(frozen=True, slots=True)

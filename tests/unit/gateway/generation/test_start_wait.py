@@ -82,6 +82,20 @@ async def test_a_call_waits_no_longer_than_for_its_first_text():
     assert scene.took_s == pytest.approx(0.5)
 
 
+async def test_a_call_that_does_not_wait_does_not_join_one_that_does():
+    behind = fleet(loop_clock, m=says("here"))
+    starting(2.0)(behind)
+    stack, waits = make_stack(behind, lambda _: None), Scene(behind).job
+    waiting = stack.read(b"key", waits, 10.0)
+    await asyncio.sleep(0.1)
+    leaving = stack.read(b"key", replace(Scene(behind).job, waits=False), 10.0)
+    with pytest.raises(Unavailable):
+        await leaving.reader.take()
+    leaving.reader.leave()
+    assert (await waiting.reader.take())[0].text == "here"
+    waiting.reader.leave()
+
+
 def test_another_model_that_serves_answers_at_once():
     loading = says("late")
     scene = play(arrange=starting(2.0), m=loading, other=says("other"))
