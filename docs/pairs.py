@@ -20,7 +20,7 @@ from services.gateway.http.fields import parse
 from services.gateway.http.request_options import RequestOptions
 from services.llm import features, untranslated
 from services.llm.dialects import anthropic_request, openai_request, responses_request
-from services.llm.dialects.counterparts import EFFORTS, names_user
+from services.llm.dialects.counterparts import EFFORTS, OPENAIS, names_user
 from services.llm.engine import Feature, Model, Request
 from services.llm.translate import to_request
 from services.llm.vllm.fields import TAKEN, fields
@@ -173,11 +173,11 @@ _ALL = frozenset(Feature)
 _MESSAGES_HAS = frozenset({Feature.TOOLS, Feature.IMAGES, Feature.TOP_K})
 _TO: Mapping[str, tuple[Model, Callable[[Request], object]]] = {
     "chat": (
-        Model("m", "openai", 0, 0, "", False, features=_ALL, takes=EFFORTS),
+        Model("m", "openai", 0, 0, "", False, features=_ALL, takes=OPENAIS),
         lambda request: openai_request.to_body(request, "m", 9, "max_tokens"),
     ),
     "responses": (
-        Model("m", "openai", 0, 0, "", False, features=_ALL, takes=EFFORTS),
+        Model("m", "openai", 0, 0, "", False, features=_ALL, takes=OPENAIS),
         lambda request: responses_request.to_body(request, "m", 9),
     ),
     "messages": (

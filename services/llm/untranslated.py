@@ -76,6 +76,9 @@ _SAYS_NOTHING: Mapping[str, re.Pattern[str]] = {
 }
 _PARTS = "messages[].content"  # how the texts of a conversation are divided
 _EMPTY = ("", "[]", "{}", "false", '""')
+_ASKS = (
+    "web_search_options",
+)  # also without any field in it: https://platform.openai.com/docs/guides/tools-web-search
 _FORM_NAME = re.compile(r"(response_format|text\.format)(\.json_schema)?\.name")
 _THOUGHT = re.compile(r"input\[\d+\]\.content")  # of an item of reasoning: that of a message is translated
 _SEALED = re.compile(r"messages\[\d+\]\.content\[\d+\]\.data")  # of a redacted thought: no other block's is left
@@ -119,7 +122,7 @@ def unknown(original: Original | None, model: Model) -> Iterator[tuple[str, bool
     if original is None:
         return
     for place, given in sorted(original.untranslated.items()):
-        if given in _EMPTY or not model.takes.isdisjoint((place, f"{place}={given}")):
+        if (given in _EMPTY and place not in _ASKS) or not model.takes.isdisjoint((place, f"{place}={given}")):
             continue
         if not (model.translates and model.translates(original, place, given)):
             yield place, not _is_harmless(place, given)

@@ -24,8 +24,8 @@ _CHOICES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
 def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, Any] | None = None) -> dict[str, Any]:
     """The body to post. Raises InvalidInput and NotSupported for fields that this API cannot express.
 
-    `thinking` is left out where the API would refuse it: in the middle of a turn, whose thoughts were not kept, and
-    where a tool must be called.
+    `thinking` is left out where the request wants none, and where the API would refuse it: in the middle of a turn,
+    whose thoughts were not kept, and where a tool must be called.
     """
     body = {**to_conversation(request.messages, model), "max_tokens": max_tokens, "stream": True}
     body |= _to_sampling(request.sampling)
@@ -34,11 +34,13 @@ def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, A
         body["tool_choice"] = _to_choice(request.tool_choice, parallel=request.parallel_tool_calls)
     if request.constraint:
         body["output_config"] = {"format": _to_format(request.constraint)}
-    if effort := counterparts.effort(request.original):
+    effort = counterparts.effort(request.original)
+    if effort and effort != counterparts.NO_EFFORT:
         body["output_config"] = {**body.get("output_config", {}), "effort": effort}
     if user := counterparts.end_user(request.original):
         body["metadata"] = {"user_id": user}
-    if thinking and request.messages[-1].role != "tool" and not request.tool_choice.forces:
+    in_turn = request.messages[-1].role == "tool"
+    if thinking and effort != counterparts.NO_EFFORT and not (in_turn or request.tool_choice.forces):
         body["thinking"] = thinking
     return body
 

@@ -1,24 +1,30 @@
-"""Fields of one API that others have under another name, out of a caller's own words: how much a model thinks, and
-whose a request is. Only values that all of them take."""
+"""Fields of one API that others have under another name, out of a caller's own words: how much a model thinks and
+writes, and whose a request is. Only values that the other API takes."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from services.llm.engine import Original
 
+NO_EFFORT = "none"
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")  # in the packages `openai` and `anthropic` alike
+_OPENAIS = "minimal"
 _BY_EFFORT = {
     f"{place}={given}": effort
-    for effort in _EFFORTS
+    for effort in (*_EFFORTS, NO_EFFORT, _OPENAIS)
     for place, given in (
         ("reasoning_effort", f'"{effort}"'),
         ("output_config.effort", f'"{effort}"'),
         ("reasoning", f'{{"effort":"{effort}"}}'),
         ("reasoning.effort", f'"{effort}"'),
     )
+}
+_BY_VERBOSITY = {
+    f'{place}="{word}"': word for word in ("low", "medium", "high") for place in ("verbosity", "text.verbosity")
 }
 _USERS = ("safety_identifier", "user")
 _LONGEST_USER = 64  # characters; as OpenAI has it
@@ -28,14 +34,24 @@ _OF_FORMS = {  # JSON that OpenAI takes
     "strict": re.compile("true|false"),
     "description": re.compile(r'".{1,1024}"'),
 }
-# Fields with their values, for `Model.takes`.
-EFFORTS = frozenset(_BY_EFFORT)
+# Fields with their values, for `Model.takes`: of every API, and of OpenAI's.
+EFFORTS = frozenset(said for said, effort in _BY_EFFORT.items() if effort != _OPENAIS)
+OPENAIS = frozenset((*_BY_EFFORT, *_BY_VERBOSITY))
 
 
 def effort(original: Original | None) -> str:
-    """How much the model is to think: `low` to `max`; empty where the request does not say, or not so."""
+    """How much the model is to think: `none` to `max`; empty where the request does not say, or not so."""
+    return _word(original, _BY_EFFORT)
+
+
+def verbosity(original: Original | None) -> str:
+    """How much the model is to write: `low` to `high`; empty where the request does not say, or not so."""
+    return _word(original, _BY_VERBOSITY)
+
+
+def _word(original: Original | None, words: Mapping[str, str]) -> str:
     untranslated = original.untranslated if original else {}
-    return next(filter(None, (_BY_EFFORT.get(f"{place}={given}") for place, given in untranslated.items())), "")
+    return next(filter(None, (words.get(f"{place}={given}") for place, given in untranslated.items())), "")
 
 
 def form(original: Original | None) -> dict[str, Any]:

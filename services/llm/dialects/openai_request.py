@@ -72,6 +72,7 @@ def to_body(
         "ignore_eos": sampling.ignore_eos or None,
         "stop_token_ids": list(sampling.stop_token_ids) or None,
         "reasoning_effort": counterparts.effort(request.original) or None,
+        "verbosity": counterparts.verbosity(request.original) or None,
         "user": counterparts.end_user(request.original) or None,
         **(_to_format(request.constraint, request.original) if request.constraint else {}),
     }

@@ -29,13 +29,23 @@ def to_body(request: Request, model: str, max_tokens: int | None) -> dict[str, A
         **to_conversation(request.messages),
         **_to_sampling(request.sampling),
         **to_logprobs(request.sampling),
-        **({"text": {"format": _to_format(request.constraint, request.original)}} if request.constraint else {}),
+        **_to_text(request),
         **({LIMIT: max_tokens} if max_tokens else {}),
         **to_tools(request),
         **_to_words(request.original),
         "store": False,
         "stream": True,
     }
+
+
+def _to_text(request: Request) -> dict[str, Any]:
+    """What the text is like: its format, and how long it is."""
+    said: dict[str, Any] = {}
+    if request.constraint:
+        said["format"] = _to_format(request.constraint, request.original)
+    if verbosity := counterparts.verbosity(request.original):
+        said["verbosity"] = verbosity
+    return {"text": said} if said else {}
 
 
 def _to_words(original: Original | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from services.llm.answer import Answer
 from services.llm.config import LlmSettings
 from services.llm.dialects import responses_request
-from services.llm.dialects.counterparts import EFFORTS
+from services.llm.dialects.counterparts import OPENAIS
 from services.llm.dialects.forwarding import conversation, encode, forwarded, forwarded_response
 from services.llm.dialects.openai_answer import OpenAIAnswer
 from services.llm.dialects.openai_request import DIALECTS, GO_ON, to_body, to_messages, to_tools
@@ -42,7 +42,7 @@ class OpenAIEngine(ProviderEngine):
         lacks = (*responses_request.HAS_NOT, *responses_request.HAS_NO) if self._apis[0] == "responses" else ()
         apis = frozenset(self._apis)
         self._model = replace(
-            self._model, continues=Feature.PREFIX in own.features, apis=apis, lacks=frozenset(lacks), takes=EFFORTS
+            self._model, continues=Feature.PREFIX in own.features, apis=apis, lacks=frozenset(lacks), takes=OPENAIS
         )
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:

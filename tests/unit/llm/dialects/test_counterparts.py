@@ -16,7 +16,7 @@ from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import parse
 from services.llm import untranslated
 from services.llm.dialects import anthropic_request, openai_request, responses_request
-from services.llm.dialects.counterparts import EFFORTS
+from services.llm.dialects.counterparts import EFFORTS, OPENAIS
 from services.llm.engine import Constraint, Message, Model, Original, Request
 from services.runtime.errors import InvalidInput
 
@@ -44,10 +44,37 @@ def test_how_much_a_model_thinks_is_said_in_every_api(place: str, effort: str) -
     assert chat["reasoning_effort"] == message["output_config"]["effort"] == response["reasoning"]["effort"] == effort
 
 
-@pytest.mark.parametrize("effort", ["none", "minimal", "vast"])
+@pytest.mark.parametrize("place", ["reasoning_effort", "reasoning"])
+def test_a_request_for_no_thoughts_is_said_in_every_api(place: str) -> None:
+    request = asked(**{place: {"effort": "none"} if place == "reasoning" else "none"})
+    chat, message, response = bodies(request)
+    assert chat["reasoning_effort"] == response["reasoning"]["effort"] == "none"
+    assert "output_config" not in message
+    assert "thinking" not in anthropic_request.to_body(request, "m", 9, {"type": "adaptive"})
+
+
+@pytest.mark.parametrize("effort", ["minimal", "vast"])
 def test_an_effort_that_not_all_of_them_have_is_refused_by_name(effort: str) -> None:
     with pytest.raises(InvalidInput, match=r"^reasoning_effort: no such field"):
         bodies(asked(reasoning_effort=effort))
+
+
+def test_openais_apis_have_further_values_in_common() -> None:
+    openai = replace(MODEL, takes=OPENAIS)
+    request = asked(**{"reasoning": {"effort": "minimal"}, "text.verbosity": "low"})
+    untranslated.check(request.original, openai)
+    chat = openai_request.to_body(request, "m", 9, "max_tokens")
+    assert (chat["reasoning_effort"], chat["verbosity"]) == ("minimal", "low")
+    request = replace(asked(reasoning_effort="minimal", verbosity="low"), constraint=FORM)
+    untranslated.check(request.original, openai)
+    response = responses_request.to_body(request, "m", 9)
+    assert (response["reasoning"], response["text"]["verbosity"]) == ({"effort": "minimal"}, "low")
+    assert response["text"]["format"]["type"] == "json_schema"
+
+
+def test_a_search_without_options_is_no_field_that_says_nothing() -> None:
+    with pytest.raises(InvalidInput, match=r"^web_search_options: no such field"):
+        bodies(asked(web_search_options={}))
 
 
 @pytest.mark.parametrize("fields", [{"user": "ann"}, {"safety_identifier": "ann"}, {"metadata": {"user_id": "ann"}}])
