@@ -65,7 +65,7 @@ def check(
 
 
 def _describe(file: Path, planned: MeshPlan) -> Mapping[str, Any]:
-    """What "hedgerow up" would start, and which models it would pull."""
+    """The services that "hedgerow up" would start, the models that it would pull, and the keys that have expired."""
     from datetime import UTC, datetime
 
     from launcher.meshfile.catalog import missing_models

@@ -51,7 +51,7 @@ def status(
     from hedgerow_cli.failures import fail, needs, notify
 
     with needs("launcher", as_json):
-        services, traffic = asyncio.run(_look(state_dir, tls_dir, over))
+        services, traffic = asyncio.run(_ask_mesh(state_dir, tls_dir, over))
     if as_json:
         print(json.dumps({"services": services, **(traffic.as_object() if traffic else {"models": []})}))
     elif running.services(state_dir):
@@ -88,7 +88,9 @@ def metrics_of(state_dir: Path) -> list[str]:
     return own or [f"{http_of(state_dir)}/metrics" for service in listed if service.get("http")][:1]
 
 
-async def _look(state_dir: Path, tls_dir: Path | None, over_s: float) -> tuple[list[dict[str, str]], Traffic | None]:
+async def _ask_mesh(
+    state_dir: Path, tls_dir: Path | None, over_s: float
+) -> tuple[list[dict[str, str]], Traffic | None]:
     """The health of the services, and the traffic meanwhile."""
     import asyncio
 

@@ -227,10 +227,10 @@ class PrefixWarmup:
     async def _keep(self, pool: Pool) -> None:
         while True:
             if self._reads(pool.model):
-                await self._look(pool)
+                await self._warm_pool(pool)
             await asyncio.sleep(_LOOK_S)
 
-    async def _look(self, pool: Pool) -> None:
+    async def _warm_pool(self, pool: Pool) -> None:
         """Have every replica read the prompts that are due."""
         known = self._known[pool.model]
         for gone in [replica for replica in known if replica not in pool.replicas]:

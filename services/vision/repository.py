@@ -79,13 +79,13 @@ class Repository:
         while True:
             try:
                 async for _ in awatch(self._folder, rust_timeout=rescan_ms, yield_on_timeout=True, debounce=400):
-                    await self._look()
+                    await self._rescan()
             except (OSError, RuntimeError) as error:  # no such folder now, or the system watches no more of them
                 _log.warning("%s: %s", self._folder, error)
                 await asyncio.sleep(rescan_ms / 1000)
-                await self._look()
+                await self._rescan()
 
-    async def _look(self) -> None:
+    async def _rescan(self) -> None:
         try:
             await self.scan()
         except OSError as error:  # a folder that goes while it is looked at: the next scan will show it

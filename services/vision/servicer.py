@@ -34,14 +34,14 @@ class VisionServicer:
         top_k = outputs.check_top_k(
             request.top_k if request.HasField("top_k") else None, model, len(request.images) or 1
         )
-        rows = await self._look(model, request.images, call)
+        rows = await self._infer(model, request.images, call)
         results = [_labels(model, row, top_k) for row in rows]
         return vision_pb2.ClassifyResponse(results=results, model=model.name, timing=_timing(rows))
 
     async def Embed(self, request: vision_pb2.EmbedRequest, call: Call) -> vision_pb2.EmbedResponse:
         model = self._repository.get(request.model)
         outputs.check_embedding(model)
-        rows = await self._look(model, request.images, call)
+        rows = await self._infer(model, request.images, call)
         embeddings = [vision_pb2.Embedding(values=outputs.embedding(model, row)) for row in rows]
         return vision_pb2.EmbedResponse(embeddings=embeddings, model=model.name, timing=_timing(rows))
 
@@ -98,7 +98,7 @@ class VisionServicer:
         for place in self._streams:
             place.close()
 
-    async def _look(self, model: Model, images: Sequence[vision_pb2.Image], call: Call) -> list[Row]:
+    async def _infer(self, model: Model, images: Sequence[vision_pb2.Image], call: Call) -> list[Row]:
         if not 1 <= len(images) <= self._settings.max_images:
             raise InvalidInput("images", f"1 to {self._settings.max_images}", len(images))
         fields = [f"images[{number}]" for number in range(len(images))]

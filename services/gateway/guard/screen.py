@@ -84,7 +84,7 @@ class Screen:
         self._next = held + held // _MORE if is_held and held > _SHORT else 0
         if wanted <= 0:
             self._next = min(self._next, held + _MOST_NEW)
-            self._look()
+            self._find_settled()
         return released
 
     def close(self) -> Released:
@@ -98,7 +98,7 @@ class Screen:
         rest, self._from = self._text[self._from :], self._length
         return rest
 
-    def _look(self) -> None:
+    def _find_settled(self) -> None:
         """Find what no more text can change."""
         if not self._growing:
             denied = (self.denied.growing(self._from),) if self.denied else ()

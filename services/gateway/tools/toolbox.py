@@ -158,14 +158,14 @@ class Toolbox:
         again."""
         if not tenant.tools:
             return {}
-        await self._look(tenant, within_s, missing=False)
+        await self._list_sources(tenant, within_s, missing=False)
         known = self._tools(tenant)
         if set(wanted) - known.keys() - {tool.name for tool in known.values()}:
-            await self._look(tenant, within_s, missing=True)
+            await self._list_sources(tenant, within_s, missing=True)
             known = self._tools(tenant)
         return known
 
-    async def _look(self, tenant: Tenant, within_s: float, missing: bool) -> None:
+    async def _list_sources(self, tenant: Tenant, within_s: float, missing: bool) -> None:
         await asyncio.gather(*(shelf.listing(tenant.name, within_s, missing) for shelf in self._shelves.values()))
 
     def _tools(self, tenant: Tenant) -> dict[str, Tool]:

@@ -227,7 +227,7 @@ def test_status_says_that_it_asked_the_default_addresses(monkeypatch: pytest.Mon
     async def found(*_: object) -> tuple[list[dict[str, str]], None]:
         return [{"name": "gateway", "address": "127.0.0.1:50050", "health": "SERVING"}], None
 
-    monkeypatch.setattr("hedgerow_cli.status._look", found)
+    monkeypatch.setattr("hedgerow_cli.status._ask_mesh", found)
     result = CliRunner().invoke(app, ["status", "--state-dir", str(tmp_path)])
     assert result.exit_code == 0
     assert "asked the default address of each service" in result.stderr

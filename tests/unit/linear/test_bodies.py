@@ -80,7 +80,7 @@ def test_each_step_of_the_guard_passes_a_part_of_the_texts(text: str, monkeypatc
     passed, searched = passing(monkeypatch, guarded_body, "values_of"), counting(monkeypatch, Screen, "close")
     assert CHECKS
     scanner = ContentScanner(CHECKS, Names(), Deadline.never())
-    for _ in guarded_body._look({"input": [[text] * 9_999] * 20}, scanner, {}):
+    for _ in guarded_body._scan_fields({"input": [[text] * 9_999] * 20}, scanner, {}):
         assert passed.since() <= guarded_body.VALUES_A_STEP
     assert passed.total > 20 * 9_999
     assert searched.total == bool(text), "equal texts are searched once"
@@ -91,6 +91,6 @@ def test_the_guard_stops_at_the_deadline(texts: list[str], monkeypatch: pytest.M
     assert CHECKS
     passed = passing(monkeypatch, guarded_body, "values_of")
     with pytest.raises(Late):
-        for _ in guarded_body._look({"input": texts}, ContentScanner(CHECKS, Names(), Deadline.after(0)), {}):
+        for _ in guarded_body._scan_fields({"input": texts}, ContentScanner(CHECKS, Names(), Deadline.after(0)), {}):
             pass
     assert passed.total <= guarded_body.VALUES_A_STEP

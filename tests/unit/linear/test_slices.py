@@ -13,7 +13,7 @@ import pytest
 
 from services.gateway.guard import denied
 from services.gateway.guard.checks import everything
-from services.gateway.http.endpoints.moderations import _look, _Moderation
+from services.gateway.http.endpoints.moderations import _Moderation, _scan_text
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.limits import CONTENT_BYTES
 from services.runtime.security.growing import reach
@@ -51,7 +51,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Counter[Rule]:
 )
 def test_each_step_of_a_moderation_reads_a_slice_of_the_text(unit: str, read: Counter[Rule]) -> None:
     text, total = unit * (LENGTH // len(unit)), Counter[Rule]()
-    for _ in _look(text, everything(GUARD), _Moderation()):
+    for _ in _scan_text(text, everything(GUARD), _Moderation()):
         for rule, characters in read.items():
             assert characters <= SLICE + 2 * reach(rule.pattern), rule.name
         total.update(read)
@@ -67,6 +67,6 @@ def test_each_step_of_a_moderation_reads_a_slice_of_the_text(unit: str, read: Co
 def test_a_phrase_and_a_pattern_are_found_wherever_a_slice_ends(before: int, after: int) -> None:
     text = f"{'a' * before}-Project  number 99-xay-{'a' * after}"
     verdict = _Moderation()
-    for _ in _look(text, everything(GUARD), verdict):
+    for _ in _scan_text(text, everything(GUARD), verdict):
         pass
     assert verdict.rules["denied"] == {"denied_phrase": 1, "denied_pattern": 1}

@@ -65,7 +65,7 @@ class GuardStage(AnswerStage):
             ledger.end(stage)
             return None
         context.privacy.guarded.clear()
-        return self._look(looking, stage, private=long and bool(self._checks.hides))
+        return self._check_request(looking, stage, private=long and bool(self._checks.hides))
 
     def _look_at_once(self, looking: _Request, stage: Running) -> bool:
         """Detect private data at once. Returns whether the stage has time for more; else it has ended. Raises
@@ -82,7 +82,7 @@ class GuardStage(AnswerStage):
             return False
         return True
 
-    async def _look(self, looking: _Request, stage: Running, *, private: bool) -> None:
+    async def _check_request(self, looking: _Request, stage: Running, *, private: bool) -> None:
         tenant = self.context.tenant.name
         with self.context.ledger.ending(stage):
             try:

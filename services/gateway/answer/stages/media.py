@@ -155,7 +155,7 @@ class VisionStage(_MediaStage):
 
     def __init__(self, context: RequestContext):
         super().__init__(context)
-        self._look: asyncio.Task[vision_pb2.ClassifyResponse] | None = None
+        self._classifying: asyncio.Task[vision_pb2.ClassifyResponse] | None = None
         self._seen = False  # whether the inputs have the labels
 
     @classmethod
@@ -167,29 +167,31 @@ class VisionStage(_MediaStage):
         return self._classify(vision) if vision else None
 
     def patches(self) -> Sequence[pb.Patch]:
-        if self._seen or not self._look or not self._look.done() or self._look.cancelled():
+        if self._seen or not self._classifying or not self._classifying.done() or self._classifying.cancelled():
             return ()
-        if self._look.exception():
+        if self._classifying.exception():
             return ()
-        self._take(self._look.result())
+        self._take(self._classifying.result())
         return [pb.Patch(stage=self.name, text="\n".join(self.context.inputs.picture_lines))]
 
     def leave(self) -> None:
-        if self._look:
-            self._look.cancel()
+        if self._classifying:
+            self._classifying.cancel()
 
     async def _classify(self, vision: VisionBackend) -> None:
         async def look(stage: Running) -> vision_pb2.ClassifyResponse:
             metadata, left_s = telemetry.propagate(stage.span), self.context.ledger.remaining()
             pictures, began = len(self.context.question.request.images), vision.work.clock()
             call = vision.client.classify(self._wanted(vision), left_s, metadata)
-            self._look = asyncio.create_task(_reply(call))
-            self._look.add_done_callback(retrieve)
-            self._look.add_done_callback(lambda _: call.cancel())  # also where it is cancelled before it has begun
-            done, _ = await asyncio.wait({self._look}, timeout=stage.budget_s)
+            self._classifying = asyncio.create_task(_reply(call))
+            self._classifying.add_done_callback(retrieve)
+            self._classifying.add_done_callback(
+                lambda _: call.cancel()
+            )  # also where it is cancelled before it has begun
+            done, _ = await asyncio.wait({self._classifying}, timeout=stage.budget_s)
             if not done:
                 raise vision.late(pictures, stage.budget_s)
-            seen = self._look.result()
+            seen = self._classifying.result()
             vision.work.did(pictures, vision.work.clock() - began)
             named = sum(bool(shown.labels) for shown in seen.results)  # not as what: that is for the caller
             stage.detail = f"{seen.model}: {named} of {len(seen.results)} named"

@@ -72,7 +72,7 @@ class ReadableResult:
     withheld: str = ""
 
 
-async def look_through(
+async def guarded_result(
     context: RequestContext, name: str, content: str, citations: Sequence[tool_pb2.Citation]
 ) -> ReadableResult:
     """The result of the tool `name` as its readers get it."""
@@ -83,7 +83,7 @@ async def look_through(
     looking = ContentScanner(checks, context.privacy.names, Deadline.after(within_s, ledger.clock))
     try:
         seen = await _stepped(
-            _look(context, name, looking, checks, ReadableResult(content, citations)), context.tenant.name
+            _scan_result(context, name, looking, checks, ReadableResult(content, citations)), context.tenant.name
         )
     except RefusedText as refused:
         ledger.decide(Act.GUARD_REFUSED, name, refused.rule)
@@ -101,7 +101,7 @@ async def look_through(
     return seen
 
 
-def _look(
+def _scan_result(
     context: RequestContext, name: str, looking: ContentScanner, checks: Checks, came: ReadableResult
 ) -> Generator[None, None, ReadableResult]:
     """The steps of the guard. Raises `RefusedText` and `Late`."""
@@ -240,7 +240,7 @@ def begin(
             _within(context, equipment, tool.name, call_outcome.result.content),
             _bounded(call_outcome.result.citations),
         )
-        return call_outcome, await look_through(context, tool.name, content, citations)
+        return call_outcome, await guarded_result(context, tool.name, content, citations)
 
     task = asyncio.create_task(call(), context=telemetry.within(span))
     task.add_done_callback(retrieve)

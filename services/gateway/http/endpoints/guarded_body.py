@@ -38,7 +38,7 @@ async def masked(written: bytes, fields: Mapping[str, Any], checks: Checks, tena
     hidden = dict[str, str]()
     scanner = ContentScanner(checks, Names(), deadline)
     try:
-        for _ in _look(fields, scanner, hidden):
+        for _ in _scan_fields(fields, scanner, hidden):
             await give_way(tenant)
     except RefusedText as refused:
         raise GuardRefused(f"guard: the request holds {refused.what}", rule=refused.rule) from None
@@ -54,7 +54,9 @@ async def masked(written: bytes, fields: Mapping[str, Any], checks: Checks, tena
     return await asyncio.to_thread(replaced) if len(written) > _LARGE_BYTES else replaced()
 
 
-def _look(fields: Mapping[str, Any], scanner: ContentScanner, hidden: dict[str, str]) -> Generator[None, None, None]:
+def _scan_fields(
+    fields: Mapping[str, Any], scanner: ContentScanner, hidden: dict[str, str]
+) -> Generator[None, None, None]:
     """Fill `hidden` with the texts to replace, each with its replacement. Equal texts are read once."""
     seen, values = set[str](), 0
     for name, given in fields.items():

@@ -96,7 +96,7 @@ class Moderations:
 
     async def _verdict(self, text: str, checks: Checks, tenant: Tenant, deadline: Deadline) -> _Moderation:
         verdict = _Moderation()
-        steps, more = _look(text, checks, verdict), True
+        steps, more = _scan_text(text, checks, verdict), True
         while more:
             await give_way(tenant.name, tenant.weight)
             try:
@@ -108,7 +108,7 @@ class Moderations:
         return verdict
 
 
-def _look(text: str, checks: Checks, verdict: _Moderation) -> Iterator[bool]:
+def _scan_text(text: str, checks: Checks, verdict: _Moderation) -> Iterator[bool]:
     """Look for everything in `text`, in steps. Raises `TooSlow`."""
     screen = Screen(checks.hides, checks.denied)
     for at in range(0, len(text), AT_ONCE):

@@ -82,9 +82,9 @@ class ConnectionWatch:
         due = [self._sent_at + self._heartbeat_s] if self._beat else []
         if self._silence_s:
             due.append((self._came_at or self._loop.time()) + self._silence_s)
-        self._timer = self._loop.call_at(min(due), self._look)
+        self._timer = self._loop.call_at(min(due), self._check_times)
 
-    def _look(self) -> None:
+    def _check_times(self) -> None:
         now = self._loop.time()
         if self._silence_s and self._came_at is not None and now >= self._came_at + self._silence_s:
             self._end(SilenceTimeout(f"no more text for {self._silence_s * 1000:.0f} ms"))
