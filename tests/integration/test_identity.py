@@ -17,9 +17,6 @@ import grpc
 import httpx
 import pytest
 
-from hedgerow import Tls
-from hedgerow.channel import open_channel
-from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
 from launcher.processes import ServiceSpec, check_health, free_port
 from launcher.replicas import xds_bootstrap
@@ -170,49 +167,6 @@ async def test_a_service_does_not_speak_plain_text_beyond_loopback_by_accident()
     ended = await refused_start("router", models=MODELS, address="0.0.0.0:0")
     assert ended.code == 2
     assert "plaintext: " in ended.err
-
-
-async def generate(address: str, caller: Tls | None, *metadata: tuple[str, str]) -> tuple[grpc.StatusCode, str]:
-    """How a question ends, asked as `caller`."""
-    async with open_channel(address, tls=caller) as channel:
-        request = gateway_pb2.GenerateRequest(messages=[{"role": 2, "content": "?"}], budget_ms=10_000)
-        call = gateway_pb2_grpc.GatewayServiceStub(channel).Generate(request, metadata=metadata, timeout=20)
-        try:
-            async for _ in call:
-                pass
-        except grpc.aio.AioRpcError as error:
-            return error.code(), error.details() or ""
-    return grpc.StatusCode.OK, ""
-
-
-async def test_a_tenants_name_is_believed_of_the_edge_and_of_nobody_else(
-    certificates: Certificates, stack: AsyncExitStack, tmp_path: Path
-) -> None:
-    gateway = await mutual(
-        stack,
-        certificates,
-        tmp_path,
-        "gateway",
-        cache_address="",
-        router_address="",
-        llm_addresses=json.dumps({"m": f"127.0.0.1:{free_port()}"}),  # no listener: the test is about authorization
-        tenants=json.dumps({"acme": {"keys": ["0" * 64]}, "once": {"requests_per_s": 0.001, "requests_burst": 1}}),
-        ready__models="0",
-        ready__unreached_ms="0",
-    )
-    address = gateway.spec.address
-    edge, operator = certificates.of("edge", "gateway"), certificates.of("operator", "gateway")
-    named = ("x-hedgerow-tenant", "once")
-    assert (await generate(address, operator, named))[0] is grpc.StatusCode.UNAUTHENTICATED
-    assert (await generate(address, edge))[0] is grpc.StatusCode.UNAUTHENTICATED
-    assert (await generate(address, edge, named, named))[0] is grpc.StatusCode.UNAUTHENTICATED
-    assert (await generate(address, edge, named))[0] is grpc.StatusCode.UNAVAILABLE  # admitted; there is no model
-    code, details = await generate(address, edge, named)
-    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert "tenant once" in details
-    assert (await generate(address, certificates.of("router", "gateway"), named))[0] is (
-        grpc.StatusCode.PERMISSION_DENIED
-    )
 
 
 @asynccontextmanager
