@@ -7,10 +7,12 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx._transports.default as transports
 import pytest
 import setuptools  # noqa: F401  # torch's extensions import it, and it must come before distutils, which others import
 from xdist.scheduler import LoadFileScheduling
@@ -24,6 +26,8 @@ from tests.models import MODELS
 # Where the tests run in the background, a shell may ignore Ctrl-C, and every process that they start would inherit
 # that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# httpx reads 140 certificates of authorities for each client, 24 ms: the clients of the tests, thousands, share them.
+transports.create_ssl_context = cache(transports.create_ssl_context)  # type: ignore[attr-defined]
 # gRPC's engine would end with its last channel or server, and wait for ever where a call has not ended in gRPC's core
 # (https://github.com/grpc/grpc/issues/22365): seen once in some thirty runs.
 grpc.aio.init_grpc_aio()
