@@ -17,7 +17,7 @@ from services.gateway.guard import injection
 from services.gateway.guard.checks import Checks, everything
 from services.gateway.guard.denied import TooSlow
 from services.gateway.guard.screen import AT_ONCE, Screen
-from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission, read_texts
+from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission, TextInputs, read_texts, tokens_of
 from services.gateway.http.endpoints.providers import ANY
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
@@ -82,7 +82,7 @@ class Moderations:
     async def __call__(self, exchange: Exchange, body: Fields | None = None, others: Sequence[str] = ()) -> None:
         """`others`: models that may be named besides."""
         body, settings = body or await exchange.fields(), self._admission.settings
-        given = read_texts(body, "input", _MOST_TEXTS, min(settings.max_content_bytes, CONTENT_BYTES))
+        given = _read_input(body, min(settings.max_content_bytes, CONTENT_BYTES))
         if (model := body.text("model") or MODEL) not in (MODEL, *ANY):
             raise ModelUnknown(model, ", ".join((*others, MODEL, *ANY)))
         tenant = exchange.credential.tenant
@@ -106,6 +106,17 @@ class Moderations:
             if more and deadline.is_over():
                 raise TooLate("moderations: not done within the budget of the request")
         return verdict
+
+
+def _read_input(body: Fields, most_bytes: int) -> TextInputs:
+    """Texts, or the parts of one input, which must be texts too: the guard reads no pictures."""
+    if not isinstance(given := body.seen("input"), list) or not any(isinstance(each, dict) for each in given):
+        return read_texts(body, "input", _MOST_TEXTS, most_bytes)
+    parts = body.objects("input", _MOST_TEXTS)
+    for part in parts:
+        part.one_of("type", {"text": True})
+    texts = ["\n".join(part.needed("text") for part in parts)]
+    return TextInputs(texts, tokens_of("input", texts, most_bytes))
 
 
 def _scan_text(text: str, checks: Checks, verdict: _Moderation) -> Iterator[bool]:

@@ -47,6 +47,12 @@ async def test_a_finding_flags_its_category_and_names_its_rule_but_not_the_text(
     assert "anna" not in str(answer)
 
 
+async def test_the_parts_of_one_input_have_one_result():
+    parts = [{"type": "text", "text": text} for text in ("Hello.", MAIL)]
+    _, answer = await moderated(input=parts)
+    assert [result["hedgerow"]["rules"] for result in answer["results"]] == [{"personal": {"email": 1}}]
+
+
 async def test_what_nothing_looks_for_applies_to_no_input():
     _, answer = await moderated(input=["Hello.", MAIL])
     harmless, personal = answer["results"]
@@ -64,7 +70,8 @@ async def test_what_nothing_looks_for_applies_to_no_input():
         ({}, 400, "input", "1 to 256 strings"),
         ({"input": []}, 400, "input", "1 to 256 strings"),
         ({"input": ["x"] * 257}, 400, "input", "257"),
-        ({"input": [{"type": "image_url"}]}, 400, "input[0]", "a string"),
+        ({"input": [{"type": "image_url"}]}, 400, "input[0].type", "one of text, got 'image_url'"),
+        ({"input": ["x", {"type": "text", "text": "x"}]}, 400, "input[0]", "an object"),
         ({"input": "x" * 262_145}, 400, "input", "at most 262144 bytes together, got 262145 bytes"),
         ({"input": "x", "model": "omni-moderation-latest"}, 404, "model", MODEL),
     ],
