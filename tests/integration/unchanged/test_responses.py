@@ -70,7 +70,7 @@ async def test_a_refused_field_of_a_response_comes_back_with_the_providers_own_w
         {"conversation": "conv_1"},
         {"background": True},
         {"prompt": {"id": "pmpt_1"}},
-        {"reasoning": {"effort": "minimal"}},
+        {"max_tool_calls": 2},
         {"tools": [{"type": "web_search"}]},
         {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file_1"}]}]},
         {"input": [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "?"}]},
