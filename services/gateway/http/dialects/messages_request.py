@@ -99,7 +99,7 @@ def _take_message(request: pb.GenerateRequest, given: Fields) -> None:
     if not isinstance(given.raw("content"), list):
         request.messages.add(role=role, content=given.needed("content"))
         return
-    message = chat_pb2.Message(role=role)
+    message, before = chat_pb2.Message(role=role), len(request.messages)
     for block in given.objects("content"):
         _take_block(request, message, block)
     if all(part.WhichOneof("kind") == "text" for part in message.parts):
@@ -107,6 +107,8 @@ def _take_message(request: pb.GenerateRequest, given: Fields) -> None:
         del message.parts[:]
     if message.content or message.parts or message.tool_calls:
         request.messages.append(message)
+    elif role == chat_pb2.ROLE_USER and len(request.messages) == before:  # no results of tools either
+        raise InvalidInput(given.at("content"), "text that is not blank", "none")
 
 
 def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: Fields) -> None:

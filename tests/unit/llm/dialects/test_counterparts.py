@@ -170,6 +170,12 @@ def test_what_clients_add_to_a_request_by_themselves_is_no_error_for_other_model
     untold(read, body)
 
 
+@pytest.mark.parametrize("content", [[], [{"type": "text", "text": ""}]])
+def test_a_users_message_without_content_is_refused_by_its_place(content: list[Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"^messages\[1\]\.content: text that is not blank, got none"):
+        untold(read_messages, {"messages": [{"role": "user", "content": "?"}, {"role": "user", "content": content}]})
+
+
 def test_edits_of_a_conversation_that_are_not_of_thoughts_are_refused() -> None:
     edits = {"edits": [*_OF_THOUGHTS["edits"], {"type": "clear_tool_uses_20250919"}]}
     with pytest.raises(InvalidInput, match=r"^context_management: no such field"):
