@@ -16,6 +16,7 @@ from typing import TypeVar
 from services.cache.database import Database, Statement
 from services.cache.errors import NotKept
 from services.runtime.deadline import Clock
+from services.runtime.futures import retrieve
 from services.runtime.line_limit import LineLimit
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ class GroupCommit:
     def append(self, statement: Statement) -> asyncio.Future[None]:
         """Queue a statement. The future is done when it is on disk, and raises `NotKept` when the disk refused."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(_retrieve)
+        future.add_done_callback(retrieve)  # no caller waits for that of an eviction; its failure is logged here
         self._waiting.append((statement, future))
         self._wake.set()
         return future
@@ -69,9 +70,3 @@ class GroupCommit:
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-
-def _retrieve(future: asyncio.Future[None]) -> None:
-    """No caller waits for the write of an eviction; its failure is logged once, with its batch."""
-    if not future.cancelled():
-        future.exception()

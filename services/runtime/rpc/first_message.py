@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import grpc
 
 from services.runtime.errors import InvalidInput, TooLate
+from services.runtime.futures import retrieve
 
 DEFAULT_MS = 30_000
 T = TypeVar("T")
@@ -41,14 +42,8 @@ async def _whole(read: Awaitable[T], within_s: float | None) -> T:
     late, goes on to its end, which is that of the call at the latest: of one that is cancelled gRPC keeps 590 bytes for
     good, and its message (grpcio 1.85)."""
     reading = asyncio.ensure_future(read)
-    reading.add_done_callback(_retrieve)
+    reading.add_done_callback(retrieve)
     await asyncio.wait({reading}, timeout=within_s)
     if not reading.done():
         raise TooLate(f"request: its first message whole within {within_s:g} s, got less")
     return reading.result()
-
-
-def _retrieve(reading: asyncio.Future[Any]) -> None:
-    """Fetch its error: a call that is over ends a read without a reader."""
-    if not reading.cancelled():
-        reading.exception()

@@ -21,13 +21,14 @@ from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.results import Done
-from services.gateway.answer.stages.stage import AnswerStage, Work, retrieve
+from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.calls import Pending
 from services.gateway.upstream.media import AudioBackend, VisionBackend
 from services.runtime import telemetry
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate, Unavailable
+from services.runtime.futures import retrieve
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.results import Route
-from services.gateway.answer.stages.stage import AnswerStage, Work, retrieve
+from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.answer.stages.summaries import NOTE
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
@@ -30,6 +30,7 @@ from services.gateway.settings.prompt import PromptSettings
 from services.runtime import telemetry
 from services.runtime.complexity import Complexity
 from services.runtime.errors import ContextExceeded, ServiceError
+from services.runtime.futures import retrieve
 
 _VARIANTS = {Complexity.SIMPLE: "simple", Complexity.COMPLEX: "complex"}
 _DIETED: Mapping[str, tuple[int, ...]] = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
 from typing import Any, ClassVar
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -59,9 +57,3 @@ class AnswerStage:
 
     def leave(self) -> None:
         """Release everything: the answer is over."""
-
-
-def retrieve(task: asyncio.Task[Any]) -> None:
-    """Fetch its exception, so that a failure without a waiter is not logged."""
-    with suppress(asyncio.CancelledError):
-        task.exception()

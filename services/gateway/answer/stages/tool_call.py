@@ -23,7 +23,6 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import retrieve
 from services.gateway.answer.stream_filter import counted
 from services.gateway.guard.checks import Checks
 from services.gateway.guard.screen import ContentScanner, Late, RefusedText, describe_injection
@@ -36,6 +35,7 @@ from services.runtime import telemetry
 from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError
+from services.runtime.futures import retrieve
 
 T = TypeVar("T")
 _MOST_CITATIONS, _CITATION_BYTES = 20, 2_048  # of one result, and of each text in them

@@ -114,7 +114,8 @@ def _read_input(body: Fields, most_bytes: int) -> TextInputs:
         return read_texts(body, "input", _MOST_TEXTS, most_bytes)
     parts = body.objects("input", _MOST_TEXTS)
     for part in parts:
-        part.one_of("type", {"text": True})
+        if part.needed("type") != "text":
+            raise part.wrong("type", "text")
     texts = ["\n".join(part.needed("text") for part in parts)]
     return TextInputs(texts, tokens_of("input", texts, most_bytes))
 
