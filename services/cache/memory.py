@@ -8,7 +8,7 @@ memory holds.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -66,6 +66,7 @@ class Memory:
         self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=begin)
         self._rebuilds = None if vectors is None else vectors.rebuilds(self._vectors_thread)
         self._arriving: set[ArrivingEntry] = set()
+        self._indexing = Counter[bytes]()  # vectors on their way into the index, by partition
         self.overflowed = False  # something had to leave for lack of room
 
     def load(self, stored: Iterable[tuple[Entry, Vector | None]], now_ms: int) -> list[Entry]:
@@ -100,7 +101,10 @@ class Memory:
             arriving.outdated |= arriving.question.key == entry.key
         evicted = self.entries.put(entry)
         vectors = [] if vector is None else [(entry.key, vector)]
-        self._on_vectors_thread(partial(self._index, entry.partition, [entry.key], vectors))
+        indexed = self._on_vectors_thread(partial(self._index, entry.partition, [entry.key], vectors))
+        if vectors:
+            self._indexing[entry.partition] += 1
+            indexed.add_done_callback(lambda _: self._has_indexed(entry.partition))
         self._retire(evicted)
         self.stats.evictions += len(evicted)
         self.overflowed |= bool(evicted)
@@ -174,8 +178,10 @@ class Memory:
         return gone
 
     def may_be_near(self, question: KeyedQuestion) -> bool:
-        """Whether there is anything to compare a question with."""
-        return self._vectors is not None and question.partition in self._vectors
+        """Whether there is anything to compare a question with, or soon will be: `nearest` waits for that."""
+        if self._vectors is None:
+            return False
+        return question.partition in self._indexing or question.partition in self._vectors
 
     async def nearest(self, question: KeyedQuestion, vector: Vector, count: int) -> Sequence[tuple[str, float]]:
         """Up to `count` (key, cosine similarity) in the question's partition, nearest first."""
@@ -205,6 +211,11 @@ class Memory:
             if vectors:
                 self._vectors.add(partition, vectors)
             self._reconsider(partition)
+
+    def _has_indexed(self, partition: bytes) -> None:
+        self._indexing[partition] -= 1
+        if not self._indexing[partition]:
+            del self._indexing[partition]
 
     def _reconsider(self, partition: bytes) -> None:
         if self._vectors is not None and self._rebuilds:

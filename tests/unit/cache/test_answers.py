@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -13,6 +14,7 @@ from services.cache.tombstones import Removal
 from services.runtime.deadline import Deadline
 from tests.unit.cache.asking import CAPITAL, NEVER, REWORDED, answer_to, look_up, store
 from tests.unit.cache.conftest import OpenCache, identity
+from tests.waiting import until
 
 
 async def test_an_exact_hit_never_touches_the_embedder(open_cache: OpenCache) -> None:
@@ -36,6 +38,18 @@ async def test_a_near_question_is_a_hit_from_the_threshold_on_and_a_threshold_of
     found = await look_up(bench, REWORDED, threshold)
     assert found.verdict is verdict
     assert (0.8 <= found.similarity < 0.99) if compared else found.similarity is None
+
+
+async def test_a_question_is_compared_with_one_whose_vector_is_on_its_way_into_the_index(open_cache: OpenCache) -> None:
+    bench, index = open_cache(), threading.Event()
+    bench.answers._memory._vectors_thread.submit(index.wait)
+    storing = asyncio.create_task(store(bench, CAPITAL))
+    await until(lambda: bench.answers.entries.held(CAPITAL.key))
+    looking = asyncio.create_task(look_up(bench, REWORDED, 0.8))
+    await until(lambda: looking.done() or REWORDED.asked in bench.engine.embedded)
+    index.set()
+    assert (await looking).verdict is Verdict.SEMANTIC
+    await storing
 
 
 async def test_a_near_question_with_other_facts_is_refused(open_cache: OpenCache) -> None:
