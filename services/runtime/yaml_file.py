@@ -9,6 +9,18 @@ import yaml
 from pydantic import BaseModel
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a whole number that is too long for a message about it."""
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        number = int(super().construct_yaml_int(node))
+        str(number)  # raises ValueError
+        return number
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+
+
 def parse(source: str | IO[str]) -> Any:
     """The value of a text or an open file. Raises `yaml.YAMLError` or ValueError, whatever is wrong with it.
 
@@ -16,9 +28,7 @@ def parse(source: str | IO[str]) -> Any:
     KeyError for `!!bool maybe` and AttributeError for `!!timestamp soon`.
     """
     try:
-        value = yaml.safe_load(source)
-        repr(value)  # raises ValueError for a number that is too long for a message about it
-        return value
+        return yaml.load(source, _Loader)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except (LookupError, AttributeError, TypeError) as error:

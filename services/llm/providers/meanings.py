@@ -16,7 +16,7 @@ others: LiteLLM's `exception_mapping_utils.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -45,7 +45,15 @@ class _Row:
     meaning: Meaning
     statuses: tuple[int, ...]
     names: frozenset[str] = frozenset()  # types, codes, and reasons of details
-    words: re.Pattern[str] = re.compile(r"(?!)")
+    words: re.Pattern[str] | None = None
+
+    def fits(self, status: int, names: Set[str], said: str) -> bool:
+        """Whether a refusal with this status, these names and this message is of the row."""
+        if status not in self.statuses:
+            return False
+        if not self.names and self.words is None:
+            return True
+        return not self.names.isdisjoint(names) or bool(self.words and self.words.search(said))
 
 
 def _words(*alternatives: str) -> re.Pattern[str]:
@@ -117,11 +125,7 @@ _ROWS = (
 def meaning(status: int, error: Mapping[str, Any], said: str) -> Meaning:
     """The meaning of a refusal with this status, error object and message."""
     names, looked_at = set(_names(error)), said[:_MOST_READ]
-    for row in _ROWS:
-        anything = not (row.names or row.words.pattern != "(?!)")
-        if status in row.statuses and (anything or names & row.names or row.words.search(looked_at)):
-            return row.meaning
-    return Meaning.BROKEN
+    return next((row.meaning for row in _ROWS if row.fits(status, names, looked_at)), Meaning.BROKEN)
 
 
 def _names(error: Mapping[str, Any]) -> Iterator[str]:
