@@ -246,7 +246,7 @@ def _summary(spoken: Spoken, written: Sequence[Written]) -> dict[str, float]:
 async def _live(stub: Any, pid: int, spoken: Sequence[Spoken], ends: Sequence[Sequence[Said]]) -> dict[str, float]:
     """All at once, in real time. A word's end is what faster-whisper found of the whole recording."""
     before = cpu_s(pid)
-    heard = await asyncio.gather(*(_play(stub, each.recording) for each in spoken))
+    heard = await asyncio.gather(*(played(stub, each.recording) for each in spoken))
     spent_s, seconds = cpu_s(pid) - before, [each.recording.seconds for each in spoken]
     late = percentiles(
         [
@@ -261,7 +261,7 @@ async def _live(stub: Any, pid: int, spoken: Sequence[Spoken], ends: Sequence[Se
     }
 
 
-async def _play(stub: Any, spoken: Recording) -> Heard:
+async def played(stub: Any, spoken: Recording) -> Heard:
     """Send each packet when its last sample would have been spoken."""
     pcm = (np.clip(spoken.samples, -1, 1) * 32_767).astype("<i2")
     size = round(PACKET_S * RATE)
