@@ -43,7 +43,7 @@ STREAM_S, START_S = 20.0, 1.0  # of a live stream, over which they begin
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured, where, and how much of it."""
+    """The things measured, the place and the amount."""
 
     model: Path
     device: str
@@ -110,7 +110,7 @@ def sections(plan: Plan) -> Mapping[str, Callable[[], Any]]:
 
 
 def tried(section: Callable[[], Any]) -> Any:
-    """What a section found, or how it failed."""
+    """Figures that a section found, or how it failed."""
     try:
         return section()
     except Exception as error:
@@ -213,7 +213,7 @@ def factor(way: Callable[[Samples], Any], heard: Samples, plan: Plan) -> dict[st
 
 
 def fault_or(work: Callable[[], Any]) -> Any:
-    """What it found, or one line of how it failed."""
+    """Figures that it found, or one line of how it failed."""
     try:
         return work()
     except Exception as error:
@@ -225,7 +225,7 @@ def played_live(plan: Plan, workers: int, count: int) -> dict[str, Any]:
 
 
 async def live_streams(plan: Plan, workers: int, count: int) -> dict[str, Any]:
-    """So many streams in real time: the delay from a word's end to its confirmation, and who was refused."""
+    """So many streams in real time: the delay from a word's end to its confirmation, and the streams refused."""
     stream_s = 12.0 if plan.quick else STREAM_S
     audio = long_recording(stream_s)
     async with clustered(lambda said: print(said, flush=True)) as cluster:
