@@ -21,7 +21,11 @@ class Shape:
 
     mels: int = 80
     languages: Sequence[str] = LANGUAGES
+    width: int = 32
+    heads: int = 2
+    encoder_layers: int = 1
     decoder_layers: int = 2
+    feed_forward: int = 32
     alignment_heads: Sequence[tuple[int, int]] | None = ((1, 0),)
     preprocessor: dict[str, Any] | None = None
 
@@ -35,8 +39,9 @@ def write_whisper(folder: Path, shape: Shape) -> Path:
     tokens = _tokens(shape.languages)
     torch.manual_seed(0)
     config = WhisperConfig(
-        vocab_size=len(tokens), num_mel_bins=shape.mels, d_model=32, encoder_layers=1, encoder_attention_heads=2,
-        decoder_layers=shape.decoder_layers, decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32,
+        vocab_size=len(tokens), num_mel_bins=shape.mels, d_model=shape.width,
+        encoder_layers=shape.encoder_layers, encoder_attention_heads=shape.heads, encoder_ffn_dim=shape.feed_forward,
+        decoder_layers=shape.decoder_layers, decoder_attention_heads=shape.heads, decoder_ffn_dim=shape.feed_forward,
     )  # fmt: skip
     spec = WhisperLoader().get_model_spec(WhisperForConditionalGeneration(config).eval())
     spec.register_vocabulary(tokens)

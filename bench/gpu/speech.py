@@ -2,7 +2,7 @@
 
 Compares texts of compute types with the CPU's, recordings by the service's recognizer with faster-whisper itself, live
 streams through the service, and larger Whispers whose weights are random. Each section is written when it is done; one
-that fails says why, and the next one runs.
+that fails says why, and the next one runs. Until now it has run on a CPU alone (`--quick`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 import soundfile
 
 from bench.cluster import clustered
-from bench.gpu.whisper_shapes import SHAPES, timed_shape
+from bench.gpu.whisper_shapes import SHAPES, timed, timed_shape
 from bench.speech import RATE, Recording, Said, Samples, compare, played
 from bench.stats import cpu_s, percentiles
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
@@ -96,11 +96,11 @@ def sections(plan: Plan) -> Mapping[str, Callable[[], Any]]:
         for count in counts
     }
     first, *others = live
-    shapes = {f"shape {name}": partial(timed_shape, name, plan.model, plan.device, plan.quick) for name in SHAPES}
+    shapes = {f"shape {name}": partial(timed_shape, name, plan.device, plan.quick) for name in SHAPES}
     return {
         "device": lambda: describe(plan),
         "text cpu int8": lambda: texts(plan, "cpu", "int8"),
-        **{f"text {plan.device} {each}": (partial(texts, plan, plan.device, each)) for each in TYPES[plan.device]},
+        **{f"text {plan.device} {each}": partial(texts, plan, plan.device, each) for each in TYPES[plan.device]},
         "recordings": lambda: recordings(plan),
         first: live[first],
         others[0]: live[others[0]],
@@ -110,7 +110,7 @@ def sections(plan: Plan) -> Mapping[str, Callable[[], Any]]:
 
 
 def tried(section: Callable[[], Any]) -> Any:
-    """Figures that a section found, or how it failed."""
+    """Figures that were found, or how it failed."""
     try:
         return section()
     except Exception as error:
@@ -175,13 +175,6 @@ def texts(plan: Plan, device: str, compute_type: str) -> dict[str, Any]:
     }
 
 
-def timed(work: Callable[[], Any]) -> float:
-    """Seconds. CTranslate2's calls return when the GPU is done."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
 def recordings(plan: Plan) -> dict[str, Any]:
     """Seconds of audio in a second: the faster of two runs, after a run over 90 s that warms up."""
     from faster_whisper import BatchedInferencePipeline, WhisperModel
@@ -202,7 +195,7 @@ def recordings(plan: Plan) -> dict[str, Any]:
         ways[f"service in {batch}"] = (partial(transcript, mine, batch=batch), audio)
         ways[f"pipeline in {batch}"] = (theirs(batch, words=False), audio)
     ways[f"pipeline in {plan.batches[-1]} with words"] = (theirs(plan.batches[-1], words=True), audio)
-    return {name: fault_or(partial(factor, way, heard, plan)) for name, (way, heard) in ways.items()}
+    return {name: tried(partial(factor, way, heard, plan)) for name, (way, heard) in ways.items()}
 
 
 def factor(way: Callable[[Samples], Any], heard: Samples, plan: Plan) -> dict[str, float]:
@@ -210,14 +203,6 @@ def factor(way: Callable[[Samples], Any], heard: Samples, plan: Plan) -> dict[st
     way(heard[: 90 * RATE])
     took = [timed(lambda: way(heard)) for _ in range(1 if plan.quick else 2)]
     return {"s": round(min(took), 3), "times_real_time": round(len(heard) / RATE / min(took), 1)}
-
-
-def fault_or(work: Callable[[], Any]) -> Any:
-    """Figures that it found, or one line of how it failed."""
-    try:
-        return work()
-    except Exception as error:
-        return f"failed: {type(error).__name__}: {error}"
 
 
 def played_live(plan: Plan, workers: int, count: int) -> dict[str, Any]:
