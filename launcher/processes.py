@@ -83,8 +83,9 @@ class ServiceProcess:
     """A running process, whose output goes to `<log_dir>/<name>.log`, and its earlier output to `<name>.log.1`. One of
     several services gets `Orders` with its services, and answers once they serve.
 
-    It gets a session of its own: Ctrl-C in the terminal reaches the caller alone, which then stops it in order. Should
-    the caller be killed instead, the kernel kills it too.
+    It gets a process group of its own: Ctrl-C in the terminal reaches the caller alone, which then stops it in order.
+    Should the caller be killed instead, the kernel kills it too. It gets no session of its own: where Linux shares
+    cores by sessions (sched(7), autogroup), its background threads would give way to no other service.
     """
 
     _orders: Orders | None = None
@@ -107,7 +108,7 @@ class ServiceProcess:
                 stdin=given,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                process_group=0,
                 umask=UMASK,  # also of Redis and Envoy
             )
 
@@ -126,7 +127,7 @@ class ServiceProcess:
             with suppress(OSError):  # a log that was deleted, a full disk
                 await self._bound_log()
             await asyncio.sleep(poll_s)
-        self._end_session()
+        self._end_group()
         return self._process.returncode
 
     async def _bound_log(self) -> None:
@@ -209,10 +210,10 @@ class ServiceProcess:
         try:
             return await asyncio.wait_for(self.wait(), timeout_s)
         except TimeoutError:
-            self._end_session()
+            self._end_group()
             return await self.wait()
 
-    def _end_session(self) -> None:
+    def _end_group(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 

@@ -2,8 +2,8 @@
 
 Until it serves, a forked gateway takes 0.04 s of CPU and a router 0.01 s, where `python -m services.…` takes 0.77 s and
 0.38 s, nearly all of it to import; tests start some four hundred services. A forked service reads the same settings,
-runs the same `__main__` from its first line, and is a session, a log and an exit code, as the launcher's. It is no
-fresh interpreter, and begins with the memory of all services: tests that are about that start the launcher's, as
+runs the same `__main__` from its first line, and is a process group, a log and an exit code, as the launcher's. It is
+no fresh interpreter, and begins with the memory of all services: tests that are about that start the launcher's, as
 `hedgerow up` does.
 """
 
@@ -160,8 +160,8 @@ def _fork(start: Start) -> ForkServerProcess:
 
 
 def _become(start: Start) -> None:
-    """Become `python -m module …`, in a session of its own. Ends with the process that it is forked from."""
-    os.setsid()
+    """Become `python -m module …`, in a process group of its own. Ends with the process that it is forked from."""
+    os.setpgid(0, 0)
     if sys.platform == "linux":
         die_with_parent(os.getppid())
     if start.umask >= 0:

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 import hedgerow
+from launcher import processes
 from launcher.processes import ServiceSpec, free_port
 from services.runtime.process.ports import PortTaken, claim
 from tests.conftest import Start
@@ -122,6 +123,16 @@ async def test_a_worker_that_dies_is_replaced_and_the_others_go_on(gateway: Laun
     assert len(after) == 2
     await ask(mesh, 32)
     await until(lambda: answers(mesh, 1))
+
+
+async def test_background_threads_of_a_process_give_way_to_all_others(gateway: Launch, tmp_path: Path) -> None:
+    of_launcher = processes.ServiceProcess(ServiceSpec("one", "", "", command=("sleep", "60")), tmp_path)
+    try:
+        pids = [of_launcher.pid, *(worker.pid for worker in workers(await gateway()))]
+        assert {os.getsid(pid) for pid in pids} == {os.getsid(0)}  # nice values count inside a session (sched(7))
+        assert [os.getpgid(pid) for pid in pids] == pids  # Ctrl-C reaches none of them
+    finally:
+        await of_launcher.stop()
 
 
 async def test_told_to_stop_all_finish_what_they_have_and_none_is_left(gateway: Launch) -> None:

@@ -262,7 +262,7 @@ def _process(given: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         _COMMAND,
         stdin=given,
-        start_new_session=True,  # Ctrl-C reaches the parent alone, which then stops all in order
+        process_group=0,  # Ctrl-C reaches the parent alone, which then stops all in order
     )
 
 
