@@ -13,7 +13,7 @@ _GAUGES = {"hedgerow_in_flight": "in_flight", "hedgerow_waiting": "waiting", "he
 
 @dataclass(slots=True)
 class Load:
-    """Calls in flight, requests that wait for a place, and the most calls at once, of all workers that were asked.
+    """Calls in flight, requests that wait for a slot, and the most calls at once, of all workers that were asked.
 
     `open`: of each replica, whether its breaker keeps calls away after failures."""
 

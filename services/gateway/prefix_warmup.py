@@ -41,7 +41,7 @@ _RANK = score(premium=False, realtime=False, attempt=0, batch=True)
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0  # seconds between two checks for new replicas and prompts that are due
 _AGAIN_S = 10.0  # after a failure
-_WITHIN_S = 10.0  # of one call, the wait for a place included
+_WITHIN_S = 10.0  # of one call, the wait for a slot included
 _CONNECT_S = 2.0
 _WARMED = Counter("hedgerow_warmed", "Prompts that a replica has read in advance.", ["model", "outcome"])
 _warmed = cache(_WARMED.labels)
@@ -89,8 +89,8 @@ def probe(text: str, salt: str) -> llm_pb2.GenerateRequest:
 async def touch(
     pool: Pool, replica: Replica, asked: llm_pb2.GenerateRequest, within_s: float, clock: Clock, model: Model | None
 ) -> float:
-    """Have `replica` answer `asked` within so many seconds, the wait for a place included, and count the cost at the
-    prices of `model`. Returns the seconds to its first message. Raises `ServiceError`; `Shed` where there was no place
+    """Have `replica` answer `asked` within so many seconds, the wait for a slot included, and count the cost at the
+    prices of `model`. Returns the seconds to its first message. Raises `ServiceError`; `Shed` where there was no slot
     to spare.
 
     The call has the lowest priority, behind all batches, and bypasses the stack of policies: percentiles, hedges,

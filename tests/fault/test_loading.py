@@ -64,7 +64,7 @@ async def test_calls_to_a_model_that_loads_wait_for_it_and_the_gateway_is_not_re
             outcomes = await asked
             row.count(short, *outcomes)
             assert all(outcome.ok for outcome in outcomes)
-            known = {"start", "limit"}  # with 50 at once some wait for a place; no breaker opened, no call was retried
+            known = {"start", "limit"}  # with 50 at once some wait for a slot; no breaker opened, no call was retried
             assert all({"start"} <= _policies(outcome) <= known for outcome in outcomes)
             assert "to start" in outcomes[0].stage("llm").detail
             row.recovered(max(outcome.ended for outcome in outcomes) - served, 1)

@@ -39,7 +39,7 @@ async def ask(
     within_s: float,
     metadata: Metadata = (),
 ) -> str:
-    """The text of `model`, at a temperature of 0. The metrics count its cost, and `tenant` its place at the limiter.
+    """The text of `model`, at a temperature of 0. The metrics count its cost, and `tenant` its slot at the limiter.
     Raises `ServiceError` where the model does not end its text in time."""
     deadline = Deadline.after(within_s)
     request = llm_pb2.GenerateRequest(

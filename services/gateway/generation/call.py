@@ -1,4 +1,4 @@
-"""One call to one replica. It holds a place at the limiter and a permit of the breaker, and releases each exactly once,
+"""One call to one replica. It holds a slot at the limiter and a permit of the breaker, and releases each exactly once,
 with what the call has shown of the backend."""
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from services.gateway.generation.call import Call
-from services.gateway.generation.job import Attempt, Generate, Job, Placed
+from services.gateway.generation.job import Attempt, Generate, Granted, Job
 from services.gateway.labels import Act
 from services.gateway.policies.hedge import HedgeMoment
 from services.gateway.policies.race import Race
@@ -64,19 +64,19 @@ class FirstTokenWait:
 class Hedging:
     """Races the calls of one job to their first text, within the first-token timeout."""
 
-    def __init__(self, fleet: Fleet, inner: Generate[Placed]):
+    def __init__(self, fleet: Fleet, inner: Generate[Granted]):
         self._fleet, self._inner, self._patience = fleet, inner, FirstTokenWait(fleet)
 
-    async def __call__(self, placed: Placed) -> Call:
-        job, retry = placed.attempt.job, placed.attempt.number > 1
+    async def __call__(self, granted: Granted) -> Call:
+        job, retry = granted.attempt.job, granted.attempt.number > 1
         if not retry:
             self._fleet.hedges.call()
         other = None if retry or job.once else self._other(job)
         moment = self._fleet.pools[job.model].hedge.moment() if other else None
         if moment is None and not self._patience.ends(job):
-            return await self._inner(placed)
-        runners = _HedgeRace(self._fleet, self._inner, self._patience, placed.attempt, other, moment)
-        return await runners.run(self._inner(placed))
+            return await self._inner(granted)
+        runners = _HedgeRace(self._fleet, self._inner, self._patience, granted.attempt, other, moment)
+        return await runners.run(self._inner(granted))
 
     def _other(self, job: Job) -> Pool | None:
         """The pool for the second call: another replica of the model, else, if enabled, the next best model."""
@@ -92,7 +92,7 @@ class _HedgeRace:
     def __init__(
         self,
         fleet: Fleet,
-        inner: Generate[Placed],
+        inner: Generate[Granted],
         patience: FirstTokenWait,
         first: Attempt,
         other: Pool | None,
@@ -124,8 +124,8 @@ class _HedgeRace:
             return None
         slot = pool.limiter.spare()
         if slot is None:
-            self._fleet.hedges.leave(self._race)  # others may have a place
-            self._skip(pool, f"{waited}; the limiter has no place to spare")
+            self._fleet.hedges.leave(self._race)  # others may have a slot
+            self._skip(pool, f"{waited}; the limiter has no slot to spare")
             return None
         if not self._fleet.hedges.spend(self._race):
             slot.release(unused=True)
@@ -133,13 +133,13 @@ class _HedgeRace:
             return None
         models = job.models if pool is first.pool else job.models[1:]
         self._first.hedge = hedge = Attempt(replace(job, models=models), "hedge", waited, never=(first.replica,))
-        call = asyncio.get_running_loop().create_task(self._inner(Placed(hedge, slot)))
+        call = asyncio.get_running_loop().create_task(self._inner(Granted(hedge, slot)))
         call.add_done_callback(partial(self._give_back, slot))
         return call
 
     def _give_back(self, slot: Slot, call: asyncio.Task[Call]) -> None:
-        """Return the place and the cost of a call that failed before it was sent, also of one that was cancelled before
-        it began. A call that was sent releases its place when it ends."""
+        """Return the slot and the cost of a call that failed before it was sent, also of one that was cancelled before
+        it began. A call that was sent releases its slot when it ends."""
         if (call.cancelled() or call.exception()) and slot.release(unused=True):
             self._fleet.hedges.refund()
 

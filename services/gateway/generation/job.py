@@ -2,8 +2,8 @@
 
     Job       the request, the models and the deadlines
     Attempt   one call for a job: made by the layer that wants it, and sent by the last one
-    Placed    an attempt that has a place at the limiter of its model
-    Sent      an attempt with a place, on its way to a replica
+    Granted   an attempt that has a slot at the limiter of its model
+    Sent      an attempt with a slot, on its way to a replica
 
 Each layer passes on what it has narrowed. It reads the outcome from the attempt that it passed on, and from the call
 that it got back.
@@ -111,8 +111,8 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """An attempt and its place."""
+class Granted:
+    """An attempt and its slot."""
 
     attempt: Attempt
     slot: Slot
@@ -120,9 +120,9 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An attempt, its place and the replica to ask. `prompt`: the blocks of its prefix, where the pool uses them."""
+    """An attempt, its slot and the replica to ask. `prompt`: the blocks of its prefix, where the pool uses them."""
 
-    placed: Placed
+    granted: Granted
     pool: Pool
     replica: Replica
     permit: SharedPermit

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.generation.call import Call, Text
 from services.gateway.generation.fallback import RETRIES
-from services.gateway.generation.job import Attempt, Generate, Job, Placed, Report
+from services.gateway.generation.job import Attempt, Generate, Granted, Job, Report
 from services.gateway.labels import Act
 from services.gateway.policies.single_flight import Flight, FlightReader, SingleFlight
 from services.gateway.settings.permissions import is_plain_text
@@ -23,7 +23,7 @@ class Resumable:
     """Resumes an answer that breaks in mid-stream, from the text that is there. `begin` starts a text, `again` is one
     call for the rest of it."""
 
-    def __init__(self, fleet: Fleet, begin: Generate[Job], again: Generate[Placed]):
+    def __init__(self, fleet: Fleet, begin: Generate[Job], again: Generate[Granted]):
         self._fleet, self._begin, self._again = fleet, begin, again
 
     async def __call__(self, job: Job, text: Text) -> None:
@@ -59,7 +59,7 @@ class Resumable:
             failed = (*failed, call.replica)
         raise problem
 
-    def _rest(self, job: Job, text: Text, pool: Pool, failed: Sequence[Replica], cause: ServiceError) -> Placed | None:
+    def _rest(self, job: Job, text: Text, pool: Pool, failed: Sequence[Replica], cause: ServiceError) -> Granted | None:
         """The job for the rest, where another replica is available, and load and budget allow it."""
         request, never = _request_for_rest(job.request, text.items), pool.elsewhere(failed)
         if request is None or pool.is_open(job.slot_request.tenant, never):
@@ -71,7 +71,7 @@ class Resumable:
             slot.release(unused=True)
             return None
         rest, carried = replace(job, request=request, models=(pool.model,)), sum(each.tokens for each in text.items)
-        return Placed(Attempt(rest, "failover", cause.outline, failed, never, carried), slot)
+        return Granted(Attempt(rest, "failover", cause.outline, failed, never, carried), slot)
 
 
 async def _poured(call: Call, report: Report, text: Text) -> ServiceError | None:

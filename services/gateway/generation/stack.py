@@ -5,14 +5,13 @@
     StartWait           every model that could answer is starting or has lost its connection: wait for one
     Fallback            the next model, where one is broken, throttled or late with its first text
     Retrying            another call where the first call failed, unless there were two: a hedge is a retry in advance
-    Availability        no replica of the model may be called: refused before the request waits
-    Limiting            a place at the model's limiter: wait for it a little, or be shed
+    Limiting            a slot at the model's limiter: wait for it a little, or be shed; no wait without a replica
     Hedging             a second call where the first text is late; a silent replica does not get all of the time
     LoadBalancing       the best replica among those that are well, for this tenant
     Send                the call, until the deadline
 
-The limit stands outside of the hedge, because a request that waits for its place has not begun: its first text is late
-for want of room, and a second call would only make that worse. A hedge takes a place of its own, and only one to spare.
+The limit stands outside of the hedge, because a request that waits for its slot has not begun: its first text is late
+for want of room, and a second call would only make that worse. A hedge takes a slot of its own, and only one to spare.
 
 Only beginnings pass through the layers: each returns when the first text is there, and `Resumable` has the call pour
 its messages straight to the readers. A token pays for no layer.
@@ -20,9 +19,9 @@ its messages straight to the readers. A token pays for no layer.
 
 from __future__ import annotations
 
-from services.gateway.generation.attempt import Availability, Limiting, LoadBalancing, Send
+from services.gateway.generation.attempt import LoadBalancing, Send
 from services.gateway.generation.call import Observe
-from services.gateway.generation.fallback import Fallback, Retrying
+from services.gateway.generation.fallback import Fallback, Limiting, Retrying
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Generate, Job
 from services.gateway.generation.shared import Resumable, Shared
@@ -34,6 +33,6 @@ def make_stack(fleet: Fleet, observe: Observe, *, shared: bool = True) -> Shared
     """The complete stack. `observe` gets the outcome of each call; `shared`: whether equal questions share a
     generation."""
     call = LoadBalancing(fleet, Send(observe, fleet.stall_s))
-    one: Generate[Job] = Retrying(fleet, Availability(fleet, Limiting(fleet, Hedging(fleet, call))))
+    one: Generate[Job] = Retrying(fleet, Limiting(fleet, Hedging(fleet, call)))
     begin = StartWait(fleet, Fallback(one))
     return Shared(Resumable(fleet, begin, call), shared=shared)

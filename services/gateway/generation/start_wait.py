@@ -42,8 +42,8 @@ class StartWait:
     """Waits where no model of a job may be called now and one is expected to come: for as long as the first text may
     take. Then the call fails as UNAVAILABLE.
 
-    It stands outside of the limiter: a call that waits has no place at a model. When the model is there, calls go on
-    one after the other, tenants in turn, each as soon as the limiter has a place for it: all at once would be shed.
+    It stands outside of the limiter: a call that waits has no slot at a model. When the model is there, calls go on
+    one after the other, tenants in turn, each as soon as the limiter has a slot for it: all at once would be shed.
     """
 
     def __init__(self, fleet: Fleet, inner: Generate[Job]):
@@ -103,14 +103,14 @@ class StartWait:
                 changed.clear()
 
     async def _turn(self, job: Job, until: float) -> None:
-        """Return when the call's turn has come and the model has a place for it, at `until` at the latest."""
+        """Return when the call's turn has come and the model has a slot for it, at `until` at the latest."""
         pool = next((pool for pool in self._pools(job) if not pool.is_open(job.slot_request.tenant)), None)
         if pool is None:
             return
         turns = self._turns[pool.model]
         await turns.begin(job.slot_request.tenant, job.slot_request.weight)
         try:
-            while not pool.limiter.has_place(job.slot_request) and job.deadline.clock() < until:  # noqa: ASYNC110
+            while not pool.limiter.has_slot(job.slot_request) and job.deadline.clock() < until:  # noqa: ASYNC110
                 await asyncio.sleep(_ROOM_POLL_S)
         finally:
             turns.ended()

@@ -1,7 +1,7 @@
-"""Batch admission: batches take the places that a limiter can spare beside interactive requests.
+"""Batch admission: batches take the slots that a limiter can spare beside interactive requests.
 
     Portion          the share of a limiter that batches may have together.
-    BatchAdmission   one batch. Its items wait here, in its own queue; a few at a time are on their way to a place.
+    BatchAdmission   one batch. Its items wait here, in its own queue; a few at a time are on their way to a slot.
     Backlog          one limiter. Items on their way wait here: tenants by weight, within a tenant by class, then first
                      come, first served, so that two batches of one tenant take turns.
 
@@ -26,16 +26,16 @@ _LOOK_S = 0.05  # seconds: spare capacity also grows when the pressure of the pr
 
 
 class Portion:
-    """The share of places for batches, and a smaller share `beside` interactive requests: while one has `asked` in the
-    last 5 s, because each call at a backend makes it slower for all. One place at least."""
+    """The share of slots for batches, and a smaller share `beside` interactive requests: while one has `asked` in the
+    last 5 s, because each call at a backend makes it slower for all. One slot at least."""
 
     def __init__(self, share: float = 0.5, beside: float = 0.1):
         self._share, self._beside = share, beside
         self.asked = float("-inf")  # on the limiter's clock
 
-    def of(self, places: int, now: float) -> float:
-        """Another place may be taken while fewer than this are."""
-        return places * (self._share if now - self.asked > _QUIET_S else self._beside)
+    def of(self, slots: int, now: float) -> float:
+        """Another slot may be taken while fewer than this are."""
+        return slots * (self._share if now - self.asked > _QUIET_S else self._beside)
 
 
 class BatchAdmission:
@@ -52,7 +52,7 @@ class BatchAdmission:
 
 
 class ItemTurn:
-    """An item on its way to a place."""
+    """An item on its way to a slot."""
 
     __slots__ = ("_then",)
 
@@ -60,14 +60,14 @@ class ItemTurn:
         self._then: Callable[[], None] | None = then
 
     def over(self) -> None:
-        """End the turn, once: the item has a place or needs none any more, and the next one may go."""
+        """End the turn, once: the item has a slot or needs none any more, and the next one may go."""
         then, self._then = self._then, None
         if then:
             then()
 
 
 class Releasable(Protocol):
-    """A place."""
+    """A slot."""
 
     def release(self, *, unused: bool = False) -> bool: ...
 
@@ -80,11 +80,11 @@ class _Waiter(Generic[P]):
     tenant: str
     weight: float
     rank: Rank
-    place: asyncio.Future[P]
+    slot: asyncio.Future[P]
 
 
 class Backlog(Generic[P]):
-    """Items that wait until `spare` returns a place for them; it returns None while there is none."""
+    """Items that wait until `spare` returns a slot for them; it returns None while there is none."""
 
     def __init__(self, spare: Callable[[], P | None]):
         self._spare = spare
@@ -95,32 +95,32 @@ class Backlog(Generic[P]):
         return len(self._queue)
 
     async def enter(self, request: SlotRequest) -> P:
-        """Wait for a place; raises TimeoutError when there is none by the deadline of the request."""
+        """Wait for a slot; raises TimeoutError when there is none by the deadline of the request."""
         self._arrivals += 1
         rank = (float(request.score), -self._arrivals)
-        place: asyncio.Future[P] = asyncio.get_running_loop().create_future()
-        waiter = _Waiter(request.tenant, request.weight, rank, place)
+        slot: asyncio.Future[P] = asyncio.get_running_loop().create_future()
+        waiter = _Waiter(request.tenant, request.weight, rank, slot)
         self._queue.add(waiter)
         try:
             async with asyncio.timeout(_seconds(request.deadline)):
-                return await self._until_let_in(place)
-        except BaseException:  # late, or cancelled: also after a place was given to it that it never saw
+                return await self._until_let_in(slot)
+        except BaseException:  # late, or cancelled: also after a slot was given to it that it never saw
             if not self._queue.remove(waiter):
-                place.result().release(unused=True)
+                slot.result().release(unused=True)
             raise
 
     def let_in(self) -> None:
-        """Give places that may have become free to waiting items."""
-        while (waiter := self._queue.best()) and (place := self._spare()):
+        """Give slots that may have become free to waiting items."""
+        while (waiter := self._queue.best()) and (slot := self._spare()):
             self._queue.take(waiter)
-            waiter.place.set_result(place)
+            waiter.slot.set_result(slot)
 
-    async def _until_let_in(self, place: asyncio.Future[P]) -> P:
+    async def _until_let_in(self, slot: asyncio.Future[P]) -> P:
         self.let_in()
-        while not place.done():
-            await asyncio.wait({place}, timeout=_LOOK_S)
+        while not slot.done():
+            await asyncio.wait({slot}, timeout=_LOOK_S)
             self.let_in()
-        return place.result()
+        return slot.result()
 
 
 def _seconds(deadline: Deadline) -> float | None:

@@ -133,7 +133,7 @@ class Gradient2(_Adaptive):
 
     Source: https://github.com/Netflix/concurrency-limits, `Gradient2Limit.java` in
     concurrency-limits-core/src/main/java/com/netflix/concurrency/limits/limit, with its parameters: smoothing 0.2, long
-    window 600, tolerance 1.5, queue size 4. Under overload it settles at 1.5 × the backend's places + 4.
+    window 600, tolerance 1.5, queue size 4. Under overload it settles at 1.5 × the backend's slots + 4.
 
     Two departures. The *short* time is a window's median, where Netflix takes each sample: the latency of language
     models has a heavy tail, and a tail is not congestion. And the *long* average must not learn the queue that the

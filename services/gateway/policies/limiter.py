@@ -1,28 +1,28 @@
-"""A limiter: which requests get a place at a backend, which wait for one, and which are refused.
+"""A limiter: which requests get a slot at a backend, which wait for one, and which are refused.
 
 Several tenants share a limiter by weight. A tenant is *within its share* while others ask too and it has, waiting
-requests included, fewer places than its weight is worth. Requests within a share go first, whatever their class: so a
-flood of one tenant cannot take the places of another, and cannot by a high priority either.
+requests included, fewer slots than its weight is worth. Requests within a share go first, whatever their class: so a
+flood of one tenant cannot take the slots of another, and cannot by a high priority either.
 
 In this order, for each request:
 
 1. From a load of `shed_load` on, and while requests of higher priority are refused, low scores that are not within
    their tenant's share are refused at once; under pressure of the process, low scores of the tenants that cause it
    (`work_shares.py`). It takes microseconds, and the caller has its whole time left.
-2. While a place is free it is given at once, without a switch to another task.
+2. While a slot is free it is given at once, without a switch to another task.
 3. Else the request is queued: within their share first, then by class; in a queue tenants by fair queueing, within a
    tenant the newest or the earliest deadline first. In overload the oldest has the least of its time left.
-   The calls that others hold beyond their share may be long: after 250 ms, a request within its share gets a place
+   The calls that others hold beyond their share may be long: after 250 ms, a request within its share gets a slot
    beyond the limit. There are half as many of these as the limit; no other request gets any until enough have ended.
 4. The queue is full at as many requests as will be served within the longest wait. Then a request of a later queue is
    displaced, or one of a tenant with more than others in the same queue. Otherwise the new request is refused at once.
 
 No request waits longer than `queue_s` or past its deadline, so expired work never runs. In a queue that is overloaded,
 requests beyond their share wait 5 ms (`wait_queue.py`). When the limit grows, waiters are let in; when it shrinks,
-calls in flight keep their places.
+calls in flight keep their slots.
 
 Batches are separate (`batch_admission.py`): while no request waits and the limiter is calm they take some of its
-places, more of them when no other request has come for some time. Each of them makes the backend slower for all.
+slots, more of them when no other request has come for some time. Each of them makes the backend slower for all.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from prometheus_client import Counter, Gauge, Histogram
 from services.gateway.policies.batch_admission import Backlog, Portion
 from services.gateway.policies.concurrency_limit import Limit, Sample
 from services.gateway.policies.slot import CLASSES, Shed, Slot, SlotRequest, class_of
-from services.gateway.policies.wait_queue import Line, WaitingRequest
+from services.gateway.policies.wait_queue import WaitingRequest, WaitQueue
 from services.runtime import telemetry
 from services.runtime.deadline import Clock
 from services.runtime.policy.fair import Rank, Shares
 
-_BEYOND_AFTER_S, _BEYOND_SHARE = 0.25, 0.5  # places beyond the limit: after which wait at the most, and how many
+_BEYOND_AFTER_S, _BEYOND_SHARE = 0.25, 0.5  # slots beyond the limit: after which wait at the most, and how many
 _HOLD_SHARE = 0.05  # of the average that one call makes up
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, *telemetry.LONG_S)
 _LIMIT = Gauge("hedgerow_limit", "Calls that may be in flight at once.", ["limiter"])
 _IN_FLIGHT = Gauge("hedgerow_in_flight", "Calls in flight.", ["limiter"])
-_WAITING = Gauge("hedgerow_waiting", "Requests that wait for a place.", ["limiter"])
+_WAITING = Gauge("hedgerow_waiting", "Requests that wait for a slot.", ["limiter"])
 _WAIT_SECONDS = Histogram(
-    "hedgerow_limiter_wait_seconds", "Wait of requests that had to wait and got a place.", ["limiter"], buckets=_BUCKETS
+    "hedgerow_limiter_wait_seconds", "Wait of requests that had to wait and got a slot.", ["limiter"], buckets=_BUCKETS
 )
 _SHED = Counter("hedgerow_shed", "Requests that were refused.", ["limiter", "class", "why"])
 _shed = cache(_SHED.labels)  # `labels` takes a lock; these have few values
 
 
 class Limiter:
-    """`limit` places in front of one backend, and a queue for `queue` requests. `name` is for people and metrics."""
+    """`limit` slots in front of one backend, and a queue for `queue` requests. `name` is for people and metrics."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class Limiter:
         """`pressure` is the load of the process itself, where 1 is all it can bear; `pressed` is why a low score of a
         tenant is refused because of it, if it is. `batches`: what they may have."""
         self.name = name
-        self._limit, self._queue, self._queue_s, self._order = limit, queue, queue_s, order
+        self._limit, self._capacity, self._queue_s, self._order = limit, queue, queue_s, order
         self._shed_load, self._shed_score, self._retry_after_s = shed_load, shed_score, retry_after_s
         self._clock, self._rng, self._pressure, self._pressed = clock, rng or random.Random(), pressure, pressed
-        self._lines = [Line[Slot](place, queue_s) for place in range(2 * len(CLASSES))]
+        self._queues = [WaitQueue[Slot](rank, queue_s) for rank in range(2 * len(CLASSES))]
         self._shares = Shares()
         self._backlog, self._batches = Backlog[Slot](self._spare_for_batch), batches or Portion()
         self._in_flight = self._in_batches = self._waiting = self._arrivals = 0
-        self._hold_s = 0.0  # for how long a call keeps its place, on average
+        self._hold_s = 0.0  # for how long a call keeps its slot, on average
         self._wait_seconds = _WAIT_SECONDS.labels(name)
         _LIMIT.labels(name).set_function(lambda: limit.value)
         _IN_FLIGHT.labels(name).set_function(lambda: self._in_flight)
@@ -102,36 +102,36 @@ class Limiter:
 
     @property
     def room(self) -> float:
-        """How many may wait: as many as places become free within the longest wait (Little's law), `queue` at most.
+        """How many may wait: as many as slots become free within the longest wait (Little's law), `queue` at most.
         More would wait in vain."""
-        return min(self._queue, self._queue_s * self._limit.value / self._hold_s if self._hold_s else float("inf"))
+        return min(self._capacity, self._queue_s * self._limit.value / self._hold_s if self._hold_s else float("inf"))
 
     def load(self, patience: float = 1.0) -> float:
-        """Share of all places that is taken. Those in the queue count as far as there is `patience`, 0 to 1: where
+        """Share of all slots that is taken. Those in the queue count as far as there is `patience`, 0 to 1: where
         waits are cut short, a queue is no room. Above 1 after the limit shrank."""
         return (self._in_flight + self._waiting) / (self._limit.value + self.room * patience)
 
     async def enter(self, request: SlotRequest) -> Slot:
-        """A place, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
+        """A slot, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
         if request.on_batch_slot:
             return await self._enter_of_batch(request, request.on_batch_slot)
-        now, line = self._clock(), self._line(request)
+        now, queue = self._clock(), self._queue_of(request)
         self._batches.asked = now
-        patience_s = line.patience.seconds(now)
+        patience_s = queue.patience.seconds(now)
         if request.score < self._shed_score:
-            self._shed_the_cheap(request, line, now)
+            self._shed_the_cheap(request, queue, now)
         if self._free():
             self._shares.add(request.tenant, request.weight)
             return self._take(request.tenant, now)
-        return await self._wait(request, line, now, min(patience_s, request.deadline.remaining()))
+        return await self._wait(request, queue, now, min(patience_s, request.deadline.remaining()))
 
-    def has_place(self, request: SlotRequest) -> bool:
-        """Whether a request would get a place soon: one is free, or it is within its tenant's share."""
-        return request.on_batch_slot is not None or self._free() or self._line(request).within_share
+    def has_slot(self, request: SlotRequest) -> bool:
+        """Whether a request would get a slot soon: one is free, or it is within its tenant's share."""
+        return request.on_batch_slot is not None or self._free() or self._queue_of(request).within_share
 
     def spare(self) -> Slot | None:
-        """A place for an extra call, which must not add to overload: only while the limiter is calm."""
-        patience = min(line.patience.share for line in self._lines)
+        """A slot for an extra call, which must not add to overload: only while the limiter is calm."""
+        patience = min(queue.patience.share for queue in self._queues)
         if self._free() and self.load(patience) < self._shed_load and self._pressure() < self._shed_load:
             return self._take(None, self._clock())
         return None
@@ -149,8 +149,8 @@ class Limiter:
         return slot
 
     def _spare_for_batch(self) -> Slot | None:
-        """A place for an item of a batch: never one of the last, nor more than the batches' share, nor before waiting
-        requests. Where there is only one place, a batch may have it."""
+        """A slot for an item of a batch: never one of the last, nor more than the batches' share, nor before waiting
+        requests. Where there is only one slot, a batch may have it."""
         limit, now = self._limit.value, self._clock()
         room = self._in_batches < self._batches.of(limit, now) and self._in_flight < limit * self._shed_load
         if not room or self._waiting or self._pressure() >= self._shed_load:
@@ -158,19 +158,19 @@ class Limiter:
         self._in_batches += 1
         return self._take(None, now, batch=True)
 
-    def _line(self, request: SlotRequest) -> Line[Slot]:
+    def _queue_of(self, request: SlotRequest) -> WaitQueue[Slot]:
         within = self._shares.within(request.tenant, request.weight, self._limit.value)
-        return self._lines[class_of(request.score) + (0 if within else len(CLASSES))]
+        return self._queues[class_of(request.score) + (0 if within else len(CLASSES))]
 
-    def _shed_the_cheap(self, request: SlotRequest, line: Line[Slot], now: float) -> None:
+    def _shed_the_cheap(self, request: SlotRequest, queue: WaitQueue[Slot], now: float) -> None:
         score = request.score
-        if not line.within_share:
-            if self.load(line.patience.share) >= self._shed_load:
-                raise self._refusal(line, "load", f"nearly full, and priority {score} is below {self._shed_score}")
-            if any(better.patience.overloaded(now) for better in self._lines[: line.place] if better.high_priority):
-                raise self._refusal(line, "load", f"requests of higher priority than {score} are refused too")
+        if not queue.within_share:
+            if self.load(queue.patience.share) >= self._shed_load:
+                raise self._refusal(queue, "load", f"nearly full, and priority {score} is below {self._shed_score}")
+            if any(better.patience.overloaded(now) for better in self._queues[: queue.rank] if better.high_priority):
+                raise self._refusal(queue, "load", f"requests of higher priority than {score} are refused too")
         if why := self._pressed(request.tenant):
-            raise self._refusal(line, "pressure", f"priority {score} is below {self._shed_score}, at {why}")
+            raise self._refusal(queue, "pressure", f"priority {score} is below {self._shed_score}, at {why}")
 
     def _free(self) -> bool:
         return not self._waiting and self._in_flight < self._limit.value
@@ -179,17 +179,17 @@ class Limiter:
         self._in_flight += 1
         return Slot(self._release, self._in_flight, tenant, now, batch)
 
-    async def _wait(self, request: SlotRequest, line: Line[Slot], began: float, patience_s: float) -> Slot:
+    async def _wait(self, request: SlotRequest, queue: WaitQueue[Slot], began: float, patience_s: float) -> Slot:
         loop = asyncio.get_running_loop()
         if patience_s <= 0:
-            raise self._refusal(line, "expired", "no time to wait")
+            raise self._refusal(queue, "expired", "no time to wait")
         waiter: WaitingRequest[Slot] = WaitingRequest(
-            request.tenant, request.weight, self._rank(request), line, began + patience_s, loop.create_future()
+            request.tenant, request.weight, self._rank(request), queue, began + patience_s, loop.create_future()
         )
         if self._waiting >= self.room:
             self._make_room(waiter)
         self._add(waiter, began)
-        beyond_s = min(_BEYOND_AFTER_S, patience_s / 2) if line.within_share else patience_s
+        beyond_s = min(_BEYOND_AFTER_S, patience_s / 2) if queue.within_share else patience_s
         timers = loop.call_later(patience_s, self._expire, waiter), loop.call_later(beyond_s, self._beyond, waiter)
         try:
             outcome = await waiter.outcome
@@ -211,16 +211,16 @@ class Limiter:
 
     def _make_room(self, newcomer: WaitingRequest[Slot]) -> None:
         """Displace a request in the full queue, or refuse the newcomer."""
-        line = next((line for line in reversed(self._lines) if line.queue), None)
-        if line is None or not self._gives_way(worst := line.queue.worst(), newcomer):
-            raise self._refusal(newcomer.line, "full", "the queue is full")
+        queue = next((queue for queue in reversed(self._queues) if queue.requests), None)
+        if queue is None or not self._gives_way(worst := queue.requests.worst(), newcomer):
+            raise self._refusal(newcomer.queue, "full", "the queue is full")
         self._shed(worst, "displaced", "gave way to another")
 
     @staticmethod
     def _gives_way(worst: WaitingRequest[Slot], newcomer: WaitingRequest[Slot]) -> bool:
-        if worst.line is not newcomer.line:
-            return worst.line.place > newcomer.line.place
-        load_of = newcomer.line.queue.load_of
+        if worst.queue is not newcomer.queue:
+            return worst.queue.rank > newcomer.queue.rank
+        load_of = newcomer.queue.requests.load_of
         more = load_of(worst.tenant, worst.weight) > load_of(newcomer.tenant, newcomer.weight, more=1)
         return worst.tenant != newcomer.tenant and more
 
@@ -239,9 +239,9 @@ class Limiter:
             self._backlog.let_in()
 
     def _let_in(self) -> None:
-        """Give the free places to waiting requests."""
-        for line in self._lines:
-            while self._in_flight < self._limit.value and (waiter := line.queue.best()):
+        """Give the free slots to waiting requests."""
+        for queue in self._queues:
+            while self._in_flight < self._limit.value and (waiter := queue.requests.best()):
                 if waiter.outcome.done():  # cancelled, and has not run since
                     self._remove(waiter)
                 elif waiter.until <= self._clock():
@@ -250,20 +250,20 @@ class Limiter:
                     self._give(waiter)
 
     def _give(self, waiter: WaitingRequest[Slot]) -> None:
-        line, now = waiter.line, self._clock()
-        line.queue.take(waiter)
-        line.patience.stands(bool(line.queue), now)
+        queue, now = waiter.queue, self._clock()
+        queue.requests.take(waiter)
+        queue.patience.stands(bool(queue.requests), now)
         self._waiting -= 1
         waiter.outcome.set_result(self._take(waiter.tenant, now))
 
     def _beyond(self, waiter: WaitingRequest[Slot]) -> None:
-        """Give a place beyond the limit to a request that is within its tenant's share."""
-        places = self._limit.value * (1 + _BEYOND_SHARE)
-        if waiter.line.within_share and self._in_flight < places and not waiter.outcome.done():
+        """Give a slot beyond the limit to a request that is within its tenant's share."""
+        slots = self._limit.value * (1 + _BEYOND_SHARE)
+        if waiter.queue.within_share and self._in_flight < slots and not waiter.outcome.done():
             self._give(waiter)
 
     def _abandon(self, waiter: WaitingRequest[Slot]) -> None:
-        """Its task has ended: while it waited, or after it was given a place that it never saw."""
+        """Its task has ended: while it waited, or after it was given a slot that it never saw."""
         if waiter.outcome.cancelled() or not waiter.outcome.done():
             self._remove(waiter)
         elif isinstance(slot := waiter.outcome.result(), Slot):
@@ -275,26 +275,26 @@ class Limiter:
     def _shed(self, waiter: WaitingRequest[Slot], why: str, what: str) -> None:
         self._remove(waiter)
         if not waiter.outcome.done():
-            waiter.outcome.set_result(self._refusal(waiter.line, why, what))
+            waiter.outcome.set_result(self._refusal(waiter.queue, why, what))
 
     def _add(self, waiter: WaitingRequest[Slot], now: float) -> None:
-        waiter.line.queue.add(waiter)
-        waiter.line.patience.stands(True, now)
+        waiter.queue.requests.add(waiter)
+        waiter.queue.patience.stands(True, now)
         self._shares.add(waiter.tenant, waiter.weight)
         self._waiting += 1
 
     def _remove(self, waiter: WaitingRequest[Slot]) -> None:
         """Unserved."""
-        if waiter.line.queue.remove(waiter):
-            waiter.line.patience.stands(bool(waiter.line.queue), self._clock())
+        if waiter.queue.requests.remove(waiter):
+            waiter.queue.patience.stands(bool(waiter.queue.requests), self._clock())
             self._shares.drop(waiter.tenant)
             self._waiting -= 1
 
-    def _refusal(self, line: Line[Slot], why: str, what: str) -> Shed:
+    def _refusal(self, queue: WaitQueue[Slot], why: str, what: str) -> Shed:
         """The error of a refused caller. The retry delay grows with the load, and is random, so that callers do not
         come back together."""
-        line.patience.lost += why != "pressure"  # which is not the backend's
-        _shed(self.name, line.kind, why).inc()
-        counts = f"{self._in_flight} of {self._limit.value} slots taken, {self._waiting} of {self._queue} waiting"
+        queue.patience.lost += why != "pressure"  # which is not the backend's
+        _shed(self.name, queue.kind, why).inc()
+        counts = f"{self._in_flight} of {self._limit.value} slots taken, {self._waiting} of {self._capacity} waiting"
         delay_s = self._retry_after_s * (1 + self.load()) * (1 + self._rng.random() / 2)
         return Shed(f"{self.name}: {counts}: {what}", retry_delay_s=delay_s, why=why)

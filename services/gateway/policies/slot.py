@@ -12,7 +12,7 @@ from services.runtime.errors import Exhausted
 CLASSES = ("critical", "high", "normal", "low")
 _MAX_REPEATS = 10
 _BATCH = 1_000  # below every interactive request
-# Of a place: the tenant whose share it counts to, when it was given, whether to a batch, and its call's sample.
+# Of a slot: the tenant whose share it counts to, when it was given, whether to a batch, and its call's sample.
 Release = Callable[[str | None, float | None, bool, Sample | None], None]
 
 
@@ -29,7 +29,7 @@ def class_of(score: int) -> int:
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
     """A request for a slot. `weight` is the share of the tenant against others of its class. An item of a batch takes
-    only spare places (`batch_admission.py`), and its `on_batch_slot` is called when it has one."""
+    only spare slots (`batch_admission.py`), and its `on_batch_slot` is called when it has one."""
 
     score: int
     tenant: str
@@ -39,7 +39,7 @@ class SlotRequest:
 
 
 class Slot:
-    """A place; its owner must release it. `in_flight` is how many were taken when it was given, itself included;
+    """A slot; its owner must release it. `in_flight` is how many were taken when it was given, itself included;
     `waited_s` is 0 where it was given at once."""
 
     __slots__ = ("_batch", "_began", "_release", "_tenant", "in_flight", "waited_s")
@@ -50,7 +50,7 @@ class Slot:
         self.waited_s = 0.0
 
     def release(self, sample: Sample | None = None, *, unused: bool = False) -> bool:
-        """Give the place back, once, with the sample of its call. `unused`: no call has held it. Returns whether it was
+        """Give the slot back, once, with the sample of its call. `unused`: no call has held it. Returns whether it was
         still held."""
         release, self._release = self._release, None
         if release is not None:

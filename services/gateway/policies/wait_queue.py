@@ -1,13 +1,12 @@
 """The queues of a limiter, one for each class, and how long requests may wait in them.
 
 A full wait is for bursts. In overload they wait 5 ms at most: the others would wait in vain, and had better know at
-once. A place that becomes free still finds a taker, because in overload another comes soon. Overload is when the line
-has stood for half of a full wait without ever being empty, or when more than a fifth of those that came left without
-a place.
+once. A slot that becomes free still finds a taker, because in overload another comes soon. Overload is when requests
+have waited for half of a full wait without a break, or when more than a fifth of those that came left without a slot.
 
 After "controlled delay" in Maurer, "Fail at Scale", ACM Queue 13(8), 2015
 (https://queue.acm.org/detail.cfm?id=2839461), which judges by how long the queue has not been empty. That alone sees
-the beginning of an overload and not its lasting: a line whose waits are 5 ms is often empty in the worst of it.
+the beginning of an overload and not its lasting: a queue whose waits are 5 ms is often empty in the worst of it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from services.gateway.policies.slot import CLASSES, Shed
 from services.runtime.policy.fair import FairQueue, Rank
 
 _OVERLOAD_S = 0.005
-_OVERLOAD_SHARE = 0.2  # at a load of 0.95, ten places or more lose fewer even without any wait (Erlang's formula B)
+_OVERLOAD_SHARE = 0.2  # at a load of 0.95, ten slots or more lose fewer even without any wait (Erlang's formula B)
 _MIN_ARRIVALS = 10  # fewer have no share to speak of
 _FORGET = 5  # full waits after which an overload without new requests is over
 _STANDS = 0.5  # of a full wait
@@ -66,24 +65,24 @@ class Patience:
 
 @dataclass(slots=True, eq=False)
 class WaitingRequest(Generic[P]):
-    """A request that waits in a line."""
+    """A request that waits in a queue."""
 
     tenant: str
     weight: float
     rank: Rank
-    line: Line[P]
+    queue: WaitQueue[P]
     until: float  # on the limiter's clock: the end of its patience or its budget
     outcome: asyncio.Future[P | Shed]  # a refusal is a result: an exception that is not fetched would be logged
 
 
-class Line(Generic[P]):
-    """`place` is its turn: 0 is served first. Requests within their tenant's share wait for the full time also in
-    overload: other tenants cause it, their places will become free, and there are never more such requests than places.
+class WaitQueue(Generic[P]):
+    """The queue of `rank` 0 is served first. Requests within their tenant's share wait for the full time also in
+    overload: other tenants cause it, their slots will become free, and there are never more such requests than slots.
     """
 
-    def __init__(self, place: int, queue_s: float):
-        self.place, self.kind = place, CLASSES[place % len(CLASSES)]
-        self.within_share = place < len(CLASSES)
+    def __init__(self, rank: int, queue_s: float):
+        self.rank, self.kind = rank, CLASSES[rank % len(CLASSES)]
+        self.within_share = rank < len(CLASSES)
         self.high_priority = self.kind in ("critical", "high")
-        self.queue = FairQueue[WaitingRequest[P]]()
+        self.requests = FairQueue[WaitingRequest[P]]()
         self.patience = Patience(queue_s, overload_s=queue_s) if self.within_share else Patience(queue_s)

@@ -95,7 +95,7 @@ class LimitSettings(Group):
     initial: int = Field(20, ge=1, le=10_000, description="Calls in flight at the start.")
     min: int = Field(10, ge=1, le=10_000, description="Lowest limit.")
     max: int = Field(200, ge=1, le=10_000, description="Highest limit.")
-    queue: Fixed[int] = Field(100, ge=0, le=10_000, description="Requests that may wait for a place.")
+    queue: Fixed[int] = Field(100, ge=0, le=10_000, description="Requests that may wait for a slot.")
     queue_ms: float = Field(200, ge=0, le=60_000, description="Longest wait for a slot; then the request is shed.")
     batch_share: Fixed[float] = Field(
         0.5,

@@ -26,7 +26,7 @@ class ShedSettings(Group):
     scores those of the tenant with the most recent work, where the process itself is full (`work_shares.py`)."""
 
     load: float = Field(
-        0.85, gt=0, le=1, description="From this load on, low scores are shed. 1 is all places and the queue."
+        0.85, gt=0, le=1, description="From this load on, low scores are shed. 1 is all slots and the queue."
     )
     score: int = Field(50, description="Scores below this are low.", ge=-10_000, le=10_000)
     lag_ms: float = Field(50, gt=0, le=10_000, description="An event loop that runs this late is a load of 1.")

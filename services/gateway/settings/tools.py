@@ -26,7 +26,7 @@ class ToolSourceSettings(Group):
     tools: tuple[str, ...] = Field((), description="Tools that are used, by their own names. Empty: all.")
     call_ms: float = Field(1_000, ge=1, le=600_000, description="Time that an answer waits for one call.")
     concurrency: int = Field(16, ge=1, le=10_000, description="Calls at once, from each worker.")
-    queue_ms: Fixed[float] = Field(100, ge=0, le=60_000, description="The longest that a call waits for a place.")
+    queue_ms: Fixed[float] = Field(100, ge=0, le=60_000, description="The longest that a call waits for a slot.")
     reusable_ms: int = Field(
         0, ge=0, le=86_400_000, description="Of an MCP server: time for which results of read-only tools are reused."
     )

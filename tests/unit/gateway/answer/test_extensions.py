@@ -19,8 +19,8 @@ from services.gateway.answer.plan import make_plan
 from services.gateway.answer.registry import STAGES, claims, planned
 from services.gateway.answer.runner import Answer
 from services.gateway.decisions import Decisions
-from services.gateway.generation.attempt import Availability, Limiting, LoadBalancing, Send
-from services.gateway.generation.fallback import Fallback, Retrying
+from services.gateway.generation.attempt import LoadBalancing, Send
+from services.gateway.generation.fallback import Fallback, Limiting, Retrying
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Resumable, Shared
@@ -95,9 +95,7 @@ async def test_a_policy_is_a_layer_of_the_stack(package: str, asked: str, refuse
     llm = ScriptedLlm(finish("Time."))
     behind, observe = fleet(m=llm), lambda _: None
     call = LoadBalancing(behind, Send(observe, behind.stall_s))
-    begin = guardrail(
-        "secret", Fallback(Retrying(behind, Availability(behind, Limiting(behind, Hedging(behind, call)))))
-    )
+    begin = guardrail("secret", Fallback(Retrying(behind, Limiting(behind, Hedging(behind, call)))))
     deadline = Deadline.after(1)
     job = Job(
         llm_pb2.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content=asked)]),

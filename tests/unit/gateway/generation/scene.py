@@ -67,7 +67,7 @@ class Scene:
             reader.leave()
             for _ in range(10):  # turns of the loop, for each task that ends another
                 await asyncio.sleep(0)
-        assert all(pool.limiter.in_flight == 0 for pool in self.fleet.pools.values()), "a place leaked"
+        assert all(pool.limiter.in_flight == 0 for pool in self.fleet.pools.values()), "a slot leaked"
         assert all(replica.in_flight == 0 for pool in self.fleet.pools.values() for replica in pool.replicas)
         return self
 

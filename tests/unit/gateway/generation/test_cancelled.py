@@ -1,4 +1,4 @@
-"""A cancelled caller, at whichever await, leaves places, permits, budgets and bills as they were."""
+"""A cancelled caller, at whichever await, leaves slots, permits, budgets and bills as they were."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def assert_as_before(fleet_: Fleet, job: Any) -> None:
 
 
 HEDGE = {"mode": "fixed", "delay_ms": 100}
-ONE_PLACE = {"algorithm": "fixed", "initial": 1, "queue_ms": 10_000}
+ONE_SLOT = {"algorithm": "fixed", "initial": 1, "queue_ms": 10_000}
 GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, list[list[Step]]], dict[str, Any]]] = {
     "a first call": ({}, {"m": [[0.1, text("a"), 0.1, text("b"), finish()]]}, {}),
     "a hedge that wins": ({"hedge": HEDGE}, {"m": [[5.0, text("a"), finish()], [0.2, text("b"), finish()]]}, {}),
@@ -100,8 +100,8 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, list[list[Step]]], dict[s
         {"m": [[text("a"), None], [0.1, text("b"), finish()]]},
         {},
     ),
-    "a place that is waited for": ({"limit": ONE_PLACE}, {"m": [[0.1, text("a"), finish()]]}, {}),
-    "an item of a batch": ({"limit": ONE_PLACE}, {"m": [[0.1, text("a"), finish()]]}, {"on_batch_slot": lambda: None}),
+    "a slot that is waited for": ({"limit": ONE_SLOT}, {"m": [[0.1, text("a"), finish()]]}, {}),
+    "an item of a batch": ({"limit": ONE_SLOT}, {"m": [[0.1, text("a"), finish()]]}, {"on_batch_slot": lambda: None}),
     "a probe": ({}, {"m": [[0.1, text("a"), 0.1, finish()]]}, {"throttled": True}),
     "a deadline": ({}, {"m": [[5.0, text("a"), finish()]]}, {"budget_s": 1.0}),
 }
@@ -158,7 +158,7 @@ async def test_when_the_last_reader_leaves(name: str, make: type[ScriptedLlm]):
 def test_in_a_warm_up_call(busy: bool):
     @asynccontextmanager
     async def scene() -> Work:
-        fleet_ = behind({"limit": ONE_PLACE}, m=[ScriptedLlm(0.1, text("a"), 0.1, finish())])
+        fleet_ = behind({"limit": ONE_SLOT}, m=[ScriptedLlm(0.1, text("a"), 0.1, finish())])
         pool = fleet_.pools["m"]
         held = await pool.limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock))) if busy else None
         if held:

@@ -49,8 +49,8 @@ async def test_a_request_whose_model_has_no_other_replica_well_leaves_the_line_o
     assert took_s == pytest.approx(0.15)
 
 
-def places(number: int) -> dict[str, object]:
-    """As many may wait as that many places become free within a second."""
+def slots(number: int) -> dict[str, object]:
+    """As many may wait as that many slots become free within a second."""
     return {"limit": {"algorithm": "fixed", "initial": number, "queue": 1_000, "queue_ms": 1_000}}
 
 
@@ -66,14 +66,14 @@ def broken_off() -> ScriptedLlm:
     ],
 )
 async def test_a_place_for_an_extra_call_that_is_not_made_does_not_count_as_a_short_call(settings, replicas):
-    behind = fleet(loop_clock, {"hedge": {"mode": "off"}, "kept_share": 0.0, **places(4), **settings}, m=replicas)
+    behind = fleet(loop_clock, {"hedge": {"mode": "off"}, "kept_share": 0.0, **slots(4), **settings}, m=replicas)
     for _ in range(2):
         await Scene(behind, budget_s=60.0).run()
     assert behind.pools["m"].limiter.room == pytest.approx(4 / 10, rel=0.01)
 
 
 async def test_a_place_that_was_waited_for_while_the_backend_was_closed_does_not_count_as_a_short_call():
-    behind = fleet(loop_clock, {**places(1), "hedge": {"mode": "off"}}, m=says("x", 10.0))
+    behind = fleet(loop_clock, {**slots(1), "hedge": {"mode": "off"}}, m=says("x", 10.0))
     pool = behind.pools["m"]
     held = await pool.limiter.enter(Scene(behind).job.slot_request)
     waits = asyncio.create_task(Scene(behind).run())

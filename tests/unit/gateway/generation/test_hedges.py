@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation import hedging
 from services.gateway.generation.hedging import FirstTokenWait
-from services.gateway.generation.job import Attempt, Placed
+from services.gateway.generation.job import Attempt, Granted
 from services.gateway.policies.slot import SlotRequest
 from services.gateway.upstream.fleet import Pool
 from services.runtime.deadline import Deadline
@@ -49,7 +49,7 @@ def test_a_first_text_in_time_is_not_hedged():
 
 @pytest.mark.parametrize("after_s", [0.1, 0.1 - 1e-9, 0.1 + 1e-9])
 def test_a_second_call_that_is_not_needed_in_the_moment_it_begins_keeps_no_place(after_s: float):
-    both = [says("a", after_s), says("b", 1.0)]  # `Scene` looks for places that leak
+    both = [says("a", after_s), says("b", 1.0)]  # `Scene` looks for slots that leak
     assert play(policies={"hedge": HEDGE}, m=both).words == "a"
 
 
@@ -139,7 +139,7 @@ async def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_plac
     first, deadline = Attempt(Scene(behind).job), Deadline.after(1.0, loop_clock)
     slot = await behind.pools["m"].limiter.enter(SlotRequest(0, "acme", 1.0, deadline))
     runners = hedging._HedgeRace(behind, _never, FirstTokenWait(behind), first, behind.pools["m"], None)
-    running = asyncio.create_task(runners.run(_never(Placed(first, slot))))
+    running = asyncio.create_task(runners.run(_never(Granted(first, slot))))
     await asyncio.sleep(0)
     first.call = _Sent(behind.pools["m"])
     call = runners._second()
@@ -153,7 +153,7 @@ async def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_plac
     await asyncio.gather(running, call, return_exceptions=True)
 
 
-async def _never(placed: Placed) -> None:
+async def _never(granted: Granted) -> None:
     await asyncio.Event().wait()
 
 

@@ -215,7 +215,7 @@ FEW_PLACES = {"algorithm": "fixed", "initial": 2, "queue": 2, "queue_ms": 10}
 
 
 async def test_calls_that_have_waited_go_on_as_the_model_has_places_with_tenants_in_turn():
-    """The limiter would refuse most of 40 calls that come at once: it has two places, and two may wait for 10 ms."""
+    """The limiter would refuse most of 40 calls that come at once: it has two slots, and two may wait for 10 ms."""
     llm = says("here", after_s=0.1)
     behind = fleet(loop_clock, {"limit": FEW_PLACES}, m=llm)
     lost(2.0)(behind)

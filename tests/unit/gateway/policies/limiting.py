@@ -28,9 +28,9 @@ class Adjustable:
         self.samples.append(sample)
 
 
-def gate_of(places: int = 1, queue: int = 10, **options) -> Limiter:
+def gate_of(slots: int = 1, queue: int = 10, **options) -> Limiter:
     options = {"queue_s": 60, "shed_load": 2.0, "clock": PausedClock(), "rng": random.Random(1)} | options
-    return Limiter("llm demo", options.pop("limit", None) or Fixed(places), queue, **options)
+    return Limiter("llm demo", options.pop("limit", None) or Fixed(slots), queue, **options)
 
 
 def request(score: int = NORMAL, tenant: str = "a", weight: float = 1, deadline: Deadline | None = None) -> SlotRequest:

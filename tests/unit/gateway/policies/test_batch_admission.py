@@ -21,11 +21,11 @@ _BATCH = score(premium=False, realtime=False, attempt=0, batch=True)
 class Scene:
     """A limiter whose calls take a second each, and what happened at it: (name, when)."""
 
-    def __init__(self, places: int = 10, share: float = 0.5, queue: int = 100, beside: float = 0.1):
+    def __init__(self, slots: int = 10, share: float = 0.5, queue: int = 100, beside: float = 0.1):
         self.pressure = 0.0
         self.limiter = Limiter(
             "llm demo",
-            Fixed(places),
+            Fixed(slots),
             queue,
             0.2,
             clock=loop_clock,
@@ -90,10 +90,10 @@ async def test_what_somebody_waits_for_finds_a_place_at_once_beside_batches():
 
 
 async def test_batches_never_take_the_last_places_nor_come_before_who_waits():
-    scene = Scene(places=10, share=1, beside=1)
+    scene = Scene(slots=10, share=1, beside=1)
     batch = scene.batch("batch", 64)
     await asyncio.sleep(0.5)
-    assert scene.limiter.in_flight == 9  # 0.85 of the places, rounded up
+    assert scene.limiter.in_flight == 9  # 0.85 of the slots, rounded up
     waiting = [asyncio.create_task(scene.interactive()) for _ in range(3)]
     await asyncio.sleep(0.1)
     assert scene.limiter.waiting == 2  # none of which is the batch's
@@ -106,7 +106,7 @@ async def test_batches_never_take_the_last_places_nor_come_before_who_waits():
 
 
 async def test_beside_others_a_batch_has_one_place_in_ten_until_they_are_gone_for_a_while():
-    scene, seen = Scene(places=20), list[int]()
+    scene, seen = Scene(slots=20), list[int]()
     batch = scene.batch("batch", 100)
     await asyncio.sleep(0.5)
     seen.append(scene.limiter.in_flight)
@@ -141,7 +141,7 @@ async def test_of_one_tenant_the_dearer_batch_goes_first():
 
 
 async def test_an_item_waits_for_as_long_as_its_budget_lasts_and_is_then_refused():
-    scene = Scene(places=2)
+    scene = Scene(slots=2)
     await asyncio.gather(*scene.batch("batch", 10, budget_s=3.5))
     assert (len(scene.served), len(scene.refused)) == (4, 6)
     assert loop_clock() - scene.began == pytest.approx(4)  # the last one served, which began in time
@@ -149,7 +149,7 @@ async def test_an_item_waits_for_as_long_as_its_budget_lasts_and_is_then_refused
 
 
 async def test_a_refused_item_is_told_when_to_come_back():
-    scene = Scene(places=1)
+    scene = Scene(slots=1)
     await scene.limiter.enter(SlotRequest(0, "c", 1, Deadline.never()))
     deadline = Deadline.after(1, loop_clock)
     with pytest.raises(Shed) as refused:
@@ -183,7 +183,7 @@ async def test_a_batch_that_is_cancelled_leaves_nothing_behind():
 
 
 async def test_a_place_that_was_given_in_the_turn_of_a_cancellation_goes_back():
-    scene = Scene(places=2)
+    scene = Scene(slots=2)
     slot = await scene.limiter.enter(SlotRequest(_BATCH, "a", 1, Deadline.never(), lambda: None))
     waiting = asyncio.create_task(
         scene.limiter.enter(SlotRequest(_BATCH, "a", 1, Deadline.after(9, loop_clock), lambda: None))

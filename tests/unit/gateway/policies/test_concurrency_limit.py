@@ -1,4 +1,4 @@
-"""The limits against a simulated backend: places, a queue in order of arrival, and time that only the test moves."""
+"""The limits against a simulated backend: slots, a queue in order of arrival, and time that only the test moves."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Adaptive = Callable[[int, int, int, PausedClock], Limit]
 
 
 class SimulatedBackend:
-    """`places` calls run at once, the others queue. Callers keep to `limit`; a caller without a place under it
+    """`slots` calls run at once, the others queue. Callers keep to `limit`; a caller without a slot under it
     leaves."""
 
-    def __init__(self, limit: Limit, places: int, clock: PausedClock, service_s: Callable[[], float], says_queue: bool):
-        self.limit, self.places, self.clock, self.service_s, self.says_queue = (
+    def __init__(self, limit: Limit, slots: int, clock: PausedClock, service_s: Callable[[], float], says_queue: bool):
+        self.limit, self.slots, self.clock, self.service_s, self.says_queue = (
             limit,
-            places,
+            slots,
             clock,
             service_s,
             says_queue,
@@ -57,7 +57,7 @@ class SimulatedBackend:
             self._start(now)
 
     def _start(self, now: float) -> None:
-        while self.queue and len(self.running) < self.places:
+        while self.queue and len(self.running) < self.slots:
             arrived, in_flight = self.queue.popleft()
             heapq.heappush(self.running, (now + self.service_s(), arrived, now, in_flight))
 

@@ -1,4 +1,4 @@
-"""Which request gets a place, waits or is refused, on a paused clock. Two tests use timers of the loop."""
+"""Which request gets a slot, waits or is refused, on a paused clock. Two tests use timers of the loop."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def _play(steps: list[tuple[str, int, str]], order: str) -> None:
 
 
 class Crowd:
-    """Requests in front of a limiter, and requests that have a place."""
+    """Requests in front of a limiter, and requests that have a slot."""
 
     def __init__(self, order: str):
         self.limit, self.clock = Adjustable(2), PausedClock()
@@ -230,7 +230,7 @@ class Crowd:
             self.tasks[number % len(self.tasks)].cancel()
 
     def look(self) -> None:
-        """Every place has one owner, and every waiter waits."""
+        """Every slot has one owner, and every waiter waits."""
         done = [task for task in self.tasks if task.done()]
         self.tasks = [task for task in self.tasks if not task.done()]
         self.slots += [task.result() for task in done if not task.cancelled() and not task.exception()]
@@ -263,7 +263,7 @@ def test_at_entry_there_are_never_more_than_the_limit(limits):
 
 
 async def test_a_tenant_within_its_share_goes_before_any_class_of_one_that_floods():
-    limiter = gate_of(places=2)
+    limiter = gate_of(slots=2)
     slots = [await limiter.enter(request(100, "flood")) for _ in range(2)]
     flood = await waiting(limiter, *[request(100, "flood")] * 5)
     (small,) = await waiting(limiter, request(NORMAL, "small"))
@@ -275,21 +275,21 @@ async def test_a_tenant_within_its_share_goes_before_any_class_of_one_that_flood
 
 
 async def test_calls_that_others_hold_beyond_their_share_keep_no_tenant_within_its_own_waiting():
-    limiter = gate_of(places=4, queue_s=0.02)
+    limiter = gate_of(slots=4, queue_s=0.02)
     long = [await limiter.enter(request(100, "flood")) for _ in range(4)]
     within = await waiting(limiter, request(NORMAL, "small"), request(NORMAL, "small"))
     more = await waiting(limiter, request(NORMAL, "small"), request(100, "flood"))
     assert [(await task).in_flight for task in within] == [5, 6]
     assert [(await refusal(task)).metadata["why"] for task in more] == ["expired", "expired"]
     for slot in long[:2]:
-        slot.release()  # as many calls as places are left
+        slot.release()  # as many calls as slots are left
     assert (await refusal(limiter.enter(request(100, "flood")))).metadata["why"] == "expired"
     long[2].release()
     assert (await limiter.enter(request(100, "flood"))).in_flight == 4
 
 
 async def test_there_are_half_as_many_places_beyond_the_limit():
-    limiter = gate_of(places=4, queue_s=0.02)
+    limiter = gate_of(slots=4, queue_s=0.02)
     for _ in range(4):
         await limiter.enter(request(NORMAL, "flood"))
     small = await waiting(limiter, *[request(NORMAL, tenant) for tenant in "abc"])

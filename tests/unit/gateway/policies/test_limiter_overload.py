@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.paused, pytest.mark.usefixtures("nobody_waits_on")]
 
 
 async def test_from_the_shed_load_on_low_scores_are_refused_at_once():
-    limiter = gate_of(places=2, queue=2, shed_load=0.5)
+    limiter = gate_of(slots=2, queue=2, shed_load=0.5)
     slot = await limiter.enter(request(NORMAL))
     assert limiter.load() == 0.25
     await limiter.enter(request(NORMAL))
@@ -34,7 +34,7 @@ async def test_a_starved_process_refuses_low_scores_and_spares_nothing():
     pressure = [0.0]
     work = WorkShares(lambda: pressure[0], 0.85, PausedClock())
     work.spend("a", 1, 1)
-    limiter = gate_of(places=10, shed_load=0.85, pressure=work.pressure, pressed=work.refusal)
+    limiter = gate_of(slots=10, shed_load=0.85, pressure=work.pressure, pressed=work.refusal)
     assert limiter.spare() is not None
     pressure[0] = 0.9
     assert limiter.spare() is None
@@ -44,7 +44,7 @@ async def test_a_starved_process_refuses_low_scores_and_spares_nothing():
 
 
 async def test_there_is_a_spare_place_only_while_the_gate_is_calm():
-    limiter = gate_of(places=2, queue=0, shed_load=0.5)
+    limiter = gate_of(slots=2, queue=0, shed_load=0.5)
     spare = limiter.spare()
     assert spare is not None
     assert limiter.spare() is None  # half full
@@ -100,7 +100,7 @@ async def test_who_waited_for_too_long_is_told_though_no_place_becomes_free():
 
 
 async def overloaded(clock: PausedClock, score: int = 100, **options) -> Limiter:
-    """A limiter with a queue of five, to which two times ten came while its only place was taken. It is empty again."""
+    """A limiter with a queue of five, to which two times ten came while its only slot was taken. It is empty again."""
     limiter = gate_of(queue=5, queue_s=1, clock=clock, **options)
     for _ in range(2):
         slot = await limiter.enter(request(score))
@@ -113,7 +113,7 @@ async def overloaded(clock: PausedClock, score: int = 100, **options) -> Limiter
 
 
 async def wait_for(seconds: float, limiter: Limiter, clock: PausedClock) -> Slot:
-    """The outcome of a request that waits until the only place becomes free."""
+    """The outcome of a request that waits until the only slot becomes free."""
     slot = await limiter.enter(request(100))
     (task,) = await waiting(limiter, request(100))
     clock.advance(seconds)
@@ -177,7 +177,7 @@ async def test_the_overload_of_one_class_leaves_the_wait_of_another():
 
 
 async def test_a_tenant_within_its_share_is_not_shed_for_the_load_of_another():
-    limiter = gate_of(places=10, queue=0, shed_load=0.85)
+    limiter = gate_of(slots=10, queue=0, shed_load=0.85)
     slots = [await limiter.enter(request(100, "flood")) for _ in range(9)]
     assert (await refusal(limiter.enter(request(NORMAL, "flood")))).metadata["why"] == "load"
     slots.append(await limiter.enter(request(NORMAL, "small")))

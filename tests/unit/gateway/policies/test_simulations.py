@@ -51,13 +51,13 @@ def test_hedges_use_their_share_of_requests_up_and_no_more(share: float, hits: f
     assert 0.85 * share <= hedged / requests <= share
 
 
-def limit_under_overload(places: int, seconds: float, *, reports_queue: bool, service_s: float = 0.4) -> list[int]:
-    """The limit, each minute, before a backend with so many places, of which as many calls as may are always in
+def limit_under_overload(slots: int, seconds: float, *, reports_queue: bool, service_s: float = 0.4) -> list[int]:
+    """The limit, each minute, before a backend with so many slots, of which as many calls as may are always in
     flight. `reports_queue`: whether it says how long a call queued."""
     clock, rng = PausedClock(), random.Random(0)
-    limit = Gradient2(places, 10, 200, clock)
+    limit = Gradient2(slots, 10, 200, clock)
     began, in_flight, seen = clock(), 0, list[int]()
-    free, running = [clock()] * places, list[tuple[float, float, float, float, int]]()
+    free, running = [clock()] * slots, list[tuple[float, float, float, float, int]]()
     while clock() - began < seconds:
         while in_flight < limit.value:
             in_flight += 1
@@ -74,10 +74,10 @@ def limit_under_overload(places: int, seconds: float, *, reports_queue: bool, se
     return seen
 
 
-@pytest.mark.parametrize("places", [8, 20, 40, 60])
-def test_under_overload_the_limit_settles_at_one_and_a_half_times_the_places_and_four(places: int):
-    settled = limit_under_overload(places, 420, reports_queue=True)[2:]
-    theory = 1.5 * places + 4
+@pytest.mark.parametrize("slots", [8, 20, 40, 60])
+def test_under_overload_the_limit_settles_at_one_and_a_half_times_the_places_and_four(slots: int):
+    settled = limit_under_overload(slots, 420, reports_queue=True)[2:]
+    theory = 1.5 * slots + 4
     assert all(abs(value - theory) <= 0.07 * theory for value in settled), settled
 
 
@@ -87,26 +87,26 @@ def test_where_the_engine_does_not_say_what_it_queued_the_limit_drifts_by_a_tent
     assert max(minutes[-5:]) <= 1.1 * min(minutes[:5])
 
 
-def erlang_b(places: int, load: float) -> float:
-    """The share of calls that find no place, without a queue."""
+def erlang_b(slots: int, load: float) -> float:
+    """The share of calls that find no slot, without a queue."""
     lost = 1.0
-    for number in range(1, places + 1):
+    for number in range(1, slots + 1):
         lost = load * lost / (number + load * lost)
     return lost
 
 
-@pytest.mark.parametrize("places", [10, 20, 100])
-def test_at_a_load_of_95_in_100_fewer_are_lost_without_any_wait_than_an_overload_loses(places: int):
-    assert erlang_b(places, 0.95 * places) < _OVERLOAD_SHARE
+@pytest.mark.parametrize("slots", [10, 20, 100])
+def test_at_a_load_of_95_in_100_fewer_are_lost_without_any_wait_than_an_overload_loses(slots: int):
+    assert erlang_b(slots, 0.95 * slots) < _OVERLOAD_SHARE
 
 
 def served(
-    places: int, hold_s: float, weights: Mapping[str, float], load: Mapping[str, float], seconds: float, score: int = 0
+    slots: int, hold_s: float, weights: Mapping[str, float], load: Mapping[str, float], seconds: float, score: int = 0
 ) -> dict[str, float]:
     """The share of all served time that each tenant has. `load`: what it asks for, where 1 is all that there is."""
 
     async def main() -> dict[str, float]:
-        limiter = Limiter("m", Fixed(places), 100, 0.2, "deadline", clock=loop_clock, rng=random.Random(0))
+        limiter = Limiter("m", Fixed(slots), 100, 0.2, "deadline", clock=loop_clock, rng=random.Random(0))
         rng, had = random.Random(1), dict.fromkeys(weights, 0.0)
 
         async def call(tenant: str) -> None:
@@ -123,7 +123,7 @@ def served(
         async def arrive(tenant: str, group: asyncio.TaskGroup) -> None:
             began = loop_clock()
             while loop_clock() - began < seconds:
-                await asyncio.sleep(rng.expovariate(load[tenant] * places / hold_s))
+                await asyncio.sleep(rng.expovariate(load[tenant] * slots / hold_s))
                 group.create_task(call(tenant))
 
         async with asyncio.TaskGroup() as group:
@@ -135,14 +135,14 @@ def served(
 
 
 @pytest.mark.parametrize(
-    ("places", "hold_s", "expected"),
+    ("slots", "hold_s", "expected"),
     [(20, 0.5, 0.745), (10, 0.05, 0.67), (4, 0.05, 0.62)],
     ids=lambda given: str(given),
 )
-def test_tenants_of_weights_3_and_1_that_both_flood_share_by_weight_and_few_places_coarsely(places, hold_s, expected):
-    """A place that is free for a moment goes to the first caller, and with few places such moments are more
+def test_tenants_of_weights_3_and_1_that_both_flood_share_by_weight_and_few_places_coarsely(slots, hold_s, expected):
+    """A slot that is free for a moment goes to the first caller, and with few slots such moments are more
     frequent."""
-    shares = served(places, hold_s, {"a": 3, "b": 1}, {"a": 3, "b": 3}, 300 * hold_s)
+    shares = served(slots, hold_s, {"a": 3, "b": 1}, {"a": 3, "b": 3}, 300 * hold_s)
     assert shares["a"] == pytest.approx(expected, abs=0.02)
 
 
