@@ -67,7 +67,7 @@ def test_an_answer_is_made_to_match_a_schema(demo: Composed) -> None:
     assert answer.text in ('"red"', '"blue"')
 
 
-def test_a_voice_is_heard_and_a_picture_seen(demo: Composed) -> None:
+def test_a_voice_is_transcribed_and_a_picture_classified(demo: Composed) -> None:
     with hedgerow.Client(demo.grpc) as client:
         heard = client.ask(audio=SAMPLES / "voices/capital-of-france.flac")
         assert heard.transcript == FRANCE
@@ -75,7 +75,7 @@ def test_a_voice_is_heard_and_a_picture_seen(demo: Composed) -> None:
         assert any("cat" in label.name or "Egyptian" in label.name for label in seen.sights[0])
 
 
-def test_every_container_ends_in_order_when_it_is_told_to(demo: Composed) -> None:
+def test_every_container_ends_in_order_on_sigterm(demo: Composed) -> None:
     ended = demo.stop()
     assert ended == dict.fromkeys(ended, 0)
 

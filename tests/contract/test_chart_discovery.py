@@ -93,7 +93,7 @@ def test_the_models_of_router_gateway_and_engines_have_the_same_names(variant: s
         assert catalogue == json.loads(demo_settings(public_models())["router"]["MODELS"])
 
 
-def test_callers_stay_in_their_region_and_the_other_one_stands_in(tmp_path: Path) -> None:
+def test_each_service_has_an_endpoint_in_each_region(tmp_path: Path) -> None:
     given = the_topology(rendered("two-regions"), tmp_path)
     assert given.regions.keys() == {"west", "east"}
     for name, service in given.services.items():

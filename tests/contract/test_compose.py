@@ -205,7 +205,7 @@ def test_each_service_of_the_mesh_speaks_tls_to_the_others() -> None:
     assert topology.read(TOPOLOGY).mtls
 
 
-def test_redis_in_the_mesh_wants_a_password_and_tls_and_those_who_ask_it_have_both(secrets: Path) -> None:
+def test_redis_in_the_mesh_wants_a_password_and_tls_and_its_clients_have_both(secrets: Path) -> None:
     program, config, *options = mesh["redis"]["command"]
     given = dict(zip(options[::2], options[1::2], strict=True))
     assert (program, config, given["--port"]) == ("redis-server", "/tls/redis.conf", "0")

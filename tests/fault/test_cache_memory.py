@@ -109,7 +109,7 @@ async def test_requests_that_wait_are_bounded_in_bytes(
         row.measured("resident memory", peak_mib(process), limit_mib, " MiB", slack=1)
 
 
-async def test_what_has_expired_leaves_by_itself(cache: tuple[ServiceProcess, Any], report: Report) -> None:
+async def test_expired_entries_are_removed_automatically(cache: tuple[ServiceProcess, Any], report: Report) -> None:
     _, stub = cache
     with report.case(29, "answers and embeddings that have expired, without a request") as row:
         brief = [_store(_question(f"what is {number}", "a"), "x" * 1_000, ttl_ms=100) for number in range(100)]

@@ -83,7 +83,7 @@ async def _crowd(port: int) -> AsyncIterator[Crowd]:
         await asyncio.gather(*(each.gone.wait() for each in crowd.here))
 
 
-async def test_idle_connections_keep_nobody_out(starter: Processes, llm: FaultyLlm, report: Report, full_size: bool):
+async def test_idle_connections_keep_no_client_out(starter: Processes, llm: FaultyLlm, report: Report, full_size: bool):
     places, number = (4_096, 4_200) if full_size else (64, 70)
     of_one, port = places // 2, free_port()
     limits = {"max_connections": places, "max_connections_of_one": of_one}

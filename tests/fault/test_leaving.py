@@ -102,7 +102,7 @@ async def test_a_lookup_stops_when_its_caller_leaves(starter: Processes, llm: Fa
         await gateway.stop()
 
 
-async def test_a_gateway_that_is_told_to_stop_finishes_what_it_has(starter: Processes, llm: FaultyLlm, report: Report):
+async def test_a_stopping_gateway_finishes_its_requests(starter: Processes, llm: FaultyLlm, report: Report):
     gateway = await starter.gateway(llm.address, grace_ms=int(_GRACE_S * 1000))
     llm.behaviour = Behaviour(tokens=40, each_ms=20)
     address = gateway.spec.address

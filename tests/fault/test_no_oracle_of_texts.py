@@ -151,7 +151,7 @@ async def test_embeddings_say_nothing_of_what_another_tenant_had_embedded(
         row.measured("A's texts off by", abs(ratio - 1) * 100, 10, " %", slack=8)
 
 
-async def test_entries_of_another_tenant_cannot_be_told_from_none(scene: Scene, report: Report):
+async def test_entries_of_another_tenant_look_like_no_entries(scene: Scene, report: Report):
     page, before = scene.pages["b"], await honest(scene.c, 20)
     asked = await until(lambda: scene.a.ask("Where is the vault?"), holds=_stored)
     own = await until(lambda: scene.b.ask("Where is the shed?"), holds=_stored)
@@ -193,7 +193,7 @@ def _plain(text: str, key: str) -> str:
     return re.sub(r"[0-9a-f]{32}", "…", text.replace(key, "…"))
 
 
-async def test_collections_of_another_tenant_cannot_be_told_from_none(scene: Scene, report: Report, full_size: bool):
+async def test_collections_of_another_tenant_look_like_no_collections(scene: Scene, report: Report, full_size: bool):
     number, before = 200 if full_size else 20, await honest(scene.c, 20)
     async with (
         AsyncCollectionClient(scene.cache, tenant="a") as of_a,

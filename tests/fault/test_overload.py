@@ -54,9 +54,7 @@ async def test_silent_connections_leave_a_healthy_caller_alone(mesh: Mesh, repor
             await _compare(mesh.caller, before, row)
 
 
-async def test_a_crowd_that_comes_before_a_gateway_has_said_how_many_it_takes_hears_from_it(
-    starter: Processes, tmp_path: Path
-):
+async def test_clients_beyond_an_unannounced_stream_limit_get_a_response(starter: Processes, tmp_path: Path):
     """Each is answered, or refused by the gateway in its own words: none is reset, which says nothing."""
     gateway = await starter.gateway((await starter.start("simulated_llm")).spec.address)
     edge = await start_edge(starter, tmp_path / "edge", gateway)

@@ -140,7 +140,7 @@ async def test_a_connection_that_dies_in_an_answer_costs_only_its_rest(
 
 
 @each_kind
-async def test_a_provider_hears_at_once_that_its_caller_has_left(
+async def test_a_provider_is_notified_at_once_of_a_cancelled_call(
     starter: Processes, report: Report, full_size: bool, tmp_path: Path, kind: Kind
 ):
     count = 20 if full_size else 4
@@ -163,7 +163,7 @@ async def test_a_provider_hears_at_once_that_its_caller_has_left(
 
 @each_kind
 @pytest.mark.parametrize("after_done", ["silence", "flood"])
-async def test_what_follows_the_end_holds_up_nobody(
+async def test_bytes_after_the_end_delay_no_caller(
     starter: Processes, report: Report, tmp_path: Path, kind: Kind, after_done: Any
 ):
     async with _asked_over(kind, starter, tmp_path) as (provider, ask):

@@ -126,7 +126,7 @@ async def _open(audio: ServiceProcess) -> int:
         return int((await stub.GetModel(audio_pb2.GetModelRequest(), timeout=5)).streams)
 
 
-async def test_who_stays_silent_in_all_the_conversations_there_are_keeps_nobody_out(
+async def test_a_caller_silent_in_every_conversation_keeps_no_other_caller_out(
     starter: Processes, llm: FaultyLlm, report: Report, models: Path, spoken: Path
 ):
     streams = 4

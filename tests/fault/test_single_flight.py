@@ -18,7 +18,7 @@ from tests.unit.gateway.scripted import ScriptedLlm, finish, text
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
 
-async def test_who_joins_when_the_last_reader_leaves_gets_an_answer_or_an_error(report: Report, full_size: bool):
+async def test_a_reader_that_joins_as_the_last_one_leaves_gets_an_answer_or_an_error(report: Report, full_size: bool):
     times, texts = 10_000 if full_size else 300, set[str]()
     with report.case(34, "joins a generation in the turn in which its last reader leaves") as row:
         for _ in range(times):

@@ -79,7 +79,7 @@ async def test_without_the_password_nothing_is_read_or_written(redis: ShippedRed
             assert not await client.keys()
 
 
-async def test_a_service_tells_another_redis_nothing(
+async def test_a_service_sends_no_secret_to_another_redis(
     redis: ShippedRedis, starter: Processes, llm: FaultyLlm, tmp_path: Path, report: Report
 ) -> None:
     heard: list[bytes] = []

@@ -93,7 +93,7 @@ async def _reads_no_more_than_others(row: Row, page: httpx.AsyncClient, name: st
     assert removed.json() == {"removed": 0}
 
 
-async def test_names_that_cannot_be_told_apart_are_refused_at_the_start(starter: Processes, report: Report):
+async def test_indistinguishable_names_are_refused_at_the_start(starter: Processes, report: Report):
     with report.case(46, "names that cannot be told apart, or are none, in the settings") as row:
         launched = [
             starter.launch("gateway", llm_addresses={"m": "127.0.0.1:1"}, tenants={name: {"keys": [digest("key")]}})

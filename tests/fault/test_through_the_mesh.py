@@ -154,7 +154,7 @@ async def test_one_of_a_pair_that_accepts_and_never_speaks_gets_no_calls(
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm", "cache", "router"])
-async def test_one_of_a_pair_that_is_told_to_stop_costs_nothing(
+async def test_stopping_one_replica_of_a_pair_costs_nothing(
     replicas: Replicated, report: Report, full_size: bool, service: str
 ):
     leaving, load = replicas.pairs[service][0], Load(replicas.caller, full_size, max_tokens=20)
@@ -237,7 +237,7 @@ async def test_what_envoy_refuses_is_seen_and_the_good_configuration_stays(repli
     await replicas.until(lambda mesh: not any(refusals(mesh)), within_s=30)
 
 
-async def test_a_topology_that_cannot_be_used_changes_nothing_and_is_told(replicas: Replicated):
+async def test_an_unusable_topology_changes_nothing_and_is_reported(replicas: Replicated):
     with edited_topology(replicas.topology) as topology:
         topology["services"]["llm"]["endpoints"][0]["weight"] = 0
         write_topology(replicas.topology, topology)

@@ -201,7 +201,9 @@ def moments() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("wire", "route", "moment"), [*moments()])
-async def test_who_leaves_a_model_has_left_it(place: Place, key: str, wire: str, route: str, moment: str) -> None:
+async def test_cancelling_a_generation_cancels_the_call_to_the_model(
+    place: Place, key: str, wire: str, route: str, moment: str
+) -> None:
     def ask() -> AbstractAsyncContextManager[Asked]:
         if wire == "gRPC":
             return by_grpc(place, key)
@@ -254,7 +256,7 @@ def beside() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("wire", "route", "moment"), [*beside()])
-async def test_who_leaves_another_service_has_left_it(
+async def test_cancelling_a_request_cancels_its_call_to_another_service(
     place: Place, key: str, wire: str, route: str, moment: str
 ) -> None:
     place.audio.script, place.cache.hold, place.llm.counting = [Heard(), Hold()], Hold(), Hold()

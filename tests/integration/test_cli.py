@@ -130,7 +130,7 @@ async def test_ctrl_c_stops_the_engine_at_once(gateway: ScriptedGateway) -> None
     assert b"Traceback" not in err
 
 
-async def test_chat_remembers_what_was_said_until_told_to_forget(gateway: ScriptedGateway) -> None:
+async def test_chat_remembers_the_conversation_until_it_is_reset(gateway: ScriptedGateway) -> None:
     gateway.script = answer("Paris.")
     typed = "Capital of France?\n\nAnd of Spain?\n/reset\nHi.\n/help\n/quit\nnever sent\n"
     code, out, err = await run("chat", "--gateway", gateway.target, stdin=typed)

@@ -50,7 +50,7 @@ def question(tmp_path: Path) -> str:
     return str(path)
 
 
-async def test_asking_with_a_picture_and_a_recording_tells_what_was_heard_and_seen(
+async def test_asking_with_a_picture_and_a_recording_prints_labels_and_transcript(
     gateway: ScriptedGateway, question: str, tmp_path: Path
 ) -> None:
     (tmp_path / "shape.png").write_bytes(b"png")
@@ -129,7 +129,7 @@ async def test_an_answer_that_is_spoken_over_is_marked(gateway: ScriptedGateway,
     assert lines[-2:] == ["heard  Wait.", "Yes."]
 
 
-async def test_a_recording_in_which_nobody_speaks_fails(gateway: ScriptedGateway, question: str) -> None:
+async def test_a_recording_without_speech_fails(gateway: ScriptedGateway, question: str) -> None:
     gateway.script = [Heard()]
     code, out, err = await run("ask", "--audio", question, "--stream", "--gateway", gateway.target)
     assert (code, out) == (1, "")

@@ -87,7 +87,7 @@ async def test_what_was_put_is_found_survives_a_kill_and_goes_when_it_is_removed
     assert error.value.reason == "NO_COLLECTION"
 
 
-async def test_hostile_documents_are_refused_by_name_and_harm_nobody(start_cache: StartCache) -> None:
+async def test_hostile_documents_are_refused_by_name_and_harm_no_other_document(start_cache: StartCache) -> None:
     _, client = await start_cache()
     await client.put("docs", "redis.md", REDIS)
     for source, text, told in (

@@ -71,7 +71,7 @@ async def test_an_envoy_that_is_not_there_is_not_ready() -> None:
     assert (await run(PROBE, free_port())).returncode != 0
 
 
-async def test_an_envoy_that_was_told_to_fail_is_not_ready(admin: int) -> None:
+async def test_an_envoy_whose_health_check_is_set_to_fail_is_not_ready(admin: int) -> None:
     assert await envoy.drain(f"127.0.0.1:{admin}", WAIT_S)
     assert (await run(PROBE, admin)).returncode != 0
 

@@ -19,7 +19,7 @@ from services.runtime.process.quiet import SILENT
         "a = type('A', (), {'__del__': lambda self: int(secret)})(); del a",
     ],
 )
-def test_what_ends_a_process_or_a_thread_is_told_in_the_same_way(end: str) -> None:
+def test_errors_that_end_a_process_or_a_thread_are_logged_alike(end: str) -> None:
     code = (
         "from services.runtime.process.logs import *\n"
         "setup_logging('service', 'INFO'); log_what_ends_us()\n"

@@ -38,7 +38,9 @@ async def gateway(start: Start, llm: ScriptedLlm) -> HttpGateway:
     return await start_http_gateway(start, llm, tenants=json.dumps({"local": {"guard": GUARD}}), log_level="DEBUG")
 
 
-async def test_a_guard_is_at_both_doors_and_nothing_private_is_logged(gateway: HttpGateway, llm: ScriptedLlm) -> None:
+async def test_a_guard_covers_grpc_and_http_and_nothing_private_is_logged(
+    gateway: HttpGateway, llm: ScriptedLlm
+) -> None:
     async with AsyncClient(gateway.process.spec.address) as client:
         answer = await client.ask(MINE)
         assert answer.text == "Write to [email 1]. Bye."

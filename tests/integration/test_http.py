@@ -173,7 +173,7 @@ async def test_a_silent_stream_has_heartbeats_that_clients_skip(start: Start, ll
         assert [chunk async for chunk in stream][-1].choices[0].finish_reason == "stop"
 
 
-async def test_an_error_after_a_heartbeat_is_told_in_the_stream(start: Start, llm: ScriptedLlm) -> None:
+async def test_an_error_after_a_heartbeat_is_an_event_of_the_stream(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm, http='{"heartbeat_ms": 100}')
     answers(llm, Hold())
     budgets = budgets_ms()
@@ -236,7 +236,7 @@ async def test_metrics_are_served_where_there_is_one_tenant(http: httpx.AsyncCli
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", PATH, 405), ("POST", "/v1/nothing", 404), ("GET", "/", 404)]
 )
-async def test_what_is_no_route_is_told_as_an_error(
+async def test_an_unknown_route_gets_an_error_body(
     http: httpx.AsyncClient, method: str, path: str, status: int
 ) -> None:
     answer = await http.request(method, path)

@@ -120,7 +120,7 @@ async def test_openais_own_accumulators_take_them(openai_: AsyncOpenAI) -> None:
         assert (await events.get_final_response()).output_text == SAID
 
 
-async def test_a_response_in_progress_tells_them(openai_: AsyncOpenAI) -> None:
+async def test_a_response_in_progress_has_the_findings(openai_: AsyncOpenAI) -> None:
     stream = await openai_.responses.create(**RESPONSE, stream=True, extra_body=wanted())
     events = [event async for event in stream]
     told = {"response.in_progress": lambda event: (event.response.model_extra or {}).get("hedgerow", "")}
@@ -130,7 +130,7 @@ async def test_a_response_in_progress_tells_them(openai_: AsyncOpenAI) -> None:
     assert events[-1].response.model_extra["hedgerow"]["patches"] == LATE["patches"]
 
 
-async def test_a_message_tells_them_in_deltas_of_its_own(anthropic_: AsyncAnthropic) -> None:
+async def test_a_message_has_the_findings_in_separate_deltas(anthropic_: AsyncAnthropic) -> None:
     stream = await anthropic_.messages.create(**MESSAGE, stream=True, extra_body=wanted())
     *events, last, _ = [event async for event in stream]
     told = {
@@ -144,7 +144,7 @@ async def test_a_message_tells_them_in_deltas_of_its_own(anthropic_: AsyncAnthro
     assert (whole.content[0].text, whole.stop_reason) == (SAID, "end_turn")
 
 
-async def test_a_completion_tells_them_beside_an_empty_text(openai_: AsyncOpenAI) -> None:
+async def test_a_completion_has_the_findings_beside_an_empty_text(openai_: AsyncOpenAI) -> None:
     openai_._strict_response_validation = False  # strictly, every chunk would need a finish reason
     stream = await openai_.completions.create(model="m", prompt=QUESTION, stream=True, extra_body=wanted())
     *chunks, _ = [chunk async for chunk in stream]
@@ -167,7 +167,7 @@ async def test_a_finding_is_no_text_that_silence_could_follow(openai_: AsyncOpen
     assert "".join(texts) == SAID
 
 
-async def test_what_fails_after_a_finding_is_told_in_the_stream(
+async def test_a_failure_after_a_finding_is_an_event_of_the_stream(
     openai_: AsyncOpenAI, anthropic_: AsyncAnthropic, llm: CallingLlm
 ) -> None:
     import anthropic

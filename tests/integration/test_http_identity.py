@@ -48,7 +48,7 @@ def as_(certificates: Certificates, identity: str, port: int) -> httpx.AsyncClie
     return httpx.AsyncClient(base_url=f"https://127.0.0.1:{port}", verify=context, timeout=20)
 
 
-async def test_the_edge_tells_whose_a_request_is_and_nobody_else_does(certificates: Certificates, port: int) -> None:
+async def test_only_the_edge_may_name_the_tenant_of_a_request(certificates: Certificates, port: int) -> None:
     tenant = {"x-hedgerow-tenant": "acme"}
     async with as_(certificates, "edge", port) as edge, as_(certificates, "operator", port) as operator:
         assert (await edge.get(PATH, headers=tenant)).status_code == 200
@@ -58,7 +58,7 @@ async def test_the_edge_tells_whose_a_request_is_and_nobody_else_does(certificat
         assert (await operator.get("/health")).status_code == 200
 
 
-async def test_a_service_may_not_call_and_who_has_no_certificate_cannot(certificates: Certificates, port: int) -> None:
+async def test_a_service_and_a_caller_without_a_certificate_are_refused(certificates: Certificates, port: int) -> None:
     async with as_(certificates, "cache", port) as cache:
         refused = await cache.get(PATH, headers={"x-hedgerow-tenant": "acme"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "caller_refused")

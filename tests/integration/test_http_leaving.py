@@ -167,7 +167,7 @@ async def test_before_it_stops_health_says_so_and_answers_in_flight_are_finished
     assert await gateway.process.wait() == 0
 
 
-async def test_a_stream_that_outlasts_the_grace_is_told_so(start: Start, llm: ScriptedLlm) -> None:
+async def test_a_stream_that_outlasts_the_grace_ends_with_an_error(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm, grace_ms="300")
     llm.script = [*words("Par"), Hold()]
     async with raw(gateway) as (reader, writer):

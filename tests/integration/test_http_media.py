@@ -49,7 +49,7 @@ async def test_a_recording_is_written_down(openai_: AsyncOpenAI, audio: Scripted
     assert str(text).strip() == "Hello there. Goodbye."
 
 
-async def test_segments_and_words_are_told_in_full(openai_: AsyncOpenAI) -> None:
+async def test_segments_and_words_are_complete(openai_: AsyncOpenAI) -> None:
     heard = await openai_.audio.transcriptions.create(
         model="whisper-1",
         file=SPOKEN,

@@ -53,7 +53,7 @@ def stub(channel: grpc.aio.Channel) -> Any:
     return router_pb2_grpc.RouterServiceStub(channel)
 
 
-async def test_a_probe_without_a_certificate_hears_from_the_metrics_port_whether_a_service_is_ready(
+async def test_the_metrics_port_reports_readiness_to_a_probe_without_a_certificate(
     certificates: Certificates, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     metrics = f"127.0.0.1:{free_port()}"
@@ -117,7 +117,9 @@ async def test_a_renewed_channel_still_notices_that_its_service_goes_and_comes_b
         await asyncio.wait({watching})
 
 
-async def test_who_may_ask_for_health_gets_it(certificates: Certificates, router: ServiceProcess) -> None:
+async def test_health_is_served_to_permitted_identities_alone(
+    certificates: Certificates, router: ServiceProcess
+) -> None:
     address = router.spec.address
     for identity in ("gateway", "operator", "control", "edge", "router"):
         assert await check_health(address, 5, certificates.of(identity, "router")) == "SERVING"
@@ -190,7 +192,7 @@ async def calling(certificates: Certificates, control: str, target: str) -> Asyn
         await process.communicate(b"")
 
 
-async def test_over_xds_services_prove_who_they_are_too(
+async def test_over_xds_a_service_with_another_identity_is_refused(
     certificates: Certificates, router: ServiceProcess, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     # The topology's `impostor` should have a router's identity, and has a cache's.

@@ -221,7 +221,7 @@ async def test_what_the_model_raises_comes_out() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_who_stops_listening_stops_the_reading_and_the_model() -> None:
+async def test_closing_the_listener_stops_the_reading_and_the_model() -> None:
     model = Model()
     model.going.clear()
     async with aclosing(Listener(model.transcribe_utterance, LOCAL).listen(packets(question(), silence(1)))) as events:  # type: ignore[type-var]

@@ -77,7 +77,7 @@ async def test_a_gateway_that_is_process_1_leaves_no_child_of_a_server_behind(ad
     assert not known(pid)
 
 
-async def test_a_server_that_does_not_end_when_it_is_told_is_ended(tmp_path: Path) -> None:
+async def test_a_server_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     file = tmp_path / "server"
     async with server(f"trap '' TERM; echo $$ > {file}; while :; do sleep 0.05; done", []):
         pid = await noted(file)

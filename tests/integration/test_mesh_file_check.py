@@ -36,7 +36,7 @@ gateway: {settings: {hedge: {mode: "often", max_shares: 1}}}
 """
 
 
-async def test_what_a_service_would_refuse_is_told_at_its_place(tmp_path: Path) -> None:
+async def test_a_value_that_a_service_would_refuse_is_reported_at_its_line(tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_text(WRONG)
     code, out, _ = await run("check", str(file), "--json")
@@ -54,7 +54,7 @@ async def test_what_a_service_would_refuse_is_told_at_its_place(tmp_path: Path) 
     assert told["gateway.settings.hedge.mode"][2].endswith("got 'often'")
 
 
-async def test_what_the_gateway_would_refuse_of_a_tenant_is_told_at_its_place(tmp_path: Path) -> None:
+async def test_a_tenants_value_that_the_gateway_would_refuse_is_reported_at_its_line(tmp_path: Path) -> None:
     (file := tmp_path / "mesh.yaml").write_text(
         "models: {m: {url: http://127.0.0.1:1/v1}}\n"
         "tenants:\n"
@@ -108,7 +108,7 @@ async def test_the_pages_examples_are_settings_that_the_services_take(tmp_path: 
         assert (code, err) == (0, "")
 
 
-async def test_what_the_file_and_what_a_service_refuses_is_told_at_once(tmp_path: Path) -> None:
+async def test_errors_of_the_file_and_of_services_are_reported_together(tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     text = WRONG.replace("    options:\n", "    tier: best\n    options:\n").replace(
         "gateway: {", "gateway: {address: '0.0.0.0:50050', plaintext: true, "
@@ -140,7 +140,7 @@ async def test_what_is_rendered_is_checked_first_and_needs_no_providers_key(tmp_
     assert f"{file}:5:21: models.remote.options.http_version: " in err
 
 
-async def test_in_a_cluster_somebody_must_have_a_key(tmp_path: Path) -> None:
+async def test_rendering_for_a_cluster_requires_a_tenant_key_or_allow_anonymous(tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_text("models: {a: a/b}\n")
     code, _, err = await run("render", "helm", str(file))

@@ -38,7 +38,7 @@ async def test_a_mesh_that_is_well_exits_with_0(control: ScriptedControl) -> Non
     assert control.requests == [pb.GetMeshRequest()]
 
 
-async def test_an_endpoint_that_does_not_serve_exits_with_1_and_programs_are_told_why(control: ScriptedControl) -> None:
+async def test_an_endpoint_that_does_not_serve_exits_with_1_and_json_has_the_reason(control: ScriptedControl) -> None:
     mesh = a_mesh()
     mesh.services[0].endpoints[0].health = pb.ENDPOINT_HEALTH_UNREACHABLE
     control.script = [mesh]
@@ -100,7 +100,7 @@ async def test_a_control_plane_that_refuses_is_quoted(control: ScriptedControl) 
     assert (code, out, err) == (1, "", "hedgerow: not for gateway\n")
 
 
-async def test_watching_goes_on_while_the_control_plane_is_away_and_ends_when_told_to(control: ScriptedControl) -> None:
+async def test_watching_goes_on_while_the_control_plane_is_away_and_ends_on_interrupt(control: ScriptedControl) -> None:
     watching = await launch("mesh", "status", "--watch", "--json", "--control", control.target)
     assert watching.stdout
     assert watching.stderr

@@ -186,7 +186,7 @@ async def test_a_model_that_is_added_is_served(mesh: Meshed) -> None:
     assert (await mesh.ask("only")).text == OF_VLLM
 
 
-async def test_when_one_server_is_killed_its_answers_break_off_and_the_other_one_answers(
+async def test_when_a_server_is_killed_its_answers_break_off_and_the_mesh_asks_the_other(
     mesh: Meshed, server: VllmServer, tmp_path: Path
 ) -> None:
     async with openai_service(server, tmp_path) as service:

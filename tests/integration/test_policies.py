@@ -49,7 +49,7 @@ async def ask_json(gateway: str, *arguments: str) -> tuple[int, dict]:
     return code, json.loads(output)
 
 
-async def test_a_hedge_is_told_to_the_caller_and_on_the_trace(start: Start, models: list[str], collector: Collector):
+async def test_a_hedge_is_in_the_report_and_on_the_trace(start: Start, models: list[str], collector: Collector):
     gateway = await start(
         "gateway",
         **gateway_settings(
@@ -73,7 +73,7 @@ async def test_a_hedge_is_told_to_the_caller_and_on_the_trace(start: Start, mode
     assert root.events == ("hedgerow.hedge", "hedgerow.hedge")
 
 
-async def test_a_refusal_tells_why_as_json(start: Start, models: list[str]):
+async def test_a_refusal_has_its_reason_as_json(start: Start, models: list[str]):
     tenants = json.dumps({"local": {"requests_per_s": 0.001, "requests_burst": 1}})
     gateway = await start("gateway", **gateway_settings(models, tenants=tenants))
     assert (await ask_json(gateway.spec.address))[0] == 0

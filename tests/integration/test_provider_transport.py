@@ -99,7 +99,7 @@ def test_connections_that_are_opened_at_the_same_moment_work_and_are_resumed_lat
 
 
 @each_protocol
-async def test_a_provider_with_another_authoritys_certificate_is_told_nothing(
+async def test_a_provider_with_another_authoritys_certificate_receives_nothing(
     protocol: Protocol, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     other = make_authority()
@@ -129,7 +129,7 @@ async def test_silence_is_noticed(protocol: Protocol, folder: Path) -> None:
                 await ask(provider, wire)
 
 
-async def test_a_connection_that_nobody_uses_is_closed(folder: Path) -> None:
+async def test_an_unused_connection_is_closed(folder: Path) -> None:
     async with provider_over("http1", folder, tls=False, idle_s=0.2) as (provider, wire):
         await ask(provider, wire)
         assert provider.open == 1
@@ -163,7 +163,7 @@ async def test_a_proxy_that_the_environment_names_is_used(folder: Path, monkeypa
     assert "proxy-authorization: basic" in asked[0]
 
 
-async def test_a_provider_that_moved_is_found_by_the_request_that_meets_nobody_at_its_old_address(
+async def test_a_provider_that_moved_is_found_by_the_request_that_fails_at_its_old_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     addresses, asked = ["127.0.0.3"], 0  # without a listener

@@ -66,7 +66,7 @@ async def test_a_picture_that_is_none_is_refused_with_its_place_and_the_limit(
     assert "PNG" in caught.value.metadata["limit"]
 
 
-async def test_a_port_that_speaks_http_and_an_url_are_told_apart_from_nobody(gateway: HttpGateway) -> None:
+async def test_a_port_that_speaks_http_and_a_url_are_refused_with_their_own_errors(gateway: HttpGateway) -> None:
     wrong = f"127.0.0.1:{gateway.port}"
     async with hedgerow.AsyncClient(wrong) as client:
         for call in (client.ask("What?"), client.prewarm(timeout_s=0.5)):

@@ -50,9 +50,7 @@ async def test_a_log_that_grows_for_weeks_takes_no_more_than_its_bound_twice(
     assert earlier.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_log_that_cannot_be_kept_is_begun_anew_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_log_that_cannot_be_rotated_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOG_BYTES", 1_000, raising=False)
     (tmp_path / "one.log.1").mkdir()
     one = process(tmp_path, "sh", "-c", "head -c 1001 /dev/zero; touch said; exec sleep 60")

@@ -54,7 +54,7 @@ async def test_a_gateway_spends_the_second_calls_that_another_saved(redis: Redis
             assert float(await client.get("hedgerow:hedges")) == pytest.approx(0, abs=1e-6)
 
 
-async def test_who_waits_in_line_is_called_when_others_have_saved(redis: RedisProcess):
+async def test_a_waiting_hedge_is_allowed_when_another_gateway_has_saved_budget(redis: RedisProcess):
     saving, slow = HedgeBudget(0.5, 10), HedgeBudget(0.5, 10)
     async with pooling(redis, saving, slow):
         line = [asyncio.Event() for _ in range(3)]

@@ -76,7 +76,7 @@ async def test_two_routers_tables_agree_and_a_new_one_starts_with_what_they_know
     assert [await router.stop() for router in (one, other, late)] == [0, 0, 0]
 
 
-async def test_watchers_hear_of_what_other_routers_were_told(start: Start, redis: RedisProcess):
+async def test_watchers_get_what_other_routers_observed(start: Start, redis: RedisProcess):
     one, other = await start_router(start, redis, "one"), await start_router(start, redis, "other")
     async with calling(other) as stub, asyncio.timeout(_WITHIN_S):
         watch = stub.WatchTable(pb.WatchTableRequest())
@@ -88,7 +88,7 @@ async def test_watchers_hear_of_what_other_routers_were_told(start: Start, redis
         watch.cancel()
 
 
-async def test_a_router_without_redis_goes_on_with_its_own_and_hears_the_others_when_it_is_back(
+async def test_a_router_without_redis_goes_on_with_its_own_and_reads_the_others_when_it_is_back(
     start: Start, redis: RedisProcess
 ):
     one, other = await start_router(start, redis, "one"), await start_router(start, redis, "other")
@@ -167,7 +167,7 @@ async def test_an_entry_that_cannot_be_read_is_passed_over(redis: RedisProcess):
     assert heard.totals_ms == [3]
 
 
-async def test_a_router_does_not_hear_itself_and_keeps_the_stream_as_long_as_the_window(redis: RedisProcess):
+async def test_a_router_skips_its_own_messages_and_keeps_the_stream_as_long_as_the_window(redis: RedisProcess):
     await _add(redis, range(600, 900))
     mine, others = Heard(300), Heard(300)
     async with listening(redis, 300, mine) as one, listening(redis, 300, others):

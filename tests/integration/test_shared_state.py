@@ -27,7 +27,7 @@ async def ping(client: Redis) -> bool:
     return bool(await client.ping())
 
 
-async def test_who_joined_hears_of_loss_and_return_each_time(
+async def test_a_subscriber_is_notified_of_each_loss_and_return(
     redis: RedisProcess, state: SharedState, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[tuple[str, bool]] = []
@@ -98,7 +98,7 @@ async def test_a_call_that_began_before_a_loss_says_nothing_about_what_came_afte
     assert state.up
 
 
-async def test_a_fault_of_who_hears_of_the_return_does_not_end_the_asking(
+async def test_an_exception_in_a_subscriber_does_not_end_the_polling(
     redis: RedisProcess, state: SharedState, caplog: pytest.LogCaptureFixture
 ) -> None:
     faults = [ValueError("once")]

@@ -10,7 +10,7 @@ from launcher.processes import ServiceProcess, ServiceSpec, free_port
 from tests.waiting import until
 
 
-async def test_a_service_that_still_loads_clears_up_and_ends_well_however_often_it_is_told(tmp_path: Path) -> None:
+async def test_a_loading_service_stopped_twice_clears_up_and_exits_with_0(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     settings = {"HEDGEROW_VISION_ADDRESS": address, "HEDGEROW_VISION_MODELS_DIR": str(tmp_path)}
     process = ServiceProcess(ServiceSpec("vision", "tests.integration.loading_service", address, settings), tmp_path)

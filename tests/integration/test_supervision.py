@@ -154,7 +154,7 @@ async def test_a_redis_that_loads_its_data_does_not_serve_yet() -> None:
         assert await check("redis", f"{host}:{port}", 5) == "NOT_SERVING"
 
 
-async def test_a_service_may_ask_for_something_before_it_is_told_to_stop(tmp_path: Path) -> None:
+async def test_before_stop_runs_while_the_service_still_serves(tmp_path: Path) -> None:
     [spec], asked = scripted("one"), []
 
     async def drain() -> None:

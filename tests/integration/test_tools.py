@@ -39,7 +39,7 @@ def everything() -> list[str]:
     return [shutil.which("node") or "node", str(modules / "@modelcontextprotocol/server-everything/dist/index.js")]
 
 
-async def test_a_server_that_nobody_here_wrote_is_called_both_ways(start: Start, everything: list[str]) -> None:
+async def test_a_third_party_server_is_called_beforehand_and_by_an_agent(start: Start, everything: list[str]) -> None:
     port = free_port()
     served = await asyncio.create_subprocess_exec(
         *everything, "streamableHttp", env={**os.environ, "PORT": str(port)}, stdout=DEVNULL, stderr=DEVNULL
@@ -125,9 +125,7 @@ async def test_a_server_that_means_ill_costs_an_answer_its_time_at_most_and_othe
             }
 
 
-async def test_every_door_shows_what_was_called_and_a_tenant_has_no_other_tenants_tools(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_every_api_shows_the_calls_and_a_tenant_has_no_other_tenants_tools(start: Start, tmp_path: Path) -> None:
     port = free_port()
     tenants = {
         name: {"keys": [digest(f"{name}-key")], "tools": tools}

@@ -184,7 +184,7 @@ async def test_results_reach_the_model(judged: Judged) -> None:
         assert f"\n{result}\n</tool_result>" in judged.read
 
 
-async def test_a_server_that_asks_something_is_told_that_nobody_answers_and_costs_its_other_tools_nothing(
+async def test_an_elicitation_of_a_server_is_declined_and_costs_its_other_tools_nothing(
     judged: Judged,
 ) -> None:
     verdict = judged.verdicts[IN_PART]

@@ -176,7 +176,7 @@ _FORMATS = st.one_of(
 )
 
 
-def test_whatever_is_admitted_is_tried_and_nothing_else_comes_of_it() -> None:
+def test_the_trial_gives_a_result_for_every_admitted_schema() -> None:
     trial = Trial(lambda: TERMS)
     with asyncio.Runner() as runner:
 

@@ -58,7 +58,7 @@ def test_each_has_its_own_processes_ports_and_database(both: tuple[Up, Up]) -> N
     assert all((up.state_dir / "cache.db").exists() for up in both)
 
 
-async def test_status_tells_which_there_are_and_shows_the_one_that_is_meant(
+async def test_status_shows_the_named_mesh_and_without_a_name_lists_the_meshes(
     both: tuple[Up, Up], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for up in both:

@@ -83,7 +83,7 @@ def picture(kind: str = "PNG", size: tuple[int, int] = (40, 20)) -> bytes:
     return buffer.getvalue()
 
 
-async def test_classes_of_one_name_are_told_apart_by_their_index(vision: hedgerow.AsyncVisionClient) -> None:
+async def test_classes_of_one_name_differ_by_their_index(vision: hedgerow.AsyncVisionClient) -> None:
     (labels,) = (await vision.classify(picture(), model="twins", top_k=4)).results
     assert [(label.index, label.name) for label in labels] == [
         (2, "crane"),

@@ -104,7 +104,7 @@ def test_the_demo_models_are_shown_tools_and_calls_as_the_parser_reads_calls(tok
         assert render([called, result]) == f"<|assistant|>{CALL}\n{CALL}<|end|><|tool|>rain<|end|>"
 
 
-def test_thoughts_are_told_from_the_answer(parsers: Any, tokenizer: Any) -> None:
+def test_thoughts_are_separated_from_the_answer(parsers: Any, tokenizer: Any) -> None:
     tokenizer.add_tokens(["<think>", "</think>"])
     reading, _ = parsers(reasoning_parser="deepseek_r1").reading(Request(HELLO), [1])
     text, thoughts, calls = read(reading, tokenizer, "<think>It is late.</think>Good night.")
@@ -121,7 +121,7 @@ def test_the_parser_is_found_from_the_template(parsers: Any, tokenizer: Any) -> 
     assert (text, calls[0].name) == ("I look.", "weather")
 
 
-def test_without_a_parser_the_model_is_told_of_tools_in_a_text_and_kept_to_their_schemas(
+def test_without_a_parser_tools_are_described_in_a_text_and_calls_follow_their_schemas(
     parsers: Any, tokenizer: Any
 ) -> None:
     plain = parsers(tool_parser="")

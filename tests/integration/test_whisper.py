@@ -23,7 +23,7 @@ def test_it_says_what_it_is(whisper: Whisper) -> None:
     assert whisper.compute_type.startswith("int8")
 
 
-def test_it_hears_words_with_times_in_order(whisper: Whisper) -> None:
+def test_it_transcribes_words_with_times_in_order(whisper: Whisper) -> None:
     words = whisper.transcribe_utterance(question(), "en").words
     assert texts(words) == TEXT
     assert all(0 <= word.start_s <= word.end_s <= len(question()) / RATE for word in words)
@@ -43,7 +43,7 @@ def test_silence_and_noise_have_no_words(whisper: Whisper, seconds: float) -> No
     assert whisper.transcribe_utterance(noise, "en").words == ()
 
 
-def test_more_than_the_model_can_hear_is_left_out(whisper: Whisper) -> None:
+def test_audio_beyond_the_models_window_is_left_out(whisper: Whisper) -> None:
     words = whisper.transcribe_utterance(np.concatenate([question()] * 20), "en").words
     assert words
     assert words[-1].end_s <= 30

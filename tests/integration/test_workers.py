@@ -135,7 +135,7 @@ async def test_background_threads_of_a_process_give_way_to_all_others(gateway: L
         await of_launcher.stop()
 
 
-async def test_told_to_stop_all_finish_what_they_have_and_none_is_left(gateway: Launch) -> None:
+async def test_on_sigterm_all_workers_finish_their_calls_and_none_is_left(gateway: Launch) -> None:
     mesh = await gateway(tokens=40, each_ms=25, grace_ms="30000")
     processes = workers(mesh)
     begun = [asyncio.Event() for _ in range(12)]
@@ -201,7 +201,7 @@ async def test_settings_that_only_workers_can_refuse_end_all_with_2(tmp_path: Pa
 
 
 @pytest.mark.parametrize("family", ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"])
-def test_a_claimed_port_is_shared_with_those_who_share_and_with_nobody_else(family: str) -> None:
+def test_a_claimed_port_is_shared_only_with_processes_that_share_it(family: str) -> None:
     with claim(family) as held:
         place, options = held.getsockname(), (socket.SO_REUSEADDR, socket.SO_REUSEPORT)
         with socket.socket(held.family) as other:

@@ -82,7 +82,7 @@ async def test_partial_text_and_a_closed_segment_come_before_the_speaker_ends(se
     assert [reply.WhichOneof("kind") async for reply in call][-1] == "summary"
 
 
-async def test_two_streams_are_heard_side_by_side(service: Service) -> None:
+async def test_two_streams_are_transcribed_concurrently(service: Service) -> None:
     async def listen(name: str) -> list[audio_pb2.TranscribeStreamResponse]:
         requests = spoken(begin(), messages(np.concatenate([speech(name), silence(0.8)])))
         return [reply async for reply in service.hear(requests)]
@@ -137,7 +137,7 @@ async def test_a_client_faster_than_real_time_is_held_to_it(small: Service) -> N
     assert 2 < reply.summary.audio_s < time.monotonic() - began + 2
 
 
-async def test_sigterm_ends_a_stream_with_what_was_heard(small: Service) -> None:
+async def test_sigterm_ends_a_stream_with_its_transcript(small: Service) -> None:
     audio = np.concatenate([speech(FRANCE), silence(1.0)])
     call = small.hear(spoken(begin(), messages(audio), then=asyncio.Event()))
     replies = []

@@ -82,7 +82,7 @@ async def test_what_is_put_in_the_place_of_another_tenants_entry_is_a_miss(redis
         assert (await again.look_up(theirs)).verdict is Verdict.MISS
 
 
-async def test_the_service_keeps_everything_over_a_change_of_keys_and_tells_of_a_wrong_one(
+async def test_the_service_keeps_everything_over_a_change_of_keys_and_reports_a_wrong_one(
     start_cache: StartCache, tmp_path: Path
 ) -> None:
     folder, right, wrong = tmp_path / "kept", b64encode(KEY).decode(), b64encode(OTHER).decode()

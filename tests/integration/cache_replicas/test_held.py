@@ -29,7 +29,7 @@ from tests.unit.cache.conftest import DIMENSION, identity
 from tests.waiting import until
 
 
-async def test_an_entry_that_has_ended_when_it_is_heard_of_leaves_nothing(
+async def test_an_entry_that_expired_before_its_notification_leaves_nothing(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair
@@ -143,7 +143,7 @@ async def test_embeddings_of_another_engine_are_not_compared(redis: RedisProcess
         assert (await ours.look_up(CAPITAL)).verdict is Verdict.EXACT
 
 
-async def test_an_answer_whose_time_is_over_stands_in_on_every_replica_and_ends_in_redis_by_itself(
+async def test_an_expired_answer_stands_in_on_every_replica_and_redis_expires_it_automatically(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair

@@ -76,7 +76,7 @@ async def test_a_replica_does_not_make_its_own_change_twice(redis: RedisProcess,
     assert a.holds() == b.holds() == await kept(redis) == {CAPITAL.key: b"Paris"}
 
 
-async def test_what_is_replaced_is_told_to_those_who_hold_no_such_entry(redis: RedisProcess) -> None:
+async def test_watchers_get_the_removal_of_a_replaced_entry_that_their_replica_lacks(redis: RedisProcess) -> None:
     async with replica(redis.url) as a, replica(redis.url, max_entries=1) as b:
         await a.keep(CAPITAL, b"Lyon")
         await a.keep(OTHER, b"a thing")
@@ -87,7 +87,7 @@ async def test_what_is_replaced_is_told_to_those_who_hold_no_such_entry(redis: R
             assert await anext(removals) == Removal(key=CAPITAL.key)
 
 
-async def test_what_was_replaced_and_removed_before_it_is_heard_of_is_told_once_each(redis: RedisProcess) -> None:
+async def test_a_replacement_and_a_removal_read_together_are_each_reported_once(redis: RedisProcess) -> None:
     async with replica(redis.url) as one:
         await one.keep(CAPITAL, b"Lyon")
         with one.memory.watchers.watch() as removals:
@@ -101,7 +101,7 @@ async def test_what_was_replaced_and_removed_before_it_is_heard_of_is_told_once_
         assert one.holds() == {}
 
 
-async def test_what_is_replaced_is_told_even_where_only_the_new_entry_was_ever_seen(redis: RedisProcess) -> None:
+async def test_watchers_get_the_removal_of_a_replaced_entry_that_was_never_seen(redis: RedisProcess) -> None:
     async with replica(redis.url) as one:
         with one.memory.watchers.watch() as removals:
             async with redis.client() as client:
@@ -163,7 +163,7 @@ async def test_a_store_that_knows_less_than_is_remembered_of_removals_is_overtak
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_replicas_end_alike_and_nothing_removed_returns_whatever_happens_at_once(
+async def test_replicas_converge_and_removed_entries_stay_removed_after_concurrent_changes(
     redis: RedisProcess, seed: int
 ) -> None:
     chance = random.Random(seed)

@@ -224,7 +224,7 @@ async def test_watches_end_with_redis_and_are_in_force_again_when_it_is_back(red
         await again
 
 
-async def test_a_redis_that_began_anew_is_taken_as_it_is(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+async def test_a_flushed_redis_empties_the_replicas(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
     a, b = pair
     await a.keep(CAPITAL, b"Paris")
     await up_to_date(redis, a, b)
@@ -237,7 +237,7 @@ async def test_a_redis_that_began_anew_is_taken_as_it_is(redis: RedisProcess, pa
     assert await agreed(redis, a, b) == {OTHER.key: b"a thing"}
 
 
-async def test_changes_that_nobody_understands_are_passed_over_by_a_snapshot(
+async def test_an_unknown_change_makes_replicas_load_a_snapshot(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair

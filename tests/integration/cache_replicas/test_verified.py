@@ -95,7 +95,7 @@ async def test_a_damaged_record_in_redis_is_forgotten_and_the_replica_goes_on(
         assert third.state.up
 
 
-async def test_replicas_add_up_each_category_by_itself(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+async def test_replicas_add_up_each_category_separately(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
     for one, tenants in zip(pair, (("acme", "globex"), ("acme",)), strict=True):
         for tenant in tenants:
             verify(one, tenant, 70, category="dosages")

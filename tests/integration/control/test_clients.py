@@ -18,7 +18,7 @@ from tests.waiting import until
 REGIONS = {"west": {"latitude": 52.5, "longitude": 13.4}, "east": {"latitude": 35.7, "longitude": 139.7}}
 
 
-async def test_calls_are_spread_over_the_endpoints_and_who_stops_serving_is_left_out(
+async def test_calls_are_spread_over_the_endpoints_that_serve(
     start: Start, echo: Echo, topology: Topology, addresses: list[str]
 ):
     one, two, _ = addresses
@@ -115,7 +115,7 @@ async def test_calls_go_on_without_the_control_plane_and_through_its_return(
         assert back.version == before
 
 
-async def test_where_nobody_serves_all_stay_in_service(
+async def test_if_no_endpoint_serves_all_stay_in_service(
     start: Start, echo: Echo, topology: Topology, addresses: list[str]
 ):
     one, two, _ = addresses

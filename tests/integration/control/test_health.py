@@ -72,7 +72,7 @@ async def heard(told: AsyncIterator[Health], wanted: Health) -> None:
                 return
 
 
-async def test_a_change_is_heard_over_one_watch(address: str, told: AsyncIterator[Health]):
+async def test_a_change_arrives_over_one_watch(address: str, told: AsyncIterator[Health]):
     checks = health.aio.HealthServicer()
     await checks.set("", SERVING)
     server = await serving(address, checks)
@@ -85,7 +85,7 @@ async def test_a_change_is_heard_over_one_watch(address: str, told: AsyncIterato
     assert await anext(told) is Health.UNREACHABLE
 
 
-async def test_nobody_there_is_an_answer_and_who_comes_is_heard(address: str, told: AsyncIterator[Health]):
+async def test_an_absent_endpoint_is_unreachable_until_it_serves(address: str, told: AsyncIterator[Health]):
     assert await anext(told) is Health.UNREACHABLE
     checks = health.aio.HealthServicer()
     await checks.set("", SERVING)
@@ -94,7 +94,7 @@ async def test_nobody_there_is_an_answer_and_who_comes_is_heard(address: str, to
     await server.stop(0)
 
 
-async def test_who_knows_no_watches_is_asked_again_and_again(address: str, told: AsyncIterator[Health]):
+async def test_an_endpoint_without_watches_is_polled(address: str, told: AsyncIterator[Health]):
     servicer = OnlyCheck()
     server = await serving(address, servicer)
     assert await anext(told) is Health.SERVING
@@ -104,7 +104,7 @@ async def test_who_knows_no_watches_is_asked_again_and_again(address: str, told:
     await heard(told, Health.UNREACHABLE)
 
 
-async def test_who_knows_no_health_at_all_serves_as_long_as_it_answers(address: str, told: AsyncIterator[Health]):
+async def test_an_endpoint_without_health_checks_serves_while_it_answers(address: str, told: AsyncIterator[Health]):
     server = await serving(address)
     assert await anext(told) is Health.SERVING
     await server.stop(0)

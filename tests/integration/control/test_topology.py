@@ -65,7 +65,7 @@ async def test_a_bad_topology_at_the_start_ends_the_process(topology: Topology):
     assert "services.cache.endpoints" in ended.err
 
 
-async def test_a_name_stands_for_its_addresses_and_health_is_told_with_its_age(
+async def test_a_name_stands_for_its_addresses_and_each_has_its_own_health(
     start: Start, echo: Echo, topology: Topology, addresses: list[str]
 ):
     _, port = addresses[0].split(":")
@@ -130,7 +130,9 @@ async def test_streams_end_in_order_when_the_control_plane_stops(
         assert await control.wait() == 0
 
 
-async def test_a_malformed_request_is_told_so_and_harms_nobody(start: Start, topology: Topology, addresses: list[str]):
+async def test_a_malformed_request_is_refused_and_harms_no_other_client(
+    start: Start, topology: Topology, addresses: list[str]
+):
     control = await start("control", topology=topology(services={"cache": service(addresses[0])}))
     async with open_channel(control.spec.address) as channel, asking(control) as mesh:
         method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.mark.parametrize("metadata", [(), (("authorization", "Basic sesame"),), (("authorization", ""),)])
-async def test_who_has_no_key_is_refused_without_a_word_to_a_gateway(
+async def test_a_caller_without_a_key_is_refused_before_any_gateway(
     closed: Edge, scripted: Gateway, metadata: Any
 ) -> None:
     async with grpc.aio.insecure_channel(closed.address) as channel:
@@ -61,7 +61,7 @@ async def test_a_page_without_a_key_can_read_that_it_needs_one(closed: Edge, scr
     assert scripted.metadata == {}
 
 
-async def test_health_is_told_to_whoever_asks_and_watched_by_nobody(closed: Edge) -> None:
+async def test_any_caller_may_check_health_and_none_may_watch_it(closed: Edge) -> None:
     async with grpc.aio.insecure_channel(closed.address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         state = await stub.Check(health_pb2.HealthCheckRequest(), timeout=20)
@@ -82,7 +82,7 @@ async def test_a_health_check_that_is_begun_and_not_asked_takes_no_place(closed:
             assert (await stub.Check(health_pb2.HealthCheckRequest(), timeout=20)).status
 
 
-async def test_a_token_names_the_tenant_whatever_its_bearer_says(
+async def test_a_token_names_the_tenant_despite_forged_headers(
     guarded: Edge, scripted: Gateway, issuer: Issuer, authority: Authority
 ) -> None:
     forged = (("x-hedgerow-tenant", "evil"), ("x-hedgerow-expires", "99999999999"))
@@ -116,7 +116,7 @@ async def test_a_token_that_does_not_hold_is_refused(
 
 
 @pytest.mark.parametrize("metadata", [(), (("x-hedgerow-tenant", "evil"),), bearer("sesame"), bearer("a.b.c")])
-async def test_without_a_token_nobody_comes_in(
+async def test_calls_without_a_token_are_refused(
     guarded: Edge, scripted: Gateway, authority: Authority, metadata: Any
 ) -> None:
     async with secure(guarded, authority) as channel:

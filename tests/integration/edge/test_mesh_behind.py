@@ -33,7 +33,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_envoy_and_the_mesh_prove_to_each_other_who_they_are(certificates: Certificates, tmp_path: Path) -> None:
+async def test_envoy_and_the_mesh_authenticate_each_other(certificates: Certificates, tmp_path: Path) -> None:
     issued = certificates.authority.issue("gateway", days=1)
     credentials = grpc.ssl_server_credentials(
         [(issued.key, issued.certificate)], certificates.authority.pem(), require_client_auth=True
@@ -121,7 +121,7 @@ async def test_a_drained_edge_lets_answers_end_and_takes_itself_out(behind: Gate
         assert await drained
 
 
-async def test_a_drain_ends_with_its_time_and_what_is_in_flight_then_is_told_so(
+async def test_a_drain_ends_with_its_time_and_calls_in_flight_then_get_an_error(
     behind: Gateway, tmp_path: Path
 ) -> None:
     behind.script, behind.cancelled = [Hold()], asyncio.Event()
@@ -136,7 +136,7 @@ async def test_a_drain_ends_with_its_time_and_what_is_in_flight_then_is_told_so(
             await behind.cancelled.wait()
 
 
-async def test_a_gateway_that_goes_costs_no_call_and_the_last_one_is_told_as_unavailable(tmp_path: Path) -> None:
+async def test_a_gateway_that_stops_costs_no_call_and_without_gateways_calls_are_unavailable(tmp_path: Path) -> None:
     async with AsyncExitStack() as first, AsyncExitStack() as second:
         goes, stays = [await stack.enter_async_context(gateway()) for stack in (first, second)]
         goes.script = stays.script = answer("Par", "is.")

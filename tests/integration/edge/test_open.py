@@ -61,7 +61,7 @@ async def test_text_comes_as_the_gateway_sends_it(edge: Edge, scripted: Gateway)
         assert [event.text async for event in events if isinstance(event, hedgerow.TextDelta)] == ["is."]
 
 
-async def test_who_leaves_at_the_edge_has_left_at_the_gateway(edge: Edge, scripted: Gateway) -> None:
+async def test_a_call_cancelled_at_the_edge_is_cancelled_at_the_gateway(edge: Edge, scripted: Gateway) -> None:
     scripted.script, scripted.cancelled = [*answer("Par")[:-1], Hold()], asyncio.Event()
     async with hedgerow.AsyncClient(edge.address) as client:
         events = client.stream("…")
@@ -111,7 +111,7 @@ async def test_a_page_asks_whether_it_may_call_and_then_streams_an_answer(edge: 
     assert b"grpc-status:0" in trailers
 
 
-async def test_a_page_of_somebody_else_may_not_call(edge: Edge, scripted: Gateway) -> None:
+async def test_a_page_of_another_origin_may_not_call(edge: Edge, scripted: Gateway) -> None:
     wants = {"origin": "https://evil.example", "access-control-request-method": "POST"}
     async with httpx.AsyncClient(base_url=f"http://{edge.address}", timeout=20) as browser:
         refused = await browser.options(GENERATE, headers=wants)

@@ -86,7 +86,7 @@ async def played(*recordings: Path, after: asyncio.Event | None = None) -> Async
                 yield data
 
 
-async def test_words_appear_while_somebody_still_speaks_and_the_answer_follows(client: hedgerow.AsyncClient):
+async def test_words_appear_during_speech_and_the_answer_follows(client: hedgerow.AsyncClient):
     events, over = [], False
 
     async def spoken() -> AsyncIterator[bytes]:
@@ -105,7 +105,7 @@ async def test_words_appear_while_somebody_still_speaks_and_the_answer_follows(c
     assert final.text == PARIS
 
 
-async def test_who_speaks_again_cuts_the_answer_off(client: hedgerow.AsyncClient):
+async def test_speech_during_an_answer_interrupts_it(client: hedgerow.AsyncClient):
     talking, kinds, answers = asyncio.Event(), [], {}
     audio = played(FOX, CAPITAL, after=talking)
     options = {"tier": "quality", "cache": "bypass", "seed": 1}

@@ -52,7 +52,7 @@ def well(said: Mapping[str, Any]) -> bool:
     return bool(said["ok"])
 
 
-def test_everything_serves_and_everybody_has_taken_the_configuration(up: Up) -> None:
+def test_every_service_serves_and_has_taken_the_configuration(up: Up) -> None:
     code, out = cli("status", "--json", "--state-dir", str(up.state_dir))
     services = json.loads(out)["services"]
     assert (code, {service["health"] for service in services}) == (0, {"SERVING"})
@@ -101,7 +101,7 @@ def test_a_service_that_is_killed_comes_back_and_is_said_so(up: Up) -> None:
     up.wait_for("cache-1 serving", served + 1)
     assert up.pid("cache-1") != killed
     assert any(line.startswith("cache-1 died: exit code -9") for line in up.lines[told:])
-    test_everything_serves_and_everybody_has_taken_the_configuration(up)
+    test_every_service_serves_and_has_taken_the_configuration(up)
 
 
 def test_envoy_and_redis_are_kept_running_too(up: Up) -> None:
@@ -154,7 +154,7 @@ def simulated(spec: ServiceSpec) -> ServiceSpec:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_everybody_proves_who_it_is_and_a_caller_without_a_certificate_reaches_envoy_alone(pairs: Pairs) -> None:
+async def test_every_service_authenticates_and_a_caller_without_a_certificate_reaches_envoy_alone(pairs: Pairs) -> None:
     certificates = pairs.state_dir / "certs"
     known = ("--state-dir", str(pairs.state_dir), "--tls-dir", str(certificates / "operator"))
     for command in (("status",), ("mesh", "status")):

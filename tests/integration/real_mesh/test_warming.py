@@ -48,7 +48,7 @@ def prompts_read(llm: ScriptedLlm) -> list[tuple[str, str]]:
     ]
 
 
-async def test_a_gateway_has_its_prompts_read_before_anybody_asks_and_books_them_to_nobody(
+async def test_a_gateway_has_its_prompts_read_before_any_request_and_charges_no_tenant(
     start: Start, llm: ScriptedLlm
 ) -> None:
     tenants = {
@@ -74,7 +74,9 @@ async def test_a_gateway_has_its_prompts_read_before_anybody_asks_and_books_them
     assert 'hedgerow_attempts_total{kind="first",model="m",outcome="ok"} 1.0' in told, "users' calls alone"
 
 
-async def test_hedgerow_warm_tells_each_step_and_who_may_not_is_refused(start: Start, llm: ScriptedLlm) -> None:
+async def test_hedgerow_warm_reports_each_step_and_refuses_tenants_without_permission(
+    start: Start, llm: ScriptedLlm
+) -> None:
     tenants = {"acme": {"keys": [digest(KEY)], "warm": True}, "cold": {"keys": [digest(COLD_KEY)]}}
     gateway = await start("gateway", **alone(llm, tenants=json.dumps(tenants)))
     target = gateway.spec.address
@@ -110,7 +112,7 @@ async def test_hedgerow_warm_fails_where_a_replica_is_away(start: Start, llm: Sc
     assert away not in out, "callers know replicas by their model and a number"
 
 
-async def test_a_replica_that_comes_later_or_again_is_connected_and_warm_before_anybody_asks(start: Start) -> None:
+async def test_a_late_or_restarted_replica_is_connected_and_warm_before_any_request(start: Start) -> None:
     later = f"127.0.0.1:{free_port()}"
     settings = {
         "llm_addresses": json.dumps({"m": later}),

@@ -89,7 +89,7 @@ async def test_after_the_last_step_the_model_must_answer_within_what_is_left_of_
     assert 0 < budgets[2] <= budgets[1] <= budgets[0] <= 5_000
 
 
-async def test_arguments_that_do_not_match_are_told_to_the_model(gateway: AskedInTurn) -> None:
+async def test_arguments_that_do_not_match_are_reported_to_the_model(gateway: AskedInTurn) -> None:
     gateway.answers = [calling(("weather", '{"city": 7}')), answer("No.")]
     async with hedgerow.AsyncClient(gateway.target) as client:
         await client.run_tools("A coat?", tools=[weather])

@@ -96,7 +96,7 @@ async def test_one_tenants_flood_takes_nothing_from_another(parts: tuple[Part, P
     assert isinstance(await other.tries(allowance, tenant="calm"), Reservation)
 
 
-async def test_who_leaves_before_the_verdict_holds_no_place(redis: RedisProcess, parts: tuple[Part, Part]):
+async def test_a_request_cancelled_before_the_decision_holds_no_slot(redis: RedisProcess, parts: tuple[Part, Part]):
     one, other = parts
     allowance = Allowance(concurrency=1)
     leaving = asyncio.create_task(one.tries(allowance))
@@ -107,7 +107,7 @@ async def test_who_leaves_before_the_verdict_holds_no_place(redis: RedisProcess,
     await until(lambda: admits(other, allowance))
 
 
-async def test_of_whatever_happens_no_place_is_left_over_and_there_are_never_too_many(
+async def test_any_sequence_of_events_leaves_no_slot_taken_and_never_exceeds_the_limit(
     redis: RedisProcess, parts: tuple[Part, Part]
 ):
     allowance, running, most, rng = Allowance(concurrency=6), 0, 0, random.Random(7)

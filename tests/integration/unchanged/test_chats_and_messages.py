@@ -119,7 +119,7 @@ async def test_an_answer_in_one_piece_has_all_that_the_provider_said(
     }  # fmt: skip
 
 
-async def test_headers_for_the_provider_pass_and_those_that_say_who_calls_do_not(
+async def test_headers_for_the_provider_pass_and_those_that_identify_the_caller_do_not(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:
     told = {

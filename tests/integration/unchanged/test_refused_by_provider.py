@@ -72,7 +72,7 @@ async def test_anthropics_client(served: Transparent, status: int, stream: bool)
     assert through[2] == PROBLEMS[status]
 
 
-async def test_a_caller_of_another_api_is_told_in_the_words_of_that(served: Transparent) -> None:
+async def test_a_caller_of_another_api_gets_the_error_in_the_words_of_that_api(served: Transparent) -> None:
     _refuse(served, 400)
     async with AsyncOpenAI(base_url=f"{served.url}/v1", api_key="any", max_retries=0) as client:
         with pytest.raises(openai.BadRequestError) as refused:

@@ -66,7 +66,7 @@ async def test_what_changes_no_answer_does_not_keep_a_request_from_another_api(
     assert [block["text"] for block in reply.json()["content"]] == ["Tokyo."]
 
 
-async def test_a_prompt_that_is_changed_on_request_keeps_all_other_fields_and_the_change_is_told(
+async def test_a_prompt_that_is_changed_on_request_keeps_all_other_fields_and_the_change_is_reported(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:
     asked = [{"role": "user", "content": "Write to jane@example.org."}]
@@ -123,7 +123,7 @@ async def test_a_response_says_itself_whether_its_conversation_may_be_cut(
     assert status != 200 or reply.json()["truncation"] == truncation
 
 
-async def test_who_asks_the_same_several_times_gets_as_many_answers(
+async def test_a_question_asked_several_times_gets_as_many_answers(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:
     replies = await asyncio.gather(*(http.post("/v1/chat/completions", json=chat(temperature=0)) for _ in range(5)))
@@ -132,7 +132,7 @@ async def test_who_asks_the_same_several_times_gets_as_many_answers(
 
 
 @pytest.mark.parametrize(("path", "body"), [("chat/completions", chat()), ("messages", message())])
-async def test_a_request_that_nothing_is_done_to_is_told_no_changes_and_no_cut(
+async def test_an_unchanged_request_reports_no_changes_and_no_cut(
     http: httpx.AsyncClient, provider: RecordingProvider, path: str, body: dict[str, Any]
 ) -> None:
     *begun, last, usage = CHAT

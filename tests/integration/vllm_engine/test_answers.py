@@ -192,7 +192,7 @@ async def test_the_engine_s_own_metrics_are_on_the_services_page(service: Servic
     assert await service.gauge("vllm:spec_decode_num_accepted_tokens_total") > 0
 
 
-async def test_the_key_value_cache_has_the_memory_that_it_was_told(service: Service) -> None:
+async def test_the_key_value_cache_has_the_configured_memory(service: Service) -> None:
     assert f'kv_cache_memory_bytes="{2**28}"' in await service.page()
 
 

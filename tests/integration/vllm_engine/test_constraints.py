@@ -146,7 +146,7 @@ DIGITS = chat_pb2.ResponseFormat(regex="[0-9]{3}")
 _HANGS_S = 3.0  # separates an engine that is held up from a busy machine
 
 
-async def test_one_tenants_constraints_hold_up_nobody_else(service: Service) -> None:
+async def test_one_tenants_constraints_delay_no_other_tenant(service: Service) -> None:
     async with flooding(service, "a") as codes:
         beside = [await first_text_s(service, "b") for _ in range(40)]
         constrained = [await first_text_s(service, "b", DIGITS) for _ in range(10)]

@@ -123,7 +123,7 @@ def test_one_slow_piece_of_work_of_a_stream_that_has_only_begun_keeps_no_other_o
         (dict.fromkeys("abcdefgh", 1), "i", None),
     ],
 )
-def test_where_there_is_no_place_who_has_most_gives_one_up_for_who_is_within_its_share(open_, comes, then):
+def test_without_a_free_slot_the_tenant_with_the_most_gives_one_up_for_a_tenant_within_its_share(open_, comes, then):
     with AdmissionControl(need=0.01, max_streams=8) as control:
         control.open(**open_)
         if then is None:
@@ -151,7 +151,7 @@ def test_the_stream_that_was_silent_for_the_longest_gives_way():
 
 
 @pytest.mark.parametrize("why", ["load", "behind"])
-def test_a_place_is_given_up_whatever_there_is_too_much_of(why: str):
+def test_a_stream_gives_way_when_load_or_backlog_is_too_high(why: str):
     with AdmissionControl(need=0.3 if why == "load" else 0.01) as control:
         control.open(a=2)
         if why == "behind":

@@ -47,7 +47,7 @@ def test_a_run_is_due_after_a_step_or_at_once_in_a_hurry_but_never_without_new_a
     assert words.next(1.6, False, STEP_S) == Span(1.0, 1.6)
 
 
-def test_the_first_run_waits_for_enough_to_hear_unless_in_a_hurry() -> None:
+def test_the_first_run_waits_for_enough_audio_unless_in_a_hurry() -> None:
     words = Agreement(1.0, TRIM_S)
     assert words.next(1.7, False, STEP_S) is None
     assert words.next(1.7, True, STEP_S) == Span(1.0, 1.7)

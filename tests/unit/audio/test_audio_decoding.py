@@ -56,7 +56,7 @@ def is_second_of_tone(recording: DecodedRecording) -> bool:
 @pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000])
 @pytest.mark.parametrize("channels", [1, 2, 8])
 @pytest.mark.parametrize("form", ["WAV", "FLAC"])
-def test_every_rate_and_every_number_of_channels_is_heard_the_same(form: str, rate: int, channels: int):
+def test_every_rate_and_number_of_channels_decodes_to_the_same_sound(form: str, rate: int, channels: int):
     recording = decode(encoded(1, rate, channels, form))
     assert (recording.format, recording.rate_hz, recording.channels) == (form, rate, channels)
     assert is_second_of_tone(recording)
@@ -76,20 +76,20 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("how", WRITTEN)
-def test_every_way_to_write_a_file_is_heard_the_same(how: str):
+def test_every_encoding_of_a_file_decodes_to_the_same_sound(how: str):
     assert is_second_of_tone(decode(WRITTEN[how]))
 
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 44_100, 48_000])
 @pytest.mark.parametrize("channels", [1, 2])
-def test_mp3_is_heard_the_same(rate: int, channels: int):
+def test_mp3_of_every_rate_decodes_to_the_same_sound(rate: int, channels: int):
     recording = decode(encoded(1, rate, channels, "MP3", "MPEG_LAYER_III"))
     assert (recording.format, recording.rate_hz, recording.channels) == ("MP3", rate, channels)
     assert is_second_of_tone(recording)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
-def test_ogg_opus_is_heard_the_same_and_always_has_48_khz(channels: int):
+def test_ogg_opus_decodes_to_the_same_sound_and_always_has_48_khz(channels: int):
     recording = decode(encoded(1, 48_000, channels, "OGG", "OPUS"))
     assert (recording.format, recording.rate_hz, recording.channels) == ("OGG/OPUS", 48_000, channels)
     assert abs(recording.duration_s - 1) < 0.02
@@ -132,12 +132,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_file_that_cannot_be_heard_whole_is_refused(name: str):
+def test_a_file_that_cannot_be_decoded_whole_is_refused(name: str):
     data, message = REFUSED[name]
     assert message in refusal(data)
 
 
-def test_an_mp3_that_was_cut_off_is_heard_to_its_end():
+def test_an_mp3_that_was_cut_off_is_decoded_to_its_end():
     whole = encoded(2, 16_000, 1, "MP3", "MPEG_LAYER_III")
     recording = decode(whole[: len(whole) // 2])
     assert 0.5 < recording.duration_s < 1.2

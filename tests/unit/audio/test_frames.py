@@ -40,7 +40,7 @@ def in_pieces(data: bytes, size: int) -> list[bytes]:
 @pytest.mark.parametrize("encoding", [S16, F32])
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 24_000, 44_100, 48_000])
-def test_every_form_is_heard_the_same(encoding: Encoding, rate: int, channels: int):
+def test_every_pcm_format_decodes_to_the_same_sound(encoding: Encoding, rate: int, channels: int):
     audio = decoded(
         open_frames(AudioForm(encoding, rate, channels)), in_pieces(pcm(tone(1, rate), encoding, channels), 1_111)
     )
@@ -104,7 +104,7 @@ def test_any_bytes_are_audio_or_refused(data: bytes, encoding: Encoding, channel
 
 
 @pytest.mark.parametrize("channels", [1, 2])
-def test_opus_packets_are_heard(channels: int):
+def test_opus_packets_are_decoded(channels: int):
     audio = decoded(open_frames(AudioForm(OPUS, 48_000, channels)), opus_packets(tone(1, 48_000), channels))
     assert abs(len(audio) - 16_000) < 800
     assert is_tone(audio[2_000:-2_000])

@@ -17,7 +17,7 @@ from tests.unit.audio.scripted import call, sent
 from tests.waiting import until
 
 
-async def test_a_stream_comes_back_as_it_is_heard(service: START):
+async def test_a_stream_comes_back_as_it_is_transcribed(service: START):
     running = await service()
     replies = await listen(running, live(2))
     kinds = [reply.WhichOneof("kind") for reply in replies]
@@ -28,7 +28,7 @@ async def test_a_stream_comes_back_as_it_is_heard(service: START):
     assert summary.busy_s > 0
 
 
-async def test_a_stream_is_heard_as_its_options_say_or_as_the_service_is_set(service: START):
+async def test_a_stream_is_transcribed_by_its_options_or_the_services_settings(service: START):
     running = await service(policy="windows", pause_ms=700, window_s=4)
     await listen(running, live(0.1))
     await listen(running, live(0.1, policy=audio_pb2.POLICY_LOCAL_AGREEMENT, pause_ms=100, language="de"))
@@ -38,7 +38,7 @@ async def test_a_stream_is_heard_as_its_options_say_or_as_the_service_is_set(ser
 
 
 @pytest.mark.parametrize(("asked", "language"), [("", "de"), ("en", "en")])
-async def test_a_stream_says_in_which_language_it_was_heard(service: START, asked: str, language: str):
+async def test_a_stream_has_the_language_of_its_transcript(service: START, asked: str, language: str):
     replies = await listen(await service(), live(1, language=asked))
     assert [reply.segment.language for reply in replies if reply.HasField("segment")] == [language]
     assert replies[-1].summary.language == language
@@ -78,7 +78,7 @@ async def test_a_stream_begins_with_its_options(service: START):
         (audio_pb2.TranscribeStreamRequest(audio=bytes(300_000)), "audio: at most 262144 bytes in a message"),
     ],
 )
-async def test_what_was_heard_before_a_bad_message_still_arrives(
+async def test_a_transcript_before_a_bad_message_still_arrives(
     service: START, extra: audio_pb2.TranscribeStreamRequest, message: str
 ):
     running = await service()
@@ -194,7 +194,7 @@ async def test_only_gateways_say_whose_a_stream_is(service: START, peer: str, be
     await asyncio.wait(held)
 
 
-async def test_draining_ends_a_stream_with_what_it_has_heard(service: START):
+async def test_draining_ends_a_stream_with_its_transcript(service: START):
     running = await service()
     task = asyncio.create_task(listen(running, sent(live(2), then=asyncio.Event())))
     await until(lambda: running.recognizer.steps == 2)
@@ -204,7 +204,7 @@ async def test_draining_ends_a_stream_with_what_it_has_heard(service: START):
         await listen(running, live(1))
 
 
-async def test_a_stream_whose_time_is_over_ends_with_what_it_has_heard(service: START):
+async def test_a_stream_whose_time_is_over_ends_with_its_transcript(service: START):
     running = await service()
     replies = await listen(running, sent(live(2), then=asyncio.Event()), seconds=0.9)
     assert replies[-1].summary.text == "w0 w0"

@@ -15,7 +15,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def test_of_several_who_want_the_same_one_makes_it() -> None:
+def test_one_of_several_concurrent_callers_makes_the_environment() -> None:
     made: list[Path] = []
     with ThreadPoolExecutor(4) as pool:
         folders = set(pool.map(lambda _: kept("some", "a==1", made.append), range(4)))
@@ -23,7 +23,7 @@ def test_of_several_who_want_the_same_one_makes_it() -> None:
     assert kept("some", "a==2", lambda folder: None) not in folders
 
 
-def test_what_was_left_in_the_middle_is_made_anew() -> None:
+def test_an_unfinished_environment_is_made_again() -> None:
     def fail(folder: Path) -> None:
         (folder / "half").touch()
         raise NotInstalled("no index")

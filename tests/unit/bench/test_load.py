@@ -130,7 +130,7 @@ def test_only_a_whole_answer_in_time_is_a_success(fields: dict[str, object], out
     assert reply.outcome == outcome
 
 
-def test_a_hit_and_a_shared_generation_are_told_from_a_call_of_its_own() -> None:
+def test_a_hit_and_a_shared_generation_are_recognized() -> None:
     hit = gateway_pb2.CacheReport(verdict=gateway_pb2.CACHE_VERDICT_EXACT)
     joined = gateway_pb2.Decision(policy="single_flight", action="joined")
     assert read_gateway(final(cache=hit)) == (False, Reply(Outcome.OK, hit=True))

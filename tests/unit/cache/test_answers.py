@@ -128,7 +128,7 @@ async def test_an_answer_whose_time_is_over_comes_with_the_miss_of_its_very_ques
     assert (bench.answers.stats.exact_hits, bench.answers.stats.semantic_hits) == (0, 0)
 
 
-async def test_an_answer_whose_time_is_just_over_is_a_hit_for_who_wants_it_and_nothing_is_compared(
+async def test_an_expired_answer_is_a_hit_within_the_stale_time_and_nothing_is_compared(
     open_cache: OpenCache,
 ) -> None:
     bench = open_cache(stale_ms=500)
@@ -175,7 +175,7 @@ async def test_a_stale_answer_goes_with_its_tenant_and_when_room_is_needed(open_
     assert (await look_up(bench, identity("one more thing", tenant="globex"))).stale is None
 
 
-async def test_watchers_hear_of_an_entry_when_its_time_is_over_and_not_again(open_cache: OpenCache) -> None:
+async def test_watchers_are_notified_once_of_an_expired_entry(open_cache: OpenCache) -> None:
     bench = open_cache(stale_ms=50)
     with bench.answers.watchers.watch() as removals:
         await store(bench, CAPITAL, ttl_ms=100)

@@ -144,7 +144,7 @@ async def test_closing_refuses_the_texts_that_wait(engine: Gated, embedder: Embe
     assert engine.embedded == ["first"]
 
 
-async def test_what_another_tenant_asked_is_computed_anew(engine: Gated, embedder: Embedder) -> None:
+async def test_the_same_question_of_another_tenant_is_embedded_again(engine: Gated, embedder: Embedder) -> None:
     async with asyncio.TaskGroup() as tasks:
         for tenant in ("acme", "globex"):
             tasks.create_task(embedder.embed("why?", tenant))

@@ -57,7 +57,7 @@ def test_only_complete_answers_are_kept(wrong: cache_pb2.Answer, field: str, val
 
 
 @pytest.mark.parametrize("reason", [chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH])
-def test_an_answer_that_ended_by_itself_or_at_its_length_is_kept(reason: int) -> None:
+def test_an_answer_that_ended_or_reached_its_length_is_kept(reason: int) -> None:
     validation.check_answer(answer(finish_reason=reason), SETTINGS)
 
 

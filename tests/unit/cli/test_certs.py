@@ -93,7 +93,7 @@ def test_redis_gets_a_password_and_the_cache_a_key_which_are_made_once(tmp_path:
     assert (tmp_path / "other" / "redis" / "redis.conf").read_text() != before[0]
 
 
-def test_a_certificate_says_who_and_where_and_for_what() -> None:
+def test_a_certificate_has_identity_hosts_and_usage() -> None:
     authority = make_authority(NOON)
     certificate = x509.load_pem_x509_certificate(authority.issue("gateway", 30, now=NOON).certificate)
     here = ["localhost", ip_address("127.0.0.1"), ip_address("::1")]

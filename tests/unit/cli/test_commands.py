@@ -189,7 +189,7 @@ def test_a_key_is_not_sent_in_plain_text_to_another_machine_and_the_error_names_
     assert "sesame" not in said
 
 
-def test_a_tool_is_read_by_itself_or_as_chat_apis_wrap_it(tmp_path: Path) -> None:
+def test_a_tool_is_read_bare_or_as_chat_apis_wrap_it(tmp_path: Path) -> None:
     file, clock = tmp_path / "clock.json", {"name": "clock", "parameters": {"type": "object"}}
     for written in (clock, {"type": "function", "function": clock}):
         file.write_text(json.dumps(written))
@@ -199,7 +199,7 @@ def test_a_tool_is_read_by_itself_or_as_chat_apis_wrap_it(tmp_path: Path) -> Non
         read_tool(file)
 
 
-def test_a_tool_of_the_mesh_is_told_from_a_file_and_may_bring_its_arguments(tmp_path: Path) -> None:
+def test_an_option_names_a_tool_of_the_mesh_or_a_file_and_may_have_arguments(tmp_path: Path) -> None:
     file = tmp_path / "clock.json"
     file.write_text(json.dumps({"name": "clock"}))
     given = ["weather", 'news={"about": "foxes"}', str(file)]

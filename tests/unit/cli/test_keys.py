@@ -99,7 +99,7 @@ def test_a_revoked_key_leaves_the_rest_of_the_file(mesh: Path) -> None:
     assert changes(mesh) == [f'-       - "{OTHER}"   # of the night\'s jobs']
 
 
-def test_a_key_is_revoked_by_itself_from_stdin(mesh: Path) -> None:
+def test_a_key_is_revoked_from_stdin(mesh: Path) -> None:
     made = created("acme")
     assert keys("revoke", "-", typed=f"{made['key']}\n").exit_code == 0
     assert yaml.safe_load(mesh.read_text()) == yaml.safe_load(MESH.replace(OLD + ",", f"[{OLD}],"))

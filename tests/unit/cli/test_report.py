@@ -29,7 +29,7 @@ def test_what_is_special_about_an_answer_is_said() -> None:
     )
 
 
-def test_what_was_heard_and_seen_is_said_first() -> None:
+def test_transcript_and_labels_come_first() -> None:
     sights = ((Label("red circle", 0.991), Label("red square", 0.009)), ())
     assert report_lines(an_answer(transcript="Which shape?", sights=sights))[:3] == [
         "heard  Which shape?",

@@ -50,7 +50,7 @@ def no_service_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_service_refuses")
-def test_a_model_whose_key_is_not_set_is_told_without_lines_of_a_file(
+def test_a_model_whose_key_is_not_set_is_reported_without_lines_of_a_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)

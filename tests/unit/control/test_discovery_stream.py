@@ -177,7 +177,7 @@ def test_an_answer_that_comes_twice_counts_once():
     assert client.answer(response, refusal="no") is None
 
 
-def test_what_is_no_longer_asked_for_is_not_sent_and_sent_anew_when_asked_for_again():
+def test_unsubscribed_resources_are_not_sent_and_are_sent_again_after_a_new_subscription():
     client = connected(snapshot(a="1", b="1"), "a", "b")
     client.ask(ASSIGNMENTS, "a")
     assert "ClusterLoadAssignment" not in dict(client.listen(snapshot(a="1", b="1")))

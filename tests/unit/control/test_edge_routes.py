@@ -59,7 +59,9 @@ def test_the_edge_knows_every_path_that_the_gateway_takes() -> None:
 
 @pytest.mark.parametrize("prefix", HTTP_PREFIXES)
 @pytest.mark.parametrize("anonymous", [True, False])
-def test_http_goes_to_the_gateways_door_and_its_refusal_is_one_that_clients_read(anonymous: bool, prefix: str) -> None:
+def test_http_goes_to_the_gateways_http_port_and_refusals_have_a_body_that_clients_read(
+    anonymous: bool, prefix: str
+) -> None:
     gateway = {"endpoints": [{"address": "10.0.0.1:50050", "http_port": 8080}]}
     every = routes(gateway, allow_anonymous=anonymous).virtual_hosts[0].routes
     found = [each for each in every if each.match.prefix == prefix]
@@ -72,7 +74,7 @@ def test_http_goes_to_the_gateways_door_and_its_refusal_is_one_that_clients_read
     assert [each["error"]["code"] for each in refused] == ([] if anonymous else ["invalid_api_key"])
 
 
-def test_a_call_is_tried_again_elsewhere_only_while_its_caller_has_heard_nothing() -> None:
+def test_a_call_is_retried_elsewhere_only_before_its_caller_got_a_byte() -> None:
     policy = calls()[0].route.retry_policy
     # `reset`: before the first response header; `cancelled`: in it
     assert policy.retry_on == "connect-failure,refused-stream,reset,cancelled"

@@ -157,7 +157,7 @@ async def test_a_new_endpoint_gets_no_calls_before_it_has_answered_and_one_that_
     assert world.healths() == {"10.0.0.1:1": Health.SERVING}
 
 
-async def test_another_identity_is_asked_anew(begin: Begin):
+async def test_a_changed_identity_opens_a_new_channel(begin: Begin):
     world = begin(ONE)
     assert (await world.channel(0)).identity == "cache"
     world.give(ONE.replace("cache: {", "cache: {identity: llm, "))
@@ -201,7 +201,7 @@ async def test_names_are_followed_and_the_last_answer_stands_when_there_is_none(
     assert list(world.healths()) == ["10.0.0.1:1", "10.0.0.2:1"]
 
 
-async def test_of_a_name_that_was_never_found_clients_hear_nothing(begin: Begin):
+async def test_clients_get_nothing_for_a_name_that_was_never_found(begin: Begin):
     world = begin(NAMED, cache_mesh=[])
     await asyncio.wait_for(world.mesh.settled.wait(), 10)
     assert world.mesh.snapshot("", Kind.GRPC)[ASSIGNMENTS]["cache"].body is None

@@ -160,7 +160,7 @@ def test_a_cluster_asks_for_its_endpoints_on_the_same_stream_and_knows_its_limit
     assert made.circuit_breakers.thresholds[0].max_requests.value == 7
 
 
-def test_outliers_are_told_by_failures_in_a_row_to_envoy_and_by_percentage_to_grpc():
+def test_outlier_detection_is_by_consecutive_failures_for_envoy_and_by_percentage_for_grpc():
     text = MESH.replace("least_request,", "least_request, outliers: {consecutive_failures: 3, ejection_ms: 700},")
     envoy = cluster(text, "gateway", Kind.ENVOY).outlier_detection
     grpc = cluster(text, "gateway").outlier_detection

@@ -52,7 +52,9 @@ async def test_a_request_that_nothing_was_done_to_has_no_changes() -> None:
         (pb.CachePolicy(), frozenset({"hits.sampled"}), "mesh"),
     ],
 )
-async def test_a_stored_answer_is_told_with_who_asked_for_it(reply: Any, kind: str, policy: Any, said: Any, by: str):
+async def test_a_stored_answer_is_reported_with_the_source_of_its_setting(
+    reply: Any, kind: str, policy: Any, said: Any, by: str
+):
     scene = Scene(ScriptedCache(reply))
     scene.tenant = replace(scene.tenant, said=said)
     final = await scene.final(cache=policy)
@@ -60,7 +62,7 @@ async def test_a_stored_answer_is_told_with_who_asked_for_it(reply: Any, kind: s
     assert report(final)["changes"] == [{"what": "cache", "to": kind, "by": by}]
 
 
-async def test_a_limit_of_tokens_of_the_mesh_is_told_and_told_apart_from_the_models_own_end() -> None:
+async def test_a_token_limit_of_the_mesh_is_reported_and_differs_from_the_models_own_end() -> None:
     cases = {
         (3, 3, LENGTH): ("max_tokens", "max_tokens; by=mesh"),
         (9, 3, LENGTH): ("", ""),  # the model's context was full before
@@ -93,7 +95,7 @@ async def test_a_cut_by_the_budget_says_whose_it_was() -> None:
     assert dict(short(final))[b"x-hedgerow-cut"] == b"budget; by=tenant"
 
 
-async def test_a_guard_is_told_with_who_asked_for_it() -> None:
+async def test_a_guard_is_reported_with_the_source_of_its_setting() -> None:
     mail = [chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Write to jane@example.org.")]
     scene = Scene()
     asked = await scene.final(messages=mail, guard=pb.GuardPolicy(personal=pb.GUARD_ACTION_MASK))
@@ -132,7 +134,7 @@ def test_a_budget_as_long_as_clients_wait_is_no_change() -> None:
         ),
     ],
 )
-def test_what_became_of_a_prompt_is_told(report: dict[str, Any], expected: list[str]) -> None:
+def test_changes_of_a_prompt_are_reported(report: dict[str, Any], expected: list[str]) -> None:
     changes = Changes()
     changes.add_prompt(pb.PromptReport(**report))
     assert [describe(change) for change in changes] == expected

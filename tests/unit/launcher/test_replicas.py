@@ -86,7 +86,7 @@ def test_redis_has_its_password_from_a_file_and_no_command_line_has_one(planned:
     assert password in Path(command[1]).read_text(), "what is kept is read again after a restart"
 
 
-def test_a_replica_that_stops_goes_on_until_its_callers_have_heard(planned: ReplicatedMesh) -> None:
+def test_every_service_has_a_lame_duck_time_and_the_trace_endpoint(planned: ReplicatedMesh) -> None:
     ours = [spec for spec in planned.specs() if spec.module and spec.name != "control"]
     for spec in ours:
         prefix = f"HEDGEROW_{spec.module.removeprefix('services.').upper()}_"
@@ -159,7 +159,7 @@ def test_the_bootstrap_is_what_grpc_expects() -> None:
     }
 
 
-def test_with_tls_everybody_has_a_certificate_of_its_own_and_uses_it_everywhere(tmp_path: Path) -> None:
+def test_with_tls_every_service_has_a_certificate_of_its_own_and_uses_it_everywhere(tmp_path: Path) -> None:
     planned = ReplicatedMesh(ports_from(6000, 2), tmp_path, FIXTURES, tls=True)
     planned.write_files()
     specs = by_name(planned)

@@ -41,7 +41,7 @@ def test_a_model_of_this_machine_has_its_own_process_and_so_have_all_but_the_pro
 
 
 @pytest.mark.parametrize("more", ["audio: openai/whisper-base\n", "gateway: {workers: 2}\n"])
-def test_a_service_that_hears_or_a_second_worker_keeps_the_gateway_apart(more: str, tmp_path: Path) -> None:
+def test_an_audio_service_or_a_second_worker_keeps_the_gateway_apart(more: str, tmp_path: Path) -> None:
     specs = shaped(TWO + more, tmp_path)
     assert specs[-1].name == "gateway"
     assert members(specs[-1]) == ["gateway"]

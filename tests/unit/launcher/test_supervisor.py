@@ -92,7 +92,7 @@ def test_a_service_without_a_first_process_is_started_after_a_pause() -> None:
     assert [round(at - began, 1) for at in ScriptedProcess.started_at] == [0.1, 0.3]
 
 
-def test_a_listener_that_cannot_be_told_ends_no_service() -> None:
+def test_a_failing_listener_ends_no_service() -> None:
     def gone(change: Change) -> None:
         if change.state == "died":
             raise BrokenPipeError
@@ -118,7 +118,7 @@ async def test_a_port_that_another_process_has_is_waited_for_and_nothing_of_it_i
     assert f"port {port} is in use" in changes[0].detail
 
 
-async def test_a_process_that_has_ended_does_not_serve_whatever_answers_on_its_port(tmp_path: Path) -> None:
+async def test_a_process_that_has_ended_does_not_serve_even_if_its_port_answers(tmp_path: Path) -> None:
     spec = ServiceSpec("one", "", "127.0.0.1:1", command=("true",), speaks="redis")
     process = object.__new__(ServiceProcess)
     process.spec, process.log = spec, tmp_path / "gone.log"

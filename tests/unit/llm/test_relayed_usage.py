@@ -56,16 +56,16 @@ def test_cached_tokens_are_plain_ones_wherever_usage_stands(usage: dict[str, Any
         )
 
 
-def test_times_that_tell_what_was_cached_are_left_out() -> None:
+def test_times_that_reveal_cached_tokens_are_left_out() -> None:
     assert without_cache('{"id":"c","timings":{"cache_n":7,"prompt_n":1}}') == '{"id":"c"}'
 
 
 @pytest.mark.parametrize("event", ['{"usage": null,  "choices":[]}', '{"type": "ping"}', '{"a":"\\"usage\\": {"}'])
-def test_an_event_that_tells_no_usage_stays_as_it_is(event: str) -> None:
+def test_an_event_without_usage_stays_as_it_is(event: str) -> None:
     assert without_cache(event) == event
 
 
-def test_events_tell_what_was_cached_where_an_answer_tells_it() -> None:
+def test_events_have_cached_tokens_where_an_answer_has_them() -> None:
     event = '{"usage":{"prompt_tokens_details":{"cached_tokens":4}}}'
     chunk = Chunk("", 0, relayed=(event,))
     assert list(to_response(chunk).relayed) == [event.encode()]

@@ -196,7 +196,7 @@ async def test_a_form_that_only_some_engines_have_reaches_those(
     assert [reply.text async for reply in servicer.Generate(asked, CALL)] == ["Hi."]
 
 
-async def test_the_features_of_a_model_are_told() -> None:
+async def test_the_features_of_a_model_are_reported() -> None:
     servicer = LLMServicer(_Caching(False, frozenset({Feature.TOOLS, Feature.AUDIO})))  # type: ignore[arg-type]
     reply = await servicer.GetModel(llm_pb2.GetModelRequest(), CALL)
     assert list(reply.features) == [llm_pb2.FEATURE_TOOLS, llm_pb2.FEATURE_AUDIO]

@@ -92,7 +92,7 @@ def test_how_tokens_are_drawn_is_left_out_where_the_model_has_no_such_thing() ->
     "sampling",
     [Sampling(top_logprobs=2), Sampling(min_tokens=2), Sampling(stop_token_ids=(2,)), Sampling(ignore_eos=True)],
 )
-def test_where_an_answer_ends_and_what_is_told_of_it_is_not_left_out(sampling: Sampling) -> None:
+def test_options_for_the_end_and_the_logprobs_of_an_answer_are_refused_not_omitted(sampling: Sampling) -> None:
     with pytest.raises(NotSupported):
         without(request(sampling))
 
@@ -105,7 +105,7 @@ def test_what_says_nothing_and_what_clients_repeat_is_not_named() -> None:
 @pytest.mark.parametrize(
     ("place", "given"), [("user", '"ann"'), ("safety_identifier", '"ann"'), ("metadata", '{"user_id":"ann"}')]
 )
-def test_whose_a_request_is_is_told_in_the_words_of_the_models_api(place: str, given: str) -> None:
+def test_the_end_user_is_named_in_the_words_of_the_models_api(place: str, given: str) -> None:
     model = replace(CLAUDE, takes=EFFORTS)
     rest, omitted = without(request(**{place: given, "verbosity": '"low"', "reasoning_effort": '"low"'}), model)
     assert omitted == ("verbosity",)

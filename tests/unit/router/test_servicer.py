@@ -26,7 +26,7 @@ async def coming(*requests: pb.ObserveRequest) -> AsyncIterator[pb.ObserveReques
         yield request
 
 
-async def test_what_gateways_bring_is_taken_and_told_to_the_other_routers():
+async def test_observations_of_gateways_are_taken_and_sent_to_the_other_routers():
     published = list[pb.ObserveRequest]()
     servicer = RouterServicer(Table(CATALOGUE, 60, PausedClock()), 1, 1, published.append)
     requests = [seen(), seen(model="unknown here")]
@@ -34,7 +34,7 @@ async def test_what_gateways_bring_is_taken_and_told_to_the_other_routers():
     assert published == requests  # another router's catalogue may have it
 
 
-async def test_what_makes_no_sense_is_not_told_to_others():
+async def test_impossible_observations_are_not_sent_to_other_routers():
     published = list[pb.ObserveRequest]()
     servicer = RouterServicer(Table(CATALOGUE, 60, PausedClock()), 1, 1, published.append)
     with pytest.raises(InvalidInput, match="1 to 3, got 9"):
@@ -53,7 +53,7 @@ def test_a_time_that_is_none_is_refused_and_nothing_is_taken(field: str, value: 
     assert table.version == 1
 
 
-def test_what_other_routers_were_told_is_as_old_as_they_say():
+def test_observations_of_other_routers_have_the_age_that_they_report():
     table = Table(CATALOGUE, 60, PausedClock())
     servicer = RouterServicer(table, 1, 1)
     assert servicer.take(seen(), age_s=30) == 1

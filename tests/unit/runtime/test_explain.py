@@ -84,7 +84,7 @@ def test_the_file_is_named_where_the_environment_says_nothing(environment: pytes
     assert (rows["llm_addresses.other"].source, rows["llm_addresses.large"].source) == ("file", "environment")
 
 
-def test_groups_in_a_list_are_told_apart(environment: pytest.MonkeyPatch) -> None:
+def test_each_group_of_a_list_has_its_own_rows(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("HEDGEROW_ROUTER_MODELS", json.dumps([MODEL, {**MODEL, "name": "n"}]))
     rows = explained("router")
     assert rows["models.1.name"] == SettingRow("models.1.name", "n", "", "environment", "HEDGEROW_ROUTER_MODELS")
@@ -112,7 +112,7 @@ def test_every_setting_of_every_service_is_there(cls: Any, environment: pytest.M
     assert missing <= {"llm_addresses", "models"}  # their items are listed instead
 
 
-def test_the_plan_of_a_gateway_that_hears_and_sees_has_its_senses_too(environment: pytest.MonkeyPatch) -> None:
+def test_the_plan_of_a_gateway_with_audio_and_vision_has_their_stages(environment: pytest.MonkeyPatch) -> None:
     assert "slices_with_senses" not in explain.explain("gateway")["plan"]
     environment.setenv(f"{GATEWAY}VISION_ADDRESS", "127.0.0.1:4")
     environment.setenv(f"{GATEWAY}AUDIO_ADDRESS", "127.0.0.1:5")

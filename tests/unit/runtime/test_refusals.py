@@ -33,7 +33,7 @@ def environment(monkeypatch: Patch) -> Patch:
     return monkeypatch
 
 
-def test_each_is_told_what_it_refuses_itself_in_the_words_of_its_start() -> None:
+def test_each_service_reports_its_own_refusals_in_the_words_of_its_start() -> None:
     wrong = {MODEL: "m", BAD: "-1", "HEDGEROW_AUDIO_LOG_LEVEL": "LOUD"}
     assert refusals([("gateway", LLMS), ("audio", wrong), ("cache", {"HEDGEROW_CACHE_COLOUR": "blue"})]) == [
         [],
@@ -73,7 +73,7 @@ def test_what_takes_the_place_of_a_setting_is_one() -> None:
             assert is_setting is (variable != name or "__" in path), variable
 
 
-def test_what_one_is_told_no_other_is(environment: Patch, tmp_path: Path) -> None:
+def test_a_setting_of_one_service_reaches_no_other(environment: Patch, tmp_path: Path) -> None:
     file = tmp_path / "audio.yaml"
     file.write_text("model: m\n")
     before = dict(os.environ)
@@ -112,9 +112,7 @@ def test_one_that_cannot_be_read_for_another_reason_says_nothing_either(environm
     assert refusals([("cache", {}), ("audio", {}), ("audio", {MODEL: "nul\0"})]) == [[], [NO_MODEL], []]
 
 
-def test_the_answer_is_json_whatever_is_printed_meanwhile(
-    environment: Patch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_answer_is_json_despite_other_output(environment: Patch, capsys: pytest.CaptureFixture[str]) -> None:
     whole = asked.settings_class
 
     def noisy(service: str) -> Any:

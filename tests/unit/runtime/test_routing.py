@@ -64,7 +64,7 @@ def test_a_model_that_cannot_hold_the_prompt_stands_in_for_nothing():
     assert (choice.model, choice.alternatives) == ("small", ())
 
 
-def test_a_context_that_nobody_knows_is_no_reason_against_a_model():
+def test_an_unknown_context_length_is_no_reason_against_a_model():
     unknown = model("unknown", Tier.FAST, 10, context_tokens=0)
     choice = choose(rank([unknown, FAST]), demand(prompt_tokens=1_000_000, max_tokens=100_000))
     assert (choice.model, choice.alternatives, choice.fallback) == ("unknown", (), False)

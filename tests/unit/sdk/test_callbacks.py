@@ -19,7 +19,7 @@ def replayed(*events: Event) -> list[tuple[str, str]]:
     return seen
 
 
-def test_a_text_that_replaces_another_is_told_apart_and_its_sentences_are_its_own() -> None:
+def test_a_replacement_text_is_marked_and_its_sentences_are_its_own() -> None:
     patch = Patch("llm", "It is ", replaces=True)
     assert replayed(TextDelta("I don't ", 1), patch, TextDelta("Paris. And", 1)) == [
         ("token", "I don't "),

@@ -57,7 +57,7 @@ def test_the_gateways_own_budget_is_not_had_twice():
 
 
 @pytest.mark.parametrize("spent_s", [2.0, 3.5])
-def test_when_the_time_is_over_nobody_else_is_asked(spent_s: float):
+def test_when_the_time_is_over_no_other_gateway_is_asked(spent_s: float):
     scene = Scene()
     scene.clock.advance(spent_s)
     assert scene.asked() is None
@@ -92,7 +92,7 @@ def test_an_answer_may_lose_two_gateways():
         {"sampling": chat_pb2.Sampling(max_tokens=2)},
     ],
 )
-def test_what_nobody_could_go_on_with_is_repeated_before_the_first_text_alone(fields: dict[str, object]):
+def test_requests_that_cannot_be_resumed_are_repeated_before_the_first_text_alone(fields: dict[str, object]):
     assert Scene(**fields).asked() is not None
     scene = Scene(**fields)
     scene.said("Once upon", 2)

@@ -46,7 +46,7 @@ def test_what_is_urgent_needs_no_room() -> None:
     assert [next(outbox) for _ in range(5)] == [0, 1, 2, 3, "now"]
 
 
-def test_closing_frees_whoever_waits() -> None:
+def test_closing_frees_all_waiters() -> None:
     outbox, results = Outbox(), []
     taking = started(lambda: results.extend(outbox))
     outbox.close()

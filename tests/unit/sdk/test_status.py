@@ -74,5 +74,5 @@ def test_a_call_that_is_cancelled_here_and_a_bug_are_no_lost_connections(code, t
         ),
     ],
 )
-def test_a_target_that_is_no_gateway_is_told_with_what_is_wrong_with_it(target, code, text, message):
+def test_a_target_that_is_no_gateway_is_reported_with_its_error(target, code, text, message):
     assert from_rpc_error(ScriptedError(code, text), Peer(target, None), 1.0).message == message

@@ -66,7 +66,9 @@ def test_these_targets_may_be_another_machine(target: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("target", ["gw.example:50050", "xds:///gateway"])
-def test_a_key_in_plain_text_to_another_machine_is_refused_and_what_allows_it_is_told(client: str, target: str) -> None:
+def test_a_key_in_plain_text_to_another_machine_is_refused_and_the_error_names_the_option(
+    client: str, target: str
+) -> None:
     with pytest.raises(InvalidArgument, match=re.escape(target)) as refused:
         getattr(hedgerow, client)(target, api_key="sesame")
     assert refused.value.reason == "PLAINTEXT_KEY"

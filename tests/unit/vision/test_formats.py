@@ -49,7 +49,7 @@ def archive() -> bytes:
 
 
 @each_kind
-def test_a_whole_file_tells_its_kind_and_size(kind: str) -> None:
+def test_kind_and_size_are_read_from_a_whole_file(kind: str) -> None:
     picture = opened(encoded(gradient(48, 32), kind))
     assert (picture.format, picture.size) == (kind, (48, 32))
 
@@ -145,7 +145,7 @@ def test_what_lies_about_its_size_or_its_form_is_refused(data: bytes, message: s
         decode(data, MAX_PIXELS)
 
 
-def test_a_jpeg_with_more_scans_than_anybody_writes_is_refused() -> None:
+def test_a_jpeg_with_more_scans_than_encoders_write_is_refused() -> None:
     progressive = encoded(gradient(), "JPEG", progressive=True)
     last = progressive.rindex(b"\xff\xda")
     assert opened(progressive).width == 48
@@ -160,7 +160,7 @@ def test_a_webp_whose_canvas_and_picture_differ_is_refused() -> None:
         opened(whole[:at] + b"\xff\x3f\0" + whole[at + 3 :])
 
 
-def test_a_png_with_a_flipped_bit_is_refused_whatever_bit_it_is() -> None:
+def test_a_png_with_any_flipped_bit_is_refused() -> None:
     whole = encoded(gradient(12, 8), "PNG")
     for place in range(len(whole)):
         for bit in range(8):

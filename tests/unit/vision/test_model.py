@@ -72,7 +72,7 @@ async def occupied(engine: FakeEngine, target: Model, *items: asyncio.Future[Pre
     return running
 
 
-async def test_who_is_alone_does_not_wait_for_others(engine: FakeEngine, make: Make) -> None:
+async def test_a_request_alone_does_not_wait_for_others(engine: FakeEngine, make: Make) -> None:
     (row,) = await compute(make(), ready(0.5))
     assert engine.sizes == [1]
     assert row.outputs["probabilities"] == pytest.approx([0.5, 0.5, 0])
@@ -111,7 +111,7 @@ async def test_one_waits_for_another_whose_picture_is_being_prepared(engine: Fak
     assert engine.sizes == [2]
 
 
-async def test_nobody_waits_for_a_picture_that_is_refused(engine: FakeEngine, make: Make) -> None:
+async def test_no_request_waits_for_a_picture_that_is_refused(engine: FakeEngine, make: Make) -> None:
     target, bad = make(), pending()
     both = asyncio.gather(compute(target, bad), compute(target, ready()), return_exceptions=True)
     await asyncio.sleep(0)
@@ -205,7 +205,7 @@ async def test_a_failing_engine_fails_its_batch_and_no_other(engine: FakeEngine,
     assert len(await compute(target, ready())) == 1
 
 
-async def test_closing_waits_for_who_is_inside(engine: FakeEngine) -> None:
+async def test_closing_waits_for_running_requests(engine: FakeEngine) -> None:
     target = model(engine)
     inside = await occupied(engine, target, *(ready() for _ in range(7)))
     closing = asyncio.ensure_future(target.close())

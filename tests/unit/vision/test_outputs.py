@@ -27,7 +27,7 @@ def row(*scores: float) -> Row:
     return Row({"out": np.array(scores, np.float32)}, Timing())
 
 
-def test_classes_of_one_name_are_told_apart_by_their_index() -> None:
+def test_classes_of_one_name_differ_by_their_index() -> None:
     found = labels(model("crane", "cat", "crane"), row(2, 0, 1), 3)
     assert [(each.index, each.name) for each in found] == [(0, "crane"), (2, "crane"), (1, "cat")]
 

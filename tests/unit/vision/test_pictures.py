@@ -196,7 +196,7 @@ async def test_what_is_too_late_is_not_decoded(pictures: Pictures) -> None:
         await pictures.prepare(b"", "images[0]", SMALL, "float32", Deadline.after(0))
 
 
-async def test_a_picture_that_nobody_waits_for_any_more_is_not_decoded() -> None:
+async def test_a_picture_whose_request_was_cancelled_is_not_decoded() -> None:
     pictures = Pictures(1, 100_000_000, 100_000_000)
     large = encoded(Image.new("RGB", (3_000, 3_000)), "PNG")
     running = pictures.prepare(large, "images[0]", SMALL, "float32", Deadline.never())

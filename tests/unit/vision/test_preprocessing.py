@@ -74,7 +74,7 @@ def test_a_squashed_picture_may_be_cropped() -> None:
     assert np.abs(found - expected).max() < 1.1 * LEVEL
 
 
-def test_a_much_larger_picture_is_shrunk_in_two_steps_that_cannot_be_told_from_one() -> None:
+def test_a_much_larger_picture_is_shrunk_in_two_steps_indistinguishable_from_one() -> None:
     picture = gradient(2000, 1500)
     expected = tensor(cropped(resized(picture, 64, Image.Resampling.BICUBIC), 56, 56))
     found = made(picture, resize=64, crop=(56, 56), interpolation="bicubic")

@@ -142,7 +142,7 @@ async def test_a_restart_loses_nothing_and_embeds_nothing(open_collections: Open
     assert engine.embedded == ["gateway port"]
 
 
-async def test_what_another_engine_has_embedded_is_found_by_words_until_it_is_embedded_anew(
+async def test_documents_embedded_by_another_engine_are_found_by_words_until_they_are_embedded_again(
     open_collections: OpenCollections, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "collections.db")

@@ -129,7 +129,7 @@ def test_what_was_verified_of_another_engine_default_or_rules_is_another_score(m
 CHAT, DOSAGES, THEIRS = Traffic("acme", "chat"), Traffic("acme", "dosages"), Traffic("globex", "dosages")
 
 
-async def test_each_category_outlasts_a_restart_by_itself_and_is_forgotten_with_its_tenant(tmp_path: Path) -> None:
+async def test_each_category_outlasts_a_restart_separately_and_is_forgotten_with_its_tenant(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
     async with opened(path) as (store, kept):
         for traffic, right in ((ACME, True), (CHAT, True), (DOSAGES, False), (THEIRS, False)):

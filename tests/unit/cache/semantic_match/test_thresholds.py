@@ -153,7 +153,7 @@ def test_lookups_without_a_candidate_make_room_for_more_of_the_others() -> None:
     assert many.of(ACME) > FLOOR + 0.005
 
 
-def test_a_sudden_crowd_of_candidates_counts_at_once() -> None:
+def test_a_sudden_rise_of_candidates_counts_at_once() -> None:
     kept = Thresholds(DEFAULT, ALLOWED)
     for number in range(10_000):
         kept.look_up(ACME, number > 8_000)

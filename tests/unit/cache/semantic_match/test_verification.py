@@ -47,7 +47,7 @@ async def test_hits_and_near_misses_are_drawn_alike_with_all_that_a_judge_needs(
     assert sample.score == found.similarity
 
 
-async def test_the_coin_is_tossed_for_candidates_alone_and_before_anybody_knows_if_they_are_given(
+async def test_only_candidates_are_sampled_whether_or_not_they_are_given(
     open_cache: OpenCache,
 ) -> None:
     tosses: list[float] = []
@@ -173,7 +173,7 @@ async def test_a_sample_says_of_which_category_it_is_and_counts_for_that_alone(t
     assert (await verdict(two, "dosages", "globex")).verdict == cache_pb2.VERDICT_SEMANTIC
 
 
-async def test_a_stranger_who_reports_of_a_category_of_the_same_name_changes_none_but_its_own(
+async def test_a_report_changes_no_category_of_the_same_name_of_another_tenant(
     two: CacheServicer,
 ) -> None:
     sample = (await verdict(two, "dosages")).sample

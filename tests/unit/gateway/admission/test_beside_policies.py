@@ -28,7 +28,7 @@ from tests.unit.gateway.admission.bodies import HELLO, SEARCH, chat, messages, p
         (chat(store=True), None),
     ],
 )
-def test_what_is_not_one_text_of_the_models_own_is_nobody_elses(request_: pb.GenerateRequest, why: Bypassed) -> None:
+def test_an_answer_that_is_not_one_text_of_the_model_is_not_shared(request_: pb.GenerateRequest, why: Bypassed) -> None:
     assert Question(request_).unshared == why
 
 

@@ -34,7 +34,7 @@ def named(name: str, premium: bool = False) -> Tenant:
 
 
 @pytest.mark.parametrize(("premium", "fields"), [(True, {}), (False, {"realtime": True}), (True, {"attempt": 1})])
-async def test_a_starved_gateway_lets_dear_requests_in(premium, fields):
+async def test_a_starved_gateway_admits_requests_of_high_priority(premium, fields):
     await admission_control(pressure=2.0).admit(request(**fields), tenant(premium), "0" * 32, 5)
 
 
@@ -134,7 +134,7 @@ async def test_a_gateway_without_cpu_time_sheds_without_asking_redis():
         await starved.admit(request(), tenant(concurrency=1), "0" * 32, 1)
 
 
-async def test_refusals_are_counted_once_they_are_told():
+async def test_refusals_are_counted_once_they_are_sent():
     labels = {"tenant": "acme", "quota": "concurrency"}
     before = REGISTRY.get_sample_value("hedgerow_quota_refused_total", labels) or 0
     at, only_one = admission_control(), tenant(concurrency=1)
@@ -159,7 +159,7 @@ async def test_an_item_of_a_batch_waits_for_a_place_and_for_the_pressure_to_fall
     assert [*times, loop_clock() - began] == pytest.approx([3, 3.25])
 
 
-async def test_a_conversation_is_held_whatever_the_pressure_and_counts_as_one_at_once():
+async def test_a_conversation_is_held_under_any_pressure_and_counts_as_one_at_once():
     at, only_one = admission_control(pressure=2.0), tenant(concurrency=1)
     place = await at.hold(only_one, "0" * 32, 1)
     with pytest.raises(QuotaExceeded) as refused:

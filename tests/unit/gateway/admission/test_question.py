@@ -30,7 +30,7 @@ def test_a_tiers_name_stands_for_the_tier(asked: pb.GenerateRequest, means: pb.G
     assert named == pb.GenerateRequest(model="fast"), "a model of a tier's name is that model"
 
 
-def test_another_name_is_not_found_and_those_that_there_are_are_told() -> None:
+def test_an_unknown_model_is_not_found_and_the_error_lists_the_known_names() -> None:
     with pytest.raises(
         ModelUnknown, match=r"^model: one of large, small, auto, fast, balanced, quality, got huge$"
     ) as no:

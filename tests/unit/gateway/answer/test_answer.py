@@ -155,7 +155,7 @@ async def test_equal_requests_at_the_same_time_share_one_generation():
     assert len(scene.write_behind.stored) == 1
 
 
-async def test_one_who_shares_may_leave_and_the_other_has_it_all():
+async def test_one_reader_may_leave_and_the_other_gets_the_whole_answer():
     scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(text("Pa"), 0.02, finish("ris.")))
     leaving = sent_by(scene.answer().give)
     await anext(leaving)
@@ -190,7 +190,7 @@ async def test_where_an_expired_answer_may_stand_in_no_call_waits_for_a_model(or
     assert (final.text, [made.action for made in final.decisions]) == (answer, [act])
 
 
-async def test_of_a_model_that_is_broken_callers_hear_whatever_may_stand_in():
+async def test_the_error_of_a_broken_model_is_reported_with_any_fallback():
     scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), FIXED, small=ScriptedLlm(Unavailable("gone")))
     with pytest.raises(ModelUnavailable):
         await scene.final()

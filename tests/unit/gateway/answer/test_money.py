@@ -188,7 +188,7 @@ async def test_an_answer_that_its_engine_broke_off_costs_what_the_engine_says():
     counted.assert_is(used)
 
 
-async def test_when_who_began_leaves_the_cost_is_on_the_account_of_who_reads_on():
+async def test_when_the_first_reader_leaves_the_cost_is_in_the_report_of_the_remaining_one():
     counted, asked = Counted(), scene(small=says(text("Pa"), 0.05, ends(read=1_900)))
     first = asyncio.create_task(leaving(asked, "delta"))
     while not asked.llms["small"].calls:
@@ -201,7 +201,7 @@ async def test_when_who_began_leaves_the_cost_is_on_the_account_of_who_reads_on(
     counted.assert_is(used)
 
 
-async def test_when_who_read_along_leaves_the_cost_is_on_the_account_of_who_began():
+async def test_when_a_joined_reader_leaves_the_cost_is_in_the_report_of_the_first_one():
     counted, asked = Counted(), scene(small=says(text("Pa"), 0.05, ends()))
     first = asyncio.create_task(asked.final())
     while not asked.llms["small"].calls:
@@ -219,7 +219,7 @@ async def test_where_all_leave_the_last_has_what_was_used_until_then():
     counted.assert_is(Used("small", ESTIMATE, 1))
 
 
-async def test_those_who_read_along_count_once():
+async def test_joined_readers_count_once():
     counted, asked = Counted(), scene(small=says(text("Pa"), 0.05, ends()))
     finals = await asyncio.gather(*(asked.final() for _ in range(5)))
     assert sum(final.cost_usd for final in finals) == pytest.approx(counted["usd"], abs=MICRODOLLAR / 1_000)
@@ -227,7 +227,7 @@ async def test_those_who_read_along_count_once():
     counted.assert_is(Used("small", 2_000, 100))
 
 
-async def test_what_a_shared_cache_of_a_provider_had_is_in_the_metrics_and_no_tenant_can_tell_it_by_its_cost():
+async def test_hits_of_a_providers_shared_cache_are_in_the_metrics_and_not_in_a_tenants_cost():
     counted, asked = Counted(), scene(small=says(text("Pa"), ends(reports_cache=False, read=1_900)))
     final = await asked.final()
     assert final.cost_usd == pytest.approx(Used("small", 2_000, 100).usd, abs=MICRODOLLAR / 1_000)

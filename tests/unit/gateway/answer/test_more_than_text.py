@@ -98,7 +98,7 @@ async def test_a_model_that_cannot_call_tools_gives_way_to_one_that_can_and_is_n
     assert len(small.calls) == 8  # no breaker opened, no call was made twice
 
 
-async def test_what_no_model_can_do_callers_hear():
+async def test_callers_get_an_error_for_features_that_no_model_has():
     scene = Scene(small=ScriptedLlm(NotSupported("tools: no")), large=ScriptedLlm(NotSupported("tools: no")))
     with pytest.raises(NotSupported):
         await scene.final(tools=TOOLS)

@@ -196,7 +196,7 @@ def test_of_a_client_that_waits_for_room(most: int):
     assert cancelled_at_every_await(scene) >= 1
 
 
-def test_of_who_takes_what_was_said():
+def test_of_the_reader_of_speech():
     @asynccontextmanager
     async def scene() -> Work:
         tally, taken = ConversationBytes(1_000), list[bytes | None]()

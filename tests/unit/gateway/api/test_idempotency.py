@@ -180,7 +180,7 @@ async def test_what_cannot_be_is_refused(fields: dict[str, Any], limit: str):
     await asyncio.sleep(2)  # until the answer is over
 
 
-async def test_a_full_gateway_gives_up_whole_answers_of_who_has_most_and_none_that_is_read():
+async def test_a_full_gateway_drops_whole_answers_of_the_tenant_with_the_most_and_none_that_is_read():
     size = pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="a"))]).ByteSize()
     scene = Scene("a", bytes=3 * size)
     for tenant, key in (("a", "1"), ("b", "1"), ("b", "2"), ("b", "3")):

@@ -73,7 +73,7 @@ async def test_what_a_conversation_leaves_is_not_counted_any_more():
     assert tally.waiting == 0
 
 
-async def test_what_was_said_before_the_end_is_still_heard():
+async def test_speech_before_the_end_still_arrives():
     spoken = Spoken(1_000, ConversationBytes(1_000))
     await spoken.put(b"a")
     spoken.end()

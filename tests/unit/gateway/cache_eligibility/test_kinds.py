@@ -24,7 +24,7 @@ def told(*said: str) -> set[str]:
 @pytest.mark.parametrize(
     ("kind", "question"), [(kind, each) for kind in (*KINDS, "neither") for each in LABELLED[kind]]
 )
-def test_a_question_is_of_the_kind_that_somebody_would_say(kind, question):
+def test_a_question_has_its_labelled_kind(kind, question):
     assert (kind in told(question)) if kind in KINDS else not told(question)
 
 

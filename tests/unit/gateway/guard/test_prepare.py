@@ -76,11 +76,11 @@ def test_the_first_request_that_is_guarded_compiles_nothing(compiles: list[str])
     check(Identity(tenants, None), compiles, [pb.GenerateRequest()])
 
 
-def test_nor_does_the_first_request_that_asks_for_a_guard_by_itself(compiles: list[str]) -> None:
+def test_the_first_request_with_a_guard_of_its_own_compiles_nothing(compiles: list[str]) -> None:
     check(Identity({"acme": keyed("sesame")}, None), compiles, [ASKED])
 
 
-async def test_nor_does_the_first_request_after_the_tenants_file_has_changed(
+async def test_the_first_request_after_a_change_of_the_tenants_file_compiles_nothing(
     tmp_path: Path, compiles: list[str]
 ) -> None:
     file = tmp_path / "tenants.yaml"

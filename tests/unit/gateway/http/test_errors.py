@@ -80,7 +80,7 @@ def test_what_would_end_the_same_is_not_to_be_repeated(error: Exception) -> None
     assert dict(error_response(error).headers())[b"x-should-retry"] == b"false"
 
 
-def test_what_policies_did_before_is_told() -> None:
+def test_earlier_decisions_of_policies_are_in_the_error() -> None:
     response = error_response(ModelUnavailable("gone", trace_id="1" * 32, decisions='[{"policy":"retry"}]'))
     assert response.openai()["hedgerow"] == {"trace_id": "1" * 32, "decisions": [{"policy": "retry"}]}
 

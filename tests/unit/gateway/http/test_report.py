@@ -21,7 +21,7 @@ pytestmark = pytest.mark.paused
         ({"temperature": 0.7, "seed": 1}, "miss", "sampled"),  # looked up as this very question alone
     ],
 )
-async def test_a_client_that_gets_no_stored_answer_is_told_why(
+async def test_a_client_without_a_stored_answer_gets_the_reason(
     sampling: dict[str, float], verdict: str, reason: str
 ) -> None:
     scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(finish("Paris.")))

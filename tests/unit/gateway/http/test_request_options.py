@@ -104,7 +104,7 @@ def test_of_a_stream_nothing_can_be_replaced(headers: dict[str, str]) -> None:
         settle_replacing(order, checks=True)
 
 
-def test_a_stream_is_not_repaired_by_itself() -> None:
+def test_a_stream_is_not_repaired_automatically() -> None:
     order = read(stream=True)
     settle_replacing(order, checks=True)
     assert not order.request.repair

@@ -72,7 +72,7 @@ def test_what_matches_passes(wanted: chat_pb2.ResponseFormat, said: str) -> None
         (Format(choice=CHOICE), "", "it is none of the choices"),
     ],
 )
-def test_what_does_not_match_is_told_without_a_word_of_it(
+def test_a_mismatch_is_reported_without_a_word_of_the_answer(
     wanted: chat_pb2.ResponseFormat, said: str, where: str
 ) -> None:
     found = mismatch(wanted, said, _MOST_S)
@@ -137,7 +137,7 @@ async def test_a_check_runs_beside_the_event_loop_and_ends(monkeypatch: pytest.M
     assert ran != [threading.main_thread()]
 
 
-async def test_nobody_waits_longer_for_a_check_than_an_answer_has() -> None:
+async def test_no_answer_waits_for_a_check_beyond_its_time() -> None:
     def never(*_: Any) -> asyncio.Future[Checked]:
         return asyncio.get_running_loop().create_future()
 

@@ -72,7 +72,7 @@ async def _settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_floods_with_hostile_forms_holds_an_ordinary_one_up_by_one_check() -> None:
+async def test_a_flood_of_hostile_forms_delays_an_ordinary_one_by_one_check() -> None:
     bench = Bench()
     await bench.come("mallory", 50)
     await bench.come("acme")
@@ -123,7 +123,7 @@ async def test_two_hostile_tenants_share_the_thread_by_weight() -> None:
     await bench.check_all()
 
 
-async def test_who_leaves_before_its_turn_is_not_checked_and_who_leaves_in_it_is_waited_for() -> None:
+async def test_a_check_cancelled_before_its_turn_is_skipped_and_one_cancelled_in_it_is_waited_for() -> None:
     bench = Bench()
     await bench.come("mallory", 2)
     await bench.come("acme")
@@ -134,7 +134,7 @@ async def test_who_leaves_before_its_turn_is_not_checked_and_who_leaves_in_it_is
     assert (bench.begun, bench.results) == (["mallory", "acme"], [("acme", "valid")])
 
 
-async def test_who_waits_longer_than_its_answer_has_is_not_checked() -> None:
+async def test_an_answer_whose_time_is_over_while_it_waits_is_not_checked() -> None:
     bench = Bench()
     await bench.come("mallory", 2)
     await bench.come("acme", within_s=0.1)
@@ -167,7 +167,7 @@ async def test_so_many_of_a_tenant_may_wait(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(bench.begun) == 5
 
 
-async def test_who_has_the_most_waiting_for_its_weight_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_tenant_with_the_most_waiting_for_its_weight_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "_MOST_WAITING", 3)
     bench = Bench()
     await bench.come("mallory", 4)
@@ -202,7 +202,7 @@ _STEPS: dict[str, Callable[[Bench], object]] = {
 
 
 @given(st.lists(st.sampled_from(sorted(_STEPS)), max_size=30))
-def test_an_ordinary_form_waits_for_one_hostile_check_whatever_came_before(steps: list[str]) -> None:
+def test_an_ordinary_form_waits_for_one_hostile_check_at_most(steps: list[str]) -> None:
     async def whole() -> None:
         bench = Bench()
         for each in ("hostile", *steps):

@@ -18,7 +18,7 @@ def test_until_enough_has_been_seen_the_expectation_says_what_is_usual(clock):
     assert usual.needs_s() == pytest.approx(2.0, rel=0.02)
 
 
-def test_silence_tells_from_the_time_on_that_95_of_100_calls_needed_at_most(clock):
+def test_silence_is_overdue_after_the_time_that_95_of_100_calls_needed(clock):
     usual = LatencyBaseline(10.0, clock)
     for value in range(1, 101):
         usual.came(value / 100)

@@ -77,7 +77,7 @@ async def test_all_of_a_batch_is_served_with_its_share_of_the_places():
     assert scene.served[-1][1] == pytest.approx(12)  # 64 / 5 rounds of a second
 
 
-async def test_what_somebody_waits_for_finds_a_place_at_once_beside_batches():
+async def test_interactive_requests_get_a_slot_at_once_beside_batches():
     scene = Scene()
     batches = [*scene.batch("one", 64, "a"), *scene.batch("two", 64, "b")]
     await asyncio.sleep(0.5)
@@ -89,7 +89,7 @@ async def test_what_somebody_waits_for_finds_a_place_at_once_beside_batches():
     assert (len(scene.served), scene.refused) == (228, [])
 
 
-async def test_batches_never_take_the_last_places_nor_come_before_who_waits():
+async def test_batches_never_take_the_last_slots_nor_come_before_waiting_requests():
     scene = Scene(slots=10, share=1, beside=1)
     batch = scene.batch("batch", 64)
     await asyncio.sleep(0.5)
@@ -131,7 +131,7 @@ async def test_two_batches_share_also_those_of_one_tenant(other: str, weight: fl
     assert least <= scene.first(40)["two"] <= most
 
 
-async def test_of_one_tenant_the_dearer_batch_goes_first():
+async def test_of_one_tenant_the_batch_of_higher_priority_goes_first():
     scene = Scene()
     cheap = scene.batch("cheap", 30)
     await asyncio.sleep(0.5)
@@ -148,7 +148,7 @@ async def test_an_item_waits_for_as_long_as_its_budget_lasts_and_is_then_refused
     assert scene.limiter.in_flight == 0
 
 
-async def test_a_refused_item_is_told_when_to_come_back():
+async def test_a_refused_item_has_a_retry_delay():
     scene = Scene(slots=1)
     await scene.limiter.enter(SlotRequest(0, "c", 1, Deadline.never()))
     deadline = Deadline.after(1, loop_clock)

@@ -98,7 +98,7 @@ def test_an_abandoned_call_counts_only_when_it_was_slow_by_then(clock):
     assert breaker.state is State.OPEN
 
 
-def test_throttling_opens_it_at_once_and_for_as_long_as_it_was_told(clock):
+def test_throttling_opens_the_breaker_at_once_for_the_retry_delay(clock):
     breaker = make(clock)
     admitted(breaker).throttled(30)
     assert (breaker.state, breaker.why) == (State.OPEN, "rate limited: it asked for a pause of 30.0 s")
@@ -115,7 +115,7 @@ def test_throttling_that_does_not_say_for_how_long_is_like_a_failure_in_time(clo
     assert OPEN_S <= breaker.retry_after_s() <= OPEN_S * 1.1
 
 
-def test_a_longer_throttling_heard_while_it_is_open_is_respected_and_a_shorter_one_changes_nothing(clock):
+def test_while_open_a_longer_retry_delay_is_respected_and_a_shorter_one_changes_nothing(clock):
     breaker = make(clock)
     long, short, first = (admitted(breaker) for _ in range(3))
     first.throttled(10)
@@ -195,7 +195,7 @@ def test_a_call_reports_once(clock):
     assert breaker.state is State.CLOSED
 
 
-def test_its_changes_are_told_and_counted(clock):
+def test_changes_of_the_breaker_are_reported_and_counted(clock):
     seen: list[tuple[str, State]] = []
     labels = {"backend": "watched"}
     breaker = Breaker(

@@ -62,7 +62,7 @@ async def test_in_a_full_queue_a_better_class_displaces_the_worst():
     assert (normal.done(), high.done(), limiter.waiting) == (False, False, 2)
 
 
-async def test_in_a_full_queue_a_crowd_gives_way_to_another_tenant_until_they_are_even():
+async def test_in_a_full_queue_a_flooding_tenant_gives_way_to_another_until_they_are_even():
     limiter = gate_of(queue=4)
     await limiter.enter(request())
     crowd = await waiting(limiter, *[request(tenant="flood")] * 4)
@@ -73,7 +73,7 @@ async def test_in_a_full_queue_a_crowd_gives_way_to_another_tenant_until_they_ar
     assert {(await refusal(task)).metadata["why"] for task in crowd[:2]} == {"displaced"}
 
 
-async def test_who_has_no_time_left_is_never_let_in():
+async def test_a_request_without_time_left_is_never_admitted():
     clock = PausedClock()
     limiter = gate_of(clock=clock, queue_s=60)
     slot = await limiter.enter(request())
@@ -92,7 +92,7 @@ async def test_who_has_no_time_left_is_never_let_in():
     assert (await refusal(gate_of(0).enter(request(deadline=Deadline(clock(), clock))))).metadata["why"] == "expired"
 
 
-async def test_who_waited_for_too_long_is_told_though_no_place_becomes_free():
+async def test_a_request_that_waited_too_long_is_refused_though_no_slot_becomes_free():
     limiter = gate_of(queue_s=0.01)
     await limiter.enter(request())
     assert (await refusal(limiter.enter(request()))).metadata["why"] == "expired"
@@ -121,7 +121,7 @@ async def wait_for(seconds: float, limiter: Limiter, clock: PausedClock) -> Slot
     return await task
 
 
-async def test_while_many_leave_without_a_place_nobody_waits_long():
+async def test_while_many_requests_are_shed_none_waits_long():
     clock = PausedClock()
     limiter = await overloaded(clock)
     assert (await refusal(wait_for(0.01, limiter, clock))).metadata["why"] == "expired"

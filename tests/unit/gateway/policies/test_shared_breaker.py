@@ -151,7 +151,7 @@ def test_what_takes_long_for_one_tenant_keeps_no_other_away(clock, ends):
         assert breaker.state is State.CLOSED
 
 
-def test_who_leaves_early_says_nothing_however_late_it_is(clock):
+def test_an_early_cancelled_call_is_no_sample_however_late_it_is(clock):
     """Of a backend that usually needs so long."""
     breaker = make(clock, min_calls=5, needs_s=2 * SLOW_S)
     permits = [admitted(breaker, "a") for _ in range(20)]
@@ -161,7 +161,7 @@ def test_who_leaves_early_says_nothing_however_late_it_is(clock):
     assert breaker.state is State.CLOSED
 
 
-def test_silence_that_is_late_but_no_failure_counts_as_slow_for_whom_it_belongs_to(clock):
+def test_silence_that_is_late_but_no_failure_counts_as_slow_for_its_replica(clock):
     breaker = make(clock, min_calls=5, needs_s=2 * SLOW_S)
     permits = [admitted(breaker, tenant) for tenant in "abcde"]
     clock.advance(SLOW_S)

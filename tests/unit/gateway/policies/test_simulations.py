@@ -153,6 +153,6 @@ def test_a_flood_takes_no_places_from_a_tenant_within_its_share_however_urgent_i
     assert shares["other"] >= 0.28
 
 
-def test_a_flood_of_urgent_requests_leaves_a_dearer_tenant_most_of_its_share():
+def test_a_flood_of_urgent_requests_leaves_a_tenant_of_higher_weight_most_of_its_share():
     shares = served(20, 0.5, {"a": 3, "b": 1}, {"a": 1.5, "b": 6}, 30, score=75)
     assert shares["a"] >= 0.62

@@ -25,7 +25,7 @@ async def read(reader) -> list[int]:
     return seen
 
 
-async def test_everyone_reads_everything_however_late_they_came():
+async def test_every_reader_gets_every_item_however_late_it_joins():
     flight = Flight[int]()
     early = flight.subscribe(60)
     flight.start(emit(flight, 1, 2, 3))
@@ -34,7 +34,7 @@ async def test_everyone_reads_everything_however_late_they_came():
     assert await asyncio.gather(read(early), read(late)) == [[1, 2, 3], [1, 2, 3]]
 
 
-async def test_who_leaves_does_not_end_it_for_others_and_the_last_one_does():
+async def test_a_reader_that_leaves_does_not_end_it_for_others_and_the_last_one_does():
     flight = Flight[int]()
     one, two = flight.subscribe(60), flight.subscribe(60)
     flight.start(emit(flight, 1, 2, 3))
@@ -98,7 +98,7 @@ async def test_a_readers_own_time_ends_its_reading_alone():
     assert await read(long) == [1, 2]
 
 
-async def test_a_failure_reaches_everyone_after_the_items():
+async def test_a_failure_reaches_every_reader_after_the_items():
     async def broken(flight):
         await emit(flight, 1)
         raise Unavailable("gone")

@@ -83,7 +83,7 @@ def test_examples_that_stay_are_whole_and_as_they_were():
     assert diet(text).text == f"Answer in one short sentence.\n\n{kept}\n\n{other}\n\nTo help."
 
 
-def test_questions_that_nobody_has_answered_are_no_examples():
+def test_unanswered_questions_are_no_examples():
     text = "\n\n".join(f"Question: which is the {word} one of them?" for word in ("first", "second", "third") * 4)
     assert "examples" not in diet(text, most_examples=1).rules
 
@@ -103,7 +103,7 @@ def test_any_text_comes_in_pieces_that_make_it_up(text: str):
 
 
 @given(st.lists(st.sampled_from([*PROTECTED, *PROSE, EXAMPLES, "{", '"', "<a>", "`", "'x"]), max_size=12))
-def test_no_diet_makes_a_text_longer_or_empty_and_the_same_text_always_comes_out_the_same(lines: list[str]):
+def test_compression_makes_no_text_longer_or_empty_and_is_deterministic(lines: list[str]):
     text = "\n".join(lines)
     left = diet(text).text
     assert len(left) <= len(text)
@@ -111,7 +111,7 @@ def test_no_diet_makes_a_text_longer_or_empty_and_the_same_text_always_comes_out
     assert diet(text).text == left
 
 
-def test_a_text_that_holds_the_marks_of_a_diet_is_left_alone():
+def test_a_text_with_the_marks_of_compression_is_left_alone():
     for mark in "\ue000\ue001":
         assert diet(f"In  order to {mark}0{mark} help.").text == f"In  order to {mark}0{mark} help."
 

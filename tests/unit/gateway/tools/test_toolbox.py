@@ -72,7 +72,7 @@ async def test_what_fails_for_one_tenant_alone_is_not_called_for_that_one_alone(
         await called(box, tool, OTHER)
 
 
-async def test_who_leaves_does_not_shut_a_tool_that_takes_its_time():
+async def test_a_cancelled_call_does_not_open_the_breaker_of_a_slow_tool():
     box = toolbox(source(after_s=2), expected={"tool_ms": 500}, breaker={"in_a_row": 2})
     tool = await listed(box)
     for _ in range(3):
@@ -80,7 +80,7 @@ async def test_who_leaves_does_not_shut_a_tool_that_takes_its_time():
     assert await called(box, tool, OTHER) == "rain"
 
 
-async def test_who_leaves_while_a_tool_is_probed_lets_the_next_caller_probe_it():
+async def test_a_cancelled_probe_lets_the_next_caller_probe():
     tools = source(said=Unavailable("kb: gone"))
     box = toolbox(tools, breaker={"in_a_row": 1, "open_ms": 100})
     tool = await listed(box)
@@ -120,7 +120,7 @@ async def test_to_a_tenant_that_may_use_none_there_is_none_and_nothing_is_called
     assert not none.sources
 
 
-async def test_nobody_waits_for_the_list_of_a_source_that_is_away():
+async def test_no_caller_waits_for_the_list_of_an_absent_source():
     tools, other = source(), source("news")
     box = toolbox(tools, other)
     tools.away = Unavailable("kb: gone")
@@ -170,7 +170,7 @@ async def test_a_tool_is_not_called_for_a_source_that_has_not_listed_its_own_of_
     assert [each.tool for each in only.beforehand] == [None]
 
 
-async def test_what_a_source_lists_is_bounded_and_what_is_left_out_is_told():
+async def test_the_list_of_a_source_is_bounded_and_omissions_are_logged():
     tools = source(*(f"tool_{number}" for number in range(10_000)))
     tools.extras["tool_0"] = {"tool": None}
     found = await toolbox(tools, max_tools=5, max_description_bytes=16).list(EVERYTHING, 1)

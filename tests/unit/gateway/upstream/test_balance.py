@@ -43,7 +43,7 @@ class Calls:
             replica.in_flight = 0
 
 
-def test_nobody_to_choose_from():
+def test_without_replicas_none_is_chosen():
     assert not list(order([], "prefix", (), random.Random()))
 
 
@@ -79,7 +79,7 @@ def test_the_nearest_region_is_tried_first_and_in_it_the_fewest_calls_in_flight(
 
 
 @pytest.mark.parametrize("policy", ["prefix", "least_request", "round_robin"])
-def test_a_canary_gets_its_share_of_the_calls_whatever_the_policy(policy: Policy):
+def test_a_canary_gets_its_share_of_the_calls_under_every_policy(policy: Policy):
     stable, canary = Replica("stable", Locality(0, "", 95)), Replica("canary", Locality(0, "canary", 5))
     calls = Calls(stable, canary, policy=policy)
     seen = Counter()
@@ -134,7 +134,7 @@ def test_a_popular_beginning_does_not_overload_the_replica_that_has_it():
     assert abs(a.in_flight - b.in_flight) <= 0.25 * 40 + 2
 
 
-def test_prompts_without_a_beginning_to_share_go_to_who_is_free():
+def test_prompts_without_a_shared_beginning_go_to_a_free_replica():
     calls = Calls(Replica("busy", in_flight=2), Replica("free"), policy="prefix")
     assert calls.made(()) == "free"
 

@@ -139,7 +139,7 @@ ASSIGNMENTS = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignmen
 ROUTES = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 
 
-async def test_the_first_requests_say_who_asks_and_for_what():
+async def test_the_first_requests_name_node_and_resources():
     requests, _, discovery = await follow()
     assert [each.type_url for each in requests] == [ASSIGNMENTS, ROUTES]
     for each in requests:

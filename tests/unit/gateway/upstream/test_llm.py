@@ -23,7 +23,7 @@ def reading(completion: Completion) -> asyncio.Task[llm_pb2.GenerateResponse]:
     return asyncio.create_task(completion.read())
 
 
-async def test_who_reads_is_told_why_the_call_was_cancelled():
+async def test_the_reader_gets_the_reason_of_a_cancelled_call():
     completion = Completion(ScriptedCall(None), "m")
     task = reading(completion)
     await asyncio.sleep(1)
@@ -43,7 +43,7 @@ async def test_a_reader_that_is_cancelled_in_the_turn_in_which_the_call_is_stays
         await task
 
 
-async def test_a_call_that_ends_with_its_connection_is_unavailable_and_cancels_nobody():
+async def test_a_call_that_ends_with_its_connection_is_unavailable_and_cancels_no_task():
     call = ScriptedCall(None)
     task = reading(Completion(call, "m"))
     await asyncio.sleep(1)

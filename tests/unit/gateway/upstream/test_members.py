@@ -110,7 +110,7 @@ async def test_one_that_left_is_in_no_metric_any_more(scene: Scene):
     await until(lambda: not in_metrics(), 5)
 
 
-async def test_one_that_stays_keeps_what_is_known_of_it_and_hears_of_its_new_place(scene: Scene):
+async def test_a_replica_that_stays_keeps_its_state_and_gets_its_new_priority(scene: Scene):
     scene.listed("a:1")
     (before,) = scene.pool.replicas
     scene.listed("a:1", priority=2)
@@ -119,7 +119,7 @@ async def test_one_that_stays_keeps_what_is_known_of_it_and_hears_of_its_new_pla
     assert len(scene.channels) == 1
 
 
-async def test_a_drill_is_heard_of_and_ends(scene: Scene):
+async def test_a_drill_starts_and_ends(scene: Scene):
     scene.listed("a:1", drop_share=0.5)
     assert scene.pool.drop_share == 0.5
     scene.listed("a:1")

@@ -72,7 +72,7 @@ def test_what_a_provider_has_read_from_its_cache_and_written_to_it_reaches_the_a
     assert (finish.usage.cached_prompt_tokens, finish.usage.cache_write_tokens) == (0, 0)
 
 
-def test_callers_are_told_in_their_own_words():
+def test_callers_get_the_usage_in_the_fields_of_their_api():
     used = chat_pb2.Usage(
         prompt_tokens=2_000, completion_tokens=100, cached_prompt_tokens=1_500, cache_write_tokens=400
     )

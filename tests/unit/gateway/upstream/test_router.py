@@ -99,7 +99,7 @@ async def test_without_a_table_a_context_is_known_and_no_model() -> None:
     assert routes.model("own") is None
 
 
-def test_a_context_that_nobody_knows_limits_nothing() -> None:
+def test_an_unknown_context_length_limits_nothing() -> None:
     routes = routes_of(own=0, hub=0)
     assert routes.least_context == 0
     assert routes.context_tokens("own") == routes.context_tokens("missing") == 0

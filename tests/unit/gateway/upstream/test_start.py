@@ -138,7 +138,7 @@ async def test_where_nothing_is_to_be_waited_for_a_backend_that_is_not_reached_i
         assert not start.starting
 
 
-async def test_a_call_that_is_told_so_has_health_asked_again() -> None:
+async def test_a_call_refused_as_starting_has_health_checked_again() -> None:
     backend, start = Backend(), Start(Notice())
     start.refused()
     assert not start.starting, "its health is not followed, so nothing would take that back"

@@ -29,7 +29,7 @@ def test_in_compose_a_dollar_is_a_dollar(folder: Path) -> None:
     assert '"revision": "$$A"' in yaml.safe_load(text)["services"]["llm-a"]["environment"]["HEDGEROW_LLM_VLLM"]
 
 
-def test_without_tenants_compose_lets_in_who_is_on_this_machine_and_nobody_else(folder: Path) -> None:
+def test_without_tenants_compose_admits_this_machine_alone(folder: Path) -> None:
     name, tenants = "HEDGEROW_GATEWAY_ALLOW_ANONYMOUS", "tenants: {t: {key_env: CALLER_KEY}}\n"
     out, http = "gateway: '0.0.0.0:50050'\n", "gateway: {http: '0.0.0.0:8080'}\n"
     for text, opened in (("", "true"), (out, None), (http, None), (tenants, None)):
@@ -37,6 +37,6 @@ def test_without_tenants_compose_lets_in_who_is_on_this_machine_and_nobody_else(
         assert yaml.safe_load(rendered)["services"]["gateway"]["environment"].get(name) == opened
 
 
-def test_what_leads_to_this_machines_loopback_is_told_for_containers(folder: Path) -> None:
+def test_addresses_of_this_machines_loopback_are_reported_for_containers(folder: Path) -> None:
     found = helm.planned(file_of("models: {a: 'http://127.0.0.1:8000/v1', b: 'http://h:1/v1'}\n", folder))
     assert elsewhere(found) == ["llm-a: HEDGEROW_LLM_OPENAI leads to 127.0.0.1, which is the container itself there"]

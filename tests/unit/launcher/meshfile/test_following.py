@@ -57,7 +57,7 @@ async def test_what_has_changed_is_started_again_one_after_the_other_and_the_fro
     assert said == ["llm-a-1 started again", "llm-a-2 started again", "gateway started again"]
 
 
-async def test_what_is_new_serves_before_the_front_is_told_and_what_is_gone_stops_after() -> None:
+async def test_new_services_serve_before_the_front_is_configured_and_removed_ones_stop_after() -> None:
     mesh = ScriptedMesh([spec("llm-old"), spec("gateway")])
     await bring(mesh, [spec("llm-new"), spec("gateway", "new")])  # type: ignore[arg-type]
     assert mesh.done == ["put llm-new", "put gateway", "remove llm-old"]

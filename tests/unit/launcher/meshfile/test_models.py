@@ -11,7 +11,7 @@ from services.router.config import RouterSettings
 from tests.unit.launcher.meshfile.mesh_files import FULL, KEY, specs_of
 
 
-def test_a_provider_is_told_its_url_its_model_and_its_key(folder: Path) -> None:
+def test_a_provider_is_configured_with_its_url_its_model_and_its_key(folder: Path) -> None:
     environment = specs_of(FULL, folder)["llm-remote"].environment
     assert (environment["HEDGEROW_LLM_MODEL_NAME"], environment["HEDGEROW_LLM_ENGINE"]) == ("remote", "openai")
     assert json.loads(environment["HEDGEROW_LLM_OPENAI"]) == {
@@ -21,7 +21,7 @@ def test_a_provider_is_told_its_url_its_model_and_its_key(folder: Path) -> None:
     assert environment["HEDGEROW_LLM_MAX_TOKENS_CAP"] == environment["HEDGEROW_LLM_DEFAULT_MAX_TOKENS"] == "1000"
 
 
-def test_a_model_that_embeds_is_told_so_with_the_gateway_and_the_router_has_its_price(folder: Path) -> None:
+def test_an_embedding_model_is_configured_as_one_with_the_gateway_and_the_router_has_its_price(folder: Path) -> None:
     text = """
         models:
           embed: {url: "http://a.example/v1", model: bge, serves: [embeddings, rerank], prices: {input: 0.02}}
@@ -46,7 +46,7 @@ def test_several_urls_of_a_model_are_its_replicas(folder: Path) -> None:
     assert addresses == {"m": [specs[name].address for name in names]}
 
 
-def test_a_folder_is_told_to_vllm_with_its_options(folder: Path) -> None:
+def test_vllm_is_configured_with_its_folder_and_options(folder: Path) -> None:
     environment = specs_of(FULL, folder)["llm-local-2"].environment
     assert (environment["HEDGEROW_LLM_ENGINE"], environment["HEDGEROW_LLM_VLLM__MODEL"]) == (
         "vllm",

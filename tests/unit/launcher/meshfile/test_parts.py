@@ -55,14 +55,14 @@ def test_a_database_beside_redis_is_set_only_where_the_file_has_one(folder: Path
         ("cache: {settings: {load_embedder: start}}", "start"),
     ],
 )
-def test_a_cache_that_compares_nothing_by_itself_loads_its_embedder_when_it_is_needed(
+def test_a_cache_without_semantic_matches_loads_its_embedder_on_demand(
     said: str, loads: str | None, folder: Path
 ) -> None:
     cache = specs_of(f"models:\n  m: {{url: 'http://a/v1'}}\n{said}\n", folder)["cache"]
     assert cache.environment.get("HEDGEROW_CACHE_LOAD_EMBEDDER") == loads
 
 
-def test_the_cache_alone_is_told_the_key_that_encrypts_and_no_rendered_mesh_has_it(folder: Path) -> None:
+def test_the_cache_alone_gets_the_encryption_key_and_no_rendered_mesh_has_it(folder: Path) -> None:
     text = FULL.replace("redis_url_env: REDIS", "redis_url_env: REDIS, encryption_key_env: CACHE_KEY")
     environments = {name: spec.environment for name, spec in specs_of(text, folder).items()}
     assert environments["cache"]["HEDGEROW_CACHE_ENCRYPTION_KEY"] == CACHE_KEY
@@ -73,7 +73,7 @@ def test_the_cache_alone_is_told_the_key_that_encrypts_and_no_rendered_mesh_has_
         assert CACHE_KEY not in render(file_of(text, folder), ENVIRONMENT)
 
 
-def test_the_gateway_finds_everybody_and_what_is_not_there_is_not_asked(folder: Path) -> None:
+def test_the_gateway_finds_every_service_and_asks_no_absent_one(folder: Path) -> None:
     specs = specs_of(FULL, folder)
     environment = specs["gateway"].environment
     assert json.loads(environment["HEDGEROW_GATEWAY_LLM_ADDRESSES"]) == {
@@ -121,7 +121,7 @@ def test_the_files_own_tools_stay_beside_the_collections_and_come_first(folder: 
     assert tools_with("{sources: 3}") == {"sources": 3}
 
 
-def test_what_replicas_share_and_where_traces_go_is_told_to_those_who_need_it(folder: Path) -> None:
+def test_shared_state_and_trace_endpoints_are_configured_where_they_are_needed(folder: Path) -> None:
     for name, spec in specs_of(FULL, folder).items():
         prefix = f"HEDGEROW_{spec.module.removeprefix('services.').upper()}_"
         assert spec.environment[f"{prefix}OTLP_ENDPOINT"] == "http://127.0.0.1:4317"
@@ -184,7 +184,9 @@ def test_the_gateway_shows_its_metrics_on_loopback_unless_it_is_said_otherwise(
         ("gateway: {settings: {hits: {revalidate_ms: 40}}}", {"revalidate_ms": 40}),
     ],
 )
-def test_a_gateway_is_told_which_requests_get_stored_answers(said: str, hits: dict[str, Any], folder: Path) -> None:
+def test_a_gateway_is_configured_with_the_requests_that_get_stored_answers(
+    said: str, hits: dict[str, Any], folder: Path
+) -> None:
     environment = specs_of(f"models: {{local: ./model}}\n{said}", folder)["gateway"].environment
     assert json.loads(environment.get("HEDGEROW_GATEWAY_HITS", "{}")) == hits
 

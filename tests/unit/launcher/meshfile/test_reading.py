@@ -203,13 +203,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "expected"), WRONG)
-def test_each_problem_is_told_with_its_place_its_path_and_its_limit(text: str, expected: str, folder: Path) -> None:
+def test_each_problem_is_reported_with_its_line_its_path_and_its_limit(text: str, expected: str, folder: Path) -> None:
     beginning = "mesh.yaml:" + expected.replace("{folder}", str(folder))
     lines = problem_lines(text, folder)
     assert any(line.startswith(beginning) for line in lines), lines
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_their_lines(folder: Path) -> None:
+def test_all_problems_are_reported_together_in_the_order_of_their_lines(folder: Path) -> None:
     text = (
         "models:\n"
         "  a: ./nowhere\n"
@@ -225,7 +225,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_their_lines(folder: Path)
     assert [problem.line for problem in problems(text, folder)][-1] == 8
 
 
-def test_what_is_right_is_left_for_those_who_have_more_to_say_of_it(folder: Path) -> None:
+def test_valid_parts_are_left_for_later_checks(folder: Path) -> None:
     text = (
         "models:\n"
         "  gone: {tier: fast, replicas: 0}\n"
@@ -259,13 +259,13 @@ KEYS_IN_PLAIN_TEXT = [
 
 
 @pytest.mark.parametrize("text", KEYS_IN_PLAIN_TEXT)
-def test_a_key_in_the_file_is_refused_and_never_told(text: str, folder: Path) -> None:
+def test_a_key_in_the_file_is_refused_and_never_printed(text: str, folder: Path) -> None:
     found = problem_lines(text, folder)
     assert found
     assert not any("Ab12" in line for line in found)
 
 
-def test_a_key_in_the_place_of_a_variables_name_is_told_from_one(folder: Path) -> None:
+def test_a_key_in_the_place_of_a_variables_name_is_recognized(folder: Path) -> None:
     for pasted in ("sk-proj-1", "gsk_Ab12", "AIzaSyAb", "hf_abc", "0f3a"):
         (problem,) = problems(f"models:\n  a: {{url: 'http://h/v1', key_env: {pasted}}}", folder)
         assert problem.message.startswith("the name of an environment variable is needed, in capitals")
@@ -287,7 +287,7 @@ def test_providers_keys_need_not_be_there_for_what_runs_elsewhere_and_callers_mu
         read_text(text, folder, {}, keys_needed=False).whole()
 
 
-def test_a_file_that_cannot_be_read_is_told_so(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     for path, reason in ((tmp_path / "none.yaml", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(BadMeshFile, match=reason):
             read(path).whole()

@@ -135,7 +135,7 @@ async def test_tools_and_how_they_are_chosen_are_sent(choice: ToolChoice, parall
     assert said["tool_choice"] == sent
 
 
-async def test_the_model_is_told_to_think_where_the_api_lets_it() -> None:
+async def test_thinking_is_requested_except_where_the_api_refuses_it() -> None:
     thinking = {"type": "adaptive"}
     assert (await body(Request(HELLO), thinking=thinking))["thinking"] == thinking
     result = (

@@ -166,7 +166,7 @@ _OF_THOUGHTS = {"edits": [{"type": "clear_thinking_20251015", "keep": {"type": "
         (read_response, {"input": "?", "reasoning": {"effort": "none"}}),
     ],
 )
-def test_what_clients_add_to_a_request_by_themselves_is_no_error_for_other_models(read: Any, body: Any) -> None:
+def test_fields_that_clients_add_automatically_are_no_error_for_other_models(read: Any, body: Any) -> None:
     untold(read, body)
 
 

@@ -45,7 +45,7 @@ def used(**usage: Any) -> str:
         ),
     ],
 )
-def test_a_count_of_tokens_that_cannot_be_is_as_if_it_had_not_been_told(event: str, usage: Usage) -> None:
+def test_an_impossible_count_of_tokens_is_ignored(event: str, usage: Usage) -> None:
     answer = OpenAIAnswer()
     answer.add([SAID, ENDED, event])
     finish = answer.finish().finish

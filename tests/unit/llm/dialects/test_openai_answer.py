@@ -81,7 +81,7 @@ def ended(reading: OpenAIAnswer, *events: str) -> tuple[list[Chunk], FinishReaso
     return [*chunks, end], end.finish.reason, end.finish.usage
 
 
-def test_thoughts_and_text_in_a_list_of_parts_are_told_apart() -> None:
+def test_thoughts_and_text_in_a_list_of_parts_are_separated() -> None:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Small"}, {"type": "text", "text": " talk."}]}
     reference = {"type": "reference", "reference_ids": [1]}
     chunks, *_ = ended(

@@ -93,7 +93,7 @@ async def test_a_conversation_with_calls_results_pictures_and_recordings_is_sent
     ]
 
 
-async def test_gemini_is_told_that_nobody_has_kept_the_signature_of_a_call() -> None:
+async def test_gemini_gets_the_placeholder_for_a_missing_signature_of_a_call() -> None:
     messages = (*HELLO, Message("assistant", tool_calls=(ToolCall("a", "clock", "{}"),)), *HELLO)
     (call,) = (await body(Request(messages), dialect="gemini"))["messages"][1]["tool_calls"]
     assert call["extra_content"] == {"google": {"thought_signature": "skip_thought_signature_validator"}}
@@ -213,7 +213,7 @@ def test_settings_that_contradict_or_cannot_be_sent_are_refused(own: dict[str, A
         (429, {}, EngineBusy),
     ],
 )
-async def test_waiting_mends_a_rate_and_not_an_empty_purse(
+async def test_rate_limits_are_retryable_and_an_exhausted_balance_is_not(
     status: int, body: dict[str, Any], error: type[ServiceError]
 ) -> None:
     with pytest.raises(error):

@@ -52,7 +52,7 @@ async def test_calls_arrive_piece_by_piece() -> None:
     assert sum(chunk.tokens for chunk in chunks) == 30
 
 
-async def test_calls_of_a_server_that_gives_all_the_same_index_are_told_apart_by_their_ids() -> None:
+async def test_calls_with_the_same_index_are_separated_by_their_ids() -> None:
     pieces = (call(0, "a", "weather", "{}"), call(0, "b", "clock", "{}"), delta("stop"), DONE)
     chunks = await answer(SimulatedProvider(pieces))
     assert [(each.index, each.id) for each in calls(chunks)] == [(0, "a"), (1, "b")]
@@ -100,5 +100,5 @@ async def test_log_probabilities_come_with_their_text() -> None:
     [(event("Hel"), delta("content_filter"), DONE), (delta(refusal="I will not."), delta("stop"), DONE)],
     ids=["cut off", "refused"],
 )
-async def test_what_a_filter_withheld_is_told(pieces: tuple[str, ...]) -> None:
+async def test_text_withheld_by_a_filter_is_reported(pieces: tuple[str, ...]) -> None:
     assert end_of(await answer(SimulatedProvider(pieces))).reason == FinishReason.CONTENT_FILTER

@@ -76,7 +76,7 @@ async def test_thoughts_are_no_part_of_the_answer() -> None:
         ("pause_turn", FinishReason.INTERRUPTED),
     ],
 )
-async def test_why_an_answer_ended_is_told(reason: str, expected: FinishReason) -> None:
+async def test_the_finish_reason_is_reported(reason: str, expected: FinishReason) -> None:
     assert end_of(await answer(provider(*text("Hi."), *ended(reason)))).reason == expected
 
 

@@ -23,7 +23,7 @@ def refused(body: Any, status: int = 400, key: str = KEY) -> RequestRefused:
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_a_caller_of_the_providers_api_is_told_what_the_provider_said(status: int) -> None:
+def test_a_caller_of_the_providers_api_gets_the_providers_error(status: int) -> None:
     error = refused({"error": {**PROBLEM, "details": {"at": 3}}, "request_id": "7"}, status)
     error.include_provider_error("messages")
     assert error.metadata["provider_api"] == "messages"
@@ -106,7 +106,7 @@ def test_the_credential_stays_here_however_it_is_written() -> None:
     assert json.loads(error.metadata["provider_error"])["message"] == "… may not"
 
 
-def test_an_error_that_no_trailer_holds_is_told_in_short() -> None:
+def test_an_error_too_long_for_a_trailer_is_shortened() -> None:
     error = refused({"error": {**PROBLEM, "message": "long " * 200, "details": ["x" * 3_000]}})
     error.include_provider_error("chat_completions")
     own = json.loads(error.metadata["provider_error"])

@@ -38,7 +38,7 @@ async def test_the_warm_up_opens_a_connection_and_does_not_fail(provider: Simula
 
 
 @pytest.mark.paused
-async def test_a_connection_is_kept_where_nobody_asks_for_long() -> None:
+async def test_an_idle_connection_is_kept() -> None:
     provider = SimulatedProvider((event("a"), event("b", "stop"), DONE))
     engine = provider.engine()
     keeping = asyncio.create_task(engine.wait_failed())
@@ -56,7 +56,7 @@ async def test_a_connection_is_kept_where_nobody_asks_for_long() -> None:
     await asyncio.wait({keeping})
 
 
-async def test_a_kept_connection_that_had_died_is_replaced_and_nobody_hears_of_it() -> None:
+async def test_a_kept_connection_that_had_died_is_replaced_without_an_error() -> None:
     provider = SimulatedProvider(refusals=[Lost("reset", kept=True)] * 2)
     assert end_of(await answer(provider)).reason == FinishReason.STOP
     assert len(provider.requests) == 3
@@ -77,7 +77,7 @@ async def test_nothing_else_is_asked_again(refusals: list[Broken], requests: int
 
 
 @pytest.mark.paused
-async def test_an_answer_is_over_when_its_end_is_told_and_its_body_is_read_behind() -> None:
+async def test_an_answer_is_over_at_its_last_event_and_its_body_is_read_afterwards() -> None:
     provider = SimulatedProvider((event("Hello", "stop"), DONE, ": the end\n\n"), hold=asyncio.Event())
     engine = provider.engine()
     assert await answer_of(engine, Request(HELLO))

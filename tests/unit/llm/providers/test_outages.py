@@ -115,7 +115,7 @@ async def test_a_server_without_tls_is_said_in_words() -> None:
         await engine.close()
 
 
-async def test_a_provider_that_limits_the_rate_is_told_of() -> None:
+async def test_rate_limits_of_a_provider_are_reported() -> None:
     provider = SimulatedProvider(status=429)
     engine = provider.engine()
     with pytest.raises(EngineBusy):
@@ -135,7 +135,7 @@ async def test_a_provider_that_limits_the_rate_is_told_of() -> None:
         ((event("", "stop"), Broken("the connection ended")), None),
     ],
 )
-async def test_a_provider_that_fails_in_mid_answer_is_told_of(
+async def test_failures_of_a_provider_in_mid_answer_are_reported(
     rest: tuple[str | Broken, ...], reason: str | None
 ) -> None:
     engine = SimulatedProvider((event("Hello"), *rest)).engine()

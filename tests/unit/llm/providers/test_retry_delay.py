@@ -52,7 +52,5 @@ def test_seconds_and_dates_are_read_and_bounded(header: str, seconds: float) -> 
         ({}, None),
     ],
 )
-def test_what_is_told_of_rate_limits_counts_where_nothing_is_left(
-    headers: dict[str, str], seconds: float | None
-) -> None:
+def test_rate_limit_headers_count_where_nothing_is_left(headers: dict[str, str], seconds: float | None) -> None:
     assert said_delay_s(headers, now=NOW) == seconds

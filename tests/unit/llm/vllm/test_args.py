@@ -97,7 +97,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 @pytest.mark.usefixtures("source")
-def test_what_is_wrong_is_told_before_vllm_is_imported(settings: dict[str, Any], said: str) -> None:
+def test_errors_are_reported_before_vllm_is_imported(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(BadEngineSettings) as caught:
         check_early(VllmSettings(**settings))
     assert str(caught.value) == said

@@ -77,7 +77,7 @@ def test_one_that_is_refused_names_what_is_wrong_with_it():
 
 
 @pytest.mark.parametrize("different", [True, False])
-def test_a_tenant_gets_its_share_of_the_time_and_others_theirs(different: bool):
+def test_each_tenant_gets_its_share_of_the_time(different: bool):
     async def main() -> None:
         constraints = make(ScriptedTrial(GrammarVerdict("", 0.1, 0.1)))
         asked = [Constraint("regex", f"{number if different else 0}") for number in range(10)]
@@ -94,7 +94,7 @@ def test_a_tenant_gets_its_share_of_the_time_and_others_theirs(different: bool):
     on_paused_loop(main())
 
 
-def test_who_has_no_more_time_leaves_and_finds_the_verdict_later():
+def test_a_check_that_outlasts_its_caller_is_remembered():
     async def main() -> list[Constraint]:
         constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002), seconds=1.0))
         with pytest.raises(TooLate):
@@ -128,7 +128,7 @@ class Workers:
         return await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
-async def test_tenants_take_turns_whoever_asks_more():
+async def test_tenants_take_turns_despite_unequal_demand():
     workers = Workers(Scheduler(most=4))
     await workers.come("a", "a", "a", "a", "b", "b")
     assert workers.order == ["a"]  # one at a time
@@ -136,7 +136,7 @@ async def test_tenants_take_turns_whoever_asks_more():
     assert workers.order == ["a", "a", "b", "a", "b", "a"]
 
 
-async def test_who_has_enough_inside_is_told_when_to_come_back():
+async def test_a_tenant_at_its_limit_gets_a_retry_delay():
     workers = Workers(Scheduler(most=2))
     await workers.come("a", "a", "a", "b")
     *_, refused, other = await workers.finish()
@@ -148,7 +148,7 @@ async def test_who_has_enough_inside_is_told_when_to_come_back():
 
 
 @pytest.mark.parametrize("leaves", [0, 1])
-async def test_who_goes_away_holds_up_nobody(leaves: int):
+async def test_a_cancelled_caller_delays_no_other(leaves: int):
     workers = Workers(Scheduler(most=4))
     await workers.come("a", "b", "c")
     workers.tasks[leaves].cancel()
@@ -156,7 +156,7 @@ async def test_who_goes_away_holds_up_nobody(leaves: int):
     assert workers.order[-1] == "c"
 
 
-async def test_who_is_called_and_goes_in_the_same_turn_passes_it_on():
+async def test_a_caller_cancelled_in_its_turn_passes_it_on():
     workers = Workers(Scheduler(most=4))
     await workers.come("a", "b", "c")
     workers.end.set()

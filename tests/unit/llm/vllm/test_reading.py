@@ -60,7 +60,7 @@ def output(text: str, tokens: list[int], reason: str | None = None, logprobs: An
     return SimpleNamespace(outputs=[completion], finished=reason is not None, num_cached_tokens=2, metrics=times)
 
 
-def test_thoughts_text_and_calls_are_told_apart() -> None:
+def test_thoughts_text_and_calls_are_separated() -> None:
     reading = parsed()
     said = [reading.read(text, [1], finished=False) for text in ("Hm.", "|", "Yes.", "@0clock", "@1clock")]
     assert said[:3] == [AnswerPiece(reasoning="Hm."), AnswerPiece(), AnswerPiece("Yes.")]

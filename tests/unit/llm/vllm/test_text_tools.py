@@ -104,7 +104,7 @@ def read(text: str, cuts: list[int]) -> tuple[str, list[tuple[str, str]]]:
 
 
 @given(st.lists(st.integers(0, 300)))
-def test_text_and_calls_are_told_apart_however_they_arrive(cuts: list[int]) -> None:
+def test_text_and_calls_are_separated_however_they_arrive(cuts: list[int]) -> None:
     text, calls = read(f"I look <here>.\n{CALL}\n{TIME}", cuts)
     assert text == "I look <here>.\n"
     assert calls == [("weather", '{"city": "Oslo"}'), ("clock", "{}")]

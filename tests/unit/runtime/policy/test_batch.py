@@ -107,7 +107,7 @@ async def test_what_gathered_beyond_a_preferred_size_waits_for_its_own_delay(eng
     assert engine.batches == [[0], [1, 2, 3, 4], [5]]
 
 
-async def test_while_nothing_more_is_to_come_nobody_waits_for_it(engine, make):
+async def test_no_batch_waits_when_no_more_items_will_come(engine, make):
     to_come = True
     batcher = make(more_to_come=lambda: to_come)
     first = batcher.put(1)
@@ -118,7 +118,7 @@ async def test_while_nothing_more_is_to_come_nobody_waits_for_it(engine, make):
     assert engine.batches == [[1, 2], [3]]
 
 
-async def test_who_waits_is_told_when_nothing_more_will_come(engine, make):
+async def test_a_waiting_batch_runs_when_no_more_items_will_come(engine, make):
     to_come = True
     batcher = make(more_to_come=lambda: to_come)
     waiting = batcher.put(1)
@@ -139,7 +139,7 @@ async def test_a_cancelled_waiters_item_does_not_run(engine, make):
     assert engine.batches == [[0], [2]]
 
 
-async def test_a_waiter_cancelled_while_its_item_runs_takes_nobody_with_it(engine, make):
+async def test_a_waiter_cancelled_while_its_item_runs_cancels_no_other(engine, make):
     batcher = make(max_size=2)
     engine.limiter.clear()
     given_up, stays = (asyncio.create_task(batcher.submit(item)) for item in (1, 2))
@@ -222,7 +222,7 @@ async def test_closing_finishes_what_runs_and_refuses_the_rest(engine, make):
     assert engine.batches == [[0]]
 
 
-async def test_when_a_worker_is_cancelled_nobody_waits_for_ever():
+async def test_when_a_worker_is_cancelled_no_caller_waits_for_ever():
     async def ending(items: list[int]) -> list[int]:
         raise asyncio.CancelledError
 

@@ -51,7 +51,7 @@ def test_within_a_tenant_the_highest_rank_goes_first():
     assert [somebody.rank[1] for somebody in served] == [3, 2, 1]
 
 
-def test_one_who_always_comes_back_alone_gets_no_more_than_its_turn():
+def test_a_tenant_that_always_returns_alone_gets_no_more_than_its_turn():
     queue, served = queue_of(*many("flood", 50), Somebody("other", (0, 0))), []
     for number in range(1, 20):
         served += serve(queue, 1)
@@ -93,7 +93,7 @@ def test_the_last_of_the_most_crowded_tenant_gives_way():
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "serve", "remove"])), max_size=60))
-def test_everybody_is_served_or_leaves_exactly_once(steps):
+def test_every_waiter_is_served_or_leaves_exactly_once(steps):
     queue: FairQueue[Somebody] = FairQueue()
     inside: list[Somebody] = []
     for number, (tenant, step) in enumerate(steps):
@@ -115,7 +115,7 @@ _COSTS = st.dictionaries(st.sampled_from("abc"), st.floats(0.5, 50), min_size=2)
 
 
 @given(_COSTS, st.dictionaries(st.sampled_from("abc"), st.sampled_from([1.0, 2.0, 4.0])))
-def test_tenants_who_wait_have_had_the_same_by_weight_but_for_one_turn(
+def test_waiting_tenants_have_had_the_same_by_weight_but_for_one_turn(
     costs: dict[str, float], weights: dict[str, float]
 ) -> None:
     queue: FairQueue[Somebody] = FairQueue(charged=True)

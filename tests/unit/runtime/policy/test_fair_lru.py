@@ -29,7 +29,7 @@ def fill(lru: FairLru[str, Value], tenant: str, count: int, size: int = 1) -> li
     return gone
 
 
-def test_who_has_more_than_an_equal_part_shrinks_to_it_and_no_further() -> None:
+def test_a_tenant_with_more_than_an_equal_part_shrinks_to_it_and_no_further() -> None:
     lru: FairLru[str, Value] = FairLru(10**6, 10)
     fill(lru, "b", 10)
     fill(lru, "a", 1_000)
@@ -44,7 +44,7 @@ def test_a_value_takes_the_place_of_the_one_before() -> None:
     assert (lru.get("k"), lru.bytes, len(lru)) == (new, 20, 1)
 
 
-def test_replacing_makes_room_with_what_was_used_longest_ago_of_who_holds_most() -> None:
+def test_replacing_evicts_the_least_recently_used_of_the_largest_tenant() -> None:
     lru: FairLru[str, Value] = FairLru(100, 10)
     mine = [Value("a", 10) for _ in range(9)]
     for number, value in enumerate(mine):

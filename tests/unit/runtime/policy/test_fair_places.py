@@ -45,7 +45,7 @@ def test_as_many_run_as_there_are_places_and_tenants_take_turns() -> None:
     assert not len(scene.places.waiting)
 
 
-def test_who_leaves_before_its_turn_is_passed_over() -> None:
+def test_a_waiter_that_leaves_before_its_turn_is_passed_over() -> None:
     scene = Scene(1)
     _, second, _ = scene.come("abc")
     assert scene.places.waiting.remove(second)
@@ -53,7 +53,7 @@ def test_who_leaves_before_its_turn_is_passed_over() -> None:
     assert scene.started == ["a", "c"]
 
 
-def test_who_does_not_run_takes_no_place() -> None:
+def test_a_waiter_that_does_not_run_takes_no_slot() -> None:
     scene = Scene(1, refused="xy")
     scene.come("xa")
     assert scene.started == ["x", "a"]

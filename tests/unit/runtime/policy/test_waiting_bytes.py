@@ -70,7 +70,7 @@ async def test_those_that_wait_for_room_get_it_in_turn_by_tenant_and_the_first_o
 
 
 @pytest.mark.paused
-async def test_who_waits_for_room_in_vain_is_told_when_to_come_back_and_makes_way() -> None:
+async def test_a_request_that_waits_for_bytes_in_vain_gets_a_retry_delay_and_makes_way() -> None:
     room = WaitingBytes(100)
     room.take("acme", 50)
     first = asyncio.create_task(room.take_in_time("globex", 60, 1.0))
@@ -86,7 +86,7 @@ async def test_who_waits_for_room_in_vain_is_told_when_to_come_back_and_makes_wa
     assert not room._waiters
 
 
-def test_who_leaves_while_it_waits_for_room_leaves_nothing_behind() -> None:
+def test_a_request_cancelled_while_it_waits_for_bytes_leaves_nothing_behind() -> None:
     @asynccontextmanager
     async def scene() -> AsyncIterator[Coroutine[Any, Any, object]]:
         room = WaitingBytes(100)

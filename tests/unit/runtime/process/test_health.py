@@ -65,7 +65,7 @@ def health() -> Health:
     return made
 
 
-async def test_a_watcher_is_told_of_each_change_once(health: Health) -> None:
+async def test_a_watcher_gets_each_change_once(health: Health) -> None:
     async with Watches(health) as watches:
         await watches.begin(watcher := Watcher())
         await watches.begin(other := Watcher(), health_pb2.HealthCheckRequest(service="other"))
@@ -87,7 +87,7 @@ async def test_a_watcher_that_reads_nothing_keeps_nothing_from_others(health: He
         assert (stuck.sent, watcher.sent) == ([], [NOT_SERVING, SERVING])
 
 
-async def test_who_leaves_says_so_of_every_service_and_nothing_else_after(health: Health) -> None:
+async def test_a_draining_server_reports_every_service_as_not_serving_and_nothing_after(health: Health) -> None:
     health.set("service", SERVING)
     async with Watches(health) as watches:
         await watches.begin(watcher := Watcher(), health_pb2.HealthCheckRequest(service="service"))

@@ -39,7 +39,7 @@ def fail() -> None:
         raise ExceptionGroup(_SECRET.format("three"), [OSError(_SECRET.format("four"))])  # noqa: B904  # so that it has a context
 
 
-def test_an_exception_is_told_by_class_and_place_and_not_by_its_text(log: Log) -> None:
+def test_an_exception_is_logged_by_class_and_line_without_its_text(log: Log) -> None:
     stream = log("INFO")
     try:
         fail()
@@ -62,7 +62,7 @@ def test_at_debug_the_texts_are_there(log: Log) -> None:
     assert "ValueError: secret 2" in stream.getvalue()
 
 
-def test_what_has_no_end_is_told_to_an_end() -> None:
+def test_a_cyclic_chain_of_causes_is_logged_up_to_a_limit() -> None:
     error = ValueError()
     error.__cause__ = error
     assert whereabouts(error).count("ValueError") == 10

@@ -167,7 +167,7 @@ def test_a_block_lasts_from_the_question_to_the_answer():
     assert not loop.asked
 
 
-def test_what_does_not_last_beyond_the_threshold_is_not_told():
+def test_blocks_below_the_threshold_are_not_reported():
     loop = Scripted()
     loop.look(_FEED, 0.025)
     loop.run(_FEED, 0.02)
@@ -230,7 +230,7 @@ def test_c_code_that_the_loop_calls_itself_is_seen_by_its_cpu_time():
     assert loop.reported[0].place == IN_C
 
 
-def test_a_block_that_goes_on_is_told_of_before_it_ends():
+def test_a_block_that_goes_on_is_reported_before_it_ends():
     loop = Scripted()
     for _ in range(400):
         loop.look(_FEED, 0.025, cpu_s=0)

@@ -34,7 +34,7 @@ def test_the_identities_that_certificates_are_made_for_are_those_of_the_table() 
 
 @pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize("identity", IDENTITIES)
-def test_a_service_serves_those_of_its_row_and_nobody_else(service: str, identity: str) -> None:
+def test_a_service_serves_the_callers_of_its_row_alone(service: str, identity: str) -> None:
     admit = callers_of(service)
     if identity in SERVICES[service].callers:
         assert admit(call(identity)) == identity
@@ -52,11 +52,11 @@ def test_only_the_gateway_and_people_reach_what_holds_answers_and_models() -> No
 
 @pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize("identity", ["control", "edge", "operator"])
-def test_health_is_told_to_those_who_watch_all(service: str, identity: str) -> None:
+def test_health_is_served_to_watchers_of_all_services(service: str, identity: str) -> None:
     assert probes_of(service)(call(identity)) == identity
 
 
-def test_health_is_told_to_a_services_own_kind_and_not_to_its_neighbours() -> None:
+def test_health_is_served_to_a_services_own_kind_and_not_to_its_neighbours() -> None:
     assert probes_of("router")(call("router")) == "router"
     with pytest.raises(CallerRefused):
         probes_of("router")(call("cache"))
@@ -74,7 +74,7 @@ def test_health_is_told_to_a_services_own_kind_and_not_to_its_neighbours() -> No
         Context("spiffe://hedgerow/gateway", "spiffe://hedgerow/operator"),
     ],
 )
-def test_whoever_has_no_identity_of_the_mesh_is_refused(context: Context) -> None:
+def test_callers_without_an_identity_of_the_mesh_are_refused(context: Context) -> None:
     with pytest.raises(CallerRefused):
         callers_of("cache")(context)
 

@@ -74,7 +74,7 @@ async def ended(call: Any) -> grpc.StatusCode:
 
 
 @pytest.mark.parametrize("method", [GENERATE, CONVERSE])
-async def test_who_may_not_call_is_told_by_his_headers_alone(
+async def test_a_caller_without_a_key_is_refused_by_its_headers_alone(
     channel: grpc.aio.Channel, servicer: Keyed, method: str
 ) -> None:
     assert await ended(begun(channel, method, metadata=())) is grpc.StatusCode.UNAUTHENTICATED
@@ -114,7 +114,7 @@ async def test_only_the_first_message_of_many_has_a_time(channel: grpc.aio.Chann
     assert await ended(call) is grpc.StatusCode.OK
 
 
-async def test_who_leaves_before_saying_anything_is_forgotten(
+async def test_a_client_that_leaves_before_its_first_message_is_forgotten(
     channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
     call = begun(channel, GENERATE)

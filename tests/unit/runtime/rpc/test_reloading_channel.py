@@ -129,7 +129,7 @@ async def test_the_old_channel_is_closed_when_its_last_call_has_ended() -> None:
     await line.channel.close()
 
 
-async def test_closing_closes_whatever_is_left() -> None:
+async def test_closing_closes_all_remaining_channels() -> None:
     line = Line(READY, READY, READY)
     await line.channel.renew()
     await line.channel.renew()
@@ -164,7 +164,7 @@ async def test_a_renewal_that_is_cancelled_leaves_the_old_channel_in_place() -> 
     await line.channel.close()
 
 
-async def test_who_waits_for_a_change_hears_of_it_on_the_new_channel() -> None:
+async def test_a_waiter_for_a_change_gets_it_on_the_new_channel() -> None:
     line = Line(READY, READY)
     waiting = asyncio.create_task(line.channel.wait_for_state_change(READY))
     await settle()
@@ -176,7 +176,7 @@ async def test_who_waits_for_a_change_hears_of_it_on_the_new_channel() -> None:
     await line.channel.close()
 
 
-async def test_who_waits_for_a_change_hears_of_one_that_was_undone_at_once() -> None:
+async def test_a_waiter_for_a_change_gets_one_that_was_undone_at_once() -> None:
     line = Line(READY)
     waiting = asyncio.create_task(line.channel.wait_for_state_change(READY))
     await settle()
@@ -192,7 +192,7 @@ async def test_who_waits_for_a_change_hears_of_one_that_was_undone_at_once() -> 
     await line.channel.close()
 
 
-async def test_who_waits_for_a_change_hears_of_a_switch_that_is_one() -> None:
+async def test_a_waiter_for_a_change_gets_a_switch_that_is_one() -> None:
     line = Line(IDLE, FAILED)
     waiting = asyncio.create_task(line.channel.wait_for_state_change(IDLE))
     await settle()

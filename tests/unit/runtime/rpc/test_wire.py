@@ -114,7 +114,7 @@ async def test_all_but_the_first_fields_of_a_large_message_are_counted_beside_th
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=60))
-def test_whatever_protobuf_can_read_is_read(raw: bytes) -> None:
+def test_all_bytes_that_protobuf_reads_pass_the_check(raw: bytes) -> None:
     """Groups apart, which no message of ours has; and what is counted well may still have bad text in it."""
     check = Counted(pb.GenerateRequest.DESCRIPTOR, lambda _: 100, 100, 100)
     check._few_bytes = 0

@@ -86,7 +86,7 @@ async def test_a_malformed_request_is_an_invalid_argument_that_names_the_field(
 
 
 @pytest.mark.parametrize("method", [CHECK, WATCH, REFLECT])
-async def test_no_bytes_whatever_come_back_as_unknown_or_internal(running: Running, method: str) -> None:
+async def test_no_bytes_are_answered_with_unknown_or_internal(running: Running, method: str) -> None:
     rng = random.Random(7)
     whole = reflection_pb2.ServerReflectionRequest(
         file_containing_extension={"containing_type": "google.protobuf.FieldOptions", "extension_number": 1}
@@ -137,7 +137,7 @@ async def test_reflection_asks_for_the_key_of_a_service_that_has_keys_and_health
     assert await running.refusal(CHECK, b"") == (grpc.StatusCode.OK, "")
 
 
-async def test_reflection_waits_until_it_is_known_who_may_see_it(running: Running) -> None:
+async def test_reflection_waits_until_its_permitted_callers_are_known(running: Running) -> None:
     running.servicers.clear()
     assert (await running.refusal(REFLECT, LISTING.SerializeToString()))[0] == grpc.StatusCode.UNAVAILABLE
     assert await running.refusal(CHECK, b"") == (grpc.StatusCode.OK, "")

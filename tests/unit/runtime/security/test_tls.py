@@ -26,7 +26,7 @@ async def followed(folder: Folder) -> bool:
     return any([await folder.look(), await folder.look()])
 
 
-def test_a_folder_says_who_one_is_and_until_when(certificates: Certificates) -> None:
+def test_a_tls_folder_has_an_identity_and_its_expiry(certificates: Certificates) -> None:
     current = Folder(certificates.folder / "router").current
     assert current.identity == "router"
     left = current.expires - datetime.now(UTC).timestamp()

@@ -279,7 +279,7 @@ _TURN = st.lists(st.tuples(_NAMES, st.dictionaries(st.just("city"), st.integers(
 
 @settings(max_examples=examples(40), deadline=None)
 @given(turns=st.lists(_TURN, max_size=8), steps=st.integers(1, 4), most=st.integers(1, 6), pause=st.floats(0, 0.4))
-def test_whatever_a_model_wants_the_caps_hold_no_call_is_made_twice_and_it_answers_in_time(
+def test_for_any_calls_of_a_model_the_caps_hold_none_is_made_twice_and_it_answers_in_time(
     turns: list[list[tuple[str, dict[str, int]]]], steps: int, most: int, pause: float
 ):
     async def play() -> None:

@@ -94,7 +94,7 @@ async def test_a_model_is_chosen_while_pictures_are_looked_at():
     assert [stage.name for stage in final.stages] == ["router", "vision", "cache", "llm"]
 
 
-async def test_seeing_does_not_wait_for_hearing():
+async def test_vision_does_not_wait_for_audio():
     scene = Scene(senses=senses(ScriptedVision(CIRCLE), ScriptedAudio("What do you see?", pause_s=0.05)))
     final = await scene.final(messages=[], audio=RECORDING, images=[PICTURE])
     stages = {stage.name: stage for stage in final.stages}
@@ -184,7 +184,7 @@ LONG = pb.Audio(data=b"RIFF" + bytes(5 * 32_000 - 4))  # five seconds by its byt
         (ScriptedAudio(error=Unavailable("away")), 0),
     ],
 )
-async def test_the_hearing_of_a_recording_is_charged_by_its_length(audio: ScriptedAudio, tokens: int):
+async def test_the_transcription_of_a_recording_is_charged_by_its_length(audio: ScriptedAudio, tokens: int):
     scene = Scene(senses=senses(audio=audio))
     with suppress(InvalidInput):
         await scene.messages(messages=[said("user", "What does she want?")], audio=LONG)
@@ -194,7 +194,7 @@ async def test_the_hearing_of_a_recording_is_charged_by_its_length(audio: Script
     assert scene.billed == [tokens + answered]
 
 
-async def test_a_client_that_leaves_while_its_recording_is_heard_is_charged_for_as_much_as_its_bytes_tell():
+async def test_a_client_that_cancels_a_transcription_is_charged_by_the_bytes_of_its_recording():
     scene = Scene(senses=senses(audio=ScriptedAudio("late", pause_s=0.5)))
     messages = sent_by(scene.answer(messages=[], audio=LONG).give)
     reading = asyncio.create_task(anext(messages))
@@ -205,7 +205,7 @@ async def test_a_client_that_leaves_while_its_recording_is_heard_is_charged_for_
     assert scene.billed == [50]
 
 
-def test_as_much_is_reserved_for_a_recording_as_its_bytes_tell():
+def test_the_reservation_for_a_recording_is_estimated_from_its_bytes():
     request = pb.GenerateRequest(messages=[said("user", "What does she want?")], audio=LONG)
     unheard = Question(request, "context", prompt_tokens(request.messages))
     media = senses(audio=ScriptedAudio("Call me back."))
@@ -218,7 +218,7 @@ async def test_silence_is_no_question():
         await scene.messages(messages=[], audio=RECORDING)
 
 
-async def test_a_question_that_is_not_heard_in_time_ends_at_its_budget_with_no_text():
+async def test_a_question_that_is_not_transcribed_in_time_ends_at_its_budget_with_no_text():
     scene = Scene(fallbacks=Fallbacks(()), senses=senses(audio=ScriptedAudio("late", pause_s=5)))
     final = await scene.final(messages=[], audio=RECORDING)
     assert (final.finish_reason, final.text) == (chat_pb2.FINISH_REASON_BUDGET, "")
@@ -238,7 +238,7 @@ async def test_a_service_that_is_busy_is_asked_again_by_the_next_request():
 @pytest.mark.parametrize(
     "guard", [None, pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)], ids=["plain", "guarded"]
 )
-async def test_the_template_stands_in_for_a_question_that_is_not_heard_in_time(guard: pb.GuardPolicy | None):
+async def test_the_template_answers_a_question_that_is_not_transcribed_in_time(guard: pb.GuardPolicy | None):
     audio_alone = senses(audio=ScriptedAudio("late", pause_s=5))
     scene = Scene(fallbacks=Fallbacks(("template",), "Please ask again."), senses=audio_alone)
     final = await scene.final(messages=[], audio=RECORDING, guard=guard)

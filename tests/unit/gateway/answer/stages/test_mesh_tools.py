@@ -93,7 +93,7 @@ async def test_each_has_its_own_time():
     assert spent(final)["tools"] == pytest.approx(50, abs=1)
 
 
-async def test_the_stage_leaves_the_model_its_time_whatever_a_tool_may_take():
+async def test_the_stage_leaves_the_model_its_time_however_slow_a_tool_is():
     final = await scene(ScriptedTools(weather=(5, "")), own={"call_ms": 60_000}).final(mesh_tools=[WEATHER])
     assert spent(final)["tools"] == pytest.approx(300, abs=1)
     assert final.text == "It rains."

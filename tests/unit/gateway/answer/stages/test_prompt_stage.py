@@ -35,7 +35,7 @@ async def test_a_short_prompt_has_no_such_stage_and_nothing_is_counted():
     assert not scene.llms["small"].counts
 
 
-async def test_a_wordy_system_prompt_is_put_on_a_diet_and_the_account_says_so():
+async def test_a_wordy_system_prompt_is_compressed_and_the_report_has_it():
     scene = Scene(ScriptedCache(MISS))
     messages = [said("system", WORDY), said("user", "Why?")]
     final = await scene.final(messages=messages)
@@ -59,14 +59,14 @@ async def test_a_wordy_system_prompt_is_put_on_a_diet_and_the_account_says_so():
         (pb.DIET_ALL, "off", (True, True)),
     ],
 )
-async def test_a_request_says_who_is_put_on_a_diet(asked: pb.Diet, setting: str, dieted: tuple[bool, bool]):
+async def test_a_request_chooses_the_compressed_messages(asked: pb.Diet, setting: str, dieted: tuple[bool, bool]):
     scene = Scene(prompts=Prompts(PromptSettings(diet=setting)))
     messages = [said("system", WORDY), said("user", WORDY)]
     await scene.final(messages=messages, prompt=pb.PromptPolicy(diet=asked))
     assert tuple(message.content != WORDY for message in asked_of(scene)) == dieted
 
 
-async def test_of_a_very_long_prompt_only_the_beginning_is_put_on_a_diet():
+async def test_of_a_very_long_prompt_only_the_beginning_is_compressed():
     scene = Scene(prompts=Prompts(PromptSettings(diet_to_bytes=len(WORDY))))
     await scene.final(messages=[said("system", WORDY), said("system", WORDY), said("user", "Why?")])
     assert [message.content == WORDY for message in asked_of(scene)] == [False, True, False]

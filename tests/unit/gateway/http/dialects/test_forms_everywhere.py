@@ -60,7 +60,7 @@ def test_a_choice_and_a_grammar_are_the_same_by_every_api_and_in_both_spellings(
 
 
 @APIS
-def test_what_is_wrong_with_one_is_told_at_its_place(api: Any) -> None:
+def test_an_error_in_a_response_format_names_its_field(api: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
         read(api, **of_type(api, {"type": "choice", "choice": ["yes", 1]}))
     assert caught.value.message == f"{'.'.join(api[2])}.choice[1]: a string, got 1"

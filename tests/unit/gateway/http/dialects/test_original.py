@@ -74,7 +74,7 @@ def test_texts_that_stand_side_by_side_are_another_question_than_one_text() -> N
 
 
 @pytest.mark.parametrize(("api", "name"), [(read_chat, "messages"), (read_response, "input")])
-def test_recordings_are_left_for_a_provider_where_the_mesh_cannot_hear(api: Any, name: str) -> None:
+def test_recordings_are_left_for_a_provider_where_the_mesh_has_no_audio_service(api: Any, name: str) -> None:
     sound = {"type": "input_audio", "input_audio": {"data": "c291bmQ=", "format": "wav"}}
     words = {"type": "text" if name == "messages" else "input_text", "text": "What is it?"}
     turns = [{"role": "user", "content": [words, sound]}, {"role": "user", "content": "And now?"}]
@@ -129,7 +129,7 @@ def nested(levels: int) -> bytes:
     return json.dumps(ASKED).encode()[:-1] + b',"unknown":' + b"[" * levels + b"]" * levels + b"}"
 
 
-def test_a_body_that_is_nested_too_deeply_for_whatever_reads_it_next_is_refused() -> None:
+def test_a_body_nested_too_deeply_for_its_readers_is_refused() -> None:
     assert len(parse(nested(150)).raw("unknown")) == 1
     with pytest.raises(InvalidInput, match=r"^body: JSON \(nested too deeply\), got "):
         parse(nested(400))

@@ -151,7 +151,7 @@ def grown(**delta: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("pieces", "given"), [(('{"a":', ""), '{"a":'), (("[1", "]"), "[1]")])
-def test_arguments_that_were_cut_or_are_no_object_are_told_as_they_are(pieces: tuple[str, ...], given: str) -> None:
+def test_arguments_that_were_cut_or_are_no_object_are_passed_on_unchanged(pieces: tuple[str, ...], given: str) -> None:
     deltas = [grown(type="input_json_delta", partial_json=piece) for piece in pieces]
     message = made_of(GrowingMessage(), [START, BLOCK, *deltas, STOP])
     assert message["content"] == [{"type": "tool_use", "id": "t", "input": {"arguments": given}}]

@@ -82,7 +82,7 @@ async def test_what_is_refused_does_not_cut_into_an_answer_that_has_begun() -> N
     await wire.end()
 
 
-async def test_a_client_that_leaves_is_told_to_the_request_that_runs_though_another_waits() -> None:
+async def test_a_disconnect_cancels_the_running_request_though_another_waits() -> None:
     seen: list[str] = []
 
     async def waits(scope: Scope, receive: Receive, send: Send) -> None:

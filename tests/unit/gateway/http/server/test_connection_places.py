@@ -28,7 +28,7 @@ def entered(room: Room, *connections: One) -> list[bool]:
     return took
 
 
-def test_who_asks_nothing_makes_room_and_who_has_no_tenant_does_first():
+def test_idle_connections_make_room_and_those_without_a_tenant_first():
     room = Room(3, 9)
     tenants, stranger, other = One(proven=True), One(), One()
     assert entered(room, tenants, stranger, other) == [True, True, True]

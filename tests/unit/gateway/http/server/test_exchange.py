@@ -53,7 +53,7 @@ async def test_a_client_that_waits_with_its_body_is_refused_without_it(serve: ob
     assert await statuses(serve, head(length, "expect: 100-continue")) == [status]
 
 
-async def test_a_client_that_waits_with_its_body_is_told_to_send_it_where_it_is_read() -> None:
+async def test_a_client_that_expects_100_continue_gets_it_where_its_body_is_read() -> None:
     assert await statuses(read, head(2, "expect: 100-continue"), b"{}") == [100, 200]
 
 

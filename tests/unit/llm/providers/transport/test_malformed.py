@@ -150,7 +150,7 @@ async def test_an_answer_that_breaks_off_is_noticed_at_once_wherever_its_bytes_a
             assert await asked(client, url) in (["a", BROKEN], [BROKEN])
 
 
-async def test_a_second_answer_that_nobody_asked_for_answers_no_other_request() -> None:
+async def test_an_unrequested_second_answer_answers_no_other_request() -> None:
     answer, unasked = chunked(A), sized(b"data: of another\n\n")
     both = answer + unasked
     script = Script()

@@ -44,7 +44,7 @@ async def took(names: FreshNames) -> tuple[float, list[str]]:
     return loop.time() - began, [each["host"] for each in found]
 
 
-async def test_the_first_one_waits_and_nobody_after_it_while_addresses_are_renewed() -> None:
+async def test_the_first_lookup_waits_and_none_after_it_while_addresses_are_renewed() -> None:
     inner = Scripted()
     names = FreshNames(inner)
     waited = [waited_s for waited_s, _ in await asyncio.gather(*(took(names) for _ in range(5)))]
@@ -92,7 +92,7 @@ async def test_a_name_that_never_was_is_not_asked_for_again() -> None:
     await names.close()
 
 
-async def test_where_nobody_was_there_the_next_one_asks_anew() -> None:
+async def test_after_a_failed_lookup_the_next_one_asks_again() -> None:
     inner = Scripted()
     names = FreshNames(inner)
     loop = asyncio.get_running_loop()
@@ -123,7 +123,7 @@ async def test_a_name_is_renewed_once_in_its_time_however_many_connects_failed()
     assert inner.asked == asked, "which ends when it is closed"
 
 
-async def test_who_leaves_takes_the_question_from_nobody() -> None:
+async def test_a_cancelled_lookup_cancels_no_other() -> None:
     names = FreshNames(Scripted())
     leaving, staying = asyncio.create_task(took(names)), asyncio.create_task(took(names))
     await asyncio.sleep(0.5)

@@ -96,7 +96,7 @@ async def test_what_is_on_its_way_to_the_cache_is_for_its_end_user_alone():
     assert keys[0] == keys[2] != keys[1]
 
 
-async def test_an_answer_is_made_anew_for_the_end_user_whose_it_is():
+async def test_an_expired_answer_is_revalidated_for_each_end_user_separately():
     reply = type(EXACT)()
     reply.CopyFrom(EXACT)
     reply.expired_ms = 5

@@ -34,7 +34,7 @@ def put(
     near.put(question, answer, tenant, known or near.removals.known(), key, ttl_ms)
 
 
-def test_nothing_is_kept_while_removals_are_not_heard_of():
+def test_nothing_is_kept_without_notifications_of_removals():
     near = L1Cache(2, ttl_s=30)
     put(near, b"q", "k")
     assert near.get("a", b"q") is None
@@ -109,7 +109,7 @@ def test_a_removed_tenant_takes_its_copies_alone(near):
     assert (near.get("a", b"q"), near.get("b", b"r").key) == (None, "l")
 
 
-def test_a_removed_key_goes_whatever_question_it_was_kept_for():
+def test_a_removed_key_goes_with_every_question_that_has_it():
     near = watched(entries=3)
     put(near, b"q", "k")
     put(near, b"q ", "k")  # the cache knows it as the same question
