@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from services.vision.engine import Engine
+from services.vision.engine import Arrays, Engine
 from services.vision.engines import onnx
+from services.vision.engines.checked import CheckedEngine
 from services.vision.errors import BadModel, EngineFailed
 from services.vision.files import Source
-from tests.integration.vision_engines import DEMO, FILES, OUTPUTS, noise, open_demo
+from tests.integration.vision_engines import DEMO, FILES, OUTPUTS, manifest, noise, open_demo
 from tests.models import SAMPLES
 
 KINDS = {".onnx": "onnx", ".ts": "torchscript", ".pt2": "export"}
@@ -153,6 +155,27 @@ def test_a_model_that_fails_in_the_middle_is_unavailable_and_keeps_its_reasons_t
         engine.run({"image": np.ones((2, 4), np.float32)})
     assert "a batch of 2 failed on torchscript, cpu" in caplog.text
     assert engine.run({"image": np.zeros((2, 4), np.float32)})["same"].shape == (2, 4)
+
+
+def test_a_failed_batch_gives_its_memory_back_while_the_error_is_held() -> None:
+    """As after CUDA is out of memory: each image of the batch is tried again alone."""
+    held: list[weakref.ref[np.ndarray]] = []
+
+    class Failing:
+        kind, device, precision = "torchscript", "cuda:0", "fp32"
+
+        def compute(self, inputs: Arrays) -> Arrays:
+            activations = np.zeros(4)
+            if len(inputs["image"]) > 1:
+                held.append(weakref.ref(activations))
+                raise MemoryError
+            return {name: np.zeros((1, 2)) for name in OUTPUTS}
+
+    engine = CheckedEngine(Failing(), manifest(DEMO / "model.ts"))
+    with pytest.raises(EngineFailed) as failed:
+        engine.run(noise(2))
+    assert isinstance(failed.value.__cause__, MemoryError)
+    assert [each() for each in held] == [None]
 
 
 def test_an_output_that_is_no_batch_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from typing import Protocol
 
 import numpy as np
@@ -51,6 +52,7 @@ class CheckedEngine:
             found = self._backend.compute(inputs)
         except Exception as error:
             _log.exception("a batch of %d failed on %s, %s", count, self.kind, self.device)
+            traceback.clear_frames(error.__traceback__)  # their locals hold the device's memory, which a retry needs
             raise EngineFailed(f"the model failed on a batch of {count}") from error
         shapes = {name: found[name].shape for name in self._outputs if name in found}
         if set(shapes) != set(self._outputs) or any(shape[:1] != (count,) for shape in shapes.values()):
