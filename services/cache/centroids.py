@@ -17,8 +17,9 @@ _ROUNDS = 10
 
 def centroids(sample: Rows, count: int, device: Device = CPU) -> Rows:
     """At most `count` centroids of unit length, of as many vectors or more."""
+    index = device.placed(faiss.IndexFlatIP(sample.shape[1]))  # once: on a GPU each copy reserves memory
     coarse = faiss.IndexFlatIP(sample.shape[1])
-    coarse.add(_clusters(sample, max(1, round(count**0.5)), device))
+    coarse.add(_clusters(sample, max(1, round(count**0.5)), index))
     _, nearest = coarse.search(sample, 1)
     found: list[Rows] = []
     seen = made = 0
@@ -27,14 +28,16 @@ def centroids(sample: Rows, count: int, device: Device = CPU) -> Rows:
         seen += len(part)
         wanted = min(round(count * seen / len(sample)) - made, len(part))
         if wanted > 0:
-            found.append(_clusters(part, wanted, device))
+            found.append(_clusters(part, wanted, index))
             made += wanted
     return np.concatenate(found)
 
 
-def _clusters(rows: Rows, count: int, device: Device) -> Rows:
-    how = {"niter": _ROUNDS, "spherical": True, "min_points_per_centroid": 1, "gpu": int(device.gpu)}
-    kmeans = faiss.Kmeans(rows.shape[1], count, **how)
-    kmeans.train(rows)
-    assert kmeans.centroids is not None
-    return kmeans.centroids
+def _clusters(rows: Rows, count: int, index: faiss.Index) -> Rows:
+    """Centroids of unit length; `index`, which may be on a GPU, compares vectors with them."""
+    how = faiss.ClusteringParameters()
+    how.niter, how.spherical, how.min_points_per_centroid = _ROUNDS, True, 1
+    clustering = faiss.Clustering(rows.shape[1], count, how)
+    clustering.train(rows, index)
+    found: Rows = faiss.vector_to_array(clustering.centroids).reshape(count, -1)
+    return found
