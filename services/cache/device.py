@@ -33,6 +33,7 @@ class Device:
 
         resources = faiss.StandardGpuResources()
         resources.setTempMemory(_TEMPORARY_BYTES)
+        resources.setPinnedMemory(0)  # FAISS would pin 256 MiB of main memory, for copies larger than any made here
         return faiss.index_cpu_to_gpu(resources, 0, index)
 
 

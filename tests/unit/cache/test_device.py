@@ -26,6 +26,9 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         def setTempMemory(self, size: int) -> None:
             noted.append(("memory", size))
 
+        def setPinnedMemory(self, size: int) -> None:
+            noted.append(("pinned", size))
+
     def noted_copy(resources: NotedResources, number: int, index: Any) -> Any:
         noted.append(("copy", type(resources), number, index.ntotal))
         return index
@@ -67,7 +70,7 @@ def test_centroids_are_found_and_compared_with_on_the_first_gpu(noted: list[Any]
     cuda = device.load("cuda")
     found = centroids(vectors, 20, cuda)
     lists = Lists(DIMENSION, found, cuda)
-    reserved = [("memory", 64 * 1024 * 1024)]
+    reserved = [("memory", 64 * 1024 * 1024), ("pinned", 0)]
     assert noted == [*reserved, ("copy", resources, 0, 0), *reserved, ("copy", resources, 0, len(found))]
     lists.add(np.arange(2_000), vectors)
     lists.remove(np.arange(10))
