@@ -1,8 +1,8 @@
 """The device that clusters vectors: this machine's cores, or its first NVIDIA GPU.
 
-A GPU finds the centroids (`centroids.py`), and the nearest centroid of each new vector. The inverted lists stay in main
-memory and are searched there: FAISS cannot remove a vector from a GPU index, and a search takes less than a millisecond
-of one core.
+A GPU finds the centroids (`centroids.py`), and the nearest of them to each new vector and each question. The inverted
+lists stay in main memory and are read there: FAISS cannot remove a vector from a GPU index, and reading takes less than
+a millisecond of one core.
 Source: https://github.com/facebookresearch/faiss/wiki/Faiss-on-the-GPU
 """
 
