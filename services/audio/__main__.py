@@ -59,7 +59,12 @@ def _load(settings: AudioSettings) -> Whisper:
     compute_type = _COMPUTE_TYPES[device] if settings.compute_type == "auto" else settings.compute_type
     try:
         recognizer = open_whisper(
-            settings.model, device, compute_type, _threads(settings), settings.shortest_window_s or None
+            settings.model,
+            device,
+            compute_type,
+            _threads(settings),
+            settings.shortest_window_s or None,
+            settings.workers,
         )
     except (RuntimeError, ValueError, OSError) as error:  # CTranslate2's and the hub's
         raise BadModel(f"model {settings.model} on {device} as {compute_type}: {error}") from error

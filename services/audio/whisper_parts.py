@@ -34,8 +34,8 @@ Features = NDArray[np.float32]  # (mel bands, frames)
 
 @dataclass(frozen=True)
 class Encoded:
-    """A window after the encoder. `frames`: how many of it are audio. `output` is None on a GPU, where windows are
-    encoded together when they are decoded."""
+    """A window after the encoder. `frames`: how many of it are audio. `output` is None for one that is encoded with
+    others when they are decoded."""
 
     features: Features
     frames: int
@@ -76,11 +76,11 @@ class SpeechDecoder:
         found: Features = self._model.feature_extractor(audio)[..., : min(FULL, len(audio) // 160)]
         return found
 
-    def encode(self, features: Features, frames: int) -> Encoded:
-        """In a window of so many frames."""
+    def encode(self, features: Features, frames: int, *, later: bool = False) -> Encoded:
+        """In a window of so many frames. `later`: on a GPU, together with others when they are decoded."""
         padding = max(0, frames - features.shape[-1])
         padded = np.pad(features, ((0, 0), (0, padding)), constant_values=float(features.min()))
-        return Encoded(padded, features.shape[-1], self._model.encode(padded) if self.on_cpu else None)
+        return Encoded(padded, features.shape[-1], None if later and not self.on_cpu else self._model.encode(padded))
 
     def language(self, encoded: Encoded) -> tuple[str, float]:
         """The most probable language of a window, and its probability."""
@@ -128,10 +128,10 @@ class SpeechDecoder:
 
     def _outputs(self, windows: Sequence[Encoded]) -> Any:
         """The encoder's output for the windows, together."""
+        if len(windows) == 1 and windows[0].output is not None:
+            return windows[0].output
         if not self.on_cpu:
             return self._model.encode(np.stack([window.features for window in windows]))
-        if len(windows) == 1:
-            return windows[0].output
         together = np.concatenate([np.asarray(window.output) for window in windows])
         return ctranslate2.StorageView.from_array(together)
 

@@ -99,3 +99,29 @@ def test_what_an_utterance_costs_is_measured_without_speech(whisper: Whisper) ->
 def test_a_loop_is_said_once(stuck: str, free: str) -> None:
     words: list[Word] = said(*stuck.split())
     assert texts(without_loops(words)) == free.split()
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Whisper:
+    """Takes the ways of a GPU on the CPU, where the recognizer chooses between them."""
+    gpu = open_whisper(str(MODELS / "demo-whisper"), "cpu", "int8", 1)
+    monkeypatch.setattr(gpu._decoder, "on_cpu", False)
+    return gpu
+
+
+def test_a_gpu_finds_what_a_cpu_finds(whisper: Whisper, on_a_gpu: Whisper) -> None:
+    recording = np.concatenate((question(), silence(1)) * 8)
+    assert [said.words for said in heard(on_a_gpu, recording)] == [said.words for said in heard(whisper, recording)]
+
+
+def test_a_gpu_encodes_an_utterance_once(on_a_gpu: Whisper, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = on_a_gpu._model
+    encoded, encode = [], model.encode
+    monkeypatch.setattr(model, "encode", lambda features: encoded.append(features.shape) or encode(features))
+    assert texts(on_a_gpu.transcribe_utterance(question(), "").words) == TEXT
+    assert len(encoded) == 1
+
+
+def test_as_many_workers_run_the_model_at_once_as_are_set() -> None:
+    recognizer = open_whisper(str(MODELS / "demo-whisper"), "cpu", "int8", 1, workers=2)
+    assert recognizer._model.model.num_workers == 2
