@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
 
@@ -115,11 +117,10 @@ def test_a_gpu_finds_what_a_cpu_finds(whisper: Whisper, on_a_gpu: Whisper) -> No
 
 
 def test_a_gpu_encodes_an_utterance_once(on_a_gpu: Whisper, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = on_a_gpu._model
-    encoded, encode = [], model.encode
-    monkeypatch.setattr(model, "encode", lambda features: encoded.append(features.shape) or encode(features))
+    encode = MagicMock(wraps=on_a_gpu._model.encode)
+    monkeypatch.setattr(on_a_gpu._model, "encode", encode)
     assert texts(on_a_gpu.transcribe_utterance(question(), "").words) == TEXT
-    assert len(encoded) == 1
+    assert encode.call_count == 1
 
 
 def test_as_many_workers_run_the_model_at_once_as_are_set() -> None:
