@@ -6,10 +6,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from prometheus_client import Counter
 
@@ -34,8 +33,7 @@ class Backend(Protocol):
     def address(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """`action` is a stable word, `subject` a stage, a model or a backend, `reason` for people; `at` on the clock.
     `address` is the backend's, and for operators alone."""
 
@@ -45,6 +43,33 @@ class Decision:
     reason: str
     at: float
     address: str = ""
+
+
+def decided(act: Act, subject: str, reason: str) -> str:
+    """The one decision before a refusal, as `Decisions.explain` writes it."""
+    _count(act)
+    return _alone(act, subject, reason)
+
+
+def _count(act: Act) -> None:
+    _decisions(act.value.policy, act.value.action).inc()
+
+
+@lru_cache(maxsize=1_000)
+def _alone(act: Act, subject: str, reason: str) -> str:
+    """Nearly all calls of a flood have the same."""
+    said = act.value
+    return json.dumps([_to_dict(Decision(said.policy, said.action, subject, reason, at=0), opened=0)])
+
+
+def _to_dict(made: Decision, opened: float) -> dict[str, Any]:
+    return {
+        "policy": made.policy,
+        "action": made.action,
+        "subject": made.subject,
+        "reason": made.reason,
+        "at_ms": round(max(0.0, made.at - opened) * 1000, 3),
+    }
 
 
 class Decisions(list[Decision]):
@@ -58,21 +83,12 @@ class Decisions(list[Decision]):
         said = act.value
         name, address = (subject, "") if isinstance(subject, str) else (subject.name, subject.address)
         self.append(Decision(said.policy, said.action, name, reason, self._clock(), address))
-        _decisions(said.policy, said.action).inc()
+        _count(act)
 
     def to_dicts(self, opened: float) -> list[dict[str, Any]]:
         """As the contract has them, with times in milliseconds since `opened`. Those of a generation that
         another request started may be older than this request: they are given as 0."""
-        return [
-            {
-                "policy": made.policy,
-                "action": made.action,
-                "subject": made.subject,
-                "reason": made.reason,
-                "at_ms": round(max(0.0, made.at - opened) * 1000, 3),
-            }
-            for made in sorted(self, key=attrgetter("at"))
-        ]
+        return [_to_dict(made, opened) for made in sorted(self, key=attrgetter("at"))]
 
     def explain(self, error: ServiceError, opened: float, trace_id: str) -> None:
         """Put the decisions before an error into its metadata."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextvars
 import random
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context, trace
@@ -208,27 +208,38 @@ def propagate(span: trace.Span) -> Metadata:
 
 def _stand_in(metadata: Iterable[tuple[str, str | bytes]]) -> trace.Span:
     """A span that is not recorded: it has the caller's trace id, or one of its own."""
-    traced = any(name == "traceparent" for name, _ in metadata)
+    traced = "traceparent" in dict(metadata)
     caller = trace.get_current_span(extract(metadata)).get_span_context() if traced else trace.INVALID_SPAN_CONTEXT
     trace_id = caller.trace_id or _IDS.generate_trace_id()
     return trace.NonRecordingSpan(trace.SpanContext(trace_id, _IDS.generate_span_id(), is_remote=False))
 
 
-@contextmanager
-def server_span(name: str, metadata: Iterable[tuple[str, str | bytes]]) -> Iterator[trace.Span]:
+class _Current:
+    """Inside, `span` is the current one; it ends with that."""
+
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, span: trace.Span):
+        self._span = span
+
+    def __enter__(self) -> trace.Span:
+        self._token = context.attach(trace.set_span_in_context(self._span))
+        return self._span
+
+    def __exit__(self, *_: object) -> None:
+        context.detach(self._token)
+        self._span.end()
+
+
+def server_span(name: str, metadata: Iterable[tuple[str, str | bytes]]) -> AbstractContextManager[trace.Span]:
     """The span of one call served, current while the call runs."""
     if _provider is None:
-        span: trace.Span = _stand_in(metadata)
-    else:
-        span = _tracers.get(SERVICE.get(), _tracer).start_span(
+        return _Current(_stand_in(metadata))
+    return _Current(
+        _tracers.get(SERVICE.get(), _tracer).start_span(
             name, extract(metadata), trace.SpanKind.SERVER, record_exception=False, set_status_on_exception=False
         )
-    token = context.attach(trace.set_span_in_context(span))
-    try:
-        yield span
-    finally:
-        context.detach(token)
-        span.end()
+    )
 
 
 def start_span(name: str, kind: trace.SpanKind = trace.SpanKind.CLIENT, parent: trace.Span | None = None) -> trace.Span:
@@ -248,16 +259,9 @@ def within(span: trace.Span) -> contextvars.Context:
     return inside
 
 
-@contextmanager
-def internal_span(name: str) -> Iterator[trace.Span]:
+def internal_span(name: str) -> AbstractContextManager[trace.Span]:
     """A child of the current span, itself current for what runs inside."""
-    span = start_span(name, trace.SpanKind.INTERNAL)
-    token = context.attach(trace.set_span_in_context(span))
-    try:
-        yield span
-    finally:
-        context.detach(token)
-        span.end()
+    return _Current(start_span(name, trace.SpanKind.INTERNAL))
 
 
 def trace_id(span: trace.Span | None = None) -> str:

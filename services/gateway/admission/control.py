@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 
 from prometheus_client import Counter, Gauge
 
@@ -18,7 +19,7 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, estimated_tokens
 from services.gateway.admission.quota import CONVERSATION, REQUEST, Claim, QuotaExceeded, Quotas, Reservation
 from services.gateway.admission.shared_quotas import SharedQuotas
-from services.gateway.decisions import Decisions
+from services.gateway.decisions import decided
 from services.gateway.labels import Act
 from services.gateway.policies.slot import Shed, score
 from services.gateway.policies.work_shares import WorkShares
@@ -41,6 +42,7 @@ _SHARED_SHARE = 0.2  # of the time there is, that the gateways' common quotas ma
 # a byte of a size as `aside` has it.
 CALL_S, _ANSWER_S, PIECE_S, _READ_S, SIZE_S = 0.0002, 0.0008, 0.0001, 1e-8, 0.01 / LARGE_BYTES
 _REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota.", ["tenant", "quota"])
+_refused = cache(_REFUSED.labels)
 
 
 class Pressure:
@@ -205,8 +207,6 @@ def _tokens(question: Question) -> int:
 def _explain(refusal: Exhausted, tenant: Tenant, trace_id: str) -> None:
     """Have a refusal say what was decided."""
     if isinstance(refusal, QuotaExceeded):
-        _REFUSED.labels(tenant.name, refusal.metadata["quota"]).inc()
-    decisions = Decisions()
+        _refused(tenant.name, refusal.metadata["quota"]).inc()
     act = Act.SHED_REFUSED if isinstance(refusal, Shed) else Act.QUOTA_REFUSED
-    decisions.add(act, tenant.name, refusal.message)
-    decisions.explain(refusal, time.monotonic(), trace_id)
+    refusal.metadata |= {"trace_id": trace_id, "decisions": decided(act, tenant.name, refusal.message)}

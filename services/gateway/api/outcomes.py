@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from contextvars import ContextVar
+from functools import cache
 
 from google.rpc import code_pb2
 from opentelemetry import trace
@@ -27,6 +28,7 @@ _SECONDS = Histogram(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8, 1, 1.5, 2, 2.5, 3, 4, 5, *telemetry.LONG_S),
 )  # fmt: skip
 _ERRORS = Counter("hedgerow_errors", "Requests that ended with an error.", ["tenant", "reason"])
+_seconds, _errors = cache(_SECONDS.labels), cache(_ERRORS.labels)
 _CALLERS = frozenset(  # errors that callers correct
     {
         code_pb2.INVALID_ARGUMENT,
@@ -53,11 +55,11 @@ class Outcomes:
         span.set_attribute("hedgerow.tenant", TENANT.get())
         if error is None:
             if method in _TIMED:
-                _SECONDS.labels(tenant).observe(seconds)
+                _seconds(tenant).observe(seconds)
             return
         reason = error.reason if isinstance(error, ServiceError) else ServiceError.reason
         span.set_attribute("error.type", reason)  # as OpenTelemetry's conventions have it
-        _ERRORS.labels(tenant, reason).inc()
+        _errors(tenant, reason).inc()
         if isinstance(error, ServiceError):  # any other is a bug, which has lines of its own
             self._log(tenant, error)
 

@@ -23,7 +23,7 @@ from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 import grpc
-from google.protobuf import any_pb2, duration_pb2
+from google.protobuf import duration_pb2
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
@@ -41,6 +41,7 @@ from services.runtime.rpc.malformed import explain
 
 TRACE_ID_HEADER = "x-hedgerow-trace-id"
 DOMAIN = "hedgerow"  # of google.rpc.ErrorInfo
+_TYPE_PREFIX = "type.googleapis.com/"  # of the type of an Any
 _log = logging.getLogger(__name__)
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 _SECONDS = Histogram(
@@ -278,16 +279,17 @@ def to_status(error: Exception, trace_id: str = "") -> status_pb2.Status:
         error = ServiceError(f"internal error, correlation id {correlation}", correlation_id=correlation)
     status = status_pb2.Status(code=error.code, message=error.message)
     metadata = {**error.metadata, "trace_id": trace_id} if trace_id else error.metadata
-    details: list[Message] = [error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)]
+    _add_detail(status, error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata))
     if error.retry_delay_s is not None:
-        delay = duration_pb2.Duration()
-        delay.FromNanoseconds(round(error.retry_delay_s * 1e9))
-        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
-    for detail in details:
-        packed = any_pb2.Any()
-        packed.Pack(detail)
-        status.details.append(packed)
+        seconds, nanos = divmod(round(error.retry_delay_s * 1e9), 1_000_000_000)
+        delay = duration_pb2.Duration(seconds=seconds, nanos=nanos)
+        _add_detail(status, error_details_pb2.RetryInfo(retry_delay=delay))
     return status
+
+
+def _add_detail(status: status_pb2.Status, detail: Message) -> None:
+    """What `Any.Pack` does, in half of its time: thousands of calls may be refused in a second."""
+    status.details.add(type_url=_TYPE_PREFIX + detail.DESCRIPTOR.full_name, value=detail.SerializeToString())
 
 
 def trailers(status: status_pb2.Status) -> tuple[tuple[str, bytes], ...]:

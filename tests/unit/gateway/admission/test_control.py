@@ -88,11 +88,19 @@ async def test_a_request_over_its_tenants_quota_is_refused_and_one_that_ends_mak
     at = admission_control()
     only_one = tenant(concurrency=1)
     reservation = await at.admit(request(), only_one, "0" * 32, 5)
-    with pytest.raises(QuotaExceeded) as refused:
-        await at.admit(request(), only_one, "0" * 32, 5)
-    assert json.loads(refused.value.metadata["decisions"])[0]["policy"] == "quota"
+    before = decided("quota", "refused")
+    for trace_id in ("ab" * 16, "cd" * 16):
+        with pytest.raises(QuotaExceeded) as refused:
+            await at.admit(request(), only_one, trace_id, 5)
+        assert json.loads(refused.value.metadata["decisions"])[0]["policy"] == "quota"
+        assert refused.value.metadata["trace_id"] == trace_id
+    assert decided("quota", "refused") == before + 2
     reservation.settle(0)
     await at.admit(request(), only_one, "0" * 32, 5)
+
+
+def decided(policy: str, action: str) -> float:
+    return REGISTRY.get_sample_value("hedgerow_decisions_total", {"policy": policy, "action": action}) or 0.0
 
 
 async def test_tokens_are_reserved_by_what_the_request_may_cost():
