@@ -1,6 +1,6 @@
-"""Percentiles of a sliding window of time.
+"""Percentiles and counts over a sliding window of time.
 
-A ring of DDSketches (Masson et al., VLDB 2019: https://arxiv.org/abs/1908.10693), one for each slice of the window; a
+Percentiles: a ring of DDSketches (Masson et al., VLDB 2019: https://arxiv.org/abs/1908.10693), one for each slice of the window; a
 percentile merges them. Relative error 1%, whatever the number of values.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import dataclass
 
 from ddsketch import DDSketch
 
@@ -19,6 +20,7 @@ _RELATIVE_ERROR = 0.01
 # A quantile that is asked for at each request is merged again after this many new values or seconds.
 _MANY_NEW = 16
 _OLD_S = 0.25
+_COUNT_SLICES = 10
 
 
 class WindowedDigest:
@@ -107,3 +109,41 @@ class WindowedDigest:
 
     def _slice(self, at: float) -> int:
         return int(at / self._slice_s)
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """The counts of one slice of time, or of several."""
+
+    slice: int = 0
+    calls: int = 0
+    failed: int = 0
+    slow: int = 0
+
+
+class CountWindow:
+    """Counts of the last seconds, give or take one tenth."""
+
+    def __init__(self, window_s: float):
+        self._slice_s = window_s / _COUNT_SLICES
+        self._slices: deque[CallCounts] = deque(maxlen=_COUNT_SLICES)
+
+    def current(self, now: float) -> CallCounts:
+        """The counts of the current slice."""
+        number = int(now / self._slice_s)
+        if not self._slices or self._slices[-1].slice != number:
+            self._slices.append(CallCounts(number))
+        return self._slices[-1]
+
+    def total(self, now: float) -> CallCounts:
+        """The counts of all slices in the window."""
+        oldest = int(now / self._slice_s) - _COUNT_SLICES
+        counted = [counts for counts in self._slices if counts.slice > oldest]
+        return CallCounts(
+            calls=sum(counts.calls for counts in counted),
+            failed=sum(counts.failed for counts in counted),
+            slow=sum(counts.slow for counts in counted),
+        )
+
+    def clear(self) -> None:
+        self._slices.clear()

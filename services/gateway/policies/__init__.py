@@ -7,5 +7,5 @@ hedge.py               when to make a second call, and the budget for it; two ca
 retry.py               the budget of retries, and the pause before one
 single_flight.py       one execution for equal requests
 work_shares.py         whose calls are refused while the process is under pressure
-baseline.py            usual times of a backend; counts of the last seconds: `window`
+baseline.py            a backend's usual times and token rate
 """

@@ -25,8 +25,8 @@ from typing import ClassVar
 
 from prometheus_client import Counter, Gauge
 
-from services.gateway.policies.window import CallCounts, CountWindow
 from services.runtime.deadline import Clock
+from services.runtime.digest import CallCounts, CountWindow
 from services.runtime.errors import Exhausted, Unavailable
 from services.runtime.line_limit import LineLimit
 
