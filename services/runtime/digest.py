@@ -1,7 +1,7 @@
 """Percentiles and counts over a sliding window of time.
 
-Percentiles: a ring of DDSketches (Masson et al., VLDB 2019: https://arxiv.org/abs/1908.10693), one for each slice of the window; a
-percentile merges them. Relative error 1%, whatever the number of values.
+Percentiles: a ring of DDSketches (Masson et al., VLDB 2019: https://arxiv.org/abs/1908.10693), one for each slice
+of the window; a percentile merges them. Relative error 1%, whatever the number of values.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ async def pooling(redis: RedisProcess, *budgets: HedgeBudget) -> AsyncIterator[l
 async def _spent(budget: HedgeBudget) -> bool:
     news = asyncio.Event()
     spent = budget.spend(news)
-    budget.leave(news)
+    budget.dequeue(news)
     return spent
 
 
@@ -47,7 +47,7 @@ async def test_a_gateway_spends_the_second_calls_that_another_saved(redis: Redis
     saving, slow = HedgeBudget(0.1, 10), HedgeBudget(0.1, 10)
     async with pooling(redis, saving, slow):
         for _ in range(60):
-            saving.request()
+            saving.count_request()
         for _ in range(5):  # of six: one stays where it was earned
             await until(lambda: _spent(slow))
         async with redis.client() as client:
@@ -60,7 +60,7 @@ async def test_a_waiting_hedge_is_allowed_when_another_gateway_has_saved_budget(
         line = [asyncio.Event() for _ in range(3)]
         assert not any(slow.spend(news) for news in line)
         for _ in range(8):
-            saving.request()
+            saving.count_request()
         for news in line:
             await asyncio.wait_for(news.wait(), _WITHIN_S)
             assert slow.spend(news)
@@ -73,7 +73,7 @@ async def test_second_calls_of_all_gateways_stay_within_their_share_though_redis
         for turn in range(300):
             for index, budget in enumerate(budgets):
                 if index != turn % 2:
-                    budget.request()
+                    budget.count_request()
                     requests += 1
                 spent += await _spent(budget)
             await asyncio.sleep(0.001)
@@ -87,6 +87,6 @@ async def test_the_pool_holds_no_more_than_the_burst(redis: RedisProcess):
     async with pooling(redis, saving), redis.client() as client:
         for _ in range(10):
             for _ in range(3):
-                saving.request()
+                saving.count_request()
             await until(lambda: saving.missing() == 0 and not saving.draw())
         assert float(await client.get("hedgerow:hedges") or 0) <= 3

@@ -58,7 +58,7 @@ async def ask(
         first_text=deadline,
         report=report,
         metadata=metadata,
-        once=True,
+        single_attempt=True,
     )
     reader, said = models.read(b"", job, deadline.remaining()).reader, ""
     try:
@@ -67,7 +67,7 @@ async def ask(
             if items[-1].HasField("finish"):
                 break
     finally:
-        reader.leave()
+        reader.close()
         spending.book(report.unbilled(), routes, partial(prompt_tokens, messages))
     return said
 

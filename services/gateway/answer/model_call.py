@@ -91,9 +91,9 @@ def job(
         report=Report(Decisions(ledger.clock)),
         # The tenant's name, because tenants share the work of a service fairly.
         metadata=(*telemetry.propagate(stage.span), whose(tenant.name)),
-        once=request.single_attempt,
-        waits="stale" not in allowed or not (decision and decision.stale),
-        others_when_late="smaller" in allowed,
+        single_attempt=request.single_attempt,
+        waits_for_model="stale" not in allowed or not (decision and decision.stale),
+        fallback_when_late="smaller" in allowed,
         known=decision.known if decision else Known(),
     )
 
@@ -115,7 +115,7 @@ def settle(context: RequestContext, reading: GenerationReading) -> None:
     """Stop reading, and add the generation to the ledger. All readers get the decisions of the policies. The cost is
     known when the generation is over, and the first reader to settle after that is charged."""
     ledger, generation = context.ledger, reading.generation
-    reading.reader.leave()
+    reading.reader.close()
     ledger.decisions += generation.report.decisions
     for name in generation.text.items[-1].finish.omitted if generation.text.items else ():
         ledger.changes.add(Changed.FIELD_OMITTED, before=name)

@@ -44,7 +44,7 @@ class Answer:
     async def give(self, send: Send | None = None) -> pb.Final:
         """Send its messages with `send`; None: no client reads them. Returns its last event."""
         context, ledger, final = self._context, self._ledger, None
-        context.backends.fleet.request()
+        context.backends.fleet.count_request()
         try:
             self._begin(send)
             await self._run_stages()

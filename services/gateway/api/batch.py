@@ -84,7 +84,7 @@ class Batch:
         try:
             return await self._give(item.checked, turn)
         finally:
-            turn.over()
+            turn.end()
 
     def _failed(self, index: int, error: Exception) -> pb.GenerateBatchResponse:
         return pb.GenerateBatchResponse(index=index, error=self._to_error(error))

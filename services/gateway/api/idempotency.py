@@ -108,7 +108,7 @@ class IdempotencyStore:
         try:
             yield
         finally:
-            reader.leave()
+            reader.close()
             kept.clients -= 1
             if not kept.clients and self._kept.get(kept.key) is kept:
                 later = asyncio.get_running_loop().call_later
@@ -182,7 +182,7 @@ class IdempotencyStore:
 
     def _give_up(self, kept: _Kept) -> None:
         self._forget(kept)
-        kept.keeper.leave()
+        kept.keeper.close()
 
     def _forget(self, kept: _Kept) -> None:
         if kept.timer:

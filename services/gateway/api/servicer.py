@@ -151,7 +151,7 @@ class GatewayServicer:
         async def give(checked: CheckedRequest, turn: ItemTurn) -> pb.Final:
             credential.check()
             admitted = await preparation.admit_in_time(checked, call.span)
-            return await (await preparation.answer(admitted, call.span, on_batch_slot=turn.over)).give()
+            return await (await preparation.answer(admitted, call.span, on_batch_slot=turn.end)).give()
 
         to_error = partial(batch_error, trace_id=telemetry.trace_id(call.span))
         async with aclosing(Batch(check, give, to_error).results(request.requests)) as results:

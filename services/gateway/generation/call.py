@@ -50,7 +50,7 @@ _RETRY_AFTER_S = 1.0  # for a throttled backend without a retry delay
 
 
 class Call:
-    """A call begins with its first text; then its messages are poured to the readers."""
+    """A call begins with its first text; then its messages are forwarded to the readers."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Call:
         self._first_s: float | None = None
         self._first = llm_pb2.GenerateResponse()
         self._tokens = 0  # passed on, or received with the first message
-        self._flowed = 0, 0.0  # tokens between the first message and the last, in how many seconds
+        self._streamed = 0, 0.0  # tokens between the first message and the last, in how many seconds
         self._watching: asyncio.TimerHandle | None = None
         self.outcome: Outcome | None = None  # why it ended; set once it has released and reported everything
         self._completion = replica.llm.generate(request, deadline.remaining(), metadata)
@@ -93,9 +93,9 @@ class Call:
         self._first_s = self._last - self._started
         self.replica.answered(self._first_s)
 
-    async def pour(self, text: Text) -> None:
+    async def forward(self, text: Text) -> None:
         """Pass on every message, the first and the last included. Raises the error that broke the stream."""
-        self._win()
+        self._record_first_text()
         completion = self._completion
         turns = TokenBucket(_MESSAGES_PER_S, _MESSAGES_AT_ONCE, self._clock)
         self._watch()
@@ -112,14 +112,14 @@ class Call:
                 self._last = self._clock()
                 self._tokens += message.tokens
                 text.add(message)
-            self._flowed = before_tokens - self._first.tokens, before_at - first_at
+            self._streamed = before_tokens - self._first.tokens, before_at - first_at
         finally:
             self._stop_watching()
 
     async def finished(self) -> None:
         """The text is complete. Readers get it before the call is recorded, and do not wait for the status."""
         await asyncio.sleep(0)
-        self._book()
+        self._record_complete()
         await self._completion.ended()
 
     @property
@@ -128,19 +128,19 @@ class Call:
         that was late, or whose answer is too large, has."""
         return self.problem is None or isinstance(self.problem, (TooLate, AnswerTooLarge))
 
-    def asked_tokens(self) -> int:
+    def prompt_tokens(self) -> int:
         """The prompt tokens of the job by the count of the backend, without the text of earlier calls; 0 until it is
         known."""
         finish = self._completion.reported_finish
         return max(0, finish.usage.prompt_tokens - self.carried_tokens) if finish else 0
 
-    def used(self, asked_tokens: int) -> llm_pb2.Finish:
-        """The usage that the backend reports. Without a report: a prompt of `asked_tokens` plus the carried text, and
+    def used(self, prompt_tokens: int) -> llm_pb2.Finish:
+        """The usage that the backend reports. Without a report: a prompt of `prompt_tokens` plus the carried text, and
         the tokens that have come."""
         finish = llm_pb2.Finish()
         if self._completion.reported_finish:
             finish.CopyFrom(self._completion.reported_finish)
-        finish.usage.prompt_tokens = finish.usage.prompt_tokens or asked_tokens + self.carried_tokens
+        finish.usage.prompt_tokens = finish.usage.prompt_tokens or prompt_tokens + self.carried_tokens
         finish.usage.completion_tokens = finish.usage.completion_tokens or self._tokens
         return finish
 
@@ -155,7 +155,7 @@ class Call:
             self.problem = problem
         match problem:
             case TooLate():
-                self._gave_up("late")
+                self._end_late("late")
             case InvalidInput() | NotSupported() | ShareUsed() | Starting():  # not for it, not yet, or not so much
                 self._permit.withdrawn()
                 self._settle("refused", None)
@@ -164,36 +164,36 @@ class Call:
             case Misconfigured() if self.pool.is_open(self._permit.tenant, (self.replica,)):
                 # Without another replica an open breaker would only hide what the operator must correct.
                 self._permit.withdrawn()
-                self._fell(Blame.NONE, None)
+                self._end_failed(Blame.NONE, None)
             case Exhausted():
                 delay_s = problem.retry_delay_s or _RETRY_AFTER_S
                 blame = self._permit.throttled(delay_s)
                 # The breaker waits a little longer, and would refuse a caller that comes back just then.
                 problem.retry_delay_s = max(delay_s, self._permit.retry_after_s())
-                self._fell(blame, Sample(self.age_s(), None, self._slot.in_flight, failed=True))
+                self._end_failed(blame, Sample(self.age_s(), None, self._slot.in_flight, failed=True))
             case _:
-                self._fell(self._permit.failed(), None)
+                self._end_failed(self._permit.failed(), None)
         self._completion.cancel()
 
-    def lose(self) -> None:
+    def cancel_as_late(self) -> None:
         """Cancel the call: its first text was too late, or another call was faster."""
         if not self.outcome:
-            self._gave_up("late" if self._deadline.is_over() else "lost")
+            self._end_late("late" if self._deadline.is_over() else "lost")
             self._completion.cancel()
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         """The last reader has left; a finished call is not disturbed. A call that is left before its first text gives
         no sample: otherwise a flood of cancelled calls would look like a silent backend, on a machine that the flood
         keeps busy."""
         if self._completion.reported_finish:
-            self._book()
+            self._record_complete()
         elif not (self.outcome or self._first_s is not None or self._deadline.is_over()):
             self._permit.withdrawn()
             self._settle("lost", None)
             self._completion.cancel()
-        self.lose()
+        self.cancel_as_late()
 
-    def _win(self) -> None:
+    def _record_first_text(self) -> None:
         """The call has won: its messages go to the readers."""
         asyncio.get_running_loop().call_soon(self.pool.answered, self._first_s or 0.0)
         if self._permit.probe:  # no need to wait for the end of a long answer
@@ -212,19 +212,19 @@ class Call:
         if self._watching:
             self._watching.cancel()
 
-    def _book(self) -> None:
+    def _record_complete(self) -> None:
         """Record a complete answer."""
         finish = self._completion.finish
         if self.outcome or finish is None:
             return
         queue_s = finish.queue_ms / 1000 if finish.HasField("queue_ms") else None
         first_s = self._first_s or 0.0
-        self.pool.throughput_drop.saw(*self._flowed)
+        self.pool.throughput_drop.add(*self._streamed)
         self._permit.succeeded(self._first_s)
         self._settle("ok", Sample(first_s, queue_s, self._slot.in_flight))
         self._report_outcome(router_pb2.OBSERVED_OUTCOME_OK, finish.usage.completion_tokens)
 
-    def _gave_up(self, outcome: Literal["late", "lost"]) -> None:
+    def _end_late(self, outcome: Literal["late", "lost"]) -> None:
         """The time was over, or another call was faster. A silence counts where it was long: if the call had as much
         time as others need, every policy learns from it."""
         age_s = self.age_s()
@@ -237,17 +237,17 @@ class Call:
         self.replica.gave_up(age_s)
         match self._permit.abandoned():
             case Blame.BACKEND:
-                self.pool.hedge.gave_up(age_s)
+                self.pool.hedge.add_unanswered(age_s)
                 self._settle(outcome, Sample(age_s, None, self._slot.in_flight))
                 self._report_outcome(router_pb2.OBSERVED_OUTCOME_FAILED)
             case Blame.TENANT:
                 self._settle(outcome, None)
             case Blame.NONE:
                 self._settle(outcome, None)
-                if self.pool.hedge.gave_up(age_s) or outcome == "late":
+                if self.pool.hedge.add_unanswered(age_s) or outcome == "late":
                     self._report_outcome(router_pb2.OBSERVED_OUTCOME_BUDGET)  # it would have taken longer
 
-    def _fell(self, blame: Blame, sample: Sample | None) -> None:
+    def _end_failed(self, blame: Blame, sample: Sample | None) -> None:
         """The call failed. A failure that its tenant caused gives no sample for others."""
         own = blame is Blame.TENANT
         self._settle("failed", None if own else sample)

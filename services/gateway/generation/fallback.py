@@ -66,9 +66,9 @@ class Fallback:
 
 def _give_way(job: Job, problem: ServiceError, other: str) -> Job:
     """The job for the `other` model. Raises `problem` where no time is left or another model is not allowed."""
-    if isinstance(problem, TooLate) and (job.deadline.is_over() or not job.others_when_late):
+    if isinstance(problem, TooLate) and (job.deadline.is_over() or not job.fallback_when_late):
         raise problem
-    if job.once and not isinstance(problem, _NOT_SENT):
+    if job.single_attempt and not isinstance(problem, _NOT_SENT):
         raise problem
     job.report.decisions.add(Act.FALLBACK_STARTED, other, problem.outline)
     return replace(job, first_text=Deadline.never(job.first_text.clock))
@@ -113,7 +113,7 @@ class Retrying:
             finally:
                 if attempt.number > 1 and not attempt.calls:
                     self._fleet.retry.refund()
-            if job.once or len(attempt.calls) != 1:
+            if job.single_attempt or len(attempt.calls) != 1:
                 raise problem
             failed = (*attempt.failed, attempt.calls[0].replica)
             pause_s = self._pause_s(job, pool, failed, problem)

@@ -29,12 +29,12 @@ class FirstTokenWait:
     def __init__(self, fleet: Fleet):
         self._fleet = fleet
 
-    def ends(self, job: Job) -> bool:
+    def needs_timer(self, job: Job) -> bool:
         """Whether the first text may be due before the deadline of the job; otherwise no timer is needed."""
         if job.first_text.at < float("inf"):
             return True
         alternatives = len(job.models) > 1 or len(self._fleet.pools[job.model].replicas) > 1
-        return alternatives and not job.once and self._fleet.kept_share > 0
+        return alternatives and not job.single_attempt and self._fleet.kept_share > 0
 
     def seconds(self, attempt: Attempt) -> float:
         """Seconds to wait for an attempt and its hedge; infinite before a call is sent."""
@@ -46,17 +46,17 @@ class FirstTokenWait:
         other = self._alternative(job, pool, asked)
         if other is None:
             return within_s
-        patience_s = max(min(left_s * (1 - self._fleet.kept_share), self._fleet.slow_s), pool.usual.needs_s())
-        in_vain = left_s - patience_s < other.usual.needs_s()
-        return within_s if in_vain else min(within_s, patience_s)
+        wait_s = max(min(left_s * (1 - self._fleet.kept_share), self._fleet.slow_s), pool.baseline.needs_s())
+        in_vain = left_s - wait_s < other.baseline.needs_s()
+        return within_s if in_vain else min(within_s, wait_s)
 
     def _alternative(self, job: Job, pool: Pool, asked: Sequence[Replica]) -> Pool | None:
         """The pool to call if those `asked` brought nothing: another replica, or the next model."""
-        if job.once or not self._fleet.kept_share:
+        if job.single_attempt or not self._fleet.kept_share:
             return None
         if not pool.is_open(job.slot_request.tenant, asked):
             return pool
-        later = job.models[job.models.index(pool.model) + 1 :] if job.others_when_late else ()
+        later = job.models[job.models.index(pool.model) + 1 :] if job.fallback_when_late else ()
         pools = [self._fleet.pools[model] for model in later if model in self._fleet.pools]
         return next((other for other in pools if not other.is_open(job.slot_request.tenant)), None)
 
@@ -65,17 +65,17 @@ class Hedging:
     """Races the calls of one job to their first text, within the first-token timeout."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Granted]):
-        self._fleet, self._inner, self._patience = fleet, inner, FirstTokenWait(fleet)
+        self._fleet, self._inner, self._wait = fleet, inner, FirstTokenWait(fleet)
 
     async def __call__(self, granted: Granted) -> Call:
         job, retry = granted.attempt.job, granted.attempt.number > 1
         if not retry:
-            self._fleet.hedges.call()
-        other = None if retry or job.once else self._other(job)
+            self._fleet.hedges.count_call()
+        other = None if retry or job.single_attempt else self._other(job)
         moment = self._fleet.pools[job.model].hedge.moment() if other else None
-        if moment is None and not self._patience.ends(job):
+        if moment is None and not self._wait.needs_timer(job):
             return await self._inner(granted)
-        runners = _HedgeRace(self._fleet, self._inner, self._patience, granted.attempt, other, moment)
+        runners = _HedgeRace(self._fleet, self._inner, self._wait, granted.attempt, other, moment)
         return await runners.run(self._inner(granted))
 
     def _other(self, job: Job) -> Pool | None:
@@ -93,20 +93,20 @@ class _HedgeRace:
         self,
         fleet: Fleet,
         inner: Generate[Granted],
-        patience: FirstTokenWait,
+        wait: FirstTokenWait,
         first: Attempt,
         other: Pool | None,
         moment: HedgeMoment | None,
     ):
         self._fleet, self._inner, self._first, self._other, self._skip_recorded = fleet, inner, first, other, False
         self._basis, after_s = (moment.basis, moment.after_s) if moment else ("", None)
-        self._race = Race[Call](after_s, self._second, lambda: patience.seconds(first), lambda: first.calls)
+        self._race = Race[Call](after_s, self._second, lambda: wait.seconds(first), lambda: first.calls)
 
     async def run(self, first: Coroutine[Any, Any, Call]) -> Call:
         try:
             winner = await self._race.run(first)
         finally:
-            self._fleet.hedges.leave(self._race)
+            self._fleet.hedges.dequeue(self._race)
         if winner.kind == "hedge":
             after = f"after {winner.age_s() * 1000:.0f} ms"
             self._first.job.report.decisions.add(Act.HEDGE_WON, winner.replica, after)
@@ -119,12 +119,12 @@ class _HedgeRace:
             return None
         waited = f"no first text after {first.age_s() * 1000:.0f} ms ({self._basis})"
         if pool.is_open(job.slot_request.tenant, (first.replica,)):
-            self._fleet.hedges.leave(self._race)  # others may have a replica to ask
-            self._skip(pool, f"{waited}; no other replica is well")
+            self._fleet.hedges.dequeue(self._race)  # others may have a replica to ask
+            self._skip(pool, f"{waited}; no other replica is healthy")
             return None
         slot = pool.limiter.spare()
         if slot is None:
-            self._fleet.hedges.leave(self._race)  # others may have a slot
+            self._fleet.hedges.dequeue(self._race)  # others may have a slot
             self._skip(pool, f"{waited}; the limiter has no slot to spare")
             return None
         if not self._fleet.hedges.spend(self._race):
@@ -132,7 +132,7 @@ class _HedgeRace:
             self._skip(pool, f"{waited}; the budget of second calls is used up")
             return None
         models = job.models if pool is first.pool else job.models[1:]
-        self._first.hedge = hedge = Attempt(replace(job, models=models), "hedge", waited, never=(first.replica,))
+        self._first.hedge = hedge = Attempt(replace(job, models=models), "hedge", waited, excluded=(first.replica,))
         call = asyncio.get_running_loop().create_task(self._inner(Granted(hedge, slot)))
         call.add_done_callback(partial(self._give_back, slot))
         return call

@@ -52,7 +52,7 @@ class Report:
         return calls
 
     @property
-    def has_reached(self) -> bool:
+    def has_reached_model(self) -> bool:
         """Whether a model has had the request: was called, and has not refused it."""
         return any(call.outcome != "refused" for call in self.calls)
 
@@ -74,9 +74,9 @@ class Job:
     first_text: Deadline
     report: Report
     metadata: Metadata = ()
-    once: bool = False  # reach a model once at most
-    waits: bool = True  # for a model that starts or is lost; no where an expired answer may take its place
-    others_when_late: bool = True  # another model may stand in for one whose first text is late
+    single_attempt: bool = False  # reach a model once at most
+    waits_for_model: bool = True  # for a model that starts or is lost; no where an expired answer may take its place
+    fallback_when_late: bool = True  # another model may stand in for one whose first text is late
     known: Known = field(default_factory=Known)  # of the cache, when it was asked before
 
     @property
@@ -92,9 +92,9 @@ class Attempt:
 
     job: Job
     kind: Kind = "first"
-    why: str = ""  # why it is made, for people, unless it is the first
+    reason: str = ""  # why it is made, for people, unless it is the first
     failed: Sequence[Replica] = ()  # before it; they are asked again only where there is no other
-    never: Sequence[Replica] = ()  # to be asked
+    excluded: Sequence[Replica] = ()  # to be asked
     carried_tokens: int = 0  # of the text that it continues
     call: Call | None = None
     hedge: Attempt | None = None  # the concurrent call for the same text

@@ -30,7 +30,7 @@ class Resumable:
         """Write the answer into `text`. Raises when it ends without its last message."""
         call = await self._begin(job)
         try:
-            while problem := await _poured(call, job.report, text):
+            while problem := await _forwarded(call, job.report, text):
                 call.failed(problem)
                 if isinstance(problem, TooLate) or text.over:
                     raise problem
@@ -38,13 +38,13 @@ class Resumable:
             text.end()
             await call.finished()
         finally:
-            call.leave()
+            call.cancel()
 
     async def _continue(self, job: Job, text: Text, broken: Call, problem: ServiceError) -> Call:
         """Another call for the rest of the text. Raises `problem` where that is not possible."""
         failed: Sequence[Replica] = (broken.replica,)
         cause = problem
-        while len(failed) <= RETRIES and cause.retryable and not job.once:
+        while len(failed) <= RETRIES and cause.retryable and not job.single_attempt:
             rest = self._rest(job, text, broken.pool, failed, cause)
             if rest is None:
                 break
@@ -74,8 +74,8 @@ class Resumable:
         return Granted(Attempt(rest, "failover", cause.outline, failed, never, carried), slot)
 
 
-async def _poured(call: Call, report: Report, text: Text) -> ServiceError | None:
-    """The error that ended the call; None when all of it is poured.
+async def _forwarded(call: Call, report: Report, text: Text) -> ServiceError | None:
+    """The error that ended the call; None when all of it was forwarded.
 
     When the last reader leaves meanwhile, the call is cancelled and not the task that reads it: of a read that is
     cancelled gRPC keeps 125 to 160 bytes for good (grpcio 1.85.1).
@@ -85,9 +85,9 @@ async def _poured(call: Call, report: Report, text: Text) -> ServiceError | None
     if pool.throughput_drop.active:
         rate = f"tokens come at {pool.throughput_drop.ratio():.2f} of the usual rate"
         report.decisions.add(Act.LIMIT_SAGGING, pool.model, rate)
-    text.stop = call.leave
+    text.stop = call.cancel
     try:
-        await call.pour(text)
+        await call.forward(text)
     except ServiceError as problem:
         return problem
     finally:
@@ -137,7 +137,7 @@ class Generation:
         """Whether a request with such a job may join: neither cut short nor delayed by it."""
         if self.job.deadline.remaining() < _STILL_WORTH_IT * job.deadline.remaining():
             return False
-        comes = job.waits or not self.report.waited
+        comes = job.waits_for_model or not self.report.waited
         return bool(self.text.items) or (comes and self.job.slot_request.score >= job.slot_request.score)
 
 
@@ -163,7 +163,7 @@ class Shared:
 
     def read(self, key: bytes, job: Job, within_s: float) -> GenerationReading:
         """Join a generation of the same `key`, or start one. An empty key is never shared."""
-        shared = self._shared and bool(key) and not job.once
+        shared = self._shared and bool(key) and not job.single_attempt
         found = self._under_way.get(key) if shared else None
         if found and found.suits(job):
             job.report.decisions.add(Act.SINGLE_FLIGHT_JOINED, job.model, "the same is being generated")

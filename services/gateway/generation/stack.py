@@ -7,13 +7,13 @@
     Retrying            another call where the first call failed, unless there were two: a hedge is a retry in advance
     Limiting            a slot at the model's limiter: wait for it a little, or be shed; no wait without a replica
     Hedging             a second call where the first text is late; a silent replica does not get all of the time
-    LoadBalancing       the best replica among those that are well, for this tenant
+    LoadBalancing       the best replica among those that are healthy, for this tenant
     Send                the call, until the deadline
 
 The limit stands outside of the hedge, because a request that waits for its slot has not begun: its first text is late
-for want of room, and a second call would only make that worse. A hedge takes a slot of its own, and only one to spare.
+for want of capacity, and a second call would only make that worse. A hedge takes only a spare slot.
 
-Only beginnings pass through the layers: each returns when the first text is there, and `Resumable` has the call pour
+Only beginnings pass through the layers: each returns when the first text is there, and `Resumable` has the call forward
 its messages straight to the readers. A token pays for no layer.
 """
 
@@ -56,8 +56,8 @@ class LoadBalancing:
         pool = self._fleet.pools[job.model]
         tenant = job.slot_request.tenant
         prompt = balance.blocks_of(job.request) if pool.reads_prompts else ()
-        picked = pool.pick(attempt.never or pool.elsewhere(attempt.failed), prompt, tenant)
-        if picked is None and not attempt.never:
+        picked = pool.pick(attempt.excluded or pool.elsewhere(attempt.failed), prompt, tenant)
+        if picked is None and not attempt.excluded:
             picked = pool.pick((), prompt, tenant)
         if picked is None:
             raise pool.refusal(tenant)
@@ -83,14 +83,14 @@ class Send:
         if fault := pool.drill.fault(pool.rng):
             report.decisions.add(Act.DRILL_ABORTED if fault.code else Act.DRILL_DELAYED, replica, fault.words())
         if act := _STARTED.get(attempt.kind):
-            report.decisions.add(act, replica, attempt.why)
+            report.decisions.add(act, replica, attempt.reason)
         try:
             await call.begin(fault)
         except ServiceError as problem:
             call.failed(problem)
             raise
         except BaseException:  # cancelled, or a bug: no sample of the replica. A call that lost a race has ended before
-            call.leave()
+            call.cancel()
             raise
         return call
 

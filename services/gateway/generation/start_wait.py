@@ -58,13 +58,13 @@ class StartWait:
             try:
                 return await self._inner(job)
             except Unavailable:
-                if job.report.has_reached or not self._is_expected(job):
+                if job.report.has_reached_model or not self._is_expected(job):
                     raise
             await asyncio.sleep(_POLL_S)
 
     def _is_expected(self, job: Job) -> bool:
         """Whether the job waits: no model of it may be called now, and at least one of them is expected to come."""
-        if not job.waits:
+        if not job.waits_for_model:
             return False
         pools = self._pools(job)
         return all(pool.is_open(job.slot_request.tenant) for pool in pools) and any(pool.starting for pool in pools)

@@ -39,7 +39,7 @@ class LatencyBaseline:
         self.expected_s, self.clock = expected_s, clock
         self._answers = WindowedDigest(_WINDOW_S, clock)
 
-    def came(self, after_s: float) -> None:
+    def add(self, after_s: float) -> None:
         """Add a call that was answered `after_s` seconds after its beginning, by its first text or its reply."""
         self._answers.add(after_s)
 
@@ -59,23 +59,23 @@ class LatencyBaseline:
 class WorkBaseline:
     """How long a backend usually takes for a known amount of work: for so many pictures, or seconds of audio.
 
-    Both of two times: that of all calls (`usual`), whose overhead a small amount has too, and that of each unit times
+    Both of two times: that of all calls (`calls`), whose overhead a small amount has too, and that of each unit times
     the amount. So a large amount has its time, and a backend is not called silent by callers that give too little.
     """
 
-    def __init__(self, usual: LatencyBaseline, each_s: float):
+    def __init__(self, calls: LatencyBaseline, each_s: float):
         """`each_s`: for a unit, until there are enough answers."""
-        self.clock = usual.clock
-        self._usual, self._each = usual, LatencyBaseline(each_s, usual.clock)
+        self.clock = calls.clock
+        self._calls, self._each = calls, LatencyBaseline(each_s, calls.clock)
 
-    def did(self, amount: float, took_s: float) -> None:
+    def add(self, amount: float, took_s: float) -> None:
         """Add work that was done."""
         if amount > 0:
-            self._each.came(took_s / amount)
+            self._each.add(took_s / amount)
 
     def needs_s(self, amount: float) -> float:
         """The time that 95 of 100 recent calls would have needed at most for this amount, else the expected time."""
-        return max(self._usual.needs_s(), amount * self._each.needs_s())
+        return max(self._calls.needs_s(), amount * self._each.needs_s())
 
 
 class ThroughputDrop:
@@ -92,12 +92,12 @@ class ThroughputDrop:
 
     def __init__(self, model: str, clock: Clock = time.monotonic):
         self._clock = clock
-        self._usual = WindowedDigest(_WINDOW_S, clock)
+        self._rates = WindowedDigest(_WINDOW_S, clock)
         self._ratio, self._active, self._seen_at = 1.0, False, clock()
         self._gauge = _RATIO.labels(model)
         self._gauge.set(1)
 
-    def saw(self, tokens: int, seconds: float) -> None:
+    def add(self, tokens: int, seconds: float) -> None:
         """An answer sent `tokens` between its first message and its last, in `seconds`. Tokens that are only counted at
         the end, such as hidden reasoning, are left out. Fewer than four tokens are ignored."""
         if tokens < _MIN_TOKENS or seconds < _MIN_SECONDS:
@@ -106,7 +106,7 @@ class ThroughputDrop:
         if self._is_old():
             self._ratio, self._active = 1.0, False
         self._seen_at = self._clock()
-        self._usual.add(rate)
+        self._rates.add(rate)
         self._follow(rate)
 
     def ratio(self) -> float:
@@ -120,8 +120,8 @@ class ThroughputDrop:
         return self._active and not self._is_old()
 
     def _follow(self, rate: float) -> None:
-        usual = self._usual.quantile(0.5)
-        if not usual or self._usual.count < _MIN_ANSWERS:
+        usual = self._rates.quantile(0.5)
+        if not usual or self._rates.count < _MIN_ANSWERS:
             return
         self._ratio += _ALPHA * (min(rate / usual, _MOST) - self._ratio)
         self._active = self._ratio < (_RECOVERED if self._active else _FLOOR)

@@ -1,6 +1,6 @@
 """Batch admission: batches take the slots that a limiter can spare beside interactive requests.
 
-    Portion          the share of a limiter that batches may have together.
+    BatchShare          the share of a limiter that batches may have together.
     BatchAdmission   one batch. Its items wait here, in its own queue; a few at a time are on their way to a slot.
     Backlog          one limiter. Items on their way wait here: tenants by weight, within a tenant by class, then first
                      come, first served, so that two batches of one tenant take turns.
@@ -25,17 +25,17 @@ _QUIET_S = 5.0
 _LOOK_S = 0.05  # seconds: spare capacity also grows when the pressure of the process falls, which sends no event
 
 
-class Portion:
-    """The share of slots for batches, and a smaller share `beside` interactive requests: while one has `asked` in the
-    last 5 s, because each call at a backend makes it slower for all. One slot at least."""
+class BatchShare:
+    """The share of slots for batches, and a smaller share `beside` interactive requests: while one came in the last
+    5 s, because each call at a backend makes it slower for all. One slot at least."""
 
     def __init__(self, share: float = 0.5, beside: float = 0.1):
         self._share, self._beside = share, beside
-        self.asked = float("-inf")  # on the limiter's clock
+        self.last_interactive_at = float("-inf")  # on the limiter's clock
 
-    def of(self, slots: int, now: float) -> float:
+    def max_slots(self, limit: int, now: float) -> float:
         """Another slot may be taken while fewer than this are."""
-        return slots * (self._share if now - self.asked > _QUIET_S else self._beside)
+        return limit * (self._share if now - self.last_interactive_at > _QUIET_S else self._beside)
 
 
 class BatchAdmission:
@@ -59,7 +59,7 @@ class ItemTurn:
     def __init__(self, then: Callable[[], None]):
         self._then: Callable[[], None] | None = then
 
-    def over(self) -> None:
+    def end(self) -> None:
         """End the turn, once: the item has a slot or needs none any more, and the next one may go."""
         then, self._then = self._then, None
         if then:
@@ -103,23 +103,23 @@ class Backlog(Generic[P]):
         self._queue.add(waiter)
         try:
             async with asyncio.timeout(_seconds(request.deadline)):
-                return await self._until_let_in(slot)
+                return await self._until_admitted(slot)
         except BaseException:  # late, or cancelled: also after a slot was given to it that it never saw
             if not self._queue.remove(waiter):
                 slot.result().release(unused=True)
             raise
 
-    def let_in(self) -> None:
+    def admit(self) -> None:
         """Give slots that may have become free to waiting items."""
         while (waiter := self._queue.best()) and (slot := self._spare()):
             self._queue.take(waiter)
             waiter.slot.set_result(slot)
 
-    async def _until_let_in(self, slot: asyncio.Future[P]) -> P:
-        self.let_in()
+    async def _until_admitted(self, slot: asyncio.Future[P]) -> P:
+        self.admit()
         while not slot.done():
             await asyncio.wait({slot}, timeout=_LOOK_S)
-            self.let_in()
+            self.admit()
         return slot.result()
 
 

@@ -58,7 +58,7 @@ class Throttled(Exhausted):
     reason: ClassVar[str] = "THROTTLED"
 
 
-class _Verdict(Enum):
+class _Result(Enum):
     GOOD = "good"
     SLOW = "slow"
     SILENT = "silent"  # slow by now, and nothing has come
@@ -78,10 +78,10 @@ class Permit:
     def succeeded(self, first_s: float | None) -> None:
         """The first text came after `first_s` seconds; None: there was none to wait for."""
         slow = first_s is not None and first_s > self._breaker.slow_s
-        self._report(_Verdict.SLOW if slow else _Verdict.GOOD)
+        self._report(_Result.SLOW if slow else _Result.GOOD)
 
     def failed(self) -> None:
-        self._report(_Verdict.FAILED)
+        self._report(_Result.FAILED)
 
     def throttled(self, retry_after_s: float) -> None:
         """The backend is to be left alone for `retry_after_s` seconds; 0: it did not say for how long."""
@@ -92,16 +92,16 @@ class Permit:
     def abandoned(self) -> None:
         """The caller left first. That is no sample, unless the call was slow by then."""
         slow = self._breaker.clock() - self._started > self._breaker.slow_s
-        self._report(_Verdict.SILENT if slow else _Verdict.NONE)
+        self._report(_Result.SILENT if slow else _Result.NONE)
 
     def withdrawn(self) -> None:
         """The end of the call is no sample, however long it took."""
-        self._report(_Verdict.NONE)
+        self._report(_Result.NONE)
 
-    def _report(self, verdict: _Verdict) -> None:
+    def _report(self, result: _Result) -> None:
         if not self._reported:
             self._reported = True
-            self._breaker._judge(self._epoch, self.probe, verdict)
+            self._breaker._record(self._epoch, self.probe, result)
 
 
 class Breaker:
@@ -211,25 +211,25 @@ class Breaker:
             with suppress(KeyError):
                 metric.remove(*labels)
 
-    def _judge(self, epoch: int, probe: bool, verdict: _Verdict) -> None:
+    def _record(self, epoch: int, probe: bool, result: _Result) -> None:
         if epoch != self._epoch:
             return
         if probe:
-            self._after_probe(verdict)
-        elif verdict is not _Verdict.NONE:
-            self._count(verdict)
+            self._after_probe(result)
+        elif result is not _Result.NONE:
+            self._count(result)
 
-    def _count(self, verdict: _Verdict) -> None:
+    def _count(self, result: _Result) -> None:
         now = self.clock()
         counts = self._window.current(now)
         counts.calls += 1
-        if verdict in (_Verdict.GOOD, _Verdict.SLOW):
+        if result in (_Result.GOOD, _Result.SLOW):
             self._failed_in_a_row = 0
-        if verdict is _Verdict.GOOD:  # never opens it
+        if result is _Result.GOOD:  # never opens it
             return
-        self._failed_in_a_row += verdict is _Verdict.FAILED
-        counts.failed += verdict is _Verdict.FAILED
-        counts.slow += verdict is not _Verdict.FAILED
+        self._failed_in_a_row += result is _Result.FAILED
+        counts.failed += result is _Result.FAILED
+        counts.slow += result is not _Result.FAILED
         if reason := self._reason(self._window.total(now)):
             self._open(self._jittered_open_s(), reason)
 
@@ -246,17 +246,17 @@ class Breaker:
             return f"{slow} took more than {self.slow_s:g} s to first text"
         return ""
 
-    def _after_probe(self, verdict: _Verdict) -> None:
+    def _after_probe(self, result: _Result) -> None:
         self._probing = False
-        if verdict is _Verdict.GOOD:
+        if result is _Result.GOOD:
             self._window.clear()
             self._why = ""
             self._become(State.CLOSED)
             if self._open_logged:
                 self._open_logged = False
                 _log.info("breaker of %s closes", self.name)
-        elif verdict is not _Verdict.NONE:
-            self._open(self._jittered_open_s(), f"the probe {'failed' if verdict is _Verdict.FAILED else 'was slow'}")
+        elif result is not _Result.NONE:
+            self._open(self._jittered_open_s(), f"the probe {'failed' if result is _Result.FAILED else 'was slow'}")
 
     def _throttle(self, epoch: int, retry_after_s: float) -> None:
         pause_s = retry_after_s or self._open_s

@@ -75,67 +75,67 @@ class HedgeBudget:
         self.burst, self.wanting = burst, asyncio.Event()
         self._budget, self._share = ExtraBudget(share, burst), share
         self._requests = self._calls = 0.0
-        self._line: dict[WaitingRace, None] = {}  # the longest wait first
+        self._queue: dict[WaitingRace, None] = {}  # the longest wait first
         self._waking = False
 
-    def request(self) -> None:
+    def count_request(self) -> None:
         """Count a request; it may be answered without a call."""
         self._budget.seen()
         self._requests = self._requests * _MEMORY + 1
         self._calls *= _MEMORY
-        self._call_next()
+        self._wake_next()
 
-    def call(self) -> None:
+    def count_call(self) -> None:
         """Count a request that needs a call."""
         self._calls += 1
 
     def spend(self, race: WaitingRace) -> bool:
         """Whether the race may make a second call, which is then counted. Otherwise the race is queued: it is `set`
         when its turn comes, unless it leaves before."""
-        first = next(iter(self._line), race)
+        first = next(iter(self._queue), race)
         if first is race and self._budget.spend():
-            self.leave(race)
+            self.dequeue(race)
             return True
-        self._line[race] = None
+        self._queue[race] = None
         self.wanting.set()
         return False
 
-    def leave(self, race: WaitingRace) -> None:
+    def dequeue(self, race: WaitingRace) -> None:
         """Leave the queue: the race wants no second call any more."""
-        if race in self._line:
-            del self._line[race]
-            self._call_next()
+        if race in self._queue:
+            del self._queue[race]
+            self._wake_next()
 
     def refund(self) -> None:
         """Return the cost of a second call that was not made."""
         self._budget.refund()
-        self._call_next()
+        self._wake_next()
 
     def missing(self) -> float:
         """The second calls that this process lacks: for the queue, or one in advance."""
-        return max(0.0, max(1, len(self._line)) - self._budget.level)
+        return max(0.0, max(1, len(self._queue)) - self._budget.level)
 
     def draw(self) -> float:
         """Take out the unneeded budget, and return how much that is."""
-        return 0.0 if self._line else self._budget.draw(keep=1)
+        return 0.0 if self._queue else self._budget.draw(keep=1)
 
     def put(self, amount: float) -> None:
         """Add budget that other processes saved."""
         self._budget.put(amount)
-        self._call_next()
+        self._wake_next()
 
     def share_of_calls(self) -> float:
         """The share of calls that the budget is good for, 0 to 1."""
         return min(1.0, self._share * max(1.0, self._requests / self._calls)) if self._calls else self._share
 
-    def _call_next(self) -> None:
+    def _wake_next(self) -> None:
         """Wake the first race, and the next one where it has left or spent. A race does so while it is woken: with a
         call inside that call for each race, a long queue would exceed the stack."""
         if self._waking:
             return
         self._waking, woken = True, None
         try:
-            while self._line and self._budget.ready and (first := next(iter(self._line))) is not woken:
+            while self._queue and self._budget.ready and (first := next(iter(self._queue))) is not woken:
                 woken = first
                 first.set()
         finally:
@@ -163,19 +163,19 @@ class HedgeMoment:
 
 
 class Hedge:
-    """The moment to hedge the calls of one model. `usual`: its baseline over a longer time."""
+    """The moment to hedge the calls of one model. `baseline`: over a longer time."""
 
-    def __init__(self, rule: HedgeRule, budget: HedgeBudget, usual: LatencyBaseline, clock: Clock = time.monotonic):
-        self._rule, self.budget, self._usual, self._clock = rule, budget, usual, clock
-        self._looked = float("-inf")
-        self._moment = HedgeMoment(usual.expected_s, "what is expected")
+    def __init__(self, rule: HedgeRule, budget: HedgeBudget, baseline: LatencyBaseline, clock: Clock = time.monotonic):
+        self._rule, self.budget, self._baseline, self._clock = rule, budget, baseline, clock
+        self._computed_at = float("-inf")
+        self._moment = HedgeMoment(baseline.expected_s, "what is expected")
         self._firsts = WindowedDigest(rule.window_s, clock)
 
-    def saw(self, first_s: float) -> None:
+    def add_first_text(self, first_s: float) -> None:
         """Add a call's time to its first text."""
         self._firsts.add(first_s)
 
-    def gave_up(self, after_s: float) -> bool:
+    def add_unanswered(self, after_s: float) -> bool:
         """Add a call that ended before its first text, by its deadline or because another was faster: it would have
         taken longer than `after_s`. It counts where this is longer than usual, because otherwise slow calls would be
         missing from the percentiles. Returns whether it counts."""
@@ -195,8 +195,8 @@ class Hedge:
             case "fixed":
                 return HedgeMoment(self._rule.delay_s, "the fixed delay")
         now = self._clock()
-        if now >= self._looked + _LOOK_EVERY_S:
-            self._looked, self._moment = now, self._adaptive()
+        if now >= self._computed_at + _LOOK_EVERY_S:
+            self._computed_at, self._moment = now, self._adaptive()
         return self._moment
 
     def _adaptive(self) -> HedgeMoment:
@@ -205,9 +205,9 @@ class Hedge:
         percentile = f"the {quantile * 100:.0f}th percentile"
         if self._firsts.count >= self._rule.min_samples and (moment_s := self._firsts.quantile(quantile)) is not None:
             return HedgeMoment(moment_s, f"{percentile} of the last {self._rule.window_s:g} s")
-        if (moment_s := self._usual.quantile_s(quantile)) is not None:
+        if (moment_s := self._baseline.quantile_s(quantile)) is not None:
             return HedgeMoment(moment_s, f"{percentile} of the last ten minutes")
-        return HedgeMoment(self._usual.expected_s, "what is expected")
+        return HedgeMoment(self._baseline.expected_s, "what is expected")
 
 
 class HedgePool:

@@ -36,7 +36,7 @@ from typing import Literal
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from services.gateway.policies.batch_admission import Backlog, Portion
+from services.gateway.policies.batch_admission import Backlog, BatchShare
 from services.gateway.policies.concurrency_limit import Limit, Sample
 from services.gateway.policies.slot import CLASSES, Shed, Slot, SlotRequest, class_of
 from services.gateway.policies.wait_queue import WaitingRequest, WaitQueue
@@ -73,18 +73,18 @@ class Limiter:
         clock: Clock = time.monotonic,
         rng: random.Random | None = None,
         pressure: Callable[[], float] = lambda: 0.0,
-        pressed: Callable[[str], str] = lambda tenant: "",
-        batches: Portion | None = None,
+        pressure_refusal: Callable[[str], str] = lambda tenant: "",
+        batches: BatchShare | None = None,
     ):
-        """`pressure` is the load of the process itself, where 1 is all it can bear; `pressed` is why a low score of a
-        tenant is refused because of it, if it is. `batches`: what they may have."""
-        self.name = name
-        self._limit, self._capacity, self._queue_s, self._order = limit, queue, queue_s, order
+        """`pressure` is the load of the process itself, where 1 is all it can bear; `pressure_refusal` is why it
+        refuses a low score of a tenant, if it does. `batches`: the slots that they may have."""
+        self.name, self._rng = name, rng or random.Random()
+        self._limit, self._max_waiting, self._queue_s, self._order = limit, queue, queue_s, order
         self._shed_load, self._shed_score, self._retry_after_s = shed_load, shed_score, retry_after_s
-        self._clock, self._rng, self._pressure, self._pressed = clock, rng or random.Random(), pressure, pressed
+        self._pressure, self._pressure_refusal, self._clock = pressure, pressure_refusal, clock
         self._queues = [WaitQueue[Slot](rank, queue_s) for rank in range(2 * len(CLASSES))]
         self._shares = Shares()
-        self._backlog, self._batches = Backlog[Slot](self._spare_for_batch), batches or Portion()
+        self._backlog, self._batches = Backlog[Slot](self._spare_for_batch), batches or BatchShare()
         self._in_flight = self._in_batches = self._waiting = self._arrivals = 0
         self._hold_s = 0.0  # for how long a call keeps its slot, on average
         self._wait_seconds = _WAIT_SECONDS.labels(name)
@@ -101,29 +101,29 @@ class Limiter:
         return self._waiting
 
     @property
-    def room(self) -> float:
-        """How many may wait: as many as slots become free within the longest wait (Little's law), `queue` at most.
-        More would wait in vain."""
-        return min(self._capacity, self._queue_s * self._limit.value / self._hold_s if self._hold_s else float("inf"))
+    def queue_capacity(self) -> float:
+        """How many may wait: as many as get a slot within the longest wait (Little's law), `queue` at most."""
+        served = self._queue_s * self._limit.value / self._hold_s if self._hold_s else float("inf")
+        return min(self._max_waiting, served)
 
-    def load(self, patience: float = 1.0) -> float:
-        """Share of all slots that is taken. Those in the queue count as far as there is `patience`, 0 to 1: where
-        waits are cut short, a queue is no room. Above 1 after the limit shrank."""
-        return (self._in_flight + self._waiting) / (self._limit.value + self.room * patience)
+    def load(self, wait_share: float = 1.0) -> float:
+        """Share of all slots that is taken. The queue counts by the `wait_share` of a full wait, 0 to 1, that requests
+        may wait there. Above 1 after the limit shrank."""
+        return (self._in_flight + self._waiting) / (self._limit.value + self.queue_capacity * wait_share)
 
     async def enter(self, request: SlotRequest) -> Slot:
         """A slot, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
         if request.on_batch_slot:
             return await self._enter_of_batch(request, request.on_batch_slot)
         now, queue = self._clock(), self._queue_of(request)
-        self._batches.asked = now
-        patience_s = queue.patience.seconds(now)
+        self._batches.last_interactive_at = now
+        wait_s = queue.wait_limit.seconds(now)
         if request.score < self._shed_score:
-            self._shed_the_cheap(request, queue, now)
+            self._shed_low_priority(request, queue, now)
         if self._free():
             self._shares.add(request.tenant, request.weight)
             return self._take(request.tenant, now)
-        return await self._wait(request, queue, now, min(patience_s, request.deadline.remaining()))
+        return await self._wait(request, queue, now, min(wait_s, request.deadline.remaining()))
 
     def has_slot(self, request: SlotRequest) -> bool:
         """Whether a request would get a slot soon: one is free, or it is within its tenant's share."""
@@ -131,8 +131,8 @@ class Limiter:
 
     def spare(self) -> Slot | None:
         """A slot for an extra call, which must not add to overload: only while the limiter is calm."""
-        patience = min(queue.patience.share for queue in self._queues)
-        if self._free() and self.load(patience) < self._shed_load and self._pressure() < self._shed_load:
+        wait_share = min(queue.wait_limit.share for queue in self._queues)
+        if self._free() and self.load(wait_share) < self._shed_load and self._pressure() < self._shed_load:
             return self._take(None, self._clock())
         return None
 
@@ -152,7 +152,7 @@ class Limiter:
         """A slot for an item of a batch: never one of the last, nor more than the batches' share, nor before waiting
         requests. Where there is only one slot, a batch may have it."""
         limit, now = self._limit.value, self._clock()
-        room = self._in_batches < self._batches.of(limit, now) and self._in_flight < limit * self._shed_load
+        room = self._in_batches < self._batches.max_slots(limit, now) and self._in_flight < limit * self._shed_load
         if not room or self._waiting or self._pressure() >= self._shed_load:
             return None
         self._in_batches += 1
@@ -162,14 +162,14 @@ class Limiter:
         within = self._shares.within(request.tenant, request.weight, self._limit.value)
         return self._queues[class_of(request.score) + (0 if within else len(CLASSES))]
 
-    def _shed_the_cheap(self, request: SlotRequest, queue: WaitQueue[Slot], now: float) -> None:
+    def _shed_low_priority(self, request: SlotRequest, queue: WaitQueue[Slot], now: float) -> None:
         score = request.score
         if not queue.within_share:
-            if self.load(queue.patience.share) >= self._shed_load:
+            if self.load(queue.wait_limit.share) >= self._shed_load:
                 raise self._refusal(queue, "load", f"nearly full, and priority {score} is below {self._shed_score}")
-            if any(better.patience.overloaded(now) for better in self._queues[: queue.rank] if better.high_priority):
+            if any(better.wait_limit.overloaded(now) for better in self._queues[: queue.rank] if better.high_priority):
                 raise self._refusal(queue, "load", f"requests of higher priority than {score} are refused too")
-        if why := self._pressed(request.tenant):
+        if why := self._pressure_refusal(request.tenant):
             raise self._refusal(queue, "pressure", f"priority {score} is below {self._shed_score}, at {why}")
 
     def _free(self) -> bool:
@@ -179,18 +179,18 @@ class Limiter:
         self._in_flight += 1
         return Slot(self._release, self._in_flight, tenant, now, batch)
 
-    async def _wait(self, request: SlotRequest, queue: WaitQueue[Slot], began: float, patience_s: float) -> Slot:
+    async def _wait(self, request: SlotRequest, queue: WaitQueue[Slot], began: float, wait_s: float) -> Slot:
         loop = asyncio.get_running_loop()
-        if patience_s <= 0:
+        if wait_s <= 0:
             raise self._refusal(queue, "expired", "no time to wait")
         waiter: WaitingRequest[Slot] = WaitingRequest(
-            request.tenant, request.weight, self._rank(request), queue, began + patience_s, loop.create_future()
+            request.tenant, request.weight, self._rank(request), queue, began + wait_s, loop.create_future()
         )
-        if self._waiting >= self.room:
-            self._make_room(waiter)
+        if self._waiting >= self.queue_capacity:
+            self._displace(waiter)
         self._add(waiter, began)
-        beyond_s = min(_BEYOND_AFTER_S, patience_s / 2) if queue.within_share else patience_s
-        timers = loop.call_later(patience_s, self._expire, waiter), loop.call_later(beyond_s, self._beyond, waiter)
+        beyond_s = min(_BEYOND_AFTER_S, wait_s / 2) if queue.within_share else wait_s
+        timers = loop.call_later(wait_s, self._expire, waiter), loop.call_later(beyond_s, self._exceed_limit, waiter)
         try:
             outcome = await waiter.outcome
         except BaseException:  # cancelled, or closed with its loop
@@ -209,7 +209,7 @@ class Limiter:
         self._arrivals += 1
         return (0.0, self._arrivals) if self._order == "lifo" else (-request.deadline.at, -self._arrivals)
 
-    def _make_room(self, newcomer: WaitingRequest[Slot]) -> None:
+    def _displace(self, newcomer: WaitingRequest[Slot]) -> None:
         """Displace a request in the full queue, or refuse the newcomer."""
         queue = next((queue for queue in reversed(self._queues) if queue.requests), None)
         if queue is None or not self._gives_way(worst := queue.requests.worst(), newcomer):
@@ -234,11 +234,11 @@ class Limiter:
         if sample is not None:
             self._limit.sample(sample)
         if self._waiting:
-            self._let_in()
+            self._admit_waiting()
         if self._backlog:
-            self._backlog.let_in()
+            self._backlog.admit()
 
-    def _let_in(self) -> None:
+    def _admit_waiting(self) -> None:
         """Give the free slots to waiting requests."""
         for queue in self._queues:
             while self._in_flight < self._limit.value and (waiter := queue.requests.best()):
@@ -247,20 +247,20 @@ class Limiter:
                 elif waiter.until <= self._clock():
                     self._expire(waiter)
                 else:
-                    self._give(waiter)
+                    self._admit(waiter)
 
-    def _give(self, waiter: WaitingRequest[Slot]) -> None:
+    def _admit(self, waiter: WaitingRequest[Slot]) -> None:
         queue, now = waiter.queue, self._clock()
         queue.requests.take(waiter)
-        queue.patience.stands(bool(queue.requests), now)
+        queue.wait_limit.note_waiting(bool(queue.requests), now)
         self._waiting -= 1
         waiter.outcome.set_result(self._take(waiter.tenant, now))
 
-    def _beyond(self, waiter: WaitingRequest[Slot]) -> None:
+    def _exceed_limit(self, waiter: WaitingRequest[Slot]) -> None:
         """Give a slot beyond the limit to a request that is within its tenant's share."""
         slots = self._limit.value * (1 + _BEYOND_SHARE)
         if waiter.queue.within_share and self._in_flight < slots and not waiter.outcome.done():
-            self._give(waiter)
+            self._admit(waiter)
 
     def _abandon(self, waiter: WaitingRequest[Slot]) -> None:
         """Its task has ended: while it waited, or after it was given a slot that it never saw."""
@@ -279,22 +279,22 @@ class Limiter:
 
     def _add(self, waiter: WaitingRequest[Slot], now: float) -> None:
         waiter.queue.requests.add(waiter)
-        waiter.queue.patience.stands(True, now)
+        waiter.queue.wait_limit.note_waiting(True, now)
         self._shares.add(waiter.tenant, waiter.weight)
         self._waiting += 1
 
     def _remove(self, waiter: WaitingRequest[Slot]) -> None:
         """Unserved."""
         if waiter.queue.requests.remove(waiter):
-            waiter.queue.patience.stands(bool(waiter.queue.requests), self._clock())
+            waiter.queue.wait_limit.note_waiting(bool(waiter.queue.requests), self._clock())
             self._shares.drop(waiter.tenant)
             self._waiting -= 1
 
     def _refusal(self, queue: WaitQueue[Slot], why: str, what: str) -> Shed:
         """The error of a refused caller. The retry delay grows with the load, and is random, so that callers do not
         come back together."""
-        queue.patience.lost += why != "pressure"  # which is not the backend's
+        queue.wait_limit.shed += why != "pressure"  # which is not the backend's
         _shed(self.name, queue.kind, why).inc()
-        counts = f"{self._in_flight} of {self._limit.value} slots taken, {self._waiting} of {self._capacity} waiting"
+        counts = f"{self._in_flight} of {self._limit.value} slots taken, {self._waiting} of {self._max_waiting} waiting"
         delay_s = self._retry_after_s * (1 + self.load()) * (1 + self._rng.random() / 2)
         return Shed(f"{self.name}: {counts}: {what}", retry_delay_s=delay_s, why=why)

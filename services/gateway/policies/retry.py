@@ -23,7 +23,7 @@ class Retry:
         self._budget = ExtraBudget(share, burst, start=burst if share else 0.0)
         self._base_s, self._rng = base_s, rng or random.Random()
 
-    def request(self) -> None:
+    def count_request(self) -> None:
         """A request came."""
         self._budget.seen()
 

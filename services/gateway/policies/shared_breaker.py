@@ -57,14 +57,14 @@ class SharedPermit:
         """The first text came after `first_s` seconds; None: there was none to wait for."""
         if first_s is not None and first_s > self._breaker.slow_s:
             self._charge(lambda permit: permit.succeeded(first_s))
-        elif self._once():
+        elif self._is_first_report():
             self._breaker.answered(self.tenant)
             for permit in filter(None, (self._common, self._own)):
                 permit.succeeded(first_s)
 
     def replied(self) -> None:
         """The whole reply is here, as soon as there was anything."""
-        self._breaker.usual.came(self._breaker.clock() - self._started)
+        self._breaker.baseline.add(self._breaker.clock() - self._started)
         self.succeeded(None)
 
     def ended(self, problem: ServiceError) -> Blame:
@@ -93,7 +93,7 @@ class SharedPermit:
         """The caller has left, and nothing has come: a failure, where the call had at least the time that the backend
         usually needs; else slow, where it took longer than `slow_s`."""
         had_s = self._breaker.clock() - self._started
-        if self._breaker.usual.is_overdue(had_s):
+        if self._breaker.baseline.is_overdue(had_s):
             return self.failed()
         if had_s > self._breaker.slow_s:
             self._charge(Permit.abandoned)
@@ -104,37 +104,37 @@ class SharedPermit:
     def withdrawn(self) -> None:
         """The call was not made, or its end is no sample: an invalid request is no failure of the backend that refuses
         it."""
-        if self._once():
+        if self._is_first_report():
             for permit in filter(None, (self._common, self._own)):
                 permit.withdrawn()
 
     def _charge(self, report: Callable[[Permit], None], *, throttled: bool = False) -> Blame:
         """Report to the breaker whose failure it is; to the other it says nothing."""
-        if not self._once():
+        if not self._is_first_report():
             return Blame.NONE
-        if not self._breaker.is_its_own(self.tenant, throttled=throttled):
+        if not self._breaker.is_tenants_own_failure(self.tenant, throttled=throttled):
             report(self._common)
             if self._own:
                 self._own.withdrawn()
             return Blame.BACKEND
-        if own := self._own or self._breaker.own(self.tenant).enter():
+        if own := self._own or self._breaker.breaker_of(self.tenant).enter():
             report(own)
         self._common.withdrawn()
         return Blame.TENANT
 
-    def _once(self) -> bool:
+    def _is_first_report(self) -> bool:
         first, self._reported = not self._reported, True
         return first
 
 
 class SharedBreaker:
-    """`make`: `Breaker` with all that a closed one for the backend takes. `usual`: how long the backend takes.
+    """`make`: `Breaker` with all that a closed one for the backend takes. `baseline`: how long the backend takes.
     `window_s`: how far back the success of another tenant speaks for the backend. A process that knows no tenants has
     one, whose name is empty. `shown` is what callers know the backend by."""
 
-    def __init__(self, make: Callable[..., Breaker], usual: LatencyBaseline, window_s: float, shown: str):
+    def __init__(self, make: Callable[..., Breaker], baseline: LatencyBaseline, window_s: float, shown: str):
         self._shown = shown
-        self._make, self._common, self.usual, self._window_s = make, make(), usual, window_s
+        self._make, self._common, self.baseline, self._window_s = make, make(), baseline, window_s
         self.connections = 0  # how often its connection has come: the next one may be another process
         self._own: dict[str, Breaker] = {}
         self._gone = False
@@ -212,7 +212,7 @@ class SharedBreaker:
             self._other = self._answered
         self._answered = tenant, self.clock()
 
-    def is_its_own(self, tenant: str, *, throttled: bool = False) -> bool:
+    def is_tenants_own_failure(self, tenant: str, *, throttled: bool = False) -> bool:
         """Note a failed call of `tenant`: whether that is the tenant's own failure, and not the backend's."""
         if len(self._failing) < 2:  # more tenants change nothing
             self._failing.add(tenant)
@@ -220,7 +220,7 @@ class SharedBreaker:
         alone = self._failing == {tenant}
         return alone and ((throttled and tenant != "") or self.clock() - other[1] <= self._window_s)
 
-    def own(self, tenant: str) -> Breaker:
+    def breaker_of(self, tenant: str) -> Breaker:
         """The breaker for failures of one tenant alone."""
         if tenant not in self._own:
             if len(self._own) >= _MOST_OWN:

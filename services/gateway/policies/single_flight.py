@@ -36,7 +36,7 @@ class Flight(Generic[T]):
 
     def start(self, execution: Coroutine[Any, Any, None]) -> None:
         """Start the execution. At least one reader must have subscribed."""
-        self._task = asyncio.create_task(self._fly(execution))
+        self._task = asyncio.create_task(self._run(execution))
 
     def subscribe(self, within_s: float, seen: int = 0) -> FlightReader[T]:
         """Read along, for `within_s` at the most, what comes after the first `seen` items."""
@@ -44,7 +44,7 @@ class Flight(Generic[T]):
         self._readers[reader] = None
         return reader
 
-    def leave(self, reader: FlightReader[T]) -> None:
+    def unsubscribe(self, reader: FlightReader[T]) -> None:
         """Stop reading."""
         if reader in self._readers:
             del self._readers[reader]
@@ -70,14 +70,14 @@ class Flight(Generic[T]):
             readers = iter(tuple(self._readers))
         woken = list(islice(readers, _AT_ONCE))
         for reader in woken:
-            reader.news.set()
+            reader.changed.set()
         if len(woken) == _AT_ONCE:
             asyncio.get_running_loop().call_soon(self._wake, readers)
 
     def _stop(self, task: asyncio.Task[None]) -> None:
         (self.stop or task.cancel)()
 
-    async def _fly(self, execution: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, execution: Coroutine[Any, Any, None]) -> None:
         try:
             await execution
         except asyncio.CancelledError:
@@ -90,19 +90,19 @@ class Flight(Generic[T]):
 
 
 class FlightReader(Generic[T]):
-    """One request's view of a flight. `leave` must be called at the end."""
+    """One request's view of a flight. `close` must be called at the end."""
 
     def __init__(self, flight: Flight[T], within_s: float, seen: int = 0):
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self._flight, self._next, self._late = flight, seen, False
         self._timer = asyncio.get_running_loop().call_later(within_s, self._end) if within_s < float("inf") else None
 
     async def take(self) -> list[T]:
         """All new items, at least one; none after the last. Raises what the execution failed with, and `TooLate` when
         this reader's own time is over."""
-        while not self._has_news():
-            self.news.clear()
-            await self.news.wait()
+        while not self._has_changed():
+            self.changed.clear()
+            await self.changed.wait()
         items = self._flight.items[self._next :]
         self._next += len(items)
         if not items:
@@ -112,59 +112,59 @@ class FlightReader(Generic[T]):
                 raise TooLate("the time was over")
         return items
 
-    async def take_away(self) -> list[T]:
+    async def take_and_drop(self) -> list[T]:
         """`take`, for the only reader: the flight keeps nothing of what was read."""
         items = await self.take()
         del self._flight.items[: self._next]
         self._next = 0
         return items
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Idempotent."""
         if self._timer:
             self._timer.cancel()
-        self._flight.leave(self)
+        self._flight.unsubscribe(self)
 
-    def _has_news(self) -> bool:
+    def _has_changed(self) -> bool:
         return self._next < len(self._flight.items) or self._flight.over or self._late
 
     def _end(self) -> None:
         self._late = True
-        self.news.set()
+        self.changed.set()
 
 
-class Flying(Protocol):
+class Execution(Protocol):
     """An execution under way."""
 
     @property
     def over(self) -> bool: ...
 
 
-V = TypeVar("V", bound=Flying)
+V = TypeVar("V", bound=Execution)
 
 
 class SingleFlight(Generic[K, V]):
     """The executions under way, by what they are for."""
 
     def __init__(self) -> None:
-        self._flying: dict[K, V] = {}
+        self._executions: dict[K, V] = {}
 
     def __len__(self) -> int:
-        return len(self._flying)
+        return len(self._executions)
 
     def get(self, key: K) -> V | None:
         """An execution under way, to join: not one that has ended, or is about to, because its last reader has left."""
-        found = self._flying.get(key)
+        found = self._executions.get(key)
         return None if found is None or found.over else found
 
-    def track(self, key: K, flying: V, execution: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+    def track(self, key: K, entry: V, execution: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """`execution`, listed under `key` from now until its end. One that was listed there goes on unlisted."""
-        self._flying[key] = flying
-        return self._tracked(key, flying, execution)
+        self._executions[key] = entry
+        return self._tracked(key, entry, execution)
 
-    async def _tracked(self, key: K, flying: V, execution: Coroutine[Any, Any, None]) -> None:
+    async def _tracked(self, key: K, entry: V, execution: Coroutine[Any, Any, None]) -> None:
         try:
             await execution
         finally:
-            if self._flying.get(key) is flying:
-                del self._flying[key]
+            if self._executions.get(key) is entry:
+                del self._executions[key]

@@ -22,19 +22,19 @@ _OVERLOAD_S = 0.005
 _OVERLOAD_SHARE = 0.2  # at a load of 0.95, ten slots or more lose fewer even without any wait (Erlang's formula B)
 _MIN_ARRIVALS = 10  # fewer have no share to speak of
 _FORGET = 5  # full waits after which an overload without new requests is over
-_STANDS = 0.5  # of a full wait
+_WAITING_SHARE = 0.5  # of a full wait
 P = TypeVar("P")
 
 
-class Patience:
-    """The wait: `full_s`, or `overload_s` in overload. Judged every `full_s` by the requests that `came` and were
-    `lost` since."""
+class WaitLimit:
+    """The wait: `full_s`, or `overload_s` in overload. Judged every `full_s` by the requests that `arrived` and were
+    `shed` since."""
 
     def __init__(self, full_s: float, overload_s: float = _OVERLOAD_S):
         self._full_s, self._now_s, self._overload_s = full_s, full_s, min(full_s, overload_s)
         self._judged = float("-inf")
-        self._stands_since = float("inf")
-        self.came = self.lost = 0
+        self._waiting_since = float("inf")
+        self.arrived = self.shed = 0
 
     @property
     def share(self) -> float:
@@ -45,22 +45,22 @@ class Patience:
         """Whether waits are cut short; no where no request has come for some time."""
         return self._now_s < self._full_s and now - self._judged < _FORGET * self._full_s
 
-    def stands(self, waiting: bool, now: float) -> None:
+    def note_waiting(self, waiting: bool, now: float) -> None:
         """Note whether requests are waiting."""
-        self._stands_since = min(self._stands_since, now) if waiting else float("inf")
+        self._waiting_since = min(self._waiting_since, now) if waiting else float("inf")
 
     def seconds(self, now: float) -> float:
         """How long a request that comes at `now`, in seconds on any clock, may wait; it counts as having come."""
-        if now - self._stands_since >= self._full_s * _STANDS and self._now_s > self._overload_s:
+        if now - self._waiting_since >= self._full_s * _WAITING_SHARE and self._now_s > self._overload_s:
             self._judge(now, overload=True)
-        elif now - self._judged >= self._full_s and self.came >= _MIN_ARRIVALS:
-            self._judge(now, overload=self.lost > self.came * _OVERLOAD_SHARE)
-        self.came += 1
+        elif now - self._judged >= self._full_s and self.arrived >= _MIN_ARRIVALS:
+            self._judge(now, overload=self.shed > self.arrived * _OVERLOAD_SHARE)
+        self.arrived += 1
         return self._now_s
 
     def _judge(self, now: float, *, overload: bool) -> None:
         self._now_s = self._overload_s if overload else self._full_s
-        self._judged, self.came, self.lost = now, 0, 0
+        self._judged, self.arrived, self.shed = now, 0, 0
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +71,7 @@ class WaitingRequest(Generic[P]):
     weight: float
     rank: Rank
     queue: WaitQueue[P]
-    until: float  # on the limiter's clock: the end of its patience or its budget
+    until: float  # on the limiter's clock: the end of its wait or its budget
     outcome: asyncio.Future[P | Shed]  # a refusal is a result: an exception that is not fetched would be logged
 
 
@@ -85,4 +85,4 @@ class WaitQueue(Generic[P]):
         self.within_share = rank < len(CLASSES)
         self.high_priority = self.kind in ("critical", "high")
         self.requests = FairQueue[WaitingRequest[P]]()
-        self.patience = Patience(queue_s, overload_s=queue_s) if self.within_share else Patience(queue_s)
+        self.wait_limit = WaitLimit(queue_s, overload_s=queue_s) if self.within_share else WaitLimit(queue_s)

@@ -175,7 +175,7 @@ class SourceClient:
         def call() -> CallAttempt:
             return CallAttempt(tool.remote, arguments, key, tenant, deadline.remaining(), span)
 
-        self._retry.request()
+        self._retry.count_request()
         try:
             return CallOutcome(await self._attempt(call(), permit, waited))
         except ServiceError as error:

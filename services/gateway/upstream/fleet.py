@@ -11,7 +11,7 @@ from hedgerow.chat.v1 import chat_pb2
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import ModelUnavailable
 from services.gateway.policies.baseline import MIN_ANSWERS, LatencyBaseline, ThroughputDrop
-from services.gateway.policies.batch_admission import Portion
+from services.gateway.policies.batch_admission import BatchShare
 from services.gateway.policies.breaker import BreakerOpen, Throttled
 from services.gateway.policies.concurrency_limit import Aimd, Fixed, Gradient2, Limit
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
@@ -46,7 +46,7 @@ class Pool:
     model: str
     replicas: list[Replica]
     limiter: Limiter
-    usual: LatencyBaseline
+    baseline: LatencyBaseline
     hedge: Hedge
     throughput_drop: ThroughputDrop
     rng: random.Random
@@ -70,8 +70,8 @@ class Pool:
 
     def answered(self, first_s: float) -> None:
         """A call had its first text after that time."""
-        self.hedge.saw(first_s)
-        self.usual.came(first_s)
+        self.hedge.add_first_text(first_s)
+        self.baseline.add(first_s)
         if not self.answers:
             self.answers = True
             self.notice.notify()
@@ -167,12 +167,12 @@ class Fleet:
         where that is longer than this gateway's own."""
         pool, ttft_s = self.pools[model.name], model.ttft.p95_ms / 1000
         seen = model.ttft.samples >= MIN_ANSWERS
-        pool.usual.expected_s = ttft_s if seen else max(ttft_s, self.expected_s)
+        pool.baseline.expected_s = ttft_s if seen else max(ttft_s, self.expected_s)
 
-    def request(self) -> None:
+    def count_request(self) -> None:
         """A request came: it earns its share of a hedge and of a retry."""
-        self.hedges.request()
-        self.retry.request()
+        self.hedges.count_request()
+        self.retry.count_request()
 
 
 def make_fleet(
@@ -196,19 +196,19 @@ def make_fleet(
     rng, notice = rng or random.Random(), Notice()
 
     def pool(model: str, addresses: Sequence[tuple[str, Llm]]) -> Pool:
-        usual, numbered = LatencyBaseline(settings.expected.first_text_ms / 1000, clock), enumerate(addresses, 1)
+        baseline, numbered = LatencyBaseline(settings.expected.first_text_ms / 1000, clock), enumerate(addresses, 1)
         replicas = [
-            make_replica(settings, model, number, address, llm, usual, notice, clock)
+            make_replica(settings, model, number, address, llm, baseline, notice, clock)
             for number, (address, llm) in numbered
         ]
         limiter = _make_limiter(settings, f"llm {model}", work, clock)
-        hedge = Hedge(rule, hedges, usual, clock)
+        hedge = Hedge(rule, hedges, baseline, clock)
         drop, chats = ThroughputDrop(model, clock=clock), model not in settings.serves
         return Pool(
             model=model,
             replicas=replicas,
             limiter=limiter,
-            usual=usual,
+            baseline=baseline,
             hedge=hedge,
             throughput_drop=drop,
             rng=rng,
@@ -243,8 +243,8 @@ def _make_limiter(settings: GatewaySettings, name: str, work: WorkShares, clock:
         retry_after_s=shed.retry_after_ms / 1000,
         clock=clock,
         pressure=work.pressure,
-        pressed=work.refusal,
-        batches=Portion(limit.batch_share, limit.batch_share_beside),
+        pressure_refusal=work.refusal,
+        batches=BatchShare(limit.batch_share, limit.batch_share_beside),
     )
 
 

@@ -68,7 +68,7 @@ class AudioCalls:
                     waited_s += clock() - since
                     audio_s = audio_s or reply.recording.duration_s
                     if reply.HasField("summary"):
-                        self._work.did(audio_s, waited_s)
+                        self._work.add(audio_s, waited_s)
                     yield reply
                     since = clock()  # the time between is the caller's
         except TooLate as late:
@@ -138,10 +138,10 @@ def make_media(
     vision = audio = None
     if settings.vision_address:
         client, vision_breaker = VisionCalls(channels[settings.vision_address]), breaker("vision")
-        work = WorkBaseline(vision_breaker.usual, settings.expected.vision_ms / 1000)
+        work = WorkBaseline(vision_breaker.baseline, settings.expected.vision_ms / 1000)
         vision = VisionBackend(client, vision_breaker, work, settings.labels_per_image, settings.image_note)
     if settings.audio_address:
         audio_breaker = breaker("audio")
-        work = WorkBaseline(audio_breaker.usual, _AUDIO_S)
+        work = WorkBaseline(audio_breaker.baseline, _AUDIO_S)
         audio = AudioBackend(AudioCalls(channels[settings.audio_address], work), audio_breaker)
     return Media(vision, audio)

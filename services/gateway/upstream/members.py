@@ -75,7 +75,7 @@ class Members:
         channel, left = self._connect(address), asyncio.Event()
         model, llm = self._pool.model, Llm(channel, self._pool.model)
         replica = make_replica(
-            self._settings, model, next(self._numbers), address, llm, self._pool.usual, self._pool.notice
+            self._settings, model, next(self._numbers), address, llm, self._pool.baseline, self._pool.notice
         )
         replica.locality = locality
         balance.joined(replica, self._pool.replicas)

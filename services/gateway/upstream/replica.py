@@ -55,20 +55,20 @@ def make_replica(
     number: int,
     address: str,
     llm: Llm,
-    usual: LatencyBaseline,
+    baseline: LatencyBaseline,
     notice: Notice,
     clock: Clock = time.monotonic,
 ) -> Replica:
-    """A new replica of `model`. `usual` is the model's baseline."""
+    """A new replica of `model`. `baseline` is the model's."""
     name = f"{model}#{number}"
-    breaker = make_breaker(settings.breakers, f"{model}@{address}", usual, clock, name)
+    breaker = make_breaker(settings.breakers, f"{model}@{address}", baseline, clock, name)
     return Replica(address, llm, breaker, Start(notice, breaker), name=name)
 
 
 def make_breaker(
-    settings: BreakerSettings, name: str, usual: LatencyBaseline, clock: Clock = time.monotonic, shown: str = ""
+    settings: BreakerSettings, name: str, baseline: LatencyBaseline, clock: Clock = time.monotonic, shown: str = ""
 ) -> SharedBreaker:
-    """A closed breaker before a backend with the baseline `usual`. `shown`: the backend's name for callers, where that
+    """A closed breaker before a backend with that `baseline`. `shown`: the backend's name for callers, where that
     is not `name`."""
     make = partial(
         Breaker,
@@ -82,4 +82,4 @@ def make_breaker(
         open_s=settings.open_ms / 1000,
         clock=clock,
     )
-    return SharedBreaker(make, usual, settings.window_s, shown or name)
+    return SharedBreaker(make, baseline, settings.window_s, shown or name)

@@ -32,11 +32,11 @@ class BilledCall(Protocol):
     def pool(self) -> Pool:
         """The model's replicas."""
 
-    def asked_tokens(self) -> int:
+    def prompt_tokens(self) -> int:
         """The tokens of the request's prompt by the backend's count; 0 without one."""
 
-    def used(self, asked_tokens: int) -> llm_pb2.Finish:
-        """The usage that the backend reports, or an estimate for a prompt of `asked_tokens`."""
+    def used(self, prompt_tokens: int) -> llm_pb2.Finish:
+        """The usage that the backend reports, or an estimate for a prompt of `prompt_tokens`."""
 
 
 def book(calls: Sequence[BilledCall], routes: Routes, estimate: Callable[[], int]) -> Bill:
@@ -44,7 +44,7 @@ def book(calls: Sequence[BilledCall], routes: Routes, estimate: Callable[[], int
     has the prompt tokens of one with a count; where none has, `estimate` gives them."""
     if not calls:
         return Bill()
-    prompt = max(call.asked_tokens() for call in calls) or estimate()
+    prompt = max(call.prompt_tokens() for call in calls) or estimate()
     bills = [count(call.pool.model, routes.model(call.pool.model), call.used(prompt)) for call in calls]
     return Bill(sum(bill.tokens for bill in bills), sum(bill.usd for bill in bills))
 

@@ -88,4 +88,4 @@ def senses(vision: ScriptedVision | None = None, audio: ScriptedAudio | None = N
 
 def looking(vision: ScriptedVision, breaker: SharedBreaker) -> VisionBackend:
     """A picture is expected to take as long as a call."""
-    return VisionBackend(vision, breaker, WorkBaseline(breaker.usual, breaker.usual.expected_s))
+    return VisionBackend(vision, breaker, WorkBaseline(breaker.baseline, breaker.baseline.expected_s))

@@ -169,9 +169,9 @@ async def test_nothing_that_is_learned_from_users_moves() -> None:
     async with scene.running():
         await asyncio.sleep(120)
     assert len(model.requests) > 100
-    assert pool.usual.quantile_s(0.5) is None
+    assert pool.baseline.quantile_s(0.5) is None
     assert pool.hedge.moment() == HedgeMoment(0.3, "what is expected")
-    assert pool.limiter.room == 100, "how long users hold a place says how many may wait"
+    assert pool.limiter.queue_capacity == 100, "how long users hold a slot says how many may wait"
     assert (pool.limiter.in_flight, pool.limiter.waiting) == (0, 0)
     assert [replica.in_flight for replica in pool.replicas] == [0, 0, 0]
     assert all(replica.breaker.would_admit() for replica in pool.replicas)

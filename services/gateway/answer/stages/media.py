@@ -193,7 +193,7 @@ class VisionStage(_MediaStage):
             if not done:
                 raise vision.late(pictures, stage.budget_s)
             seen = self._classifying.result()
-            vision.work.did(pictures, vision.work.clock() - began)
+            vision.work.add(pictures, vision.work.clock() - began)
             named = sum(bool(shown.labels) for shown in seen.results)  # not as what: that is for the caller
             stage.detail = f"{seen.model}: {named} of {len(seen.results)} named"
             return seen

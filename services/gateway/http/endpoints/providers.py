@@ -140,17 +140,17 @@ class ByName:
         """The whole answer, whose bytes are `held`. A tenant is charged what models have read, however it ends. Raises
         `AnswersWaiting`."""
         pieces, bill = list[bytes](), Bill()
-        self.providers.fleet.request()
+        self.providers.fleet.count_request()
         reader = self.providers.models.read(b"", job, admitted.timeout_s).reader
         try:
-            while items := await reader.take_away():
+            while items := await reader.take_and_drop():
                 for piece in (piece for item in items for piece in item.relayed):
                     held.take(len(piece))
                     pieces.append(piece)
                 if items[-1].HasField("finish"):
                     break
         finally:
-            reader.leave()
+            reader.close()
             estimate = len(job.request.original.body) // BYTES_PER_TOKEN
             bill = spending.book(job.report.unbilled(), self.providers.routes, lambda: estimate)
             admitted.tokens = bill.tokens

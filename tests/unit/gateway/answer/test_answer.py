@@ -238,7 +238,7 @@ async def test_a_stream_that_ends_without_a_finish_is_an_error():
     scene = Scene(routes=ScriptedRoutes(("small",)), small=ScriptedLlm(None))
     answering = asyncio.create_task(scene.final())
     await asyncio.sleep(0.05)
-    for pending in list(scene.backends.models._under_way._flying.values()):
+    for pending in list(scene.backends.models._under_way._executions.values()):
         pending.text._task.cancel()
     with pytest.raises(Unavailable, match="cancelled"):
         await answering

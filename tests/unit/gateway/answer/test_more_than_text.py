@@ -109,7 +109,7 @@ async def _broken(script: list[object], **fields: object) -> tuple[pb.Final, int
     replicas = [ScriptedLlm(*script, Unavailable("broke")), ScriptedLlm(finish("rest"))]
     scene = Scene(small=replicas)
     for _ in range(10):
-        scene.fleet.request()  # which pays for two more calls
+        scene.fleet.count_request()  # which pays for two more calls
     final = await scene.final(**fields)
     assert all(len(replica.calls) <= 1 for replica in replicas)
     return final, sum(bool(request.prefix) for replica in replicas for request in replica.requests)

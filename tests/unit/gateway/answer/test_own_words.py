@@ -122,7 +122,7 @@ async def test_an_answer_that_another_call_resumes_is_sent_as_the_gateways_event
     goes_on = ScriptedLlm(relayed("rains", "second"), 0.01, relayed(".", "third", finish=end))
     scene = Scene(small=[breaks, goes_on])
     for _ in range(20):  # requests that earn the budget of retries
-        scene.fleet.request()
+        scene.fleet.count_request()
     events = await scene.events(original=words())
     assert events[-1].final.text == "It rains."
     assert events[-1].final.usage.completion_tokens == 2

@@ -48,7 +48,7 @@ class Scene:
         self.most = max(self.most, self.running)
         try:
             if self.placed:
-                turn.over()
+                turn.end()
             await asyncio.sleep(1)
             return pb.Final(text=".")
         finally:

@@ -46,7 +46,7 @@ class Scene:
             "report": Report(Decisions(loop_clock)),
         }
         self.fleet = fleet
-        fleet.request()
+        fleet.count_request()
         self.observed: list[object] = []
         self.job = Job(**{**defaults, **order})
         self.report = self.job.report
@@ -64,7 +64,7 @@ class Scene:
             self.error = error
         finally:
             self.took_s = loop_clock() - began
-            reader.leave()
+            reader.close()
             for _ in range(10):  # turns of the loop, for each task that ends another
                 await asyncio.sleep(0)
         assert all(pool.limiter.in_flight == 0 for pool in self.fleet.pools.values()), "a slot leaked"
@@ -89,7 +89,7 @@ def play(
         behind = fleet(loop_clock, policies, **llms)
         arrange(behind)
         for _ in range(warm_up):
-            behind.request()
+            behind.count_request()
         return await Scene(behind, **(order or {})).run()
 
     return on_paused_loop(main())

@@ -103,7 +103,7 @@ def test_the_token_rate_is_that_of_the_stream_without_what_is_only_counted_at_it
     seen = list[tuple[int, float]]()
 
     def note(behind: Fleet) -> None:
-        behind.pools["m"].throughput_drop.saw = lambda tokens, seconds: seen.append((tokens, seconds))
+        behind.pools["m"].throughput_drop.add = lambda tokens, seconds: seen.append((tokens, seconds))
 
     play(arrange=note, m=ScriptedLlm(*script))
     assert seen == [(flowed[0], pytest.approx(flowed[1]))]

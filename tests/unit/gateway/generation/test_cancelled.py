@@ -61,7 +61,7 @@ def behind(settings: dict[str, Any] | None = None, **llms: object) -> Fleet:
     hedge, retry = {"mode": "off", **budget, **given.get("hedge", {})}, {**budget, **given.get("retry", {})}
     fleet_ = fleet(loop_clock, {**given, "hedge": hedge, "retry": retry}, **llms)
     for _ in range(int(BUDGET)):
-        fleet_.request()
+        fleet_.count_request()
     return fleet_
 
 
@@ -72,7 +72,7 @@ async def assert_as_before(fleet_: Fleet, job: Any) -> None:
         for replica in pool.replicas:
             assert replica.in_flight == 0
             assert all(call.closed or call.finish for call in replica.llm.calls)
-    assert not fleet_.hedges._line
+    assert not fleet_.hedges._queue
     assert fleet_.hedges._budget.level == BUDGET - kinds.count("hedge")
     models = {call.pool.model for call in job.report.calls if call.kind != "hedge"}
     assert fleet_.retry._budget.level == BUDGET - (len(kinds) - kinds.count("hedge") - len(models))
@@ -90,7 +90,7 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, list[list[Step]]], dict[s
     "a hedge that fails": ({"hedge": HEDGE}, {"m": [[0.3, text("a"), finish()], [0.1, GONE]]}, {}),
     "a hedge whose first call fails": ({"hedge": HEDGE}, {"m": [[0.2, GONE], [0.2, text("b"), finish()]]}, {}),
     "tied calls": ({"hedge": {"mode": "tied"}}, {"m": [[0.2, text("a"), finish()], [0.1, text("b"), finish()]]}, {}),
-    "two replicas and patience": ({"kept_share": 0.4}, {"m": [[None], [0.2, text("b"), finish()]]}, {}),
+    "two replicas and a kept share": ({"kept_share": 0.4}, {"m": [[None], [0.2, text("b"), finish()]]}, {}),
     "a retry": ({"retry": {"base_ms": 10}}, {"m": [[0.1, GONE], [0.1, text("b"), finish()]]}, {}),
     "a retry of what is throttled elsewhere": ({}, {"m": [[0.1, GONE], [0.1, too_busy()]]}, {}),
     "another model": ({}, {"m": [[0.1, too_busy()]], "n": [[0.1, text("b"), finish()]]}, {}),
@@ -147,7 +147,7 @@ async def test_when_the_last_reader_leaves(name: str, make: type[ScriptedLlm]):
         job = Scene(fleet_, budget_s=how.get("budget_s", 20.0)).job
         reader = make_stack(fleet_, lambda _: None).read(b"", job, 20.0).reader
         await asyncio.sleep(tenth / 20)
-        reader.leave()
+        reader.close()
         await asyncio.sleep(0.01)
         calls = len(job.report.calls)
         await assert_as_before(fleet_, job)

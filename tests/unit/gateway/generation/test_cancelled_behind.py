@@ -52,7 +52,7 @@ def test_of_a_turn_that_is_waited_for(within_s: float):
     async def scene() -> Work:
         pace = BatchAdmission(1)
         other = await pace.turn(Deadline.never(loop_clock))
-        asyncio.get_running_loop().call_later(1.0, other.over)
+        asyncio.get_running_loop().call_later(1.0, other.end)
 
         async def work() -> None:
             try:
@@ -62,10 +62,10 @@ def test_of_a_turn_that_is_waited_for(within_s: float):
             try:
                 await asyncio.sleep(1)
             finally:
-                turn.over()
+                turn.end()
 
         yield work()
-        other.over()
+        other.end()
         assert pace._free._value == 1
 
     assert cancelled_at_every_await(scene) >= 1
@@ -107,14 +107,14 @@ def test_of_what_waits_for_the_cache():
 
         yield work()
         assert writing._stored_now == {}
-        assert all(writing._waiting.get(place) for place in writing._line)
-        left = {question.decode() for _, question in writing._line}
+        assert all(writing._waiting.get(place) for place in writing._queue)
+        left = {question.decode() for _, question in writing._queue}
         assert left.isdisjoint(cache.stored)
         again = asyncio.create_task(writing.run())
         await writing.settle(60)
         assert left <= {*cache.stored, "broken"}
         assert writing._idle.is_set()
-        assert (writing._waiting.bytes, len(writing._line)) == (0, 0)
+        assert (writing._waiting.bytes, len(writing._queue)) == (0, 0)
         again.cancel()
         await asyncio.wait({again})
 

@@ -36,15 +36,15 @@ async def test_a_request_whose_model_has_no_other_replica_well_leaves_the_line_o
     await asyncio.sleep(0.2)  # it is in line: half a second call is saved
     behind.pools["stuck"].replicas[1].breaker.enter("acme").throttled(30)
     for _ in range(20):
-        behind.request()
+        behind.count_request()
     await asyncio.sleep(0.5)
     other = Scene(behind, models=("m",), budget_s=30.0)
     reader = make_stack(behind, lambda _: None).read(b"", other.job, 30.0).reader
     began = loop_clock()
     await reader.take()
     took_s = loop_clock() - began
-    reader.leave()
-    waits.reader.leave()
+    reader.close()
+    waits.reader.close()
     await settled()
     assert took_s == pytest.approx(0.15)
 
@@ -69,7 +69,7 @@ async def test_a_place_for_an_extra_call_that_is_not_made_does_not_count_as_a_sh
     behind = fleet(loop_clock, {"hedge": {"mode": "off"}, "kept_share": 0.0, **slots(4), **settings}, m=replicas)
     for _ in range(2):
         await Scene(behind, budget_s=60.0).run()
-    assert behind.pools["m"].limiter.room == pytest.approx(4 / 10, rel=0.01)
+    assert behind.pools["m"].limiter.queue_capacity == pytest.approx(4 / 10, rel=0.01)
 
 
 async def test_a_place_that_was_waited_for_while_the_backend_was_closed_does_not_count_as_a_short_call():
@@ -81,7 +81,7 @@ async def test_a_place_that_was_waited_for_while_the_backend_was_closed_does_not
     pool.replicas[0].breaker.enter("acme").throttled(30)
     held.release()
     assert isinstance((await waits).error, Exhausted)
-    assert pool.limiter.room == pytest.approx(1 / 0.5)
+    assert pool.limiter.queue_capacity == pytest.approx(1 / 0.5)
 
 
 async def test_a_hedge_that_is_paid_for_and_whose_replica_is_closed_meanwhile_costs_nothing_of_the_budget():
@@ -124,7 +124,7 @@ async def test_a_stream_that_breaks_where_no_other_replica_can_go_on_costs_no_re
 
 async def test_a_failure_that_closes_the_only_replica_costs_no_retry_and_reports_none():
     behind = retrying(m=ScriptedLlm(GONE))
-    behind.pools["m"].replicas[0].breaker = make_breaker(BreakerSettings(in_a_row=1), "m", behind.pools["m"].usual)
+    behind.pools["m"].replicas[0].breaker = make_breaker(BreakerSettings(in_a_row=1), "m", behind.pools["m"].baseline)
     assert (await Scene(behind).run()).decisions == []
     assert behind.retry._budget.level == 1
 
@@ -135,7 +135,7 @@ def close(behind: Fleet, reader: FlightReader[Any]) -> None:
 
 
 def leave(behind: Fleet, reader: FlightReader[Any]) -> None:
-    reader.leave()
+    reader.close()
 
 
 @pytest.mark.parametrize("meanwhile", [close, leave])
@@ -150,7 +150,7 @@ async def test_a_retry_that_is_not_sent_after_its_pause_costs_nothing(
     assert behind.retry._budget.level == 0
     meanwhile(behind, reader)
     await asyncio.sleep(1)
-    reader.leave()
+    reader.close()
     assert (calls(*both), behind.retry._budget.level) == ([1, 0], 1)
 
 
@@ -183,7 +183,7 @@ async def test_a_call_that_ends_by_a_bug_gives_back_its_place_and_the_probe_of_i
     reader = make_stack(behind, lambda _: None).read(b"", Scene(behind).job, 60.0).reader
     with pytest.raises(RuntimeError):
         await reader.take()
-    reader.leave()
+    reader.close()
     assert (pool.limiter.in_flight, replica.in_flight) == (0, 0)
     await asyncio.sleep(10)
     assert replica.breaker.would_admit("acme")

@@ -32,9 +32,9 @@ pytestmark = pytest.mark.paused
 
 def test_a_request_for_a_single_attempt_is_neither_hedged_nor_retried_nor_given_to_another_model():
     slow = [says("slow", 5.0), says("slow", 5.0)]
-    assert play({"once": True}, policies={"hedge": HEDGE}, m=slow).decisions == []
+    assert play({"single_attempt": True}, policies={"hedge": HEDGE}, m=slow).decisions == []
     broken, other = ScriptedLlm(GONE), says("other")
-    scene = play({"once": True}, policies={"retry": RETRY}, m=broken, other=other)
+    scene = play({"single_attempt": True}, policies={"retry": RETRY}, m=broken, other=other)
     assert scene.error.message == GONE.message
     assert calls(broken, other) == [1, 0]
 
@@ -160,7 +160,7 @@ async def test_a_full_gate_sheds_and_no_other_model_is_burdened():
     reader = make_stack(behind, second.observed.append).read(b"", second.job, 1.0).reader
     with pytest.raises(Shed):
         await reader.take()
-    reader.leave()
+    reader.close()
     assert (await running).words == "a"
 
 

@@ -135,7 +135,7 @@ def test_in_every_case_the_budget_holds_and_extra_calls_stay_within_their_own(on
 
 async def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_place_and_costs_nothing():
     behind = fleet(loop_clock, {"hedge": HEDGE}, m=[says("a", 1.0), says("b", 1.0)])
-    behind.request()
+    behind.count_request()
     first, deadline = Attempt(Scene(behind).job), Deadline.after(1.0, loop_clock)
     slot = await behind.pools["m"].limiter.enter(SlotRequest(0, "acme", 1.0, deadline))
     runners = hedging._HedgeRace(behind, _never, FirstTokenWait(behind), first, behind.pools["m"], None)

@@ -136,7 +136,7 @@ async def test_a_call_is_not_given_up_for_a_model_whose_breaker_is_open():
 
 
 def test_a_single_attempt_has_all_of_the_time():
-    scene = play({"budget_s": 1.0, "once": True}, policies=OFF, m=says("m", 0.8), other=says("other"))
+    scene = play({"budget_s": 1.0, "single_attempt": True}, policies=OFF, m=says("m", 0.8), other=says("other"))
     assert (scene.words, scene.decisions) == ("m", [])
 
 
@@ -176,7 +176,7 @@ async def test_what_a_model_refuses_does_not_hide_that_it_fails_others():
 
 def test_a_gateway_takes_over_what_the_router_knows_of_a_model():
     behind = fleet(settings={"expected": {"first_text_ms": 300}}, m=says("m"))
-    usual = behind.pools["m"].usual
+    usual = behind.pools["m"].baseline
     for ttft, expected_s in (
         (Latency(40, 40, 40), 0.3),
         (Latency(900, 900, 900), 0.9),

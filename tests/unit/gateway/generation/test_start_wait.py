@@ -88,12 +88,12 @@ async def test_a_call_that_does_not_wait_does_not_join_one_that_does():
     stack, waits = make_stack(behind, lambda _: None), Scene(behind).job
     waiting = stack.read(b"key", waits, 10.0)
     await asyncio.sleep(0.1)
-    leaving = stack.read(b"key", replace(Scene(behind).job, waits=False), 10.0)
+    leaving = stack.read(b"key", replace(Scene(behind).job, waits_for_model=False), 10.0)
     with pytest.raises(Unavailable):
         await leaving.reader.take()
-    leaving.reader.leave()
+    leaving.reader.close()
     assert (await waiting.reader.take())[0].text == "here"
-    waiting.reader.leave()
+    waiting.reader.close()
 
 
 def test_another_model_that_serves_answers_at_once():
@@ -126,7 +126,7 @@ async def test_all_calls_that_have_waited_are_let_through_although_the_breaker_w
     readings = [stack.read(b"", Scene(behind).job, 10.0) for _ in range(5)]
     texts = ["".join([item.text for item in await reading.reader.take()]) for reading in readings]
     for reading in readings:
-        reading.reader.leave()
+        reading.reader.close()
     assert texts == ["here"] * 5
     assert behind.pools["m"].replicas[0].breaker.state is State.CLOSED
 
@@ -240,7 +240,7 @@ async def _read(stack: Shared, job: Job) -> str:
         while items := await reader.take():
             words += "".join(item.text for item in items)
     finally:
-        reader.leave()
+        reader.close()
     return words
 
 
@@ -275,4 +275,4 @@ def test_a_call_that_is_cancelled_as_it_waits_holds_nothing_and_lets_the_next_on
 
 
 async def _begun(wait: StartWait, job: Job) -> None:
-    (await wait(job)).leave()
+    (await wait(job)).cancel()

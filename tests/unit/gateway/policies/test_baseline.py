@@ -12,16 +12,16 @@ from tests.clock import PausedClock
 def test_until_enough_has_been_seen_the_expectation_says_what_is_usual(clock):
     usual = LatencyBaseline(0.3, clock)
     for _ in range(19):
-        usual.came(2.0)
+        usual.add(2.0)
     assert (usual.needs_s(), usual.quantile_s(0.5)) == (0.3, None)
-    usual.came(2.0)
+    usual.add(2.0)
     assert usual.needs_s() == pytest.approx(2.0, rel=0.02)
 
 
 def test_silence_is_overdue_after_the_time_that_95_of_100_calls_needed(clock):
     usual = LatencyBaseline(10.0, clock)
     for value in range(1, 101):
-        usual.came(value / 100)
+        usual.add(value / 100)
     clock.advance(1)
     assert not usual.is_overdue(0.9)
     assert usual.is_overdue(1.0)
@@ -30,7 +30,7 @@ def test_silence_is_overdue_after_the_time_that_95_of_100_calls_needed(clock):
 def test_what_is_long_ago_is_not_usual_any_more(clock):
     usual = LatencyBaseline(0.3, clock)
     for _ in range(50):
-        usual.came(2.0)
+        usual.add(2.0)
     clock.advance(700)
     assert usual.needs_s() == 0.3
 
@@ -46,7 +46,7 @@ def drop(clock: PausedClock) -> ThroughputDrop:
 def see(drop: ThroughputDrop, clock: PausedClock, rate: float, answers: int = 1) -> None:
     for _ in range(answers):
         clock.advance(1)
-        drop.saw(20, 20 / rate)
+        drop.add(20, 20 / rate)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_the_ratio_is_in_the_metrics(drop, clock):
 def test_a_few_tokens_say_nothing(drop):
     before = drop.ratio()
     for _ in range(20):
-        drop.saw(3, 60)
-        drop.saw(20, 0)
+        drop.add(3, 60)
+        drop.add(20, 0)
     assert drop.ratio() == before
 
 
@@ -104,6 +104,6 @@ def test_a_sag_is_forgotten_when_nothing_is_seen(drop, clock):
 def test_the_ratio_stays_between_nothing_and_twice_the_usual(answers):
     drop = ThroughputDrop("any", clock=PausedClock())
     for tokens, seconds in answers:
-        drop.saw(tokens, seconds)
+        drop.add(tokens, seconds)
         assert 0 <= drop.ratio() <= 2
         assert not drop.active or drop.ratio() < 0.7

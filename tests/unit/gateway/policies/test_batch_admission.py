@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from services.gateway.policies.batch_admission import BatchAdmission, Portion
+from services.gateway.policies.batch_admission import BatchAdmission, BatchShare
 from services.gateway.policies.concurrency_limit import Fixed
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.slot import Shed, Slot, SlotRequest, score
@@ -30,7 +30,7 @@ class Scene:
             0.2,
             clock=loop_clock,
             pressure=lambda: self.pressure,
-            batches=Portion(share, beside),
+            batches=BatchShare(share, beside),
         )
         self.began = loop_clock()
         self.served: list[tuple[str, float]] = []
@@ -43,7 +43,7 @@ class Scene:
         deadline = Deadline.after(budget_s, loop_clock)
         try:
             turn = await pace.turn(deadline)
-            slot = await self.limiter.enter(SlotRequest(rank, tenant, weight, deadline, turn.over))
+            slot = await self.limiter.enter(SlotRequest(rank, tenant, weight, deadline, turn.end))
         except (TimeoutError, Shed):
             self.refused.append(name)
             return

@@ -21,7 +21,7 @@ def after_s_of(hedge: Hedge) -> float:
 
 def warm(hedge: Hedge, values=range(1, 101)) -> Hedge:
     for value in values:
-        hedge.saw(value / 100)
+        hedge.add_first_text(value / 100)
     return hedge
 
 
@@ -29,9 +29,9 @@ def warm(hedge: Hedge, values=range(1, 101)) -> Hedge:
 def test_the_adaptive_moment_is_the_percentile_of_recent_first_texts(calls_every: int, after_s: float):
     budget = HedgeBudget(0.05, 10)
     for number in range(1_000):
-        budget.request()
+        budget.count_request()
         if number % calls_every == 0:
-            budget.call()
+            budget.count_call()
     hedge = warm(Hedge(HedgeRule(percentile=95), budget, LatencyBaseline(0.3)))
     assert after_s_of(hedge) == pytest.approx(after_s, rel=0.03)
 
@@ -42,12 +42,12 @@ def test_where_there_are_few_samples_those_of_a_longer_time_count_and_before_any
     hedge = Hedge(HedgeRule(min_samples=100, window_s=60), HedgeBudget(0.05, 10), usual, clock)
     assert hedge.moment() == HedgeMoment(0.3, "what is expected")
     for value in range(1, 51):
-        hedge.saw(value / 100)
-        usual.came(value / 100)
+        hedge.add_first_text(value / 100)
+        usual.add(value / 100)
     clock.advance(1)
     assert hedge.moment() == HedgeMoment(pytest.approx(0.48, rel=0.03), "the 95th percentile of the last ten minutes")
     for value in range(1, 101):
-        hedge.saw(value / 100)
+        hedge.add_first_text(value / 100)
     clock.advance(1)
     assert hedge.moment() == HedgeMoment(pytest.approx(0.9, rel=0.1), "the 95th percentile of the last 60 s")
 
@@ -63,13 +63,13 @@ def test_a_race_without_budget_is_queued_and_the_longest_wait_is_served_next():
     first, second = asyncio.Event(), asyncio.Event()
     assert not budget.spend(first)
     assert not budget.spend(second)
-    budget.request()
-    budget.request()
+    budget.count_request()
+    budget.count_request()
     assert (first.is_set(), second.is_set()) == (True, False)
     assert not budget.spend(second)
     assert budget.spend(first)
-    budget.request()
-    budget.request()
+    budget.count_request()
+    budget.count_request()
     assert second.is_set()
 
 
@@ -78,8 +78,8 @@ def test_a_race_that_leaves_the_queue_lets_the_next_one_go():
     first, second = asyncio.Event(), asyncio.Event()
     budget.spend(first)
     budget.spend(second)
-    budget.request()
-    budget.leave(first)
+    budget.count_request()
+    budget.dequeue(first)
     assert second.is_set()
     assert budget.spend(second)
 
@@ -87,18 +87,18 @@ def test_a_race_that_leaves_the_queue_lets_the_next_one_go():
 def test_a_queue_of_any_length_may_leave_when_its_first_race_is_woken():
     class Leaving:
         def set(self) -> None:
-            budget.leave(self)
+            budget.dequeue(self)
 
     budget = HedgeBudget(1, 10)
     for _ in range(2_000):
         assert not budget.spend(Leaving())
-    budget.request()
+    budget.count_request()
     assert budget.spend(asyncio.Event()), "no race is in the queue any more"
 
 
 def test_a_second_call_that_was_not_made_after_all_is_the_next_ones_in_line():
     budget = HedgeBudget(1, 10)
-    budget.request()
+    budget.count_request()
     assert budget.spend(asyncio.Event())
     next_one = asyncio.Event()
     assert not budget.spend(next_one)
@@ -112,9 +112,9 @@ def test_calls_that_were_cancelled_late_keep_the_percentile_where_it_is():
     hedge = warm(Hedge(HedgeRule(percentile=90, window_s=60), HedgeBudget(0.1, 10), LatencyBaseline(0.3, clock), clock))
     before = after_s_of(hedge)
     for _ in range(200):
-        hedge.gave_up(0.01)
+        hedge.add_unanswered(0.01)
     assert after_s_of(hedge) == before
-    hedge.gave_up(before + 1)
+    hedge.add_unanswered(before + 1)
     clock.advance(1)
     assert after_s_of(hedge) >= before
 
@@ -126,10 +126,10 @@ def test_second_calls_stay_within_their_share_of_requests(share, steps):
         if step == "spend":
             spent += budget.spend(asyncio.Event())
         else:
-            budget.request()
+            budget.count_request()
             requests += 1
             if step == "request":
-                budget.call()
+                budget.count_call()
     assert spent <= share * requests + 1e-6
     assert 0 <= budget.share_of_calls() <= 1
 
@@ -138,12 +138,12 @@ def test_a_budget_that_is_shared_keeps_what_is_needed_here_and_says_what_is_miss
     budget, news = HedgeBudget(0.5, 10), asyncio.Event()
     assert budget.missing() == 1
     for _ in range(8):
-        budget.request()
+        budget.count_request()
     assert (budget.missing(), budget.draw(), budget.missing()) == (0, 3, 0)
     assert budget.spend(asyncio.Event())
     assert not budget.spend(news)
     assert budget.wanting.is_set()
-    budget.request()
+    budget.count_request()
     assert (budget.missing(), budget.draw()) == (0.5, 0)  # a race waits for it
     budget.put(0.5)
     assert news.is_set()
@@ -157,11 +157,11 @@ def test_second_calls_of_budgets_that_share_a_pool_stay_within_their_share_of_al
         budget, news = budgets[index], asyncio.Event()
         match step:
             case "request":
-                budget.request()
+                budget.count_request()
                 requests += 1
             case "spend":
                 spent += budget.spend(news)
-                budget.leave(news)
+                budget.dequeue(news)
             case "exchange":
                 pool = min(5, pool + budget.draw())
                 taken = min(pool, budget.missing())

@@ -118,7 +118,7 @@ async def test_a_place_that_its_waiter_never_saw_does_not_count_as_a_short_call(
     slot.release()  # given to the waiter, which has not run since
     waiter.cancel()
     await asyncio.gather(waiter, return_exceptions=True)
-    assert (limiter.in_flight, limiter.room) == (0, pytest.approx(60 / 10))
+    assert (limiter.in_flight, limiter.queue_capacity) == (0, pytest.approx(60 / 10))
 
 
 @pytest.mark.parametrize("moment", ["long before", "just before", "just after"])

@@ -34,7 +34,7 @@ async def test_a_starved_process_refuses_low_scores_and_spares_nothing():
     pressure = [0.0]
     work = WorkShares(lambda: pressure[0], 0.85, PausedClock())
     work.spend("a", 1, 1)
-    limiter = gate_of(slots=10, shed_load=0.85, pressure=work.pressure, pressed=work.refusal)
+    limiter = gate_of(slots=10, shed_load=0.85, pressure=work.pressure, pressure_refusal=work.refusal)
     assert limiter.spare() is not None
     pressure[0] = 0.9
     assert limiter.spare() is None

@@ -28,10 +28,10 @@ class Runner:
             raise self._problem
         return self
 
-    def lose(self) -> None:
+    def cancel_as_late(self) -> None:
         self.lost = True
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         self.lost = self.left = True
 
 

@@ -12,7 +12,7 @@ GONE = Unavailable("gone")
 
 def earned(retry: Retry, requests: int = 10) -> Retry:
     for _ in range(requests):
-        retry.request()
+        retry.count_request()
     return retry
 
 
@@ -38,7 +38,7 @@ def retries(retry: Retry, requests: int) -> int:
     """How many of the requests are retried; each wants to be."""
     retried = 0
     for _ in range(requests):
-        retry.request()
+        retry.count_request()
         retried += retry.pause_s(GONE, 1.0) is not None
     return retried
 

@@ -194,7 +194,7 @@ def test_replies_teach_what_is_usual(breaker, clock):
         permit = admitted(breaker, "a")
         clock.advance(2.0)
         permit.replied()
-    assert breaker.usual.needs_s() == pytest.approx(2.0, rel=0.02)
+    assert breaker.baseline.needs_s() == pytest.approx(2.0, rel=0.02)
 
 
 def test_a_call_reports_once(breaker):
@@ -224,7 +224,7 @@ def test_of_a_backend_that_is_gone_for_good_nothing_stays_in_the_metrics(clock):
     late.failed()
     late_alone.throttled(1)
     for _ in range(10):
-        if permit := shared.own("third").enter():
+        if permit := shared.breaker_of("third").enter():
             permit.failed()
     clock.advance(60)
     admitted(shared, "good").failed()  # one that was picked before it was gone; it would be the probe
@@ -240,10 +240,10 @@ def test_breakers_of_single_tenants_have_a_limit_however_many_are_open(clock, mo
     monkeypatch.setattr(shared_breaker, "_MOST_OWN", 10)
     shared = make(clock)
     for number in range(100):
-        own = shared.own(f"tenant-{number}")
+        own = shared.breaker_of(f"tenant-{number}")
         while (permit := own.enter()) is not None:
             permit.failed()
     assert len(shared._own) <= 10
     for number in range(100):
-        shared.is_its_own(f"tenant-{number}")
+        shared.is_tenants_own_failure(f"tenant-{number}")
     assert len(shared._failing) <= 2

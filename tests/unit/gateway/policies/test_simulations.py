@@ -36,18 +36,18 @@ def test_hedges_use_their_share_of_requests_up_and_no_more(share: float, hits: f
     requests = 6_000
     for _ in range(requests):
         clock.advance(0.02)
-        budget.request()
+        budget.count_request()
         if rng.random() < hits:
             continue
-        budget.call()
+        budget.count_call()
         first_s, moment, news = rng.lognormvariate(-1.6, 0.5), hedge.moment(), Waiter()
         assert moment is not None
         if first_s > moment.after_s and budget.spend(news):
             hedged += 1
-            hedge.gave_up(first_s)
+            hedge.add_unanswered(first_s)
         else:
-            hedge.saw(first_s)
-        budget.leave(news)
+            hedge.add_first_text(first_s)
+        budget.dequeue(news)
     assert 0.85 * share <= hedged / requests <= share
 
 

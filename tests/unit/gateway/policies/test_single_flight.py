@@ -21,7 +21,7 @@ async def read(reader) -> list[int]:
     seen = []
     while items := await reader.take():
         seen += items
-    reader.leave()
+    reader.close()
     return seen
 
 
@@ -39,10 +39,10 @@ async def test_a_reader_that_leaves_does_not_end_it_for_others_and_the_last_one_
     one, two = flight.subscribe(60), flight.subscribe(60)
     flight.start(emit(flight, 1, 2, 3))
     await one.take()
-    one.leave()
+    one.close()
     assert await two.take() == [1]
     assert await two.take() == [2]
-    two.leave()
+    two.close()
     await asyncio.sleep(5)
     assert (flight.items, flight.over) == ([1, 2], True)
 
@@ -59,7 +59,7 @@ async def test_while_a_flight_has_a_stop_it_is_stopped_by_that_and_its_task_is_n
     reader = flight.subscribe(60)
     flight.start(execution())
     assert await reader.take() == [1]
-    reader.leave()
+    reader.close()
     assert flight.over
     await asyncio.sleep(1)
     assert ended == ["by itself"]
@@ -72,7 +72,7 @@ async def test_the_event_loop_runs_while_thousands_of_readers_are_woken():
         reader = flight.subscribe(60)
         assert await reader.take() == [1]
         seen.append(turns[0])
-        reader.leave()
+        reader.close()
 
     def turn() -> None:
         turns[0] += 1
@@ -94,7 +94,7 @@ async def test_a_readers_own_time_ends_its_reading_alone():
     assert await short.take() == [1]
     with pytest.raises(TooLate):
         await short.take()
-    short.leave()
+    short.close()
     assert await read(long) == [1, 2]
 
 
@@ -110,7 +110,7 @@ async def test_a_failure_reaches_every_reader_after_the_items():
         assert await reader.take() == [1]
         with pytest.raises(Unavailable):
             await reader.take()
-        reader.leave()
+        reader.close()
 
 
 @pytest.mark.parametrize("error", [Unavailable("gone", retry_delay_s=2.0, backend="m"), InvalidInput("a", "b", "c")])
@@ -126,7 +126,7 @@ async def test_each_reader_gets_an_error_of_its_own_to_write_into(error: Service
             await reader.take()
         caught.value.metadata["trace_id"] = str(number)
         errors.append(caught.value)
-        reader.leave()
+        reader.close()
     assert [each.metadata["trace_id"] for each in errors] == ["0", "1"]
     assert "trace_id" not in error.metadata
     assert {(each.message, str(each), each.retry_delay_s) for each in errors} == {
@@ -139,7 +139,7 @@ async def test_a_flight_keeps_nothing_that_its_only_reader_took_away():
     reader = flight.subscribe(60)
     flight.start(emit(flight, 1, 2, 3))
     taken = []
-    while items := await reader.take_away():
+    while items := await reader.take_and_drop():
         taken += items
         assert flight.items == []
     assert taken == [1, 2, 3]

@@ -40,7 +40,7 @@ class FlightMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for _, reader, _ in self.readers:
-            reader.leave()
+            reader.close()
         self.turn(0.0)
         assert self.running == {"a": 0, "b": 0}
         assert len(self.flights) == 0
@@ -90,8 +90,8 @@ class FlightMachine(RuleBasedStateMachine):
             if flight not in self.started:
                 flight.start(self.flights.track(name, flight, self.execution(name, flight, items, False)))
                 self.started.append(flight)
-            reader.leave()
-            reader.leave()
+            reader.close()
+            reader.close()
 
         self.loop.run_until_complete(ask_and_leave())
 
@@ -103,7 +103,7 @@ class FlightMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def reads(self, data: st.DataObject):
         flight, reader, seen = self.readers[data.draw(st.integers(0, len(self.readers) - 1))]
-        if not reader._has_news():
+        if not reader._has_changed():
             return
         problem, new = self.loop.run_until_complete(taken(reader))
         seen += new
@@ -115,7 +115,7 @@ class FlightMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def leaves(self, data: st.DataObject):
         _, reader, _ = self.readers.pop(data.draw(st.integers(0, len(self.readers) - 1)))
-        reader.leave()
+        reader.close()
 
     @invariant()
     def one_execution_at_a_time_that_somebody_reads(self):

@@ -46,7 +46,7 @@ async def shelf_of(source: ScriptedTools) -> tuple[SourceClient, Tool]:
     listing = await shelf.listing("acme", 1.0)
     assert listing
     for _ in range(int(RETRIES)):
-        shelf._retry.request()
+        shelf._retry.count_request()
     (tool,) = listing.tools.values()
     return shelf, tool
 
@@ -97,4 +97,4 @@ async def test_a_place_that_was_waited_for_while_the_tool_was_closed_does_not_co
     held.release()
     with pytest.raises(Throttled):
         await calling
-    assert shelf._limiter.room == pytest.approx(10 / 4)
+    assert shelf._limiter.queue_capacity == pytest.approx(10 / 4)

@@ -69,7 +69,7 @@ async def test_the_last_reader_may_leave_in_the_moment_in_which_a_silence_is_not
     behind = fleet(loop_clock, policies, m=[silent, other])
     reader = make_stack(behind, lambda _: None).read(b"", Scene(behind).job, 30.0).reader
     await reader.take()
-    asyncio.get_running_loop().call_later(leaves_s, reader.leave)
+    asyncio.get_running_loop().call_later(leaves_s, reader.close)
     await asyncio.sleep(10)
     assert sum(call.messages for call in other.calls) == 0
     assert behind.pools["m"].limiter.in_flight == 0

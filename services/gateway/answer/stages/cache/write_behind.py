@@ -96,7 +96,7 @@ class WriteBehind:
     def __init__(self, cache: Cache | None, router: Router | None, l1: L1Cache, max_bytes: int = 1 << 25):
         self._cache, self._router, self._l1 = cache, router, l1
         self._waiting: FairLru[_Place, _Waiting] = FairLru(max_bytes)
-        self._line: OrderedDict[_Place, None] = OrderedDict()  # the oldest first
+        self._queue: OrderedDict[_Place, None] = OrderedDict()  # the oldest first
         self._stored_now: dict[_Place, _Waiting] = {}
         self._work, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -110,12 +110,12 @@ class WriteBehind:
         request.epoch = known.epoch
         size = request.ByteSize() + _OVERHEAD_BYTES
         waiting = _Waiting((request.question.tenant, question), request, known, size, look)
-        self._line[waiting.place] = None
+        self._queue[waiting.place] = None
         for gone in self._waiting.replace(waiting.place, waiting):
             if gone.place not in self._waiting:  # else a newer answer took its place
                 _DROPPED.labels("store").inc()
-                self._line.pop(gone.place, None)
-        if self._line:
+                self._queue.pop(gone.place, None)
+        if self._queue:
             self._idle.clear()
             self._work.set()
 
@@ -153,7 +153,7 @@ class WriteBehind:
         try:
             await asyncio.wait_for(self._idle.wait(), timeout_s)
         except TimeoutError:
-            _DROPPED.labels("store").inc(len(self._line))
+            _DROPPED.labels("store").inc(len(self._queue))
 
     async def _keep_storing(self, cache: Cache) -> None:
         while True:
@@ -164,7 +164,7 @@ class WriteBehind:
             finally:
                 if self._stored_now.get(waiting.place) is waiting:
                     del self._stored_now[waiting.place]
-                if not (self._line or self._stored_now):
+                if not (self._queue or self._stored_now):
                     self._idle.set()
 
     async def _keep(self, cache: Cache, waiting: _Waiting) -> None:
@@ -186,10 +186,10 @@ class WriteBehind:
             self._l1.put(question, waiting.request.answer, tenant, waiting.known, stored.key, stored.ttl_ms)
 
     async def _next(self) -> _Waiting:
-        while not self._line:
+        while not self._queue:
             self._work.clear()
             await self._work.wait()
-        place, _ = self._line.popitem(last=False)
+        place, _ = self._queue.popitem(last=False)
         waiting = self._waiting.pop(place)
         assert waiting is not None  # each place in the line has its answer
         return waiting
