@@ -12,9 +12,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
-from google.protobuf.descriptor import MethodDescriptor
-from opentelemetry.trace import Span
-
 from services.runtime.errors import Exhausted
 from services.runtime.policy.waiting_bytes import Held
 
@@ -36,13 +33,6 @@ class Arrival(Protocol):
 
     def admitted(self) -> None:
         """The call is admitted, or over."""
-
-
-class Arriving(Protocol):
-    """A servicer's method. `credential` is what its `authorize` has returned. Raises what refuses a call by its headers
-    alone."""
-
-    def __call__(self, method: MethodDescriptor, credential: object, span: Span) -> Arrival: ...
 
 
 class _Free:
