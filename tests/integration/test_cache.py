@@ -13,13 +13,10 @@ import grpc
 import numpy as np
 import pytest
 import pytest_asyncio
-from google.rpc import error_details_pb2
-from grpc_status.rpc_status import aio as rpc_status
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.cache.v1.cache_pb2_grpc import CacheServiceStub
 from hedgerow.channel import open_channel
-from hedgerow.chat.v1 import chat_pb2
 from tests.conftest import starting
 from tests.integration.cache_process import CAPITAL, REWORDED, StartCache, lookup, store
 from tests.waiting import until
@@ -177,51 +174,6 @@ async def test_an_answer_that_was_begun_before_an_invalidation_never_comes_back(
     late.epoch = (await cache.Lookup(lookup(CAPITAL))).epoch
     await cache.Store(late)
     assert (await cache.Lookup(lookup(CAPITAL))).verdict == cache_pb2.VERDICT_EXACT
-
-
-@ON_MODULES_LOOP
-async def test_near_questions_are_answered_only_when_their_facts_agree(cache: CacheServiceStub) -> None:
-    await cache.Store(store("How do I turn dark mode on?", "In the settings."))
-    await cache.Store(store("What is 7 plus 5?", "12."))
-    before = (await cache.GetStats(cache_pb2.GetStatsRequest())).refused
-    for other in ("How do I turn dark mode off?", "What is 7 plus 6?"):
-        found = await cache.Lookup(lookup(other, min_similarity=0.9))
-        assert found.verdict == cache_pb2.VERDICT_MISS
-        assert found.similarity > 0.9
-        assert found.refused.endswith("differ")
-    assert (await cache.GetStats(cache_pb2.GetStatsRequest())).refused == before + 2
-
-
-@ON_MODULES_LOOP
-async def test_tenants_see_their_own_entries_alone(cache: CacheServiceStub) -> None:
-    await cache.Store(store(CAPITAL, tenant="acme"))
-    for text in (CAPITAL, REWORDED):
-        found = await cache.Lookup(lookup(text, tenant="globex", min_similarity=0.5))
-        assert found.verdict == cache_pb2.VERDICT_MISS
-        assert not found.HasField("similarity")
-
-
-@ON_MODULES_LOOP
-async def test_bad_input_is_refused_by_field_limit_and_value(cache: CacheServiceStub) -> None:
-    unfinished = store(CAPITAL)
-    unfinished.answer.finish_reason = chat_pb2.FINISH_REASON_BUDGET
-    long = cache_pb2.EmbedRequest(texts=["fine", "word " * 200])
-    for call, field in (
-        (cache.Store(unfinished), "answer.finish_reason"),
-        (cache.Lookup(lookup("")), "question.messages[1].content"),
-        (cache.Lookup(lookup(CAPITAL, min_similarity=0.2)), "min_similarity"),
-        (cache.Invalidate(cache_pb2.InvalidateRequest()), "target"),
-        (cache.Embed(long), "texts[1]"),
-    ):
-        with pytest.raises(grpc.aio.AioRpcError) as refusal:
-            await call
-        assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        status = await rpc_status.from_call(call)
-        info = error_details_pb2.ErrorInfo()
-        status.details[0].Unpack(info)
-        assert info.metadata["field"] == field
-        assert info.metadata["limit"]
-        assert info.metadata["value"]
 
 
 @ON_MODULES_LOOP

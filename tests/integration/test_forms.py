@@ -115,16 +115,6 @@ YES_OR_NO: Any = {"structured_outputs": {"choice": ["yes", "no"]}}
 GRAMMAR = 'start: "yes" | "no"'
 
 
-async def test_a_provider_is_asked_for_choices_and_grammars_in_the_callers_own_words(
-    gateway: HttpGateway, provider: CarelessProvider
-) -> None:
-    async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0) as client:
-        for name, value in (("choice", ["yes", "no"]), ("grammar", GRAMMAR)):
-            provider.says(("yes", "stop"))
-            await client.chat.completions.create(**ASKED, extra_body={"structured_outputs": {name: value}})
-            assert provider.asked[-1]["structured_outputs"] == {name: value}
-
-
 async def test_a_server_that_has_choices_and_grammars_is_asked_for_them_and_a_choice_is_checked(
     start: Start, provider: CarelessProvider, llm: ScriptedLlm, tmp_path: Path
 ) -> None:
@@ -200,16 +190,6 @@ async def test_the_command_line_shows_what_was_found(gateway: HttpGateway, provi
     assert out.startswith(FIVE[0])  # in a pipe, the last one alone
     assert PROSE[0] not in out
     assert "form repaired" in out
-
-
-async def test_a_form_that_takes_years_to_check_is_given_up(gateway: HttpGateway, provider: CarelessProvider) -> None:
-    provider.says((json.dumps("a" * 5_000), "stop"))
-    hostile = {"$defs": {f"a{depth}": {"allOf": [{"$ref": f"#/$defs/a{depth + 1}"}] * 2} for depth in range(20)}}
-    hostile |= {"$ref": "#/$defs/a0"}
-    hostile["$defs"]["a20"] = {"pattern": "(?:a?){2000}a{2000}"}
-    async with hedgerow.AsyncClient(gateway.process.spec.address) as client:
-        answer = await client.ask("2 + 3?", model="m", json_schema=hostile)
-        assert (answer.degraded, forms(answer.decisions)) == (("form:unchecked",), ["unchecked"])
 
 
 CATALOGUE = [

@@ -11,8 +11,6 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from hedgerow.chat.v1 import chat_pb2
-from hedgerow.llm.v1 import llm_pb2 as pb
 from tests.conftest import Start
 from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
 from tests.integration.scripted import Hold, Refusal
@@ -47,24 +45,6 @@ async def test_openais_client_reads_a_stream(openai_: AsyncOpenAI) -> None:
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.prompt_tokens == 7
     assert chunks[-1].model_extra["hedgerow"]["finish_reason"] == "stop"
-
-
-async def test_openais_client_puts_tool_calls_together(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
-    first = chat_pb2.ToolCallDelta(index=0, id="c1", name="add", arguments='{"a":')
-    more = chat_pb2.ToolCallDelta(index=0, arguments="1}")
-    answers(llm, pb.GenerateResponse(tool_calls=[first]), pb.GenerateResponse(tool_calls=[more]), end("TOOL_CALLS"))
-    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
-    async with openai_.chat.completions.stream(**QUESTION, tools=[tool]) as stream:
-        async for _ in stream:
-            pass
-        choice = (await stream.get_final_completion()).choices[0]
-    assert choice.finish_reason == "tool_calls"
-    assert choice.message.tool_calls is not None
-    assert choice.message.tool_calls[0].function.arguments == '{"a":1}'
-    whole = await openai_.chat.completions.create(**QUESTION, tools=[tool], tool_choice="required")
-    assert whole.choices[0].message.tool_calls is not None
-    assert whole.choices[0].message.tool_calls[0].id == "c1"
-    assert llm.requests[-1].tools[0].name == "add"
 
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import openai
@@ -147,50 +147,18 @@ async def test_a_response_that_breaks_has_failed(openai_: AsyncOpenAI, llm: Scri
     assert (failed.type, failed.response.status) == ("response.failed", "failed")
 
 
-FORMS: list[tuple[dict[str, Any], chat_pb2.ResponseFormat]] = [
-    ({"choice": ["Paris.", "Rome."]}, chat_pb2.ResponseFormat(choice=chat_pb2.Choice(values=["Paris.", "Rome."]))),
-    ({"grammar": 'start: "Paris."'}, chat_pb2.ResponseFormat(grammar='start: "Paris."')),
-]
-
-
-@pytest.mark.parametrize(("form", "wanted"), FORMS, ids=["choice", "grammar"])
-async def test_a_response_and_a_message_have_a_choice_or_a_grammar(
-    openai_: AsyncOpenAI,
-    anthropic_: AsyncAnthropic,
-    llm: ScriptedLlm,
-    form: dict[str, Any],
-    wanted: chat_pb2.ResponseFormat,
-) -> None:
-    typed = {"format": {"type": next(iter(form)), **form}}
-    for extra in ({"text": typed}, {"structured_outputs": form}):
-        response = await openai_.responses.create(model="m", input=ASKED, extra_body=extra)
-        assert response.output_text == "Paris."
-        async with openai_.responses.stream(model="m", input=ASKED, extra_body=extra) as stream:
-            assert [event.type async for event in stream][-1] == "response.completed"
-        assert "form" in [made["policy"] for made in response.model_extra["hedgerow"]["decisions"]]
-    for extra in ({"output_config": typed}, {"structured_outputs": form}):
-        message = await anthropic_.messages.create(**MESSAGE, extra_body=extra)
-        assert (message.content[0].text, message.stop_reason) == ("Paris.", "end_turn")
-        async with anthropic_.messages.stream(**MESSAGE, extra_body=extra) as messages:
-            assert await messages.get_final_text() == "Paris."
-    assert [request.response_format for request in llm.requests] == [wanted] * 8
-
-
-@pytest.mark.parametrize("field", ["text", "structured_outputs"])
 async def test_a_response_or_a_message_that_is_none_of_its_choices_is_an_error(
-    openai_: AsyncOpenAI, anthropic_: AsyncAnthropic, field: str
+    openai_: AsyncOpenAI, anthropic_: AsyncAnthropic
 ) -> None:
     import anthropic
 
     form = {"choice": ["Rome.", "Oslo."]}
     typed = {"format": {"type": "choice", **form}}
-    first = {"text": typed} if field == "text" else {"structured_outputs": form}
     with pytest.raises(openai.InternalServerError) as broken:
-        await openai_.responses.create(model="m", input=ASKED, extra_body=first)
+        await openai_.responses.create(model="m", input=ASKED, extra_body={"text": typed})
     assert (broken.value.status_code, broken.value.code) == (502, "form_broken")
-    second = {"output_config": typed} if field == "text" else {"structured_outputs": form}
     with pytest.raises(anthropic.InternalServerError) as failed:
-        await anthropic_.messages.create(**MESSAGE, extra_body=second)
+        await anthropic_.messages.create(**MESSAGE, extra_body={"output_config": typed})
     assert failed.value.status_code == 502
 
 

@@ -29,25 +29,21 @@ async def metric(gateway: HttpGateway, name: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
-@pytest.mark.parametrize("reset", [True, False], ids=["reset", "closed"])
-@pytest.mark.parametrize(
-    ("stream", "begun"), [(True, True), (True, False), (False, True), (False, False)],
-    ids=["in mid-stream", "before a stream", "in mid-answer", "before an answer"],
-)  # fmt: skip
-async def test_a_client_that_leaves_stops_the_model_and_frees_its_place(
-    start: Start, llm: ScriptedLlm, stream: bool, begun: bool, reset: bool
+@pytest.mark.parametrize("stream", [True, False], ids=["in mid-stream", "before an answer"])
+async def test_a_client_that_resets_its_connection_stops_the_model_and_frees_its_place(
+    start: Start, llm: ScriptedLlm, stream: bool
 ) -> None:
+    """One that closes it, at every moment: test_cancellation.py."""
     tenants = json.dumps({"local": {"concurrency": 1}})
     gateway = await start_http_gateway(start, llm, tenants=tenants)
-    llm.script = [*words(*(["Par"] if begun else [])), Hold()]
+    llm.script = [*words(*(["Par"] if stream else [])), Hold()]
     async with raw(gateway) as (reader, writer):
         writer.write(post(PATH, {**QUESTION, "stream": stream}))
         await until(lambda: llm.requests)
-        if stream and begun:
+        if stream:
             await reader.readuntil(b"Par")
-        if reset:
-            own: socket.socket = writer.get_extra_info("socket")
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        own: socket.socket = writer.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     async with asyncio.timeout(WAIT_S):
         await llm.cancelled.wait()
     llm.script = [*words("Paris"), end()]
@@ -57,10 +53,10 @@ async def test_a_client_that_leaves_stops_the_model_and_frees_its_place(
     assert "ERROR" not in gateway.process.log.read_text()
 
 
-@pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_that_leaves_while_it_waits_for_a_place_gives_up_its_turn(
-    start: Start, llm: ScriptedLlm, stream: bool
+    start: Start, llm: ScriptedLlm
 ) -> None:
+    """Not streamed; a stream: test_cancellation.py."""
     limit = json.dumps({"algorithm": "fixed", "initial": 1, "min": 1, "queue_ms": 20_000})
     gateway = await start_http_gateway(start, llm, limit=limit)
     hold = Hold()
@@ -69,7 +65,7 @@ async def test_a_client_that_leaves_while_it_waits_for_a_place_gives_up_its_turn
         writer.write(post(PATH, {**QUESTION, "stream": True}))
         await reader.readuntil(b"Par")
         async with raw(gateway) as (_, waiting):
-            other = {"model": "m", "messages": [{"role": "user", "content": "Another?"}], "stream": stream}
+            other = {"model": "m", "messages": [{"role": "user", "content": "Another?"}]}
             waiting.write(post(PATH, other))
             await until(lambda: metric(gateway, "hedgerow_waiting{"))
         await until(lambda: metric(gateway, "hedgerow_waiting{"), holds=lambda waits: waits == 0)
@@ -177,14 +173,6 @@ async def test_a_stream_that_outlasts_the_grace_ends_with_an_error(start: Start,
         assert b'"message":"the gateway is stopping"' in await asyncio.wait_for(_rest(reader), WAIT_S)
     assert await gateway.process.wait() == 0
     assert "Traceback" not in gateway.process.log.read_text()
-
-
-async def test_workers_share_the_port(start: Start, llm: ScriptedLlm) -> None:
-    gateway = await start_http_gateway(start, llm, workers="2")
-    await until(lambda: gateway.process.log.read_text().count("] serving") == 2)
-    for _ in range(8):
-        async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
-            assert await _answered(http)
 
 
 async def test_a_port_that_is_taken_ends_the_start(start: Start, llm: ScriptedLlm) -> None:

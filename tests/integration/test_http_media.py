@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from services.runtime.rpc.boundary import DOMAIN
 from tests.conftest import Start
 from tests.fault.mesh import PATIENT_LOOKUPS
 from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
-from tests.integration.scripted import Heard, Hold, Refusal
+from tests.integration.scripted import Heard, Refusal
 from tests.integration.scripted_audio import ScriptedAudio, recording, segment, serve_audio, word
 from tests.integration.scripted_llm import ScriptedLlm
 from tests.keys import digest
@@ -86,14 +85,6 @@ async def test_a_model_that_does_not_translate_is_501(http: httpx.AsyncClient, a
         answer = await http.post("/v1/audio/translations", files={"file": SPOKEN})
         assert (answer.status_code, answer.json()["error"]["code"]) == (501, "not_supported")
         assert "tiny.en" in answer.json()["error"]["message"]
-
-
-async def test_a_client_that_leaves_stops_the_transcription(http: httpx.AsyncClient, audio: ScriptedAudio) -> None:
-    audio.script = [Heard(), Hold()]
-    asking = asyncio.create_task(http.post(PATH, files={"file": SPOKEN}))
-    await until(lambda: audio.requests)
-    asking.cancel()
-    await audio.cancelled.wait()
 
 
 @pytest.mark.parametrize(("asked_ms", "budget_s"), [(None, 86_400), (600_000, 600), (60_000, 60)])

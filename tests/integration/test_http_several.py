@@ -112,22 +112,6 @@ async def test_completions_have_several_choices_as_well(openai_: AsyncOpenAI, ht
     assert len(told[-1]["hedgerow"]["choices"]) == 2
 
 
-async def test_an_error_of_one_choice_is_the_error_of_all(openai_: AsyncOpenAI, llm: Separate) -> None:
-    llm.later = Refusal("INVALID_ARGUMENT", "messages: too strange", "INVALID_INPUT", {"field": "messages"}, 0, DOMAIN)
-    with pytest.raises(openai.BadRequestError, match="too strange"):
-        await openai_.chat.completions.create(**QUESTION, n=3)
-
-
-async def test_a_client_that_leaves_ends_all_choices(http: httpx.AsyncClient, llm: Separate) -> None:
-    llm.later = Hold()
-    asking = asyncio.create_task(http.post(CHATS, json={**QUESTION, "n": 3}))
-    await until(lambda: len(llm.requests) == 3)
-    asking.cancel()
-    llm.later = None
-    answer = await http.post(CHATS, json={**QUESTION, "n": 2})
-    assert len(answer.json()["choices"]) == 2
-
-
 @pytest.fixture
 async def limited(start: Start, llm: ScriptedLlm) -> HttpGateway:
     """A gateway with a tenant of few requests at once, and one without the permission."""
@@ -156,22 +140,6 @@ async def test_more_than_sixteen_are_refused_by_name(http: httpx.AsyncClient) ->
     refused = await http.post(CHATS, json={**QUESTION, "n": 17})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "n")
     assert "at most 16, where each answer is asked separately, got 17" in refused.json()["error"]["message"]
-
-
-async def test_choices_are_admitted_together_or_not_at_all(start: Start, llm: Separate) -> None:
-    tenants = {
-        "acme": {"keys": [digest("secret")], "requests_per_s": 0.01, "requests_burst": 3, "provider": ["n"]},
-    }
-    gateway = await start_http_gateway(start, llm, tenants=json.dumps(tenants))
-    async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="secret", max_retries=0) as client:
-        assert len((await client.chat.completions.create(**QUESTION, n=2)).choices) == 2
-        with pytest.raises(openai.RateLimitError, match=r"0\.01 requests a second, 2 needed together") as refused:
-            await client.chat.completions.create(**QUESTION, n=2)
-        assert 50 < float(refused.value.response.headers["retry-after"]) <= 100  # one more request
-        assert len(llm.requests) == 2
-        with pytest.raises(openai.BadRequestError, match="n: at most 3, the tenant's `requests_burst`, got 4"):
-            await client.chat.completions.create(**QUESTION, n=4)
-        assert len((await client.chat.completions.create(**QUESTION)).choices) == 1  # the refused ones took nothing
 
 
 async def test_a_repeat_with_its_key_has_the_same_choices(openai_: AsyncOpenAI, llm: Separate) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import httpx
 import pytest
 
 import hedgerow
 from tests.fault.proxy import FaultProxy
-from tests.integration.http_gateway import QUESTION, HttpGateway
+from tests.integration.http_gateway import HttpGateway
 from tests.integration.scripted import Hold
 from tests.integration.scripted_llm import ScriptedLlm, end, words
 from tests.waiting import until
@@ -36,19 +35,6 @@ async def test_a_client_that_loses_its_connection_reads_on_where_it_was(gateway:
     assert (text, event.answer.text, event.answer.finish_reason) == ('{"a": 1}', '{"a": 1}', "stop")
     assert len(llm.requests) - before == 1
     assert (kinds.count("Accepted"), kinds.count("Final")) == (1, 1)
-
-
-async def test_a_request_by_http_that_comes_twice_is_answered_once(gateway: HttpGateway, llm: ScriptedLlm) -> None:
-    before = len(llm.requests)
-    llm.script = [*words("Par", "is."), end()]
-    headers = {"idempotency-key": "one"}
-    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
-        first, again = [await http.post("/v1/chat/completions", json=QUESTION, headers=headers) for _ in range(2)]
-        other = await http.post("/v1/chat/completions", json={**QUESTION, "seed": 1}, headers=headers)
-    texts = [reply.json()["choices"][0]["message"]["content"] for reply in (first, again)]
-    assert texts == ["Paris.", "Paris."]
-    assert len(llm.requests) - before == 1
-    assert (other.status_code, "idempotency_key" in other.json()["error"]["message"]) == (400, True)
 
 
 async def test_a_client_with_less_time_than_the_answer_waits_for_its_own_budget_alone(

@@ -73,17 +73,6 @@ async def test_a_hedge_is_in_the_report_and_on_the_trace(start: Start, models: l
     assert root.events == ("hedgerow.hedge", "hedgerow.hedge")
 
 
-async def test_a_refusal_has_its_reason_as_json(start: Start, models: list[str]):
-    tenants = json.dumps({"local": {"requests_per_s": 0.001, "requests_burst": 1}})
-    gateway = await start("gateway", **gateway_settings(models, tenants=tenants))
-    assert (await ask_json(gateway.spec.address))[0] == 0
-    code, refused = await ask_json(gateway.spec.address)
-    assert code == 1
-    assert (refused["error"]["code"], refused["error"]["reason"]) == ("RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED")
-    assert refused["error"]["retry_delay_s"] > 100
-    assert [(made["policy"], made["action"]) for made in refused["decisions"]] == [("quota", "refused")]
-
-
 async def test_a_late_first_text_is_a_fixed_text_where_that_is_wanted(start: Start, models: list[str]):
     settings = gateway_settings(models[:1], fallbacks='["template"]', template="Ask again.")
     gateway = await start("gateway", **settings)

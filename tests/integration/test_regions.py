@@ -161,13 +161,3 @@ async def test_a_call_without_a_trace_is_in_envoys_log_with_the_one_that_the_gat
         pass
     assert dict(await call.trailing_metadata())["x-hedgerow-trace-id"] == accepted.trace_id
     await until(lambda: f'"trace_id":"{accepted.trace_id}"' in regions.mesh.envoy.log.read_text())
-
-
-async def test_a_control_plane_that_is_gone_leaves_the_regions_as_they_are(regions: Regions):
-    regions.mesh.control.signal(signal.SIGKILL)
-    outcomes = [await _ask(regions) for _ in range(50)]
-    regions.mesh.again(regions.mesh.control)
-    outcomes += [await _ask(regions) for _ in range(50)]
-    await regions.mesh.well()
-    assert all(outcome.ok for outcome in outcomes)
-    assert {_region(outcome) for outcome in outcomes} == {"west"}

@@ -13,7 +13,6 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 from openai import AsyncOpenAI
@@ -101,25 +100,6 @@ async def test_the_status_says_how_tenants_and_models_are_answered(mesh: Edited)
         min(told["mesh"]["per_s"], acme["p50_ms"], acme["p99_ms"], quick["per_s"], quick["p50_ms"], quick["limit"]) > 0
     )
     assert ("acme", "MODEL_UNKNOWN") in {(each["tenant"], each["reason"]) for each in told["errors"]}
-
-
-def test_the_log_of_each_service_is_shown_by_its_name(mesh: Edited) -> None:
-    for name in FIRST:
-        code, out = cli("logs", name, "--state-dir", str(mesh.up.state_dir))
-        assert code == 0
-        assert f" {name} services.runtime.process.serve [-] serving" in out
-        assert {line.split()[3] for line in out.splitlines() if line.startswith("20")} == {name}
-
-
-async def test_it_is_asked_over_http_too(mesh: Edited) -> None:
-    host, _, port = mesh.up.target.rpartition(":")
-    question = {"model": "good", "messages": [{"role": "user", "content": "Say something."}]}
-    async with httpx.AsyncClient(base_url=f"http://{host}:{int(port) + 13}/v1") as client:
-        answer = await client.post(
-            "/chat/completions", json=question, headers={"authorization": f"Bearer {ACME}"}, timeout=30
-        )
-    assert answer.status_code == 200
-    assert answer.json()["choices"][0]["message"]["content"].startswith("word word")
 
 
 def test_a_collection_is_a_tool_of_the_mesh_without_a_setting(mesh: Edited, tmp_path: Path) -> None:

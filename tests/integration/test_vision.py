@@ -161,16 +161,6 @@ async def test_of_frames_that_come_too_fast_the_newest_are_named(
     assert await process.stop() == 0
 
 
-async def test_single_images_of_many_callers_are_computed_together(
-    start_vision: StartVision, samples: dict[str, bytes]
-) -> None:
-    _, vision = await start_vision()
-    wanted = list(samples) * 40
-    replies = await asyncio.gather(*(vision.Classify(classify(samples[name]), timeout=20) for name in wanted))
-    assert [reply.results[0].labels[0].name for reply in replies] == wanted
-    assert max(reply.timing.batch_size for reply in replies) > 1
-
-
 async def test_more_than_may_be_in_hand_is_refused_with_a_time_to_come_back(
     start_vision: StartVision, samples: dict[str, bytes]
 ) -> None:
@@ -183,26 +173,6 @@ async def test_more_than_may_be_in_hand_is_refused_with_a_time_to_come_back(
         assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         details = (await rpc_status.from_call(call)).details
         assert any(detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR) for detail in details)
-
-
-async def test_bad_input_is_refused_by_field_limit_and_value(
-    start_vision: StartVision, samples: dict[str, bytes]
-) -> None:
-    _, vision = await start_vision(max_pixels=1_000_000)
-    large = io.BytesIO()
-    Image.new("RGB", (1_200, 1_000)).save(large, "PNG")
-    circle = samples["red circle"]
-    for request, code, reason, field in (
-        (classify(), "INVALID_ARGUMENT", "INVALID_INPUT", "images"),
-        (classify(*[b"x"] * 65), "INVALID_ARGUMENT", "INVALID_INPUT", "images"),
-        (classify(circle, top_k=0), "INVALID_ARGUMENT", "INVALID_INPUT", "top_k"),
-        (classify(circle, b"GIF89a"), "INVALID_ARGUMENT", "IMAGE_REFUSED", "images[1]"),
-        (classify(circle, circle[:-9]), "INVALID_ARGUMENT", "IMAGE_REFUSED", "images[1]"),
-        (classify(large.getvalue()), "INVALID_ARGUMENT", "IMAGE_REFUSED", "images[0]"),
-        (classify(circle, model="none"), "NOT_FOUND", "MODEL_MISSING", None),
-    ):
-        got, info = await refusal_of(vision.Classify(request))
-        assert (got.name, info.reason, info.metadata.get("field")) == (code, reason, field)
 
 
 async def test_a_model_is_exchanged_without_losing_a_call(

@@ -21,7 +21,11 @@ from tests.waiting import until
 CAPITAL, REWORDED = "What is the capital of France?", "Tell me the capital of France."
 FARTHER = "Please tell me, what is the capital city of France?"
 PATIENT = json.dumps(PATIENT_LOOKUPS)
-KEYS = {"acme": {"keys": [digest("secret")]}, "umbra": {"keys": [digest("test")]}}
+KEYS = {
+    "acme": {"keys": [digest("secret")]},
+    "umbra": {"keys": [digest("test")]},
+    "rare": {"keys": [digest("rare")], "requests_per_s": 0.01, "requests_burst": 2},
+}
 
 
 async def test_a_wrong_hit_that_is_reported_never_comes_again(
@@ -67,22 +71,13 @@ async def test_a_wrong_hit_that_is_reported_never_comes_again(
             assert told.json() == {"tightened": tightened}
         assert (await http.post("/v1/cache/wrong", json=body)).status_code == 401
         assert (await http.post("/v1/cache/wrong", json={}, headers={"x-api-key": "secret"})).status_code == 400
+        replies = [(await http.post("/v1/cache/wrong", json=body, headers={"x-api-key": "rare"})) for _ in range(3)]
+        assert replies[-1].status_code == 429, "each is a request of the tenant's quota"
 
     for key, expected in (("secret", (0, {"tightened": True})), ("test", (1, {"tightened": False}))):
         command = ("cache", "wrong", hit.cache.key, "--gateway", target, "--api-key", key, "--json")
         code, out, _ = await run(*command)
         assert (code, json.loads(out)) == expected
-
-
-async def test_reports_are_requests_of_the_tenants_quota(
-    start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
-) -> None:
-    tenants = {"acme": {**KEYS["acme"], "requests_per_s": 0.01, "requests_burst": 2}}
-    cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
-    gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=json.dumps(tenants))
-    async with httpx.AsyncClient(base_url=gateway.url, headers={"x-api-key": "secret"}, timeout=20) as http:
-        codes = [(await http.post("/v1/cache/wrong", json={"key": "0" * 64})).status_code for _ in range(4)]
-    assert codes[-1] == 429
 
 
 async def test_a_hit_that_a_judge_refuses_is_measured_and_never_comes_again(

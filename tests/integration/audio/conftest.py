@@ -1,4 +1,4 @@
-"""An audio service for all tests of this folder, and small ones."""
+"""An audio service for all tests of this folder, and one for a test that ends it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def small(tmp_path: Path) -> AsyncIterator[Service]:
-    """A service of the test's own, which takes one stream and one recording at real time."""
+async def own(tmp_path: Path) -> AsyncIterator[Service]:
+    """A service of the test's own."""
     address = f"127.0.0.1:{free_port()}"
-    settings = {"max_streams": 1, "max_recordings": 1, "max_ahead_ms": 500}
-    process = ServiceProcess(spec(address, **settings), tmp_path)
+    process = ServiceProcess(spec(address), tmp_path)
     try:
         await process.wait_serving()
         async with open_channel(address) as channel:

@@ -46,13 +46,6 @@ class Service:
     async def text(self, data: bytes) -> str:
         return plain((await self.transcribe(data))[-1].summary.text)
 
-    async def outcome(self, samples: Samples) -> str:
-        """The text, or the reason of an error."""
-        try:
-            return await self.text(written(samples, RATE, 1, "WAV", "PCM_16"))
-        except grpc.aio.AioRpcError as error:
-            return reason(error)
-
     def hear(self, requests: AsyncIterator[audio_pb2.TranscribeStreamRequest]) -> Any:
         """A stream. Where it is over before they are, its status stays the service's: of gRPC's own iterators it would
         be INTERNAL."""

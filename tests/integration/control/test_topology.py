@@ -13,7 +13,7 @@ from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hedgerow.channel import open_channel
-from services.control.snapshot import ASSIGNMENTS, CLUSTERS
+from services.control.snapshot import CLUSTERS
 from tests.conftest import Start
 from tests.forked import refused_start
 from tests.integration.control.asked import SERVING, UNREACHABLE, Echo, Topology, asking, healths, service
@@ -94,26 +94,6 @@ async def test_a_refusal_is_shown_in_the_clients_words(start: Start, topology: T
         assert (subscription.sent_version, subscription.acked_version) == (response.version_info, "")
         stream.cancel()
     assert "doubtful-1 refuses Cluster: no such policy" in control.log.read_text()
-
-
-async def test_endpoints_alone_can_be_followed_and_their_health_is_pushed(
-    start: Start, echo: Echo, topology: Topology, addresses: list[str]
-):
-    one, two, _ = addresses
-    first, _ = await echo(one), await echo(two)
-    control = await start("control", topology=topology(services={"llm": service(one, two), "cache": service(two)}))
-    async with open_channel(control.spec.address) as channel:
-        stream: Any = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel).StreamAggregatedResources()
-        request = discovery_pb2.DiscoveryRequest(type_url=ASSIGNMENTS, resource_names=["llm"])
-        await stream.write(request)
-        before = await asyncio.wait_for(stream.read(), 20)
-        request.response_nonce, request.version_info = before.nonce, before.version_info
-        await stream.write(request)
-        first.signal(signal.SIGUSR1)
-        after = await asyncio.wait_for(stream.read(), 20)
-        assert (len(before.resources), len(after.resources)) == (1, 1)
-        assert before.version_info != after.version_info
-        stream.cancel()
 
 
 async def test_streams_end_in_order_when_the_control_plane_stops(

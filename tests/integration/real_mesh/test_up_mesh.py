@@ -72,16 +72,6 @@ def test_a_question_that_comes_in_through_envoy_is_answered_with_its_waterfall(u
     assert "kill -9 " + str(up.pid("llm-quality-1")) in "\n".join(up.lines)
 
 
-def test_a_collection_is_a_tool_of_the_mesh_without_a_setting(up: Up, tmp_path: Path) -> None:
-    (tmp_path / "capital.md").write_text("The capital of Norway is Oslo.\n")
-    code, out = cli("collection", "put", "notes", str(tmp_path / "capital.md"), "--state-dir", str(up.state_dir))
-    assert code == 0, out
-    asked = ("ask", "--gateway", up.target, "--collection", "notes", "--json")
-    code, out = cli(*asked, "What is the capital of Norway?")
-    assert code == 0, out
-    assert "The capital of Norway is Oslo." in json.dumps(json.loads(out)["citations"])
-
-
 def test_an_edited_topology_is_followed_and_a_bad_one_refused(up: Up) -> None:
     file = up.state_dir / "topology.yaml"
     good = file.read_text()

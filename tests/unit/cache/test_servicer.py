@@ -12,11 +12,36 @@ from services.cache.config import CacheSettings
 from services.cache.errors import Conflict
 from services.cache.servicer import CacheServicer
 from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call, to_status
 from tests.unit.cache.conftest import OpenCache, question
 
 CALL = Call((), Deadline.never(), INVALID_SPAN)
 ANSWER = cache_pb2.Answer(text="Paris.", model="demo", finish_reason=chat_pb2.FINISH_REASON_STOP)
+
+
+QUESTION = question("what is the capital of france")
+CUT = cache_pb2.Answer(text="Paris.", model="demo", finish_reason=chat_pb2.FINISH_REASON_BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("method", "wrong", "field"),
+    [
+        ("Store", cache_pb2.StoreRequest(question=QUESTION, answer=CUT), "answer.finish_reason"),
+        ("Store", cache_pb2.StoreRequest(question=QUESTION, answer=ANSWER, ttl_ms=-1), "ttl_ms"),
+        ("Lookup", cache_pb2.LookupRequest(question=question("")), "question.messages[0].content"),
+        ("Lookup", cache_pb2.LookupRequest(question=QUESTION, min_similarity=0.2), "min_similarity"),
+        ("Invalidate", cache_pb2.InvalidateRequest(), "target"),
+        ("Embed", cache_pb2.EmbedRequest(texts=["fine", " "]), "texts[1]"),
+    ],
+)
+async def test_a_request_that_cannot_be_served_is_refused_by_its_field(
+    open_cache: OpenCache, method: str, wrong: object, field: str
+) -> None:
+    servicer = CacheServicer(open_cache().answers, CacheSettings())
+    with pytest.raises(InvalidInput) as refused:
+        await getattr(servicer, method)(wrong, CALL)
+    assert refused.value.metadata["field"] == field
 
 
 @pytest.mark.parametrize(("stale_ms", "has_stale"), [(50, True), (0, False)])
