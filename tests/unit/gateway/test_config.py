@@ -65,7 +65,7 @@ def test_with_keys_or_tokens_or_on_purpose_or_on_loopback_it_starts(
         ),
     ],
 )
-def test_what_contradicts_itself_is_refused(
+def test_contradictory_settings_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(SystemExit):

@@ -83,7 +83,7 @@ async def test_a_limit_says_what_was_asked_for() -> None:
     assert report(final)["cut"] == {"what": "max_tokens", "from": "50 tokens", "to": "3 tokens", "by": "mesh"}
 
 
-async def test_a_cut_by_the_budget_says_whose_it_was() -> None:
+async def test_a_cut_by_the_budget_has_the_origin_of_the_budget() -> None:
     scene = Scene(small=ScriptedLlm(text("Pa"), None), large=ScriptedLlm())
     answer = scene.answer()
     answer._ledger.changes.limit_time(1_000, 0, By.TENANT)

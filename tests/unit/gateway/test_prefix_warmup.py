@@ -51,7 +51,7 @@ async def test_a_model_that_does_not_chat_reads_no_prompt() -> None:
     assert (bool(small.requests), embed.requests) == (True, [])
 
 
-async def test_it_is_read_again_when_it_is_due_and_not_before() -> None:
+async def test_a_prompt_is_read_again_when_it_is_due() -> None:
     model = llm()
     async with Scene(small=model).running():
         await asyncio.sleep(50)
@@ -75,7 +75,7 @@ async def test_without_a_schedule_it_is_read_once_and_again_by_replicas_that_ret
         assert len(model.requests) == 4
 
 
-async def test_what_one_process_has_read_is_not_booked_to_the_next_that_came_meanwhile() -> None:
+async def test_a_restarted_replica_reads_all_prompts_again() -> None:
     model = llm(pause_s=0.5)
     scene = Scene(warm={"every_ms": 0}, small=model)
     breaker = scene.fleet.pools["small"].replicas[0].breaker
@@ -98,7 +98,7 @@ async def test_a_replica_that_comes_later_reads_it_too() -> None:
         assert len(first.requests) == 2
 
 
-async def test_one_that_fails_is_tried_again_and_keeps_no_other_from_being_warm() -> None:
+async def test_a_failed_warm_up_is_repeated_and_delays_no_other_replica() -> None:
     broken, well = ScriptedLlm(Unavailable("away")), llm()
     async with Scene(small=[broken, well]).running():
         await asyncio.sleep(15)
@@ -206,7 +206,7 @@ async def test_warming_now_reports_each_step_with_the_time_to_the_first_text_bef
     assert not any(step.problem for step in steps)
 
 
-async def test_what_was_warmed_now_is_not_due_at_once() -> None:
+async def test_a_prompt_warmed_on_request_is_not_due_at_once() -> None:
     model = llm()
     scene = Scene(small=model)
     await scene.warmed()

@@ -105,7 +105,7 @@ async def converse(client: AsyncClient) -> None:
         pytest.param(converse, [[pb.ConverseResponse() for _ in range(5)]], id="converse"),
     ],
 )
-def test_of_the_client(work: Any, scripts: list[list[Any]]):
+def test_a_cancelled_call_of_the_client_leaves_nothing_behind(work: Any, scripts: list[list[Any]]):
     @asynccontextmanager
     async def scene() -> Work:
         client, stub = AsyncClient("127.0.0.1:1"), ScriptedStub(*scripts)

@@ -71,7 +71,7 @@ NO_TIME, OUT_OF_RANGE = "a time such as 2027-01-31", "the years 1 to 9999 in UTC
         *[(each, OUT_OF_RANGE) for each in ("'0001-01-01T00:00:00+14:00'", "'9999-12-31T23:59:59-12:00'")],
     ],
 )
-def test_what_is_no_time_is_refused_when_the_file_is_read(file: Path, written: str, needed: str) -> None:
+def test_an_invalid_expiry_is_refused_when_the_file_is_read(file: Path, written: str, needed: str) -> None:
     file.write_text(f"acme: {{keys: [{{sha256: {digest('sesame')}, expires: {written}}}]}}")
     with pytest.raises(BadTenants, match=rf"acme\.keys\.0\.expires: .*{needed}"):
         Identity({}, file)
@@ -89,7 +89,7 @@ def test_a_key_that_is_there_twice_is_good_until_the_first_time() -> None:
 
 
 @pytest.mark.parametrize(("keys", "follows"), [([digest("sesame")], False), (EXPIRING, True)])
-async def test_it_follows_the_clock_where_a_key_has_an_expiry(
+async def test_the_identity_follows_the_clock_where_a_key_has_an_expiry(
     monkeypatch: pytest.MonkeyPatch, keys: list[object], follows: bool
 ) -> None:
     monkeypatch.setattr("services.gateway.admission.identity._POLL_S", 0.001)

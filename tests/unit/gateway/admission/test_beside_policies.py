@@ -88,7 +88,7 @@ def test_a_file_in_a_message_that_is_left_needs_permission() -> None:
     provider.check(original, ["files"], "acme")
 
 
-def test_a_part_that_a_policy_would_lose_is_refused_by_its_place() -> None:
+def test_a_part_that_a_policy_would_lose_is_refused_by_its_path() -> None:
     own = chat(**part(type="file", file={"file_data": "eA=="})).original
     with pytest.raises(InvalidInput, match=r"^messages\[0\]\.content\[1\]: none where the gateway changes"):
         provider.refuse_left(own, {"messages", "system"})

@@ -63,7 +63,7 @@ def pattern(text: str) -> dict[str, str]:
         ResponseFormat(),
     ],
 )
-def test_what_honest_callers_ask_is_admitted(honest: ResponseFormat):
+def test_constraints_of_ordinary_size_are_admitted(honest: ResponseFormat):
     check(honest, LIMITS)
 
 

@@ -123,7 +123,7 @@ async def test_only_tenants_with_limits_are_asked_for_elsewhere():
     assert (await shared_door().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local
 
 
-async def test_while_redis_is_away_the_gateway_decides_and_says_so():
+async def test_without_redis_the_gateway_decides_and_the_reservation_has_the_reason():
     at, only_one = shared_door(), tenant(concurrency=1)
     reservation = await at.admit(request(), only_one, "0" * 32, 1)
     assert "Redis" in reservation.local
@@ -152,7 +152,7 @@ async def test_refusals_are_counted_once_they_are_sent():
     assert REGISTRY.get_sample_value("hedgerow_quota_refused_total", labels) == before + 1
 
 
-async def test_an_item_of_a_batch_waits_for_a_place_and_for_the_pressure_to_fall():
+async def test_an_item_of_a_batch_waits_for_its_quota_and_for_the_pressure_to_fall():
     began, pressure = loop_clock(), 2.0
     at, only_one = AdmissionControl(ShedSettings(), WorkShares(lambda: pressure, 0.85)), tenant(concurrency=1)
     waiting = asyncio.create_task(at.admit_in_time(request(), only_one, "", Deadline.after(60, loop_clock)))

@@ -134,13 +134,13 @@ def test_a_key_beside_a_proven_name_must_be_of_the_same_tenant() -> None:
 
 
 @pytest.mark.parametrize("proven", [["a", "b"], [""], ["x" * 257], [b"\xff"]])
-def test_what_is_not_one_name_proves_nothing(proven: list[str | bytes]) -> None:
+def test_a_proven_identity_must_be_one_valid_name(proven: list[str | bytes]) -> None:
     for header in (None, "Bearer sesame"):
         with pytest.raises(KeyUnknown):
             KEYED.tenant(header, proven)
 
 
-def test_tenants_share_what_models_have_read_only_where_the_operator_says_so():
+def test_tenants_share_a_prefix_salt_only_in_a_configured_group():
     groups = {"a": "", "b": "docs", "c": "docs", "docs": ""}
     settings = {name: TenantSettings(keys=(digest(name),), prefix_group=group) for name, group in groups.items()}
     a, b, c, docs = (Identity(settings, None).tenant(f"Bearer {name}").prefix_salt for name in groups)

@@ -33,7 +33,7 @@ def request(**fields: Any) -> pb.GenerateRequest:
         ({"tool_limits": pb.ToolLimits(calls=0)}, "tool_limits.calls: at least 1, got 0"),
     ],
 )
-def test_what_a_request_cannot_ask_for_is_refused_with_the_limit(fields: dict[str, Any], problem: str):
+def test_an_invalid_mesh_tool_is_refused_with_the_limit(fields: dict[str, Any], problem: str):
     with pytest.raises(InvalidInput, match=problem):
         check(request(**fields), SETTINGS)
 

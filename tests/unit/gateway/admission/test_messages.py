@@ -56,7 +56,7 @@ def test_a_tool_call_and_its_result_are_valid_messages():
         ([parts(Part(audio=b"x"), Part(audio=b"x"))], r"parts\[0\]: one recording, in the last message, got another"),
     ],
 )
-def test_what_is_no_conversation_is_refused(bad: list[Message], message: str):
+def test_messages_that_are_no_conversation_are_refused(bad: list[Message], message: str):
     with pytest.raises(InvalidInput, match=message):
         check(*bad)
 
@@ -87,5 +87,5 @@ def test_content_and_its_one_part_are_the_same():
     assert flat(parts(Part(text="Why?"))) == flat(Message(role=ROLE_USER, content="Why?"))
 
 
-def test_what_is_recorded_beside_messages_is_as_before():
+def test_a_recording_alone_is_admitted_without_messages():
     assert check(audio=Audio(data=b"x")) == 0

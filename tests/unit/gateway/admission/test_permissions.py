@@ -131,7 +131,7 @@ def test_no_setting_permits_another_account_or_another_tenants_cache(write: Any,
         messages(speed="standard", inference_geo="global", service_tier="standard_only"),
     ],
 )
-def test_what_costs_nothing_more_needs_no_permission(request_: pb.GenerateRequest) -> None:
+def test_fields_without_extra_cost_need_no_permission(request_: pb.GenerateRequest) -> None:
     provider.check(request_.original, (), "acme")
 
 
@@ -173,13 +173,13 @@ def test_the_json_of_a_field_is_read_once_for_all_rules(monkeypatch: pytest.Monk
     assert len(read) == 1
 
 
-def test_elements_of_an_array_share_the_rules_of_their_place() -> None:
+def test_elements_of_an_array_share_the_rules_of_their_path() -> None:
     permissions._known_rules.cache_clear()
     assert all(needed(f"input[{index}]", '{"type":"x"}') is None for index in range(1_000))
     assert permissions._known_rules.cache_info().misses == 1
 
 
-def test_a_long_place_is_not_remembered() -> None:
+def test_the_rules_of_a_long_path_are_not_cached() -> None:
     permissions._known_rules.cache_clear()
     assert needed(f"{'x' * 100}[0]", '{"file_id":"f"}') is not None
     assert permissions._known_rules.cache_info().currsize == 0

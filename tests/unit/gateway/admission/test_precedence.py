@@ -71,7 +71,7 @@ def test_a_budget(own: dict[str, int], asked: int | None, budget: Budget) -> Non
     assert budget_of(pb.GenerateRequest(budget_ms=asked), tenant(**own), settings, Deadline.never()) == budget
 
 
-def test_what_is_left_of_a_callers_deadline_is_the_budget_and_no_news_to_it() -> None:
+def test_a_callers_deadline_limits_the_budget_and_is_not_reported() -> None:
     settings = GatewaySettings(llm_addresses={"m": "a:1"}, default_budget_ms=700)
     found = budget_of(pb.GenerateRequest(), ACME, settings, Deadline(0.11, lambda: 0.0))
     assert replace(found, ms=round(found.ms)) == Budget(100, By.REQUEST, reported=False)

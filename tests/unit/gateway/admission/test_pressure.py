@@ -60,7 +60,7 @@ async def test_lateness_of_a_process_that_does_next_to_nothing_counts_for_nothin
     assert (await pressure_after(*[(0.5, 0.05)] * 30)).lag() == 0
 
 
-async def test_it_is_over_soon_after_the_work_is_done():
+async def test_pressure_falls_soon_after_the_work_is_done():
     pressure = await pressure_after(*[(0.1, 1.0)] * 30, *[(0.0, 1.0)] * 10)
     assert pressure.value() < 0.1
 

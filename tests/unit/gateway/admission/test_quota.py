@@ -39,7 +39,7 @@ def test_requests_a_second_are_limited_after_the_burst(quotas, clock):
     refusal(quotas, allowance)
 
 
-def test_a_place_is_free_again_when_a_request_is_settled_or_released_and_only_once(quotas):
+def test_concurrency_is_returned_once_when_a_request_is_settled_or_released(quotas):
     allowance = Allowance(concurrency=2)
     first, second = (quotas.reserve("acme", allowance, 1) for _ in range(2))
     refused = refusal(quotas, allowance)
@@ -139,7 +139,7 @@ def test_a_caller_that_retries_after_the_retry_delay_is_admitted(requests_per_s,
     assert 1 <= len(delays) <= 2  # once for each quota at most
 
 
-def test_what_was_admitted_elsewhere_counts_here_too(quotas):
+def test_requests_admitted_elsewhere_count_for_the_quotas_of_this_gateway(quotas):
     allowance = Allowance(concurrency=1, tokens_per_minute=60)
     left = list[int]()
     booked = quotas.book("acme", allowance, 50, REQUEST, left.append)
@@ -167,7 +167,7 @@ def test_an_allowance_knows_whether_it_limits_anything(allowance, limited):
     assert allowance.limited is limited
 
 
-def test_a_conversation_has_one_place_and_its_turns_have_none(quotas):
+def test_a_conversation_counts_once_for_concurrency_and_its_turns_do_not(quotas):
     allowance = Allowance(concurrency=1, requests_per_s=1, requests_burst=1)
     conversation = quotas.reserve("acme", allowance, 0, CONVERSATION)
     turn = quotas.reserve("acme", allowance, 1, TURN)

@@ -49,6 +49,6 @@ def test_tools_are_admitted_with_and_without_a_choice():
         ([LARGE, Tool(name="s", description="x" * 200)], {"tool_choice": ANY}, "tools: at most 1000 bytes where one"),
     ],
 )
-def test_what_cannot_be_served_is_refused(given: list[Tool], fields: dict[str, object], message: str):
+def test_tools_that_cannot_be_served_are_refused(given: list[Tool], fields: dict[str, object], message: str):
     with pytest.raises(InvalidInput, match=message):
         check(*given, **fields)

@@ -43,7 +43,7 @@ async def test_an_answer_is_accepted_then_text_then_final():
     assert not final.degraded
 
 
-async def test_what_cannot_change_a_questions_meaning_is_no_reason_for_another_generation():
+async def test_questions_that_differ_in_white_space_share_a_generation_and_case_separates_them():
     scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")))
     why, shouted = (chat_pb2.Message(role=chat_pb2.ROLE_USER, content=text) for text in (" Why?\r\n", "WHY?"))
     usual = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Why?")
@@ -86,7 +86,7 @@ async def test_a_model_that_fails_before_its_first_word_is_replaced():
     ]
 
 
-async def test_when_no_model_can_be_reached_the_error_says_so_and_what_the_policies_did():
+async def test_the_error_of_unreachable_models_has_the_decisions_of_the_policies():
     gone = {name: ScriptedLlm(Unavailable(f"{name}: gone")) for name in ("small", "large")}
     with pytest.raises(ModelUnavailable, match="small: gone; large: gone") as refused:
         await Scene(**gone).messages()
@@ -118,7 +118,7 @@ async def test_a_budget_without_a_word_is_still_an_answer():
     assert list(final.degraded) == ["llm:template"]
 
 
-async def test_where_nothing_may_stand_in_a_budget_without_a_word_ends_without_one():
+async def test_without_a_fallback_an_answer_over_budget_is_empty():
     late = {"routes": ScriptedRoutes(("small",)), "small": ScriptedLlm(TooLate("late"))}
     form = chat_pb2.ResponseFormat(json_object=True)
     for final in (
@@ -130,7 +130,7 @@ async def test_where_nothing_may_stand_in_a_budget_without_a_word_ends_without_o
         assert not final.HasField("ttft_ms")
 
 
-async def test_what_the_model_refuses_is_refused():
+async def test_an_error_of_the_model_about_the_request_is_raised():
     with pytest.raises(InvalidInput):
         await Scene(small=ScriptedLlm(InvalidInput("messages", "at most 2048 tokens", 3000))).messages()
 
@@ -180,7 +180,7 @@ async def test_an_expired_answer_stands_in_for_a_broken_model():
 
 
 @pytest.mark.parametrize(("order", "answer", "act"), [("stale", "Paris.", "stale"), ("smaller", "Fresh.", "waited")])
-async def test_where_an_expired_answer_may_stand_in_no_call_waits_for_a_model(order: str, answer: str, act: str):
+async def test_with_an_expired_answer_as_fallback_no_call_waits_for_a_model(order: str, answer: str, act: str):
     llm, routes = ScriptedLlm(finish("Fresh.")), ScriptedRoutes(("small",))
     scene = Scene(ScriptedCache(STALE), routes, Fallbacks((order,), ""), small=llm)
     start = scene.fleet.pools["small"].replicas[0].start

@@ -113,7 +113,7 @@ def assert_over(scene: Scene) -> None:
 @pytest.mark.parametrize("name", SCENES)
 @pytest.mark.parametrize("heartbeats", [False, True])
 @pytest.mark.parametrize("probes", [False, True])
-def test_of_an_answer(name: str, heartbeats: bool, probes: bool):
+def test_a_cancelled_answer_leaves_nothing_behind(name: str, heartbeats: bool, probes: bool):
     make, fields = SCENES[name]
 
     @asynccontextmanager
@@ -136,7 +136,7 @@ def test_of_an_answer(name: str, heartbeats: bool, probes: bool):
     assert cancelled_at_every_await(scene) >= 2
 
 
-def test_of_a_shared_generation_whose_other_reader_has_all_of_it():
+def test_a_cancelled_reader_leaves_all_of_a_shared_generation_to_the_other():
     @asynccontextmanager
     async def scene() -> Work:
         scene_ = plain()
@@ -161,7 +161,7 @@ async def joined(scene: Scene) -> str:
 
 
 @pytest.mark.parametrize("kept_ms", [1, 60_000])
-def test_of_a_kept_answer_for_which_its_client_does_not_come_back(kept_ms: int):
+def test_a_cancelled_stored_answer_without_a_returning_client_leaves_nothing_behind(kept_ms: int):
     @asynccontextmanager
     async def scene() -> Work:
         scene_, kept = plain(), IdempotencyStore(KeptSettings(ms=kept_ms))

@@ -49,7 +49,7 @@ async def test_the_plan_leaves_at_once_and_ended_stages_wait_two_milliseconds_fo
     assert messages == [(0.0, ["accepted"]), (0.001, ["stage", "delta"])]
 
 
-async def test_what_comes_while_a_message_is_sent_leaves_in_the_next() -> None:
+async def test_events_during_a_send_leave_in_the_next_message() -> None:
     async with writing() as (writer, messages):
         for _ in range(4):
             writer.write(TEXT)
@@ -66,7 +66,7 @@ async def test_text_that_comes_fast_leaves_every_two_milliseconds_and_its_end_at
     assert [(at, len(kinds)) for at, kinds in messages] == [(0.0, 2), (0.002, 3), (0.004, 4), (0.005, 2)]
 
 
-async def test_what_belongs_together_is_never_cut_in_two() -> None:
+async def test_events_written_together_are_in_one_message() -> None:
     async with writing() as (writer, messages):
         with writer.together() as start:
             assert start == 0
@@ -92,7 +92,7 @@ async def test_nothing_comes_after_the_last_event() -> None:
     assert messages == [(0.0, ["accepted", "delta", "patch"]), (1.0, ["final"])]
 
 
-async def test_what_sending_raises_ends_the_stage_that_flushes_next() -> None:
+async def test_an_error_of_sending_is_raised_by_the_next_flush() -> None:
     async def send(message: pb.GenerateResponse) -> None:
         raise Exhausted("the credential is over")
 

@@ -129,7 +129,7 @@ async def test_a_stage_is_planned_run_and_reported(package: str) -> None:
     assert sent.messages[-1].content.startswith("Context:\n- audio: It is noon.")
 
 
-async def test_an_engine_is_named_by_its_place(package: str) -> None:
+async def test_an_engine_is_named_by_its_import_path(package: str) -> None:
     said: list[str] = []
     engine = await engines.start(LlmSettings(engine=f"{package}.engine:start"), said.append)
     assert (engine.name, said) == (f"{package}.engine", ["a parrot needs no model"])

@@ -52,7 +52,7 @@ async def said(texts: Iterable[str], guard: GuardSettings, at_once: int) -> tupl
 @pytest.mark.parametrize("guard", GUARDS)
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=40).map("".join), min_size=1, max_size=3), st.integers(1, 40))
 @settings(max_examples=examples(60), deadline=None)
-def test_what_is_said_of_a_text_does_not_depend_on_its_parts(guard: str, texts: list[str], at_once: int) -> None:
+def test_events_and_reports_do_not_depend_on_how_a_text_is_divided(guard: str, texts: list[str], at_once: int) -> None:
     whole, events, account = on_paused_loop(said(texts, GUARDS[guard], 1_000_000))
     in_parts, more, same = on_paused_loop(said(texts, GUARDS[guard], at_once))
     assert (in_parts, same) == (whole, account)
@@ -97,7 +97,7 @@ async def test_the_event_loop_runs_between_the_parts_of_an_answer(guard: str, te
     assert ledger.written.whole_text == LONG[text]
 
 
-async def test_so_it_does_for_an_answer_that_was_stored() -> None:
+async def test_a_long_stored_answer_gives_way_to_other_tasks() -> None:
     stored = cache_pb2.LookupResponse()
     stored.CopyFrom(EXACT)
     stored.answer.text = LONG["no sentence"]
@@ -112,7 +112,9 @@ async def test_so_it_does_for_an_answer_that_was_stored() -> None:
 
 @pytest.mark.parametrize(("ends", "kept"), [("", True), (" Write to ana@example.com.", False)])
 @pytest.mark.parametrize("text", LONG)
-async def test_so_it_does_where_an_answer_is_looked_through_before_it_is_kept(text: str, ends: str, kept: bool) -> None:
+async def test_guarding_a_long_answer_before_it_is_stored_gives_way_to_other_tasks(
+    text: str, ends: str, kept: bool
+) -> None:
     scene = guarded(None, finish(LONG[text] + ends), personal="mask")
     final, allowed = await scene.final(), list[bool]()
     look = scene.write_behind.looks[0]

@@ -212,7 +212,7 @@ async def test_when_a_joined_reader_leaves_the_cost_is_in_the_report_of_the_firs
     counted.assert_is(Used("small", 2_000, 100))
 
 
-async def test_where_all_leave_the_last_has_what_was_used_until_then():
+async def test_when_all_readers_leave_the_last_is_billed_for_the_usage_so_far():
     counted, asked = Counted(), scene(small=says(text("Pa"), 0.05, text("ri"), None))
     await asyncio.gather(leaving(asked, "delta"), leaving(asked, "delta"))
     assert sorted(asked.billed) == [0, ESTIMATE + 1]

@@ -81,7 +81,7 @@ async def test_log_probabilities_are_those_of_the_text():
     assert list(events[-1].final.logprobs) == logprobs
 
 
-async def test_what_a_filter_withheld_is_not_kept():
+async def test_an_answer_cut_by_a_content_filter_is_not_stored():
     scene = Scene(
         ScriptedCache(MISS), small=ScriptedLlm(text("Pa"), finish(reason=chat_pb2.FINISH_REASON_CONTENT_FILTER))
     )
@@ -133,7 +133,7 @@ async def test_a_call_or_a_thought_that_broke_off_is_not_gone_on_with(script: li
     assert (final.finish_reason, went_on) == (chat_pb2.FINISH_REASON_INTERRUPTED, 0)
 
 
-async def test_no_fixed_text_takes_the_place_of_a_call():
+async def test_no_template_replaces_a_tool_call():
     scene = Scene(fallbacks=Fallbacks(("template",)), small=ScriptedLlm(None))
     scene.budget_ms = 30
     final = await scene.final(tools=TOOLS)
@@ -148,7 +148,7 @@ async def test_an_index_that_makes_no_sense_costs_nothing():
     assert [each.name for each in final.tool_calls] == ["clock", "weather"]
 
 
-async def test_a_model_that_sees_gets_the_pictures_as_they_are_and_no_labels():
+async def test_a_model_with_vision_gets_the_pictures_and_no_labels():
     scene = Scene(ScriptedCache(MISS))
     scene.pixels = True
     final = await scene.final(images=[pb.Image(data=b"1"), pb.Image(data=b"2")])

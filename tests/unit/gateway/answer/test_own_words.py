@@ -43,7 +43,7 @@ OFFERED = [pb.MeshTool(name="weather", offered=True)]
 OSLO = ("weather", {"city": "Oslo"})
 
 
-async def test_words_that_nothing_has_changed_are_sent_as_they_came():
+async def test_an_unchanged_request_is_sent_in_its_original_words():
     scene = Scene(small=ScriptedLlm(*ANSWER))
     own = words(temperature=0.3)
     await scene.final(original=own)

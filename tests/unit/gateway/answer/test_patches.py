@@ -11,9 +11,7 @@ from services.gateway.answer.runner import Answer
 
 
 @pytest.mark.parametrize(("missed", "text", "comes"), [(True, "Par", 1), (True, "", 0), (False, "Par", 0)])
-def test_it_comes_where_something_was_missed_and_never_before_the_first_text(
-    missed: bool, text: str, comes: int
-) -> None:
+def test_a_patch_is_sent_for_missed_input_and_never_before_the_first_text(missed: bool, text: str, comes: int) -> None:
     answer = object.__new__(Answer)
     patch = pb.Patch(stage="audio", text="what was heard")
     answer._context = SimpleNamespace(inputs=SimpleNamespace(missed=missed))  # type: ignore[assignment]

@@ -67,7 +67,7 @@ def test_without_images_the_prompt_has_no_labels() -> None:
     assert picture_lines([]) == []
 
 
-def test_a_template_without_a_place_for_the_labels_is_refused() -> None:
+def test_a_template_without_a_placeholder_for_labels_is_refused() -> None:
     models = {"small": ("127.0.0.1:1",)}
     assert GatewaySettings(llm_addresses=models, image_note="image: {labels}").image_note
     with pytest.raises(ValueError, match="image_note"):

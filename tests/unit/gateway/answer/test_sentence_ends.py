@@ -61,7 +61,7 @@ def test_however_a_text_comes_its_sentence_ends_are_sent_once_they_are_whole(siz
         assert {delta.sentence_end for delta in came} == set(ENDS)
 
 
-def test_so_are_those_of_a_text_that_a_guard_looks_through() -> None:
+def test_sentence_ends_of_a_guarded_text_are_sent_once_they_are_whole() -> None:
     check(deltas(*cut([3]), guard=GuardSettings(personal="mask"), sentence_ends=True))
 
 

@@ -45,7 +45,7 @@ def made(final: pb.Final) -> list[str]:
         ("system", {"diet": "system"}, pb.DIET_OFF, False, ""),
     ],
 )
-async def test_a_diet(mesh: Any, own: dict[str, Any], asked: pb.Diet, dieted: bool, by: str) -> None:
+async def test_prompt_compression(mesh: Any, own: dict[str, Any], asked: pb.Diet, dieted: bool, by: str) -> None:
     scene = Scene(prompts=Prompts(PromptSettings(diet=mesh)))
     scene.tenant = tenant(prompt=own)
     final = await scene.final(

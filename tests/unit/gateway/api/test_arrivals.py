@@ -170,7 +170,7 @@ async def test_a_message_with_too_many_elements_is_refused_before_it_becomes_obj
     assert not scene.held
 
 
-async def test_of_a_stream_the_first_message_is_held_and_all_are_counted() -> None:
+async def test_the_first_message_of_a_stream_is_held_and_all_are_counted() -> None:
     scene = Scene(Limits(values=1_000, items=100))
     many = pb.ConverseRequest(options=pb.ConverseOptions(request=pb.GenerateRequest(end_user=["a"] * 101)))
 

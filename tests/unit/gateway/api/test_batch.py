@@ -63,7 +63,7 @@ def item(budget_ms: int = 60_000, **fields: object) -> pb.GenerateRequest:
 
 
 @pytest.mark.parametrize(("placed", "most"), [(False, 4), (True, 20)])
-async def test_a_few_are_on_their_way_at_once_and_others_follow_when_they_have_a_place(placed: bool, most: int):
+async def test_a_few_items_of_a_batch_run_at_once_and_more_when_these_have_slots(placed: bool, most: int):
     scene = Scene(placed)
     results = await scene.results(*[item()] * 20)
     assert sorted(result.index for result in results) == list(range(20))
@@ -85,7 +85,7 @@ async def test_a_budget_counts_from_the_start_of_the_batch():
     assert {result.error.reason for result in results if result.HasField("error")} == {"SHED"}
 
 
-async def test_one_items_failure_does_not_end_the_others():
+async def test_the_failure_of_one_item_does_not_end_the_others():
     results = await Scene().results(item(-1), item(), item(attempt=1), item())
     reasons = {result.index: result.error.reason for result in results}
     assert reasons == {0: "INVALID_INPUT", 1: "", 2: "UNAVAILABLE", 3: ""}

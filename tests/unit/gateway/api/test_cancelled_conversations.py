@@ -130,7 +130,7 @@ def _few_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_at_every_await_of_its_reader(name: str):
+def test_a_conversation_cancelled_at_any_await_leaves_nothing_behind(name: str):
     @asynccontextmanager
     async def scene() -> Work:
         talk = SCENES[name]()
@@ -141,7 +141,7 @@ def test_at_every_await_of_its_reader(name: str):
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_at_every_turn(name: str):
+def test_a_conversation_cancelled_at_any_turn_of_the_loop_leaves_nothing_behind(name: str):
     @asynccontextmanager
     async def scene() -> Work:
         talk = SCENES[name]()
@@ -172,7 +172,7 @@ def test_a_conversation_leaves_nothing_however_it_ends(name: str, disturb: Distu
 
 
 @pytest.mark.parametrize("most", [300, 10_000])
-def test_of_a_client_that_waits_for_room(most: int):
+def test_a_cancelled_client_that_waits_for_bytes_leaves_nothing_behind(most: int):
     """`most`: of the tenant, for two messages, and for all."""
 
     @asynccontextmanager
@@ -196,7 +196,7 @@ def test_of_a_client_that_waits_for_room(most: int):
     assert cancelled_at_every_await(scene) >= 1
 
 
-def test_of_the_reader_of_speech():
+def test_a_cancelled_reader_of_speech_loses_none():
     @asynccontextmanager
     async def scene() -> Work:
         tally, taken = ConversationBytes(1_000), list[bytes | None]()

@@ -90,7 +90,7 @@ async def given(
     return came
 
 
-async def test_each_answer_is_charged_and_all_hold_a_place() -> None:
+async def test_each_answer_is_charged_and_counts_for_concurrency() -> None:
     preparation = ScriptedPreparation()
     few = tenant(concurrency=3, tokens_per_minute=60, requests_per_s=0.1, requests_burst=3)
     giving = asyncio.create_task(given(preparation, tenant=few))
@@ -138,7 +138,7 @@ async def test_the_first_error_ends_all() -> None:
     assert preparation.left()[0] == 0
 
 
-def test_answers_that_are_cancelled_hold_no_place_and_no_tokens() -> None:
+def test_cancelled_answers_hold_no_concurrency_and_no_tokens() -> None:
     @asynccontextmanager
     async def scene() -> AsyncIterator[Coroutine[Any, Any, object]]:
         preparation = ScriptedPreparation(NO_SUCH_FIELD)

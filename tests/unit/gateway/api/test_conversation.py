@@ -20,7 +20,7 @@ from tests.unit.gateway.scripted_media import Said, ScriptedAudio
 pytestmark = pytest.mark.paused
 
 
-async def test_what_is_said_until_a_pause_is_answered():
+async def test_speech_is_answered_after_a_pause():
     talk = Talk(scripted(a=[STARTED, partial("What is", 1)], b=[segment("What is latency?")]))
     talk.say(b"a", b"b")
     talk.end()
@@ -70,7 +70,7 @@ async def test_a_noise_without_words_cuts_nothing_off():
     assert "interrupted" not in await talk.rest()
 
 
-async def test_of_an_answer_that_was_replaced_the_other_text_stays_in_the_conversation():
+async def test_a_replaced_answer_is_in_the_conversation_with_its_replacement():
     asked: list[list[str]] = []
 
     async def replaced(request: pb.GenerateRequest, send: Send) -> None:
@@ -113,7 +113,7 @@ async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_s
     assert talk.asked == [["What is the capital of France?"]]
 
 
-async def test_the_client_may_cut_an_answer_off_itself():
+async def test_the_client_may_interrupt_an_answer():
     talk = Talk(scripted(a=[segment("A story.")]))
     talk.how = talk.forever
     talk.say(b"a")
@@ -137,7 +137,7 @@ class QueuedAudio(ScriptedAudio):
 
 
 @pytest.mark.parametrize("turns", range(8))
-async def test_what_is_said_while_the_client_cuts_an_answer_off_is_asked_after_it(turns: int):
+async def test_speech_during_an_interruption_is_asked_after_it(turns: int):
     audio = QueuedAudio()
     talk = Talk(audio)
     talk.how = talk.forever
@@ -170,7 +170,7 @@ async def test_an_interrupted_answer_is_reported_as_interrupted():
     assert await talk.rest() == ["interrupted"]
 
 
-async def test_one_turns_failure_does_not_end_the_conversation():
+async def test_a_failed_turn_does_not_end_the_conversation():
     talk = Talk(scripted(a=[segment("One?")], b=[segment("Two?")]))
 
     async def failing(request: pb.GenerateRequest, send: Send) -> None:

@@ -84,7 +84,7 @@ async def test_two_requests_with_one_key_at_a_time_get_one_answer():
     assert scene.begun == 1
 
 
-async def test_each_client_of_an_answer_has_a_place_of_its_tenants():
+async def test_each_client_of_an_answer_counts_for_its_tenants_concurrency():
     scene = Scene("a", "b")
     scene.allowance = Allowance(concurrency=2)
     asked = await asyncio.gather(*(scene.ask() for _ in range(5)), return_exceptions=True)
@@ -93,7 +93,7 @@ async def test_each_client_of_an_answer_has_a_place_of_its_tenants():
     assert await scene.ask() == ["a", "b"]  # no place is lost
 
 
-async def test_a_client_that_comes_back_has_the_place_of_the_answer_that_is_made_for_it():
+async def test_a_returning_client_counts_as_the_answer_that_is_generated_for_it():
     scene = Scene("a", "b", "c")
     scene.allowance = Allowance(concurrency=1, requests_per_s=0.01, requests_burst=2)
     assert await scene.ask(most=1) == ["a"]
@@ -145,7 +145,7 @@ async def test_a_whole_answer_is_kept_as_long_and_then_generated_again():
     assert scene.begun == 2
 
 
-async def test_what_failed_is_tried_again():
+async def test_a_failed_answer_is_not_kept():
     scene = Scene("a", Exhausted("busy"))
     for _ in range(2):
         with pytest.raises(Exhausted):
@@ -172,7 +172,7 @@ async def test_another_request_may_not_have_the_same_key_and_another_tenants_is_
         ({"events_seen": 3}, "0 to 1"),
     ],
 )
-async def test_what_cannot_be_is_refused(fields: dict[str, Any], limit: str):
+async def test_an_invalid_key_or_position_is_refused(fields: dict[str, Any], limit: str):
     scene = Scene("a", "b")
     await scene.ask(most=1)
     with pytest.raises(InvalidInput, match=limit):

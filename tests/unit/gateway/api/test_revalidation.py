@@ -120,7 +120,7 @@ async def test_only_a_few_are_under_way_and_those_that_are_end_with_the_process(
     assert begun.closed == 4
 
 
-async def test_it_is_in_nobodys_way_and_the_same_question():
+async def test_a_revalidation_asks_the_same_question_at_low_priority():
     begun = Begun()
     asked = question(realtime=True, idempotency_key="i", budget_ms=5, attempt=0, tier=pb.TIER_FAST)
     async with revalidating(begun) as made:
@@ -137,7 +137,7 @@ async def test_it_is_in_nobodys_way_and_the_same_question():
     assert asked.request.idempotency_key == "i"  # the request's own stays
 
 
-async def test_one_that_is_refused_may_be_tried_again():
+async def test_a_refused_revalidation_may_be_submitted_again():
     begun = Begun()
     begun.refusal = Exhausted("over a quota")
     async with revalidating(begun) as made:

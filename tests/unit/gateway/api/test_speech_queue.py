@@ -61,7 +61,7 @@ async def test_all_conversations_of_a_tenant_have_their_bytes_together_and_each_
     assert await done(second) == 2
 
 
-async def test_what_a_conversation_leaves_is_not_counted_any_more():
+async def test_bytes_of_a_cleared_conversation_are_not_counted():
     tally = ConversationBytes(1_000)
     one, other = Spoken(1_000, tally), Spoken(1_000, tally)
     await putting(one, 500, 100)

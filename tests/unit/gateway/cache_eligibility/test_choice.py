@@ -34,7 +34,7 @@ def test_a_plain_question_may_hit_as_it_likes():
         (PLAIN, {"temperature": 0.5}, Bypassed.SAMPLED, "a temperature of 0.5"),
     ],
 )
-def test_a_question_of_a_kind_hits_only_where_setting_or_request_says_so(said, sampling, reason, words):
+def test_a_question_of_a_kind_hits_only_where_setting_or_request_allows_it(said, sampling, reason, words):
     by_default = chosen(said, sampling=sampling)
     assert (by_default.allowed_hits, by_default.reason, by_default.words) == ("off", reason, words)
     assert chosen(said, sampling=sampling, **{reason: "exact"}).allowed_hits == "exact"
@@ -89,7 +89,7 @@ def test_a_category_makes_a_time_bound_question_an_exact_one_and_a_personal_one_
 
 
 @given(LEVELS, LEVELS, st.permutations([TODAY, MINE, PLAIN]))
-def test_a_question_of_several_kinds_gets_the_least_of_them(time_bound, personal, said):
+def test_a_question_of_several_kinds_gets_the_strictest_rule(time_bound, personal, said):
     got = chosen(*said, time_bound=time_bound, personal=personal)
     assert got.allowed_hits == min((time_bound, personal), key=_ORDER.index)
     assert (got.reason is None) == (got.allowed_hits == "any")

@@ -33,7 +33,7 @@ def test_enough_questions_are_labelled():
 
 
 @pytest.mark.parametrize("given_", LABELLED["wrong"], ids=lambda each: each["question"])
-def test_what_it_gets_wrong_is_known(given_):
+def test_known_misclassifications_are_listed(given_):
     """One that comes right is to be moved to its kind."""
     kind, found = given_["kind"], told(given_["question"])
     assert found if kind == "neither" else kind not in found
@@ -87,6 +87,6 @@ def test_phrases_are_whole_words_with_any_white_space_between():
 
 
 @pytest.mark.parametrize("phrase", ["", "   ", "*", "a*b", "a * b", "x" * 201])
-def test_what_is_no_phrase_is_refused(phrase):
+def test_an_invalid_phrase_is_refused(phrase):
     with pytest.raises(ValueError, match=r"a phrase of 1 to 200 characters|at the end of a word"):
         check_phrase(phrase)

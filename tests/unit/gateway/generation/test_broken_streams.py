@@ -25,7 +25,7 @@ def test_a_stream_that_breaks_goes_on_from_its_text_on_another_replica():
 
 
 @pytest.mark.parametrize("policies", [{"retry": {"max_share": 0}}, {"retry": RETRY}])
-def test_a_stream_that_breaks_with_nowhere_to_go_says_so(policies):
+def test_a_broken_stream_without_another_replica_ends_with_its_error(policies):
     lone = ScriptedLlm(text("Once upon "), 0.01, GONE)
     scene = play(policies=policies, m=lone)
     assert (scene.words, scene.error.message, calls(lone)) == ("Once upon ", GONE.message, [1])

@@ -27,7 +27,7 @@ Work = AsyncIterator[Coroutine[Any, Any, object]]
 
 
 @pytest.mark.parametrize("placed", [False, True])
-def test_of_a_batch(placed: bool):
+def test_a_cancelled_batch_leaves_nothing_behind(placed: bool):
     @asynccontextmanager
     async def scene() -> Work:
         batch = Batch(placed)
@@ -47,7 +47,7 @@ def test_of_a_batch(placed: bool):
 
 
 @pytest.mark.parametrize("within_s", [60.0, 1.0, 0.5])
-def test_of_a_turn_that_is_waited_for(within_s: float):
+def test_a_cancelled_wait_for_a_turn_of_a_batch_leaves_nothing_behind(within_s: float):
     @asynccontextmanager
     async def scene() -> Work:
         pace = BatchAdmission(1)
@@ -86,7 +86,7 @@ class SlowCache:
         return cache_pb2.StoreResponse(key="key", ttl_ms=60_000)
 
 
-def test_of_what_waits_for_the_cache():
+def test_a_cancelled_writer_to_the_cache_loses_one_store_alone():
     """Cancelling the writer loses only the store under way; it continues where it is started again."""
     names = [*(f"q{number}" for number in range(12)), "broken"]
 
@@ -123,7 +123,7 @@ def test_of_what_waits_for_the_cache():
 
 @pytest.mark.parametrize("within_s", [60.0, 0.1, 0.05])
 @pytest.mark.parametrize("found", [None, Unchecked("too much")])
-def test_of_a_check_of_an_answers_form(found: Unchecked | None, within_s: float):
+def test_a_cancelled_check_of_a_format_leaves_nothing_behind(found: Unchecked | None, within_s: float):
     @asynccontextmanager
     async def scene() -> Work:
         def beside(*_: Any) -> asyncio.Future[Checked]:

@@ -30,7 +30,7 @@ def hedging(share: float, **llms: object) -> Fleet:
     return fleet(loop_clock, {"hedge": hedge, "kept_share": 0.0}, **llms)
 
 
-async def test_a_request_whose_model_has_no_other_replica_well_leaves_the_line_of_hedges_to_others():
+async def test_a_request_without_another_healthy_replica_leaves_the_queue_of_hedges():
     behind = hedging(0.5, stuck=[ScriptedLlm(None), ScriptedLlm(None)], m=[says("slow", 20.0), says("quick", 0.05)])
     waits = make_stack(behind, lambda _: None).read(b"", Scene(behind, models=("stuck",)).job, 60.0)
     await asyncio.sleep(0.2)  # it is in line: half a second call is saved
@@ -65,14 +65,14 @@ def broken_off() -> ScriptedLlm:
         pytest.param({"retry": {"max_share": 0.001}}, [broken_off(), says("x")], id="resume"),
     ],
 )
-async def test_a_place_for_an_extra_call_that_is_not_made_does_not_count_as_a_short_call(settings, replicas):
+async def test_the_slot_of_an_extra_call_that_is_not_made_is_no_sample_of_a_short_call(settings, replicas):
     behind = fleet(loop_clock, {"hedge": {"mode": "off"}, "kept_share": 0.0, **slots(4), **settings}, m=replicas)
     for _ in range(2):
         await Scene(behind, budget_s=60.0).run()
     assert behind.pools["m"].limiter.queue_capacity == pytest.approx(4 / 10, rel=0.01)
 
 
-async def test_a_place_that_was_waited_for_while_the_backend_was_closed_does_not_count_as_a_short_call():
+async def test_a_slot_granted_after_the_breaker_opened_is_no_sample_of_a_short_call():
     behind = fleet(loop_clock, {**slots(1), "hedge": {"mode": "off"}}, m=says("x", 10.0))
     pool = behind.pools["m"]
     held = await pool.limiter.enter(Scene(behind).job.slot_request)
@@ -84,7 +84,7 @@ async def test_a_place_that_was_waited_for_while_the_backend_was_closed_does_not
     assert pool.limiter.queue_capacity == pytest.approx(1 / 0.5)
 
 
-async def test_a_hedge_that_is_paid_for_and_whose_replica_is_closed_meanwhile_costs_nothing_of_the_budget():
+async def test_a_hedge_refused_by_the_breaker_after_it_was_paid_for_is_refunded():
     behind = hedging(1.0, m=[says("a", 1.0), says("b", 1.0)])
     spend = behind.hedges.spend
 
@@ -97,7 +97,7 @@ async def test_a_hedge_that_is_paid_for_and_whose_replica_is_closed_meanwhile_co
     assert (len(scene.report.calls), behind.hedges._budget.level) == (1, 1)
 
 
-async def test_a_hedge_whose_text_begins_as_the_first_call_fails_is_the_answer_whichever_comes_first():
+async def test_a_hedge_that_begins_as_the_first_call_fails_wins_in_either_order():
     """Both at the same time, each after some turns of the loop: in one of them the two meet."""
     firsts = set[str | None]()
     for fails, begins in product(range(5), range(5)):
@@ -174,7 +174,7 @@ class Mad(ScriptedLlm):
 
 
 @pytest.mark.parametrize("kind", [Closed, Mad])
-async def test_a_call_that_ends_by_a_bug_gives_back_its_place_and_the_probe_of_its_replica(kind: type[ScriptedLlm]):
+async def test_a_call_that_ends_by_a_bug_releases_its_slot_and_its_probe(kind: type[ScriptedLlm]):
     behind = retrying(m=kind())
     pool = behind.pools["m"]
     replica = pool.replicas[0]

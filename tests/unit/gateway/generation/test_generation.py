@@ -86,7 +86,7 @@ async def test_the_first_ten_requests_after_a_start_may_be_retried():
     assert calls(broken) == [21]
 
 
-def test_what_is_busy_is_not_retried_but_another_model_is_asked():
+def test_a_busy_model_is_not_retried_and_another_model_is_asked():
     busy, other = ScriptedLlm(too_busy()), says("other")
     scene = play(policies={"retry": RETRY}, m=busy, other=other)
     assert (scene.words, calls(busy, other)) == ("other", [1, 1])
@@ -199,7 +199,7 @@ def test_a_request_that_broke_one_engine_is_sent_to_no_other():
     ("first", "error"),
     [(GONE, ModelUnavailable), (Exhausted("busy", retry_delay_s=3), Exhausted), (TooLate("late"), TooLate)],
 )
-def test_what_another_model_refuses_is_not_what_is_wrong_with_a_request(first: ServiceError, error: type[ServiceError]):
+def test_a_refusal_by_a_fallback_model_is_not_the_error_of_the_request(first: ServiceError, error: type[ServiceError]):
     of_another_api = ScriptedLlm(InvalidInput("reasoning_effort", "no such field of model b", "high"))
     scene = play(a=ScriptedLlm(first), b=of_another_api)
     assert type(scene.error) is error
@@ -209,7 +209,7 @@ def test_what_another_model_refuses_is_not_what_is_wrong_with_a_request(first: S
 
 
 @pytest.mark.parametrize("first", [GONE, Exhausted("busy", retry_delay_s=3)])
-def test_that_no_model_gives_several_answers_is_what_is_wrong_with_a_request_for_them(first: ServiceError):
+def test_the_error_of_several_answers_is_reported_where_no_model_gives_them(first: ServiceError):
     of_another_api = ScriptedLlm(InvalidInput("n", "no such field of model b", 2))
     scene = play(a=ScriptedLlm(first), b=of_another_api)
     assert isinstance(scene.error, InvalidInput)

@@ -48,12 +48,12 @@ def test_a_first_text_in_time_is_not_hedged():
 
 
 @pytest.mark.parametrize("after_s", [0.1, 0.1 - 1e-9, 0.1 + 1e-9])
-def test_a_second_call_that_is_not_needed_in_the_moment_it_begins_keeps_no_place(after_s: float):
+def test_a_second_call_that_begins_with_the_first_text_keeps_no_slot(after_s: float):
     both = [says("a", after_s), says("b", 1.0)]  # `Scene` looks for slots that leak
     assert play(policies={"hedge": HEDGE}, m=both).words == "a"
 
 
-def test_one_replica_is_never_hedged():
+def test_a_single_replica_is_never_hedged():
     slow = says("slow", 5.0)
     assert play(policies={"hedge": HEDGE}, m=slow).words == "slow"
     assert calls(slow) == [1]
@@ -133,7 +133,7 @@ def test_in_every_case_the_budget_holds_and_extra_calls_stay_within_their_own(on
     on_paused_loop(main())
 
 
-async def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_place_and_costs_nothing():
+async def test_a_second_call_cancelled_before_it_begins_keeps_no_slot_and_is_refunded():
     behind = fleet(loop_clock, {"hedge": HEDGE}, m=[says("a", 1.0), says("b", 1.0)])
     behind.count_request()
     first, deadline = Attempt(Scene(behind).job), Deadline.after(1.0, loop_clock)

@@ -54,7 +54,7 @@ def test_the_first_victims_of_silence_get_another_answer_within_their_budget(
     assert silent.calls[0].closed
 
 
-def test_where_replica_and_model_are_silent_the_time_is_shared_among_all():
+def test_time_is_shared_among_silent_replicas_and_the_next_model():
     silent, well = [ScriptedLlm(None), ScriptedLlm(None)], says("well", 0.05)
     policies = {**OFF, "expected": {"first_text_ms": 100}}
     scene = play({"budget_s": 1.0}, policies=policies, warm_up=5, m=silent, well=well)
@@ -162,7 +162,7 @@ async def test_failures_of_one_tenant_keep_no_other_tenant_away_and_are_not_repo
     assert not behind.pools["m"].is_open("b")
 
 
-async def test_what_a_model_refuses_does_not_hide_that_it_fails_others():
+async def test_refusals_of_a_model_do_not_hide_its_failures():
     behind = fleet(loop_clock, {**OFF, "retry": {**RETRY, "max_share": 0}}, m=ScriptedLlm(Unavailable("gone")))
     replica = behind.pools["m"].replicas[0]
     gone, picky = replica.llm, ScriptedLlm(InvalidInput("messages", "short", "long"))

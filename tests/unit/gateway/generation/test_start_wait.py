@@ -214,7 +214,7 @@ def test_another_model_answers_where_the_connection_of_the_first_is_lost():
 FEW_PLACES = {"algorithm": "fixed", "initial": 2, "queue": 2, "queue_ms": 10}
 
 
-async def test_calls_that_have_waited_go_on_as_the_model_has_places_with_tenants_in_turn():
+async def test_calls_that_waited_for_a_model_go_on_as_it_has_slots_with_tenants_in_turn():
     """The limiter would refuse most of 40 calls that come at once: it has two slots, and two may wait for 10 ms."""
     llm = says("here", after_s=0.1)
     behind = fleet(loop_clock, {"limit": FEW_PLACES}, m=llm)
@@ -244,7 +244,7 @@ async def _read(stack: Shared, job: Job) -> str:
     return words
 
 
-async def test_a_call_that_has_waited_and_finds_no_place_in_its_time_is_shed():
+async def test_a_call_that_waited_for_a_model_and_finds_no_slot_is_shed():
     behind = fleet(loop_clock, {"limit": {**FEW_PLACES, "initial": 1}}, m=says("here"))
     lost(0.2)(behind)
     scene = Scene(behind, budget_s=1.0)

@@ -55,7 +55,7 @@ def whole(text: str, what: Denied | None) -> str:
 
 @given(TEXT, CUTS)
 @example(f"password: hunter2!x{KEY}", [1])
-def test_what_leaves_in_sentences_is_what_would_leave_of_the_whole_text(text: str, cuts: list[int]):
+def test_sentences_are_masked_as_the_whole_text_would_be(text: str, cuts: list[int]):
     assert "".join(streamed(text, cuts, None)) == whole(text, None)
 
 

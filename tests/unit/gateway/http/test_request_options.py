@@ -37,7 +37,7 @@ def test_a_header_is_refused_under_its_own_name(name: str, value: str, message: 
     assert refused({f"x-hedgerow-{name}": value}) == f"x-hedgerow-{name}: {message}"
 
 
-def test_a_header_takes_the_place_of_a_list_and_of_a_flag_in_the_body() -> None:
+def test_a_header_overrides_a_list_and_a_flag_of_the_body() -> None:
     own = {"cache_allow": ["personal"], "findings": True, "end_user": "anna"}
     headers = {"x-hedgerow-cache-allow": "sampled, time_bound", "x-hedgerow-findings": "false"}
     order = read({**headers, "x-hedgerow-end-user": "bert"}, hedgerow=own)
@@ -51,7 +51,7 @@ def test_a_header_that_is_no_option_is_refused_as_a_field_of_the_body_is() -> No
     assert read({"x-hedgerow-tenant": "acme", "x-hedgerow-trace-id": "4b", "x-other": "1"}).model == "m"
 
 
-def test_tools_of_the_mesh_come_by_name_or_with_what_to_do_with_them() -> None:
+def test_tools_of_the_mesh_are_given_by_name_or_with_options() -> None:
     given = ["search_manual", {"name": "weather", "arguments": {"city": "Oslo"}}, {"name": "news", "offered": True}]
     own = {"mesh_tools": [*given, {"source": "files"}], "tool_steps": 1, "tool_calls": 3}
     request = read(hedgerow=own).request
@@ -78,7 +78,7 @@ def test_tools_of_the_mesh_come_by_name_or_with_what_to_do_with_them() -> None:
         ("weather", "hedgerow.mesh_tools: an array, got 'weather'"),
     ],
 )
-def test_what_is_no_tool_of_the_mesh_is_refused_by_its_place(given: Any, problem: str) -> None:
+def test_an_invalid_tool_of_the_mesh_is_refused_by_its_path(given: Any, problem: str) -> None:
     assert problem in refused(hedgerow={"mesh_tools": given})
 
 
@@ -98,7 +98,7 @@ def test_an_answer_in_one_piece_is_repaired_unless_it_must_not_be(own: dict[str,
 
 
 @pytest.mark.parametrize("headers", [{"x-hedgerow-repair": "true"}, {"x-hedgerow-cascade-at-once": "true"}])
-def test_of_a_stream_nothing_can_be_replaced(headers: dict[str, str]) -> None:
+def test_options_that_replace_text_are_refused_beside_stream(headers: dict[str, str]) -> None:
     order = read({**headers, "x-hedgerow-cascade": "rules"}, stream=True)
     with pytest.raises(InvalidInput, match="none beside stream"):
         settle_replacing(order, checks=True)

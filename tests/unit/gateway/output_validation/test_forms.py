@@ -46,7 +46,7 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
         (Format(), "prose"),
     ],
 )
-def test_what_matches_passes(wanted: chat_pb2.ResponseFormat, said: str) -> None:
+def test_an_answer_that_matches_its_format_passes(wanted: chat_pb2.ResponseFormat, said: str) -> None:
     assert mismatch(wanted, said, _MOST_S) is None
 
 
@@ -111,7 +111,7 @@ _LONG = json.dumps("a" * 5_000)
         (Format(regex="a*"), "a" * 1_000_001),
     ],
 )
-def test_what_would_take_too_long_or_leads_elsewhere_is_not_checked(wanted: chat_pb2.ResponseFormat, said: str) -> None:
+def test_a_slow_or_remote_schema_is_not_checked(wanted: chat_pb2.ResponseFormat, said: str) -> None:
     with pytest.raises(Unchecked):
         mismatch(wanted, said, 0.05)
 

@@ -92,7 +92,7 @@ async def test_a_tenant_that_has_used_up_much_time_comes_after_one_that_has_not(
     await bench.check_all()
 
 
-async def test_what_was_used_counts_while_anything_runs_though_nothing_waits() -> None:
+async def test_used_time_counts_while_a_check_runs_and_none_waits() -> None:
     bench = Bench()
     await bench.come("mallory")
     await bench.come("other")
@@ -156,7 +156,7 @@ async def test_a_check_that_breaks_off_ends_its_turn() -> None:
     assert bench.results == [("acme", "valid")]
 
 
-async def test_so_many_of_a_tenant_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_waiting_checks_of_a_tenant_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "_MOST_OF_A_TENANT", 3)
     bench = Bench()
     await bench.come("mallory", 5)

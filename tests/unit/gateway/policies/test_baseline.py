@@ -27,7 +27,7 @@ def test_silence_is_overdue_after_the_time_that_95_of_100_calls_needed(clock):
     assert usual.is_overdue(1.0)
 
 
-def test_what_is_long_ago_is_not_usual_any_more(clock):
+def test_the_baseline_forgets_old_answers(clock):
     usual = LatencyBaseline(0.3, clock)
     for _ in range(50):
         usual.add(2.0)

@@ -70,7 +70,7 @@ class Scene:
         return Counter(name for name, _ in self.served[:number])
 
 
-async def test_all_of_a_batch_is_served_with_its_share_of_the_places():
+async def test_all_of_a_batch_is_served_with_its_share_of_the_slots():
     scene = Scene()
     await asyncio.gather(*scene.batch("batch", 64))
     assert (len(scene.served), scene.most, scene.refused) == (64, 5, [])
@@ -105,7 +105,7 @@ async def test_batches_never_take_the_last_slots_nor_come_before_waiting_request
     assert not any(isinstance(outcome, Exception) for outcome in outcomes)
 
 
-async def test_beside_others_a_batch_has_one_place_in_ten_until_they_are_gone_for_a_while():
+async def test_beside_interactive_requests_a_batch_has_one_slot_in_ten():
     scene, seen = Scene(slots=20), list[int]()
     batch = scene.batch("batch", 100)
     await asyncio.sleep(0.5)
@@ -182,7 +182,7 @@ async def test_a_batch_that_is_cancelled_leaves_nothing_behind():
     assert len(scene.limiter._backlog) == 0
 
 
-async def test_a_place_that_was_given_in_the_turn_of_a_cancellation_goes_back():
+async def test_a_slot_given_in_the_turn_of_a_cancellation_goes_back():
     scene = Scene(slots=2)
     slot = await scene.limiter.enter(SlotRequest(_BATCH, "a", 1, Deadline.never(), lambda: None))
     waiting = asyncio.create_task(

@@ -60,7 +60,9 @@ NO_RATE = {"in_a_row": 5, "min_calls": 1_000}
         pytest.param(IN_A_ROW, "g" * 500 + "ffffgfffff", "5 calls in a row failed", id="a row after many good calls"),
     ],
 )
-def test_it_opens_at_a_share_of_failures_or_late_first_texts_and_at_a_row_of_failures(clock, settings, calls: str, why):
+def test_the_breaker_opens_at_a_share_of_failures_or_late_texts_and_at_failures_in_a_row(
+    clock, settings, calls: str, why
+):
     breaker = make(clock, **settings)
     for call in calls:
         ENDS[call](admitted(breaker))
@@ -125,7 +127,7 @@ def test_while_open_a_longer_retry_delay_is_respected_and_a_shorter_one_changes_
     assert breaker.retry_after_s() >= 60
 
 
-def test_it_waits_about_its_time_before_one_probe(clock):
+def test_the_breaker_admits_one_probe_after_its_open_time(clock):
     breaker = opened(clock)
     assert 0.8 * OPEN_S <= breaker.retry_after_s() <= 1.2 * OPEN_S
     clock.advance(0.8 * OPEN_S - 0.01)
@@ -159,7 +161,7 @@ def test_a_probe_that_does_not_succeed_opens_it_again(clock, ends, why: str, lea
     assert least_s <= breaker.retry_after_s() <= 1.5 * least_s
 
 
-def test_a_probe_that_is_abandoned_leaves_its_place_to_the_next(clock):
+def test_an_abandoned_probe_permits_the_next(clock):
     breaker = half_open(clock)
     admitted(breaker).abandoned()
     assert breaker.state is State.HALF_OPEN
@@ -237,7 +239,7 @@ def test_a_new_connection_does_not_shorten_throttling(clock):
     assert breaker.enter() is None
 
 
-def test_it_closes_without_a_probe_when_its_backend_has_started(clock):
+def test_the_breaker_closes_without_a_probe_when_its_backend_has_started(clock):
     breaker = opened(clock)
     breaker.started()
     assert (breaker.state, breaker.why) == (State.CLOSED, "")
@@ -245,7 +247,7 @@ def test_it_closes_without_a_probe_when_its_backend_has_started(clock):
     assert breaker.state is State.CLOSED, "what was before is forgotten"
 
 
-def test_what_began_before_its_backend_started_says_nothing(clock):
+def test_a_call_begun_before_its_backend_started_is_no_sample(clock):
     breaker = half_open(clock)
     probe = admitted(breaker)
     breaker.started()

@@ -36,7 +36,7 @@ def test_the_adaptive_moment_is_the_percentile_of_recent_first_texts(calls_every
     assert after_s_of(hedge) == pytest.approx(after_s, rel=0.03)
 
 
-def test_where_there_are_few_samples_those_of_a_longer_time_count_and_before_any_what_is_expected():
+def test_without_recent_samples_a_hedge_uses_older_ones_or_the_expected_time():
     clock = PausedClock()
     usual = LatencyBaseline(0.3, clock)
     hedge = Hedge(HedgeRule(min_samples=100, window_s=60), HedgeBudget(0.05, 10), usual, clock)

@@ -46,14 +46,14 @@ async def order_of(limiter: Limiter, first: Slot, tasks: list[asyncio.Task[Slot]
     return served
 
 
-def test_a_free_place_is_given_without_a_task_switch():
+def test_a_free_slot_is_given_without_a_task_switch():
     entering = gate_of().enter(request())
     with pytest.raises(StopIteration) as ended:
         entering.send(None)
     assert ended.value.value.in_flight == 1
 
 
-async def test_a_released_place_goes_to_a_waiting_request():
+async def test_a_released_slot_goes_to_a_waiting_request():
     limiter = gate_of()
     slot = await limiter.enter(request())
     (task,) = await waiting(limiter, request())
@@ -63,7 +63,7 @@ async def test_a_released_place_goes_to_a_waiting_request():
     assert (limiter.in_flight, limiter.waiting) == (1, 0)
 
 
-async def test_a_place_is_released_once():
+async def test_a_slot_is_released_once():
     limiter = gate_of(2)
     first, _ = await limiter.enter(request()), await limiter.enter(request())
     first.release()
@@ -92,7 +92,7 @@ async def test_the_limit_gets_the_samples():
     ],
     ids=["higher classes first", "the newest of a tenant", "tenants take turns", "the earliest deadline of a tenant"],
 )
-async def test_those_that_wait_are_let_in_by(order: str, requests: list[SlotRequest], served: list[int]):
+async def test_waiting_requests_are_admitted_in_order(order: str, requests: list[SlotRequest], served: list[int]):
     limiter = gate_of(order=order, clock=STILL)
     slot = await limiter.enter(request())
     assert await order_of(limiter, slot, await waiting(limiter, *requests)) == served
@@ -109,7 +109,7 @@ async def test_a_slot_has_the_time_of_its_wait_which_is_0_for_a_free_one():
 
 
 @pytest.mark.parametrize("placed", [None, lambda: None], ids=["request", "batch"])
-async def test_a_place_that_its_waiter_never_saw_does_not_count_as_a_short_call(placed):
+async def test_a_slot_that_its_waiter_never_saw_is_no_sample_of_a_short_call(placed):
     clock = PausedClock()
     limiter = gate_of(clock=clock, shed_load=1.0)
     slot = await limiter.enter(request())
@@ -122,7 +122,7 @@ async def test_a_place_that_its_waiter_never_saw_does_not_count_as_a_short_call(
 
 
 @pytest.mark.parametrize("moment", ["long before", "just before", "just after"])
-async def test_a_waiter_that_is_cancelled_about_when_it_gets_its_place_leaves_it_to_the_next(moment: str):
+async def test_a_waiter_cancelled_as_it_gets_its_slot_leaves_it_to_the_next(moment: str):
     limiter = gate_of()
     slot = await limiter.enter(request())
     first, second = await waiting(limiter, request(), request())
@@ -182,7 +182,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS, st.sampled_from(["lifo", "deadline"]))
-def test_no_place_is_lost_or_given_twice(steps, order):
+def test_no_slot_is_lost_or_given_twice(steps, order):
     asyncio.run(_play(steps, order))
 
 
@@ -288,7 +288,7 @@ async def test_calls_that_others_hold_beyond_their_share_keep_no_tenant_within_i
     assert (await limiter.enter(request(100, "flood"))).in_flight == 4
 
 
-async def test_there_are_half_as_many_places_beyond_the_limit():
+async def test_there_are_half_as_many_slots_beyond_the_limit():
     limiter = gate_of(slots=4, queue_s=0.02)
     for _ in range(4):
         await limiter.enter(request(NORMAL, "flood"))

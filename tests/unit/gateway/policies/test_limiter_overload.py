@@ -43,7 +43,7 @@ async def test_a_starved_process_refuses_low_scores_and_spares_nothing():
     assert (await limiter.enter(request(NORMAL, tenant="quiet"))).in_flight == 3
 
 
-async def test_there_is_a_spare_place_only_while_the_gate_is_calm():
+async def test_there_is_a_spare_slot_only_while_the_limiter_is_calm():
     limiter = gate_of(slots=2, queue=0, shed_load=0.5)
     spare = limiter.spare()
     assert spare is not None

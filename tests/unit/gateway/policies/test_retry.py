@@ -24,7 +24,7 @@ def test_the_pause_is_random_up_to_the_base():
 
 
 @pytest.mark.parametrize("error", [Exhausted("busy"), TooLate("late")])
-def test_what_is_not_broken_is_not_retried(error):
+def test_busy_and_late_calls_are_not_retried(error):
     assert earned(Retry(1, 10, 0)).pause_s(error, 1.0) is None
 
 

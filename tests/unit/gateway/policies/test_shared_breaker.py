@@ -43,7 +43,7 @@ def fail(breaker: SharedBreaker, tenant: str, times: int = 1) -> list[Blame]:
     return [admitted(breaker, tenant).failed() for _ in range(times)]
 
 
-def test_where_one_tenant_is_all_there_is_its_failures_are_the_backends(breaker):
+def test_failures_of_the_only_tenant_are_the_backends(breaker):
     admitted(breaker, "a").succeeded(0.1)
     assert fail(breaker, "a", 5) == [Blame.BACKEND] * 5
     assert breaker.state is State.OPEN
@@ -56,7 +56,7 @@ def test_a_backend_that_is_still_starting_has_not_failed(breaker):
     assert breaker.state is State.CLOSED
 
 
-def test_what_one_tenant_meets_while_others_are_answered_keeps_it_alone_away(breaker):
+def test_failures_of_one_tenant_while_others_are_answered_open_its_own_breaker(breaker):
     admitted(breaker, "b").succeeded(0.1)
     assert fail(breaker, "a", 5) == [Blame.TENANT] * 5
     assert (breaker.state, breaker.why("b"), breaker.retry_after_s("b")) == (State.CLOSED, "", 0)
@@ -67,7 +67,7 @@ def test_what_one_tenant_meets_while_others_are_answered_keeps_it_alone_away(bre
     assert breaker.refusal("a").retry_delay_s > 0
 
 
-def test_what_a_second_tenant_meets_too_is_the_backends(breaker):
+def test_failures_of_a_second_tenant_are_the_backends(breaker):
     for tenant in ("a", "b", "c"):
         admitted(breaker, tenant).succeeded(0.1)
     assert fail(breaker, "a", 5) == [Blame.TENANT] * 5
@@ -140,7 +140,7 @@ SLOW_S = SETTINGS["slow_s"] + 1
     ],
     ids=["slow", "failed", "silent", "withdrawn"],
 )
-def test_what_takes_long_for_one_tenant_keeps_no_other_away(clock, ends):
+def test_slow_calls_of_one_tenant_do_not_open_the_breaker_for_others(clock, ends):
     breaker = make(clock, min_calls=5)
     for _ in range(30):
         admitted(breaker, "b").succeeded(0.1)
@@ -179,7 +179,7 @@ def test_silence_is_a_failure_where_it_lasted_as_long_as_the_backend_usually_nee
     assert breaker.state is (State.OPEN if blame is Blame.BACKEND else State.CLOSED)
 
 
-def test_what_is_wrong_with_a_request_is_neither_failure_nor_success(breaker):
+def test_an_invalid_request_is_neither_failure_nor_success(breaker):
     for problem in (InvalidInput("field", "small", "large"), Exhausted("too many"), Unfinished("too long for 1 s")):
         for _ in range(20):
             assert admitted(breaker, "a").ended(problem) is Blame.NONE
@@ -212,7 +212,7 @@ def test_only_everybodys_state_is_in_the_gauge_and_a_tenants_is_counted(clock):
     assert REGISTRY.get_sample_value("hedgerow_breaker_opened_for_one_total", labels) == 1
 
 
-def test_of_a_backend_that_is_gone_for_good_nothing_stays_in_the_metrics(clock):
+def test_a_removed_backend_leaves_nothing_in_the_metrics(clock):
     shared = make(clock, "gone@10.0.0.1:50051")
     admitted(shared, "good").succeeded(0.1)
     fail(shared, "bad", 5)

@@ -75,13 +75,13 @@ def limit_under_overload(slots: int, seconds: float, *, reports_queue: bool, ser
 
 
 @pytest.mark.parametrize("slots", [8, 20, 40, 60])
-def test_under_overload_the_limit_settles_at_one_and_a_half_times_the_places_and_four(slots: int):
+def test_under_overload_the_limit_settles_at_one_and_a_half_times_the_slots_and_four(slots: int):
     settled = limit_under_overload(slots, 420, reports_queue=True)[2:]
     theory = 1.5 * slots + 4
     assert all(abs(value - theory) <= 0.07 * theory for value in settled), settled
 
 
-def test_where_the_engine_does_not_say_what_it_queued_the_limit_drifts_by_a_tenth_in_an_hour_at_most():
+def test_without_reports_of_its_queue_the_limit_drifts_by_a_tenth_in_an_hour_at_most():
     minutes = limit_under_overload(20, 3_600, reports_queue=False)
     assert 20 <= min(minutes) <= max(minutes) <= 50
     assert max(minutes[-5:]) <= 1.1 * min(minutes[:5])
@@ -139,7 +139,7 @@ def served(
     [(20, 0.5, 0.745), (10, 0.05, 0.67), (4, 0.05, 0.62)],
     ids=lambda given: str(given),
 )
-def test_tenants_of_weights_3_and_1_that_both_flood_share_by_weight_and_few_places_coarsely(slots, hold_s, expected):
+def test_tenants_of_weights_3_and_1_share_by_weight_and_coarsely_with_few_slots(slots, hold_s, expected):
     """A slot that is free for a moment goes to the first caller, and with few slots such moments are more
     frequent."""
     shares = served(slots, hold_s, {"a": 3, "b": 1}, {"a": 3, "b": 3}, 300 * hold_s)
@@ -147,7 +147,7 @@ def test_tenants_of_weights_3_and_1_that_both_flood_share_by_weight_and_few_plac
 
 
 @pytest.mark.parametrize("score", [0, 75, 100])
-def test_a_flood_takes_no_places_from_a_tenant_within_its_share_however_urgent_it_is(score: int):
+def test_an_urgent_flood_takes_no_slots_from_a_tenant_within_its_share(score: int):
     """Of the same weight: the other asks for three tenths of all there is, and is worth half."""
     shares = served(20, 0.5, {"flood": 1, "other": 1}, {"flood": 6, "other": 0.3}, 30, score)
     assert shares["other"] >= 0.28

@@ -31,7 +31,7 @@ def test_a_tenant_alone_is_refused_under_pressure_and_only_then() -> None:
     assert scene.refused("a") == []
 
 
-def test_of_two_tenants_the_one_above_its_fair_share_is_refused() -> None:
+def test_under_pressure_the_tenant_above_its_fair_share_is_refused() -> None:
     scene = Scene().spent(busy=0.3, quiet=0.1)
     assert scene.refused("busy", "quiet", "new") == ["busy"]
     expected = "a pressure of 2.00, and the tenant has 1.50 times its fair share of the recent work"

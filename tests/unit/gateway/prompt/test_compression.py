@@ -48,7 +48,7 @@ PROSE = [
         ("Say what it is in ordering terms.", "Say what it is in ordering terms.", ()),
     ],
 )
-def test_what_says_nothing_goes(text: str, left: str, rules: tuple[str, ...] | None):
+def test_filler_is_removed(text: str, left: str, rules: tuple[str, ...] | None):
     dieted = diet(text)
     assert dieted.text == left
     assert rules is None or dieted.rules == rules
@@ -65,7 +65,7 @@ EXAMPLES = "\n\n".join(
 )
 
 
-def test_of_many_examples_a_few_stay_and_every_answer_keeps_one():
+def test_compression_keeps_a_few_examples_and_one_for_each_answer():
     dieted = diet(f"Classify reviews.\n\n{EXAMPLES}\n\nNow classify.", most_examples=4)
     assert dieted.rules == ("examples",)
     assert [line for line in dieted.text.splitlines() if line.startswith("Input")] == [
@@ -76,7 +76,7 @@ def test_of_many_examples_a_few_stay_and_every_answer_keeps_one():
     assert diet(EXAMPLES, most_examples=0).text == EXAMPLES
 
 
-def test_examples_that_stay_are_whole_and_as_they_were():
+def test_kept_examples_are_unchanged():
     kept = "Example 1:\nQuestion: what is it in order to help?\nAnswer: it is   this."
     other = "Example 3:\nQuestion: and what is that?\nAnswer: that is what it is."
     text = f"Answer in one short sentence.\n\n{kept}\n\n{kept.replace('1', '2')}\n\n{other}\n\nIn order to help."
@@ -89,7 +89,7 @@ def test_unanswered_questions_are_no_examples():
 
 
 @given(st.lists(st.sampled_from(PROTECTED + PROSE * 2), min_size=1, max_size=20))
-def test_what_is_protected_stays_as_it_is_and_in_its_order(lines: list[str]):
+def test_protected_text_stays_unchanged_and_in_order(lines: list[str]):
     left = diet("\n\n".join(lines)).text
     at = 0
     for line in lines:
@@ -116,7 +116,7 @@ def test_a_text_with_the_marks_of_compression_is_left_alone():
         assert diet(f"In  order to {mark}0{mark} help.").text == f"In  order to {mark}0{mark} help."
 
 
-def test_a_phrase_becomes_a_shorter_one_that_is_none_itself():
+def test_each_phrase_has_a_shorter_replacement_that_is_no_phrase():
     for wordy, short in PHRASES.items():
         assert len(short) < len(wordy)
         assert wordy == wordy.lower().strip()

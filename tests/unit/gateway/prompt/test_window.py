@@ -14,7 +14,7 @@ def test_a_conversation_has_instructions_turns_and_a_question():
     assert [message.content for message in parts.question] == ["And now?"]
 
 
-def test_what_tools_gave_back_belongs_to_the_question():
+def test_tool_results_belong_to_the_question():
     asked = [said("user", "Time?"), said("assistant", "a call"), said("tool", "noon")]
     assert window.parts([*conversation(1)[:-1], *asked]).question == tuple(asked)
 
@@ -51,7 +51,7 @@ def test_a_text_is_cut_where_sentences_begin():
     assert window.shortened("One is here. Two is there. Three.", 3) == ""
 
 
-def test_what_has_exactly_the_limit_stays_whole():
+def test_a_text_of_exactly_the_limit_stays_whole():
     text = "One is here. Zwei ist hübsch."
     assert window.shortened(text, len(text.encode())) == text
     assert window.shortened(f"Before. {text}", len(text.encode())) == text

@@ -57,7 +57,7 @@ async def call(shelf: SourceClient, tool: Tool) -> None:
 
 @pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("says", [[(0.1, "rain")], [(0.1, GONE), (0.1, "rain")], [(0.1, GONE), (0.1, GONE)]])
-def test_of_a_tool(says: list[tuple[float, Said]], busy: bool):
+def test_a_cancelled_tool_call_leaves_nothing_behind(says: list[tuple[float, Said]], busy: bool):
     @asynccontextmanager
     async def scene() -> Work:
         source = Flaky(*says)
@@ -88,7 +88,7 @@ async def test_a_retry_of_a_tool_that_is_closed_meanwhile_costs_nothing():
     assert (len(source.calls), shelf._retry._budget.level) == (1, RETRIES)
 
 
-async def test_a_place_that_was_waited_for_while_the_tool_was_closed_does_not_count_as_a_short_call():
+async def test_a_slot_granted_after_the_tools_breaker_opened_is_no_sample_of_a_short_call():
     shelf, tool = await shelf_of(Flaky((0.1, "rain")))
     held = await shelf._limiter.enter(SlotRequest(0, "other", 1.0, Deadline.never(loop_clock)))
     calling = asyncio.create_task(call(shelf, tool))

@@ -57,7 +57,7 @@ async def leave(box: Toolbox, tool: Tool, after_s: float) -> None:
     await asyncio.wait({calling})
 
 
-async def test_what_fails_for_one_tenant_alone_is_not_called_for_that_one_alone():
+async def test_a_tool_that_fails_for_one_tenant_is_not_called_for_that_tenant_alone():
     tools = source()
     box = toolbox(tools, breaker={"in_a_row": 2, "open_ms": 60_000})
     tool = await listed(box)
@@ -134,7 +134,7 @@ async def test_no_caller_waits_for_the_list_of_an_absent_source():
     await asyncio.sleep(60)  # until the list is there
 
 
-async def test_of_two_tools_with_one_name_neither_is_called_in_the_place_of_the_other():
+async def test_an_ambiguous_name_calls_neither_of_two_tools():
     box = toolbox(source(), source("weather", "radar"))
     found = await box.list(EVERYTHING, 1)
     assert [(each.source, each.description.tool.name) for each in found.tools] == [
@@ -196,7 +196,7 @@ async def test_all_tools_of_a_source_can_be_offered():
         await equipped(box, pb.MeshTool(source="elsewhere"))
 
 
-async def test_what_could_be_two_things_is_refused():
+async def test_ambiguous_or_unknown_tool_names_are_refused():
     box = toolbox(source("weather", "news"))
     with pytest.raises(InvalidInput, match="none with the name of a tool of the mesh"):
         await equipped(box, *OFFERED, tools=[chat_pb2.Tool(name="news")])

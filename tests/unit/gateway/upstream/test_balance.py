@@ -140,7 +140,7 @@ def test_prompts_without_a_shared_beginning_go_to_a_free_replica():
 
 
 @pytest.mark.parametrize("policy", ["prefix", "least_request"])
-def test_of_replicas_with_equally_few_calls_the_faster_one_is_drawn_more_often(policy: Policy):
+def test_the_faster_of_equally_loaded_replicas_is_drawn_more_often(policy: Policy):
     calls = Calls(Replica("slow", first_s=2.0), Replica("fast", first_s=0.02), policy=policy)
     made = Counter(calls.made_alone() for _ in range(1_000))
     assert 0 < made["slow"] <= 30  # a hundredth
@@ -165,7 +165,7 @@ def test_a_prompt_shorter_than_a_block_has_no_prefix():
     assert not blocks(["What is the capital of France?"], SALT)
 
 
-def test_prompts_that_begin_alike_share_their_first_blocks_and_only_these():
+def test_prompts_with_the_same_beginning_share_their_first_blocks_alone():
     one, other = blocks([LONG, "a" * BLOCK_BYTES], SALT), blocks([LONG, "b" * BLOCK_BYTES], SALT)
     shared = len(LONG) // BLOCK_BYTES
     assert list(one[:shared]) == list(other[:shared])
@@ -177,7 +177,7 @@ def test_the_same_block_after_another_beginning_is_another_block():
     assert blocks(["x" * BLOCK_BYTES + same], SALT)[1] != blocks(["y" * BLOCK_BYTES + same], SALT)[1]
 
 
-def test_where_a_message_ends_counts():
+def test_the_ends_of_messages_are_part_of_the_blocks():
     assert blocks(["a" * 300, "b" * 300], SALT) != blocks(["a" * 299, "a" + "b" * 300], SALT)
 
 
@@ -198,7 +198,7 @@ def test_a_replica_matches_what_it_was_sent_from_the_first_block_on():
     assert known.matched(blocks(["Another beginning. " * 40], SALT)) == 0
 
 
-def test_what_was_sent_longest_ago_is_forgotten_first_and_a_prompts_end_before_its_beginning():
+def test_the_oldest_prompt_is_forgotten_first_and_its_end_before_its_beginning():
     known, first, second = Prefixes(most_blocks=3), blocks(["1" * 512], SALT), blocks(["2" * 512], SALT)
     known.sent(first)
     known.sent(second)

@@ -24,7 +24,7 @@ def test_a_removal_overtakes_what_was_begun_before_it_and_nothing_later(removals
     assert not removals.overtook(Known(begun.at, 1, "l"), "a")
 
 
-def test_of_what_has_no_key_yet_any_removal_by_key_may_have_been(removals, clock):
+def test_an_answer_without_a_key_is_overtaken_by_any_removal_by_key(removals, clock):
     begun = removals.known()
     removals.record("key", "k")
     assert removals.overtook(begun, "a")
@@ -38,7 +38,7 @@ def test_a_tenant_and_a_key_of_one_name_are_two_things(removals, clock):
     assert removals.overtook(begun, "k")
 
 
-def test_of_what_was_begun_before_the_oldest_removal_it_remembers_nothing_can_be_said(removals, clock):
+def test_an_answer_begun_before_the_oldest_known_removal_counts_as_overtaken(removals, clock):
     begun = Known(clock(), 1, "k")
     for number in range(4):
         clock.advance(1)

@@ -65,7 +65,9 @@ def test_a_provider_that_is_set_up_wrongly_is_known_as_one(original: Misconfigur
         (llm.AnswerTooLarge(1_024), AnswerTooLarge),  # for which the model has worked
     ],
 )
-def test_what_a_service_refused_is_so_for_the_caller_too(original: ServiceError, kind: type[ServiceError]):
+def test_the_refusal_of_a_service_keeps_its_type_and_reason_for_the_caller(
+    original: ServiceError, kind: type[ServiceError]
+):
     error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, original.message, original), "big")
     assert type(error) is kind
     assert (error.reason, error.message, error.metadata) == (original.reason, original.message, original.metadata)

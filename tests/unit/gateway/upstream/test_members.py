@@ -74,7 +74,7 @@ async def scene():
     assert all(channel.closed.is_set() for channel in scene.channels.values())
 
 
-async def test_a_pool_without_replicas_refuses_and_says_so(scene: Scene):
+async def test_a_pool_without_replicas_refuses_with_the_reason(scene: Scene):
     assert scene.pool.is_open()
     assert scene.pool.pick() is None
     assert "no replica is in service" in scene.pool.refusal().message
@@ -92,7 +92,7 @@ async def test_calls_that_wait_for_a_replica_look_again_when_it_is_not_listed_an
         assert changed.is_set()
 
 
-async def test_one_that_leaves_is_closed_when_its_calls_are_over(scene: Scene):
+async def test_a_removed_replica_is_closed_when_its_calls_are_over(scene: Scene):
     scene.listed("a:1")
     await asyncio.sleep(0)
     scene.listed()
@@ -100,7 +100,7 @@ async def test_one_that_leaves_is_closed_when_its_calls_are_over(scene: Scene):
     assert scene.channels["a:1"].grace_s > 120, "longer than the longest budget"
 
 
-async def test_one_that_left_is_in_no_metric_any_more(scene: Scene):
+async def test_a_removed_replica_is_in_no_metric(scene: Scene):
     def in_metrics() -> bool:
         return REGISTRY.get_sample_value("hedgerow_breaker_open", {"backend": "small@gone:1"}) is not None
 

@@ -61,7 +61,7 @@ ENDED = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage":
     ],
     ids=["openai", "anthropic"],
 )
-def test_what_a_provider_has_read_from_its_cache_and_written_to_it_reaches_the_account(
+def test_tokens_that_a_provider_read_from_and_wrote_to_its_cache_are_billed(
     answer: Answer, events: list[dict[str, Any]]
 ):
     for event in events:

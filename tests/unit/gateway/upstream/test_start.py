@@ -131,7 +131,7 @@ async def test_a_lost_connection_is_lost_until_its_health_says_that_it_loads_or_
     assert lost == [False, False, True, False]
 
 
-async def test_where_nothing_is_to_be_waited_for_a_backend_that_is_not_reached_is_away() -> None:
+async def test_without_a_wait_an_unreached_backend_is_not_starting() -> None:
     start = Start(Notice())
     async with following(start, Backend(), unreached_s=0):
         await asyncio.sleep(1)
@@ -189,7 +189,7 @@ def test_a_gateway_may_want_none_or_several_of_its_models(models: int, missing: 
     assert readiness.missing() == [], "three of two are two"
 
 
-async def test_it_waits_for_the_services_that_it_must_have() -> None:
+async def test_readiness_waits_for_required_services() -> None:
     behind = fleet(loop_clock, small=ScriptedLlm())
     vision = Start(behind.notice)
     readiness = Readiness(behind, 1, {"vision": vision})

@@ -32,7 +32,7 @@ async def broken(items: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("within_s", [60.0, 0.15, 0.1, 0.05])
 @pytest.mark.parametrize("run", [doubled, broken])
-def test_of_a_batcher(run: Any, within_s: float):
+def test_a_cancelled_caller_of_a_batcher_leaves_nothing_behind(run: Any, within_s: float):
     @asynccontextmanager
     async def scene() -> Work:
         batcher = Batcher[int, int]("test", run, 2, 0.01)
@@ -48,7 +48,7 @@ def test_of_a_batcher(run: Any, within_s: float):
 
 @pytest.mark.parametrize("before", [0, 3])
 @pytest.mark.parametrize("run", [doubled, broken])
-def test_of_a_scheduler(run: Any, before: int):
+def test_a_cancelled_caller_of_a_scheduler_leaves_nothing_behind(run: Any, before: int):
     """It runs at once, or waits behind others. A running batch continues without its caller, and its end is ignored."""
 
     @asynccontextmanager

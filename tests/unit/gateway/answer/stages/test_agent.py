@@ -60,7 +60,7 @@ def made(final: pb.Final) -> list[tuple[str, str]]:
     return [(each.action, each.subject) for each in final.decisions if each.policy == "tool"]
 
 
-async def test_what_a_model_calls_is_called_at_once_and_it_answers_with_what_came():
+async def test_an_agents_tool_calls_run_concurrently_and_it_answers_with_their_results():
     source = tools()
     scene_ = scene(source, [calls(OSLO, ("news", {}))], ANSWER)
     final = await scene_.final(mesh_tools=OFFERED)
@@ -82,7 +82,7 @@ async def test_what_a_model_calls_is_called_at_once_and_it_answers_with_what_cam
     assert final.cost_usd == pytest.approx(2 * (7 + 2 * 3) / 1e6)
 
 
-async def test_a_model_that_answers_in_words_is_asked_once_and_they_come_as_they_are_written():
+async def test_an_agents_answer_without_calls_is_streamed_from_one_generation():
     scene_ = scene(tools(), [text("It "), 0.1, text("rains"), 0.6, finish(".")])
     final = await scene_.final(mesh_tools=OFFERED)
     assert (final.text, final.finish_reason) == ("It rains.", STOP)

@@ -119,7 +119,7 @@ async def test_answers_of_a_cascade_are_shared_with_cascades_of_the_same_checks_
     assert len({of_rules, *others}) == 4
 
 
-async def test_an_item_of_a_batch_that_reads_along_has_its_place():
+async def test_an_item_of_a_batch_that_joins_a_generation_gets_its_slot():
     scene, placed = cascading(0.05, finish("Paris.")), []
     answers = [scene.answer(on_batch_slot=partial(placed.append, number), cascade=pb.Cascade()) for number in range(2)]
     await asyncio.gather(*(_read(answer) for answer in answers))
@@ -167,7 +167,7 @@ async def test_a_smaller_model_goes_first_however_slow_it_is_at_the_moment():
     assert (await scene.final(cascade=pb.Cascade())).model == "slow"
 
 
-async def test_where_no_model_is_smaller_there_is_no_cascade():
+async def test_without_a_smaller_model_there_is_no_cascade():
     scene = Scene()
     final = await scene.final(cascade=pb.Cascade())
     assert outcomes(final)["cascade"] == "SKIPPED"

@@ -74,7 +74,7 @@ async def test_at_once_what_the_guard_holds_back_of_an_answer_that_stays_leaves_
 
 
 @pytest.mark.parametrize("better", [Unavailable("better: gone"), finish()], ids=["gone", "without text"])
-async def test_at_once_where_both_break_the_answer_says_so(better: object):
+async def test_at_once_an_answer_is_interrupted_where_both_models_break(better: object):
     scene = cascading(text("Lyo"), Unavailable("quick: broke"), better=ScriptedLlm(better))
     final = (await scene.events(cascade=AT_ONCE))[-1].final
     assert (final.text, final.model) == ("Lyo", "quick")

@@ -144,7 +144,7 @@ HELD = {"response_format": Format(grammar='start: "(" start ")" | "x"')}
     ],
     ids=["the engine held a grammar", "cut of a grammar", "cut", "whole where it was cut", "nobody can check it"],
 )
-async def test_an_answer_that_is_not_whole_or_not_checked_is_given_and_says_so_and_is_not_kept(
+async def test_an_incomplete_or_unchecked_answer_is_degraded_and_not_stored(
     said: str, ended: int, wanted: dict[str, Any], action: str, degraded: list[str]
 ) -> None:
     asked = scene(said, cache=ScriptedCache(MISS), reason=ended)

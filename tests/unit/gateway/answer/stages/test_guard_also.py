@@ -41,7 +41,7 @@ def setting(what: str) -> tuple[str, ...]:
 
 
 @PLACES
-async def test_private_data_there_has_names_in_its_place_where_the_setting_says_so(what: str):
+async def test_private_data_outside_messages_is_masked_where_the_setting_says_so(what: str):
     scene = guarded(personal="mask", also=setting(what))
     final = await scene.final(**asked_with(what, MINE))
     (asked,) = scene.llms["small"].requests
@@ -55,7 +55,7 @@ async def test_private_data_there_has_names_in_its_place_where_the_setting_says_
 
 
 @PLACES
-async def test_it_is_the_applications_own_where_no_setting_says_otherwise(what: str):
+async def test_without_the_setting_text_outside_messages_is_not_masked(what: str):
     others = tuple(each for each in ALSO if each not in setting(what))
     scene = guarded(personal="mask", injection="refuse", also=others)
     await scene.final(**asked_with(what, f"{MINE} {ATTACK}"))

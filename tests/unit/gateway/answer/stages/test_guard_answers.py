@@ -26,7 +26,7 @@ async def test_an_answer_with_personal_data_is_not_stored():
     assert scene.write_behind.stored == []
 
 
-async def test_sentences_leave_whole_and_with_names_in_the_place_of_findings():
+async def test_whole_sentences_are_sent_with_personal_data_masked():
     words = ["He", "llo. Wri", "te to anna@exa", "mple.com", " today", ". Bye"]
     scene = guarded(None, *(text(each) for each in words), finish("!"), answer_personal="mask")
     deltas, final = await streamed(scene)
@@ -126,7 +126,7 @@ async def test_a_request_of_a_tenant_without_a_guard_may_have_one():
     assert (await scene.final(guard=pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK))).text == "[email 1]."
 
 
-async def test_what_an_agent_says_is_looked_through():
+async def test_an_agents_answer_is_guarded():
     _, scene = searching("Write to anna@example.com.", answer_personal="mask")
     deltas, final = await streamed(scene, mesh_tools=[pb.MeshTool(name="search", offered=True)])
     assert "".join(deltas) == final.text == "Write to [email 1]."

@@ -12,7 +12,7 @@ from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded,
 pytestmark = pytest.mark.paused
 
 
-async def test_private_data_in_a_field_that_nothing_here_reads_has_names_in_its_place_for_the_provider():
+async def test_private_data_in_untranslated_fields_is_masked_for_the_provider():
     scene = guarded(personal="mask")
     asked = [{"role": "user", "content": "Hi."}]
     own = own_words({"messages": asked, "user": MINE, "seed": 7}, user=MINE)

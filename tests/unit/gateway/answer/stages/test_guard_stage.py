@@ -31,7 +31,7 @@ async def test_a_tenant_without_a_guard_has_no_guard_stage():
     assert "guard" not in outcomes(final)
 
 
-async def test_a_models_prompt_has_names_in_the_place_of_personal_data_and_the_same_for_the_same():
+async def test_personal_data_in_a_prompt_is_masked_and_equal_data_get_equal_names():
     scene = guarded(personal="mask")
     final = await scene.final(messages=said(MINE, role=chat_pb2.ROLE_USER) + said(f"Again: {MINE} Who is that?"))
     (asked,) = scene.llms["small"].requests
@@ -56,7 +56,7 @@ async def test_a_request_without_findings_is_looked_up_and_stored_as_without_a_g
     assert (made(final), outcomes(final)["guard"], list(final.degraded)) == ([], "OK", [])
 
 
-async def test_the_applications_own_words_stay_as_they_are():
+async def test_system_prompts_are_not_masked():
     scene = guarded(personal="mask")
     system = said("Our hotline is +49 30 1234567.", role=chat_pb2.ROLE_SYSTEM)
     await scene.final(messages=system + said("What is the hotline?"))
@@ -104,7 +104,7 @@ async def test_an_injection_is_noted_where_that_is_all_that_is_wanted():
     assert (final.text, made(final)) == ("Paris.", [("guard", "noted")])
 
 
-async def test_what_an_assistant_or_the_application_says_is_no_injection():
+async def test_messages_of_system_and_assistant_are_no_injection():
     messages = said(ATTACK, role=chat_pb2.ROLE_SYSTEM) + said(ATTACK, role=chat_pb2.ROLE_ASSISTANT) + said("Thanks!")
     assert (await guarded(injection="refuse").final(messages=messages)).text == "Paris."
 
@@ -119,7 +119,7 @@ async def test_no_answer_of_the_cache_leaves_before_the_guard_is_done(near: bool
         await scene.final(messages=said(ATTACK))
 
 
-async def test_what_a_recording_says_is_looked_through_too():
+async def test_the_transcript_of_a_recording_is_guarded():
     scene = guarded(personal="mask")
     scene.media = senses(audio=ScriptedAudio("my address is anna@example.com"))
     await scene.final(messages=[], audio=pb.Audio(data=b"RIFF"))

@@ -33,7 +33,7 @@ def spent(final: pb.Final) -> dict[str, float]:
     return {stage.name: stage.spent_ms for stage in final.stages}
 
 
-async def test_tools_are_called_at_once_and_stand_before_the_question_in_the_order_they_were_asked_for():
+async def test_tools_are_called_concurrently_and_their_results_precede_the_question_in_order():
     tools = ScriptedTools(weather=(0.1, "rain"), news=(0.08, "none"))
     made = scene(tools)
     final = await made.final(mesh_tools=[WEATHER, NEWS])
@@ -99,7 +99,7 @@ async def test_the_stage_leaves_the_model_its_time_however_slow_a_tool_is():
     assert final.text == "It rains."
 
 
-async def test_one_that_is_late_is_cancelled_at_the_answers_end():
+async def test_a_late_tool_call_is_cancelled_at_the_end_of_the_answer():
     tools = ScriptedTools(weather=(0.9, "rain"))
     await scene(tools).final(mesh_tools=[WEATHER])
     await asyncio.sleep(0)
@@ -141,7 +141,7 @@ async def test_only_what_may_be_repeated_is_with_the_same_key():
         assert len({call.key for call in tools.calls}) == 1
 
 
-async def test_one_that_keeps_failing_is_not_called_and_keeps_no_other_from_being_called():
+async def test_a_failing_tool_is_not_called_and_does_not_affect_others():
     tools = ScriptedTools(weather=(0.01, Unavailable("kb: gone")), news=(0.01, "none"))
     made = scene(tools, breaker={"in_a_row": 2, "open_ms": 60_000})
     for _ in range(2):
@@ -153,7 +153,7 @@ async def test_one_that_keeps_failing_is_not_called_and_keeps_no_other_from_bein
     assert outcomes(final)["tool:news"] == "OK"
 
 
-async def test_one_that_stays_silent_is_not_called_any_more():
+async def test_a_silent_tool_is_not_called_any_more():
     tools = ScriptedTools(weather=(60, "rain"))
     made = scene(tools, expected={"tool_ms": 100}, breaker={"in_a_row": 2, "open_ms": 60_000})
     for _ in range(3):
@@ -210,14 +210,14 @@ async def test_nothing_that_a_tool_says_can_end_its_mark():
     assert prompt(made).count("<tool_result ") == 1
 
 
-async def test_a_result_is_cut_to_what_a_prompt_may_hold_and_the_account_says_so():
+async def test_a_tool_result_is_cut_to_its_limit_and_the_cut_is_reported():
     made = scene(ScriptedTools(weather=(0.01, "rain " * 1_000)), max_result_bytes=100)
     final = await made.final(mesh_tools=[WEATHER])
     assert "[cut here: 100 of 5000 bytes]" in prompt(made)
     assert [(each.action, each.reason) for each in final.decisions] == [("cut", "at most 100 bytes, got 5000")]
 
 
-async def test_a_tool_whose_source_is_full_says_so_at_once():
+async def test_a_tool_call_at_a_full_source_fails_at_once():
     tools = ScriptedTools(weather=(0.05, "rain"), news=(0.05, "none"))
     final = await scene(tools, own={"concurrency": 1, "queue_ms": 1}).final(mesh_tools=[WEATHER, NEWS])
     assert sorted(outcomes(final)[name] for name in ("tool:weather", "tool:news")) == ["FAILED", "OK"]

@@ -36,7 +36,7 @@ class Unknown(OwnStage):
 HERE = __name__
 
 
-def test_those_that_read_the_question_wait_for_it():
+def test_stages_that_read_the_transcript_run_after_audio():
     stages = load([f"{HERE}:Account", f"{HERE}:AfterAudio"])
     wanted = [(name, name == "llm") for name in ("account", "audio", "after_audio", "cache", "router", "llm")]
     wanted.sort(key=lambda each: list(stages).index(each[0]))

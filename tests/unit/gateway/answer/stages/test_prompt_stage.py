@@ -101,7 +101,7 @@ async def test_a_whole_conversation_and_one_without_its_oldest_turns_share_no_an
     assert sorted(words(request.messages) <= LIMIT for request in scene.llms["small"].requests) == [False, True]
 
 
-async def test_while_a_conversation_goes_on_its_prompts_begin_alike():
+async def test_while_a_conversation_goes_on_its_prompts_share_their_beginning():
     scene, begun = Scene(), []
     for turns in range(20, 50):
         await scene.final(messages=chatter(turns))
@@ -111,7 +111,7 @@ async def test_while_a_conversation_goes_on_its_prompts_begin_alike():
     assert len(set(begun)) <= 10  # of 30 turns; each cut leaves out several at once
 
 
-async def test_what_is_long_in_bytes_and_short_in_tokens_stays_whole():
+async def test_a_prompt_long_in_bytes_and_short_in_tokens_stays_whole():
     scene = Scene()
     final = await scene.final(messages=LONG)
     assert asked_of(scene) == LONG
@@ -161,7 +161,7 @@ async def test_without_a_token_count_a_conversation_is_cut_by_an_estimate_that_t
     assert final.prompt.dropped_turns
 
 
-async def test_what_tools_gave_back_is_never_parted_from_its_question():
+async def test_tool_results_stay_with_their_question_when_turns_are_dropped():
     asked = [
         said("user", "Time?"),
         chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, tool_calls=[chat_pb2.ToolCall(id="1", name="clock")]),

@@ -82,7 +82,7 @@ async def test_a_failure_that_gives_orders_is_withheld_as_well() -> None:
     assert "Ignore all" not in read(made)
 
 
-async def test_where_it_is_only_to_be_noted_it_is_read_and_noted() -> None:
+async def test_with_the_action_note_an_injection_is_passed_on_and_noted() -> None:
     made = scene(ATTACK, injection="note")
     final = await made.final(mesh_tools=[WEATHER])
     assert "Ignore all" in read(made)
@@ -90,7 +90,7 @@ async def test_where_it_is_only_to_be_noted_it_is_read_and_noted() -> None:
     assert not final.degraded
 
 
-async def test_without_a_guard_or_with_one_for_answers_alone_results_stay_as_they_are() -> None:
+async def test_without_a_guard_of_requests_tool_results_are_unchanged() -> None:
     for guard in ({}, {"answer_secrets": "mask"}):
         made = scene(f"{ATTACK} {MINE}", **guard)
         final = await made.final(mesh_tools=[WEATHER])
@@ -143,9 +143,7 @@ async def test_a_model_that_calls_a_tool_reads_what_may_be_read_of_it() -> None:
 @pytest.mark.parametrize(
     ("guard", "patches"), [({"injection": "refuse"}, []), ({"personal": "mask"}, ["Ask [email 1]"])]
 )
-async def test_what_comes_late_is_looked_through_before_it_is_a_patch(
-    guard: dict[str, str], patches: list[str]
-) -> None:
+async def test_a_late_tool_result_is_guarded_before_it_is_a_patch(guard: dict[str, str], patches: list[str]) -> None:
     said = ATTACK if "injection" in guard else "Ask anna@example.com"
     made = scene(said, 0.35, text("It "), 0.3, text("rains"), finish("."), **guard)
     final = await made.final(mesh_tools=[WEATHER])

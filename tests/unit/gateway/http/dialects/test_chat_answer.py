@@ -68,7 +68,7 @@ def test_usage_comes_last_and_only_where_it_is_wanted() -> None:
     assert "hedgerow" not in finish
 
 
-def test_what_is_no_text_is_not_in_the_stream() -> None:
+def test_events_without_text_are_not_in_the_stream() -> None:
     assert writer().chunk(pb.Event(stage=pb.Stage(name="cache"))) == b""
     assert writer().chunk(pb.Event(accepted=pb.Accepted())) == b""
 
@@ -130,7 +130,7 @@ def test_tool_calls_come_without_text() -> None:
     assert body["choices"][0]["message"]["reasoning_content"] == "hm"
 
 
-def test_what_the_gateway_says_after_the_providers_chunks_is_said_as_they_are() -> None:
+def test_the_gateways_chunks_after_the_providers_have_its_id_and_model() -> None:
     about_prompt = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
     said = {"id": "c7", "object": "chat.completion.chunk", "created": 7, "model": "gpt"}
     said |= {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hello"}}]}
@@ -148,7 +148,7 @@ def test_what_the_gateway_says_after_the_providers_chunks_is_said_as_they_are() 
     [(3, None, 1, ["llm:choices"]), (2, None, 2, []), (1, None, 1, []), (3, 2, 1, [])],
     ids=["ignored", "all", "one", "one of several that were asked separately"],
 )
-def test_an_answer_of_a_server_that_ignored_n_says_so(
+def test_an_answer_of_a_server_that_ignored_n_is_degraded(
     stream: bool, wanted: int, index: int | None, given: int, degraded: list[str]
 ) -> None:
     final = pb.Final()

@@ -114,7 +114,7 @@ def test_parts_of_text_alone_are_text() -> None:
     assert read(messages=[{"role": "user", "content": content}]).request.messages[0].content == "onetwo"
 
 
-def test_pictures_and_recordings_keep_their_place_among_the_text() -> None:
+def test_pictures_and_recordings_keep_their_order_among_the_text() -> None:
     content = [
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXELS}", "detail": "low"}},

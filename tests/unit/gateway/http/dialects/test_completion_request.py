@@ -33,7 +33,7 @@ def test_a_field_that_completions_do_not_read_is_refused_by_name(field: str, giv
         read(**{field: given})
 
 
-def test_what_no_answer_depends_on_is_not_refused() -> None:
+def test_fields_that_no_answer_depends_on_are_not_refused() -> None:
     own = {"user": "ann", "metadata": {"a": "b"}, "safety_identifier": "x", "prompt_cache_key": "k", "store": True}
     names = {"user": "ann", "safety_identifier": "x"}
     form = {"type": "json_schema", "json_schema": {"name": "f", "strict": True, "schema": {"type": "object"}}}

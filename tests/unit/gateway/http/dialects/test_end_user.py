@@ -30,7 +30,7 @@ def test_an_end_user_has_the_names_that_the_request_has_for_it_or_the_one_of_the
     assert list(read(**body).request.end_user) == names
 
 
-def test_every_api_has_them() -> None:
+def test_every_api_has_a_field_for_the_end_user() -> None:
     body = {"model": "m", "messages": ASKED, "max_tokens": 9, "metadata": {"user_id": "anna"}}
     message = read_messages(Fields(body), {}, ["m"])
     response = read_response(Fields({"model": "m", "input": "Hi", "user": "anna"}), {}, ["m"])

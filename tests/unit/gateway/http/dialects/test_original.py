@@ -35,7 +35,7 @@ ASKED: dict[str, Any] = {
 }
 
 
-def test_what_the_gateway_reads_is_translated_and_all_else_is_named_by_its_place() -> None:
+def test_fields_that_the_gateway_reads_are_translated_and_all_others_named_by_their_path() -> None:
     body = {**ASKED, "reasoning_effort": "low", "seed": None, "unknown": {"a": [1, None]}, "hedgerow": {"tier": "fast"}}
     assert dict(original_of(body).untranslated) == {
         "messages[0].name": '"ann"',
@@ -44,7 +44,7 @@ def test_what_the_gateway_reads_is_translated_and_all_else_is_named_by_its_place
     }
 
 
-def test_what_is_read_in_part_is_named_in_part() -> None:
+def test_the_unread_parts_of_a_field_are_named() -> None:
     schema = {"name": "facts", "strict": True, "schema": {"type": "object"}}
     body = {**ASKED, "response_format": {"type": "json_schema", "json_schema": schema}}
     assert dict(original_of(body).untranslated) == {

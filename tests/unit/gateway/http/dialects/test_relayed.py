@@ -52,7 +52,7 @@ def test_chunks_make_one_completion_with_all_their_fields() -> None:
     assert (whole["object"], whole["system_fingerprint"]) == ("chat.completion", "fp")
 
 
-def test_what_a_server_says_again_in_each_chunk_is_said_once() -> None:
+def test_fields_repeated_in_each_chunk_are_merged_once() -> None:
     call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{"}}
     more = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "}"}}
     whole = made_of(GrowingCompletion(), [chunk({"role": "assistant", "tool_calls": [each]}) for each in (call, more)])

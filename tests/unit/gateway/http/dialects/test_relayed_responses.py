@@ -69,7 +69,7 @@ def rest(events: Iterable[Event], final: pb.Final = CUT) -> list[dict[str, Any]]
     return events_in(own.end(final))
 
 
-def test_events_leave_as_they_came_and_the_last_one_with_the_account() -> None:
+def test_relayed_events_are_unchanged_and_the_last_has_the_report() -> None:
     own = writer()
     assert events_in(own.chunk(relayed(RESPONSE[:7]))) == list(RESPONSE[:7])
     assert events_in(own.chunk(relayed(RESPONSE[7:]))) == list(RESPONSE[7:-1])
@@ -86,7 +86,7 @@ def test_an_answer_in_one_piece_is_the_response_of_the_last_event() -> None:
     assert {name: given for name, given in whole.items() if name != "hedgerow"} == RESPONSE[-1]["response"]
 
 
-def test_where_others_say_more_an_answer_in_one_piece_is_the_gateways() -> None:
+def test_an_unstreamed_answer_with_a_replacement_is_the_gateways() -> None:
     own = writer()
     own.gather(relayed(RESPONSE))
     own.gather(delta("Rome."))
@@ -133,7 +133,7 @@ def test_a_response_that_breaks_has_failed_under_the_providers_id() -> None:
     assert failed["response"]["output"][0]["content"][0]["text"] == "Tok"
 
 
-def test_what_others_say_after_a_provider_is_another_item() -> None:
+def test_text_after_a_broken_provider_is_another_item() -> None:
     own = writer()
     own.chunk(relayed(numbered([*begun(), *said("Tok")[:3]])))
     data = own.chunk(delta("Rome."))
@@ -146,7 +146,7 @@ def test_what_others_say_after_a_provider_is_another_item() -> None:
     assert [each["output_index"] for each in events if each["type"] == "response.output_item.added"] == [1]
 
 
-def test_whose_first_event_a_client_has_writes_the_rest() -> None:
+def test_the_writer_of_the_first_event_writes_the_rest() -> None:
     own = writer()
     data = own.chunk(delta("Paris, "))
     assert own.chunk(relayed(RESPONSE)) == b""

@@ -26,7 +26,7 @@ def read(**body: Any) -> tuple[RequestOptions, chat_pb2.Original]:
     return order, original(chat_pb2.API_RESPONSES, json.dumps(asked).encode(), given, {})
 
 
-def test_what_is_not_read_is_named_by_its_place() -> None:
+def test_unread_fields_are_named_by_their_path() -> None:
     file = {"type": "input_file", "file_id": "f"}
     parts = [{"type": "input_text", "text": "a", "field_of_tomorrow": 1}, file]
     search = {"type": "web_search", "filters": {}}
@@ -74,7 +74,7 @@ def test_results_belong_to_calls_that_are_there() -> None:
 
 
 @pytest.mark.parametrize("kept", [{"previous_response_id": "r"}, {"conversation": "c"}, {"background": True}], ids=str)
-def test_what_goes_on_with_what_a_provider_keeps_is_for_it_alone(kept: dict[str, Any]) -> None:
+def test_a_request_with_state_at_a_provider_is_for_it_alone(kept: dict[str, Any]) -> None:
     order, _ = read(**kept)
     assert (order.request.single_attempt, order.request.cache.bypass) == (True, True)
     with pytest.raises(
@@ -100,7 +100,7 @@ def test_what_goes_on_with_what_a_provider_keeps_is_for_it_alone(kept: dict[str,
     ],
     ids=str,
 )
-def test_what_is_no_request_of_any_provider_is_refused(odd: dict[str, Any]) -> None:
+def test_a_request_that_is_invalid_at_every_provider_is_refused(odd: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         read(**odd)
 

@@ -66,7 +66,7 @@ def test_no_more_are_asked_for_than_can_be_admitted_together(allowance: Allowanc
         check_choices(most + 1, tenant)
 
 
-def test_together_they_cost_what_all_of_them_cost() -> None:
+def test_the_cost_of_several_answers_is_their_sum() -> None:
     used = chat_pb2.Usage(prompt_tokens=3, completion_tokens=2, reasoning_tokens=1)
     one = pb.Final(text="a", usage=used, cost_usd=0.25, total_ms=5, ttft_ms=3, degraded=["a"])
     other = pb.Final(text="b", usage=used, cost_usd=0.5, total_ms=9, ttft_ms=2, degraded=["b", "a"])
@@ -76,7 +76,7 @@ def test_together_they_cost_what_all_of_them_cost() -> None:
     assert list(both.degraded) == ["a", "b"]
 
 
-def test_what_a_provider_has_refused_is_not_asked_again() -> None:
+def test_only_the_gateways_own_refusal_of_n_is_split_into_several_requests() -> None:
     assert refuses_choices(InvalidInput("n", "no such field of model m", 2))
     assert not refuses_choices(InvalidInput("stop", "at most 8", 9))
     refused = InvalidInput("n", "1", 2)

@@ -212,6 +212,6 @@ async def test_recordings_are_charged_by_their_bytes_until_their_seconds_are_kno
     assert await charged(transcribing(*script), request, leaves=leaves) == Bill(1_000, cost)
 
 
-async def test_what_is_not_packed_costs_less_for_each_byte() -> None:
+async def test_uncompressed_audio_costs_less_for_each_byte() -> None:
     request = form("RIFF".ljust(320_000, "x"))
     assert await charged(transcribing(10.0), request, leaves=True) == Bill(100, 100)

@@ -17,7 +17,7 @@ from tests.unit.gateway.scripted import ScriptedLlm
 pytestmark = pytest.mark.paused
 
 
-async def test_what_no_setting_permits_goes_to_no_provider() -> None:
+async def test_fields_without_permission_go_to_no_provider() -> None:
     gateway = Gateway()
     status, answer = await gateway.post("embeddings", model="embed", input="a", api_base="https://elsewhere.test")
     assert (status, answer["error"]["code"]) == (403, "field_denied")

@@ -53,7 +53,7 @@ async def test_the_parts_of_one_input_have_one_result():
     assert [result["hedgerow"]["rules"] for result in answer["results"]] == [{"personal": {"email": 1}}]
 
 
-async def test_what_nothing_looks_for_applies_to_no_input():
+async def test_categories_without_a_check_apply_to_no_input():
     _, answer = await moderated(input=["Hello.", MAIL])
     harmless, personal = answer["results"]
     assert (harmless["flagged"], personal["flagged"]) == (False, True)
@@ -83,7 +83,7 @@ async def test_limits_and_models_are_named(body: dict[str, Any], status: int, pa
     assert limit in answer["error"]["message"]
 
 
-async def test_one_tenants_long_texts_are_waited_for_by_no_other_tenant():
+async def test_long_texts_of_one_tenant_delay_no_other_tenant():
     served, ended = Moderations(auxiliary()), list[str]()
     checks, never = everything(DENYING), Deadline.never()
 
@@ -96,6 +96,6 @@ async def test_one_tenants_long_texts_are_waited_for_by_no_other_tenant():
     assert ended[0] == "other"
 
 
-async def test_what_is_not_done_in_time_is_an_error():
+async def test_a_moderation_beyond_its_budget_is_an_error():
     with pytest.raises(TooLate, match="not done within the budget"):
         await Moderations(auxiliary())._verdict("Hello. " * 100, everything(DENYING), EVERYTHING, Deadline.after(0))

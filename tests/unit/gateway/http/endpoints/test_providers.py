@@ -35,7 +35,7 @@ async def test_a_named_model_gets_the_request_as_it_is_and_its_answer_comes_back
     assert request.original.body == json.dumps(body, indent=3).encode()
 
 
-async def test_where_the_provider_counts_nothing_the_size_of_the_body_is_charged() -> None:
+async def test_without_a_count_of_the_provider_the_size_of_the_body_is_charged() -> None:
     gateway = Gateway()
     await gateway.post("moderations", model="judge", input="x" * 400)
     assert gateway.tokens == gateway.bills.made[0].reserved == len(gateway.judge.requests[0].original.body) // 4
@@ -100,7 +100,7 @@ async def test_a_model_that_does_not_serve_the_method_is_unknown(
         (InvalidInput("dimensions", "256", 7), 400),
     ],
 )
-async def test_what_a_provider_refuses_is_typed_and_costs_nothing(problem: Exception, status: int) -> None:
+async def test_a_refusal_of_a_provider_is_typed_and_costs_nothing(problem: Exception, status: int) -> None:
     gateway = Gateway(embed=ScriptedLlm(problem))
     answered, answer = await gateway.post("embeddings", model="embed", input="a")
     assert (answered, gateway.tokens) == (status, 0)

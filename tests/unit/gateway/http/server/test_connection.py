@@ -33,7 +33,7 @@ async def test_the_connection_goes_on_after_an_upgrade_that_is_not_taken() -> No
 
 
 @pytest.mark.parametrize("kept_back", [1, 20, 28])
-async def test_what_comes_before_a_request_in_the_same_read_is_not_counted_as_its_headers(kept_back: int) -> None:
+async def test_bytes_before_a_request_in_the_same_read_do_not_count_as_its_headers(kept_back: int) -> None:
     one, two = _post(b"x" * 140_000), b"GET /two HTTP/1.1\r\nhost: g\r\n\r\n"
     sent = one + two
     wire = Wire(application := Application())
@@ -67,7 +67,7 @@ async def test_a_body_that_breaks_off_is_refused_after_the_answers_before_it_and
     assert application.served == [Request("POST /one", b"a")]
 
 
-async def test_what_is_refused_does_not_cut_into_an_answer_that_has_begun() -> None:
+async def test_a_refused_request_does_not_cut_into_an_answer_that_has_begun() -> None:
     async def begins(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"first", "more_body": True})

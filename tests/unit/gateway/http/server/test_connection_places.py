@@ -42,7 +42,7 @@ def test_idle_connections_make_room_and_those_without_a_tenant_first():
     assert tenants.closed == [True]
 
 
-def test_a_request_under_way_keeps_its_place():
+def test_a_connection_with_a_request_under_way_is_not_closed():
     room = Room(2, 9)
     asking, idle = One(), One()
     entered(room, asking, idle)
@@ -57,7 +57,7 @@ def test_a_request_under_way_keeps_its_place():
     assert room.enter(One())
 
 
-def test_one_address_does_not_take_every_place():
+def test_one_address_does_not_take_every_connection():
     room = Room(4, 2)
     assert entered(room, One("a"), One("a"), One("a"), One("b"), One("b"), One("b")) == [
         *(True, True, False),

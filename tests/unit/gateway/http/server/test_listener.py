@@ -96,7 +96,7 @@ async def test_a_server_that_no_other_follows_takes_connections_until_it_stops()
         await asyncio.open_connection(*settings.http_address.rsplit(":", 1))
 
 
-async def test_connections_that_wait_are_answered_when_a_server_stops_whose_port_other_processes_have() -> None:
+async def test_waiting_connections_are_answered_when_a_server_with_a_shared_port_stops() -> None:
     settings = at(f"127.0.0.1:{free_port()}")
     server, bound = HttpServer(HttpSettings()), bind(settings)
     assert bound

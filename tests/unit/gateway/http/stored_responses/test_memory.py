@@ -73,7 +73,7 @@ async def test_a_full_memory_takes_from_the_tenant_with_the_most() -> None:
     assert await responses.get(UMBRA, "1")
 
 
-async def test_a_response_larger_than_all_the_room_takes_no_others_place() -> None:
+async def test_a_response_larger_than_the_store_evicts_no_other() -> None:
     responses = store(tenant_bytes=4 * KB)
     await responses.put(ACME, "small", b"x")
     assert not await responses.put(ACME, "large", b"x" * 4 * KB)

@@ -31,7 +31,7 @@ async def find(store: MemoryResponses, named: list[str], owner: Owner | None = A
     return await references.find(store, owner, named, MOST, lambda _: None)
 
 
-async def test_an_item_takes_the_place_of_each_reference_to_it() -> None:
+async def test_an_item_replaces_each_reference_to_it() -> None:
     body = Fields({"input": [{"role": "user"}, *[{"type": "item_reference", "id": SAID["id"]}] * 2]})
     named = references.names(body)
     found = await find(await stored(THOUGHT, SAID), named)
@@ -108,7 +108,7 @@ async def test_a_request_with_many_references_asks_the_store_for_few_at_once() -
     assert 1 < store.most <= 8
 
 
-async def test_references_to_nothing_end_with_the_first_of_them() -> None:
+async def test_the_first_reference_to_nothing_ends_the_search() -> None:
     store = _Counting()
     with pytest.raises(ItemNotFound, match="'msg_0000000000000000' not found"):
         await find(store, [f"msg_{number:016}" for number in range(10_000)])

@@ -86,7 +86,7 @@ async def test_a_copy_in_the_gateway_is_for_its_end_user_alone():
     assert other.cache.verdict == pb.CACHE_VERDICT_MISS
 
 
-async def test_what_is_on_its_way_to_the_cache_is_for_its_end_user_alone():
+async def test_a_pending_answer_is_for_its_end_user_alone():
     """By its real memory, which is asked by tenant and key."""
     scene = scene_of()
     keys = []

@@ -75,7 +75,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind():
     assert scene.billed == [0]  # the runner has settled, and no task is left
 
 
-async def test_what_ends_an_answer_ends_one_that_comes_at_a_pace():
+async def test_a_denied_phrase_ends_a_paced_answer():
     scene = scene_at(100, guard=GuardSettings(denied_phrases=("course",), answer_denied="end"))
     began, final = loop_clock(), await scene.final()
     assert loop_clock() - began < 0.3  # no wait for the rest, which would take 0.7 s
@@ -102,5 +102,7 @@ def test_the_text_is_whole_in_order_and_done_in_its_time(text, per_s, within_s):
     ],
     ids=["from the first moment on", "one character at a time", "faster where time is short", "no time"],
 )
-def test_it_comes_at_its_pace(text: str, per_s: float, within_s: float, pieces: list[tuple[float, str]]):
+def test_a_stored_answer_is_divided_by_its_pace(
+    text: str, per_s: float, within_s: float, pieces: list[tuple[float, str]]
+):
     assert list(paced(text, per_s, within_s)) == pieces

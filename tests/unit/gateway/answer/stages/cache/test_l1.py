@@ -136,7 +136,7 @@ def test_room_is_counted_in_bytes():
     assert near.get("a", b"huge") is None
 
 
-def test_a_tenant_that_fills_it_makes_room_for_others_and_never_they_for_it():
+def test_a_tenant_that_fills_the_cache_evicts_its_own_entries_alone():
     near = watched(entries=1_000, max_bytes=105_000)
     put(near, b"b", "b", tenant="b", answer=LONG)
     for number in range(50):

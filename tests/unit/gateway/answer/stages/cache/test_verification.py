@@ -125,7 +125,7 @@ async def test_without_a_model_of_the_quality_tier_only_a_named_model_judges(jud
         assert len(scene.llms["quick"].requests) == 1 + count
 
 
-async def test_what_holds_secrets_is_shown_to_no_judge(judged: OpenScene):
+async def test_an_answer_with_secrets_is_shown_to_no_judge(judged: OpenScene):
     scene, _ = judged(ScriptedLlm(text("yes"), finish()))
     scene.tenant = replace(scene.tenant, guard=GuardSettings(secrets="mask"))
     secret = "my password is hunter2secret99, key AKIAIOSFODNN7EXAMPLE"

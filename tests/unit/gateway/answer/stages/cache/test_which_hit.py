@@ -70,7 +70,7 @@ async def test_a_request_that_allows_the_kind_is_looked_up_and_stored():
     assert not stored.HasField("ttl_ms"), "without a category, the cache says how long"
 
 
-async def test_what_may_hit_exactly_alone_is_kept_apart_from_what_may_hit_as_it_likes():
+async def test_a_question_for_exact_hits_is_looked_up_and_stored_as_exact():
     scene = scene_of(time_bound="exact")
     final = await scene.final(**asks(TODAY))
     assert decided(final) == [("cache", "exact", "time_bound: the news")]
@@ -80,7 +80,7 @@ async def test_what_may_hit_exactly_alone_is_kept_apart_from_what_may_hit_as_it_
     assert stored.question.exact_only
 
 
-async def test_a_question_in_a_language_that_the_embedder_does_not_know_says_so():
+async def test_a_language_that_the_embedder_does_not_know_is_the_reason_of_an_exact_lookup():
     scene = scene_of(cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, key=MISS.key, language="de"))
     final = await scene.final(**asks("Wie hoch ist mein Kontostand?"))
     assert decided(final) == [("cache", "exact", "language: de")]
@@ -156,7 +156,7 @@ async def test_a_tenant_may_have_case_ignored_and_another_has_it_count():
         ("small=new", "", 1),  # its service does not
     ],
 )
-async def test_what_a_model_says_while_it_is_exchanged_is_not_kept_as_the_other_ones(table, writer, stored):
+async def test_an_answer_of_a_model_that_was_exchanged_is_not_stored(table, writer, stored):
     last = finish("Paris.")
     last.finish.identity = writer
     scene = Scene(

@@ -154,7 +154,7 @@ async def test_an_answer_whose_tenant_is_removed_is_neither_given_nor_stored(bef
     assert scene.pending("q") == "Paris."
 
 
-async def test_an_answer_whose_key_is_removed_is_not_given_and_the_cache_says_whether_it_is_kept():
+async def test_a_pending_answer_with_a_removed_key_is_not_given_but_sent_to_the_cache():
     """A key also goes where it was evicted or has ended: then the new answer is welcome."""
     scene = Scene()
     scene.store("q", known=Known(scene.clock(), 1, "k"))
@@ -176,7 +176,7 @@ async def test_nothing_that_waits_is_given_once_removals_may_have_been_missed():
     assert scene.pending("q") is None
 
 
-async def test_what_waits_is_bounded_in_bytes_and_the_largest_share_loses_its_oldest():
+async def test_pending_answers_are_bounded_in_bytes_and_the_largest_tenant_loses_its_oldest():
     scene = Scene(max_bytes=50_000)
     scene.store("b's", "b", "y" * 8_000)
     for number in range(20):
@@ -190,7 +190,7 @@ async def test_what_waits_is_bounded_in_bytes_and_the_largest_share_loses_its_ol
     assert scene.stored() == ["b's", "17", "18", "19"]
 
 
-async def test_a_newer_answer_to_the_same_question_takes_the_place_of_the_one_that_waits():
+async def test_a_newer_answer_replaces_the_pending_one_of_the_same_question():
     scene = Scene()
     scene.store("q", text="Lyon.")
     scene.store("q")
@@ -199,7 +199,7 @@ async def test_a_newer_answer_to_the_same_question_takes_the_place_of_the_one_th
     assert [request.answer.text for request in scene.cache.stores] == ["Paris."]
 
 
-async def test_what_the_cache_refuses_is_not_kept_here_either():
+async def test_an_answer_that_the_cache_refuses_is_not_kept_in_memory():
     scene = Scene(cache=HeldCache(Unavailable("cache: ABORTED")))
     scene.store("q")
     await scene.settle()
@@ -232,7 +232,7 @@ class LostRouter:
         await asyncio.Event().wait()
 
 
-async def test_what_is_observed_after_a_router_was_lost_reaches_the_one_that_came_back() -> None:
+async def test_observations_after_the_loss_of_a_router_reach_it_when_it_returns() -> None:
     router = LostRouter(times=2)
     behind = WriteBehind(None, router, L1Cache(100, 30))  # type: ignore[arg-type]
     running = asyncio.create_task(behind.run())
