@@ -61,10 +61,10 @@ def _run(work: Callable[[], Awaitable[None]]) -> None:
         (_a_generator_is_dropped, "only the garbage collector ends: .*messages"),
     ],
 )
-def test_what_is_left_behind_is_found(work: Callable[[], Awaitable[None]], found: str) -> None:
+def test_leftovers_of_a_test_are_found(work: Callable[[], Awaitable[None]], found: str) -> None:
     with pytest.raises(AssertionError, match=found):
         _run(work)
 
 
-def test_what_is_cancelled_and_closed_and_what_was_there_before_is_not() -> None:
+def test_closed_resources_and_earlier_ones_are_no_leftovers() -> None:
     _run(_all_is_tidy)

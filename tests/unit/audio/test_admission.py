@@ -93,7 +93,7 @@ def test_while_a_stream_is_behind_no_other_is_let_in():
         control.enter()
 
 
-def test_what_streams_need_is_learned_from_them():
+def test_the_need_of_a_stream_is_learned_from_its_work():
     with AdmissionControl(need=0.4) as control:
         stream = control.enter()
         for _ in range(60):
@@ -104,7 +104,7 @@ def test_what_streams_need_is_learned_from_them():
             control.enter()
 
 
-def test_one_slow_piece_of_work_of_a_stream_that_has_only_begun_keeps_no_other_out():
+def test_one_slow_step_of_a_new_stream_refuses_no_other():
     with AdmissionControl(need=0.2) as control:
         control.admission.worked(control.enter(), took_s=2.0)  # 2 × (0.2 + 0.18)
         control.enter()
@@ -160,7 +160,7 @@ def test_a_stream_gives_way_when_load_or_backlog_is_too_high(why: str):
         assert control.opened() == {"a": 1, "b": 1}
 
 
-def test_recordings_have_places_of_their_own():
+def test_recordings_have_a_limit_of_their_own():
     with AdmissionControl(need=3) as control:
         control.enter()
         control.inside.enter_context(control.admission.recording())

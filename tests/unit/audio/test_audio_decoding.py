@@ -210,7 +210,7 @@ async def test_files_take_turns_at_the_decoder():
     await decoder.close()
 
 
-async def test_a_file_whose_caller_has_gone_is_decoded_no_further():
+async def test_decoding_stops_when_the_caller_cancels():
     decoder = RecordingDecoder(RecordingLimits(3_600, 2**40))
     running = asyncio.create_task(decoder.decode(encoded(300)))
     await decoder.decode(encoded(0.1))

@@ -38,7 +38,7 @@ def test_without_a_model_it_does_not_start(capsys: pytest.CaptureFixture[str]) -
         *[("max_duration_s", "0"), ("batch_windows", "65")],
     ],
 )
-def test_what_is_beyond_its_limits_is_refused_by_name(
+def test_a_setting_beyond_its_limits_is_refused_by_name(
     name: str, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEDGEROW_AUDIO_MODEL", "m")

@@ -119,7 +119,7 @@ def test_an_empty_message_is_no_end_of_an_opus_stream():
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\x03", b"\xfc" + bytes(3_000), bytes(61_440)])
-def test_what_is_no_opus_packet_is_refused(bad: bytes):
+def test_a_packet_that_is_not_opus_is_refused(bad: bytes):
     frames = open_frames(AudioForm(OPUS, 48_000, 1))
     frames.push(opus_packets(tone(0.1, 48_000))[0])
     with pytest.raises(InvalidInput, match=r"audio: one Opus packet \(RFC 6716\), got \d+ bytes that are none"):
@@ -136,7 +136,7 @@ def test_any_packets_are_audio_or_refused(packets: list[bytes]):
 
 @given(st.data())
 @settings(deadline=None, max_examples=examples(60))
-def test_packets_whose_bits_flip_are_audio_or_refused(data: st.DataObject):
+def test_packets_with_flipped_bits_are_audio_or_refused(data: st.DataObject):
     frames = open_frames(AudioForm(OPUS, 48_000, 1))
     for packet in opus_packets(tone(0.1, 48_000)):
         damaged = bytearray(packet)

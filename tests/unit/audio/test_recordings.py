@@ -70,7 +70,7 @@ async def test_one_recording_too_many_is_refused(service: START):
     assert await running.transcribe(file(encoded(1)))
 
 
-async def test_a_recording_whose_call_is_over_says_so_and_works_no_further(service: START):
+async def test_a_recording_beyond_its_deadline_is_late_and_stops(service: START):
     running = await service()
     running.recognizer.going.clear()
     with pytest.raises(TooLate):
@@ -81,7 +81,7 @@ async def test_a_recording_whose_call_is_over_says_so_and_works_no_further(servi
     assert running.recognizer.steps == under_way + 1, "the step that was under way, and the next call's"
 
 
-async def test_a_recording_whose_caller_goes_is_worked_on_no_further(service: START):
+async def test_a_recording_stops_when_its_caller_cancels(service: START):
     running = await service()
     running.recognizer.going.clear()
     replies = asyncio.create_task(running.transcribe(file(encoded(50))))
@@ -109,9 +109,7 @@ async def test_a_translation_is_english_and_says_what_was_spoken(service: START)
 
 
 @pytest.mark.parametrize(("asked", "language"), [("", "de"), ("en", "en")])
-async def test_a_recording_says_its_language_and_its_words_where_they_are_asked_for(
-    service: START, asked: str, language: str
-):
+async def test_a_recording_has_language_and_words_where_requested(service: START, asked: str, language: str):
     _, segment, last = await (await service()).transcribe(file(encoded(1), language=asked, words=True))
     assert (segment.segment.language, last.summary.language) == (language, language)
     (word,) = segment.segment.words

@@ -93,7 +93,7 @@ async def test_turns_are_shared(scheduler: Scheduler, waiting: list[tuple[str, i
     assert await order(scheduler, *waiting) == ran.split()
 
 
-async def test_work_whose_caller_has_gone_never_runs(scheduler: Scheduler):
+async def test_work_of_a_cancelled_caller_never_runs(scheduler: Scheduler):
     with held(scheduler) as gate:
         await soon()
         gone = asyncio.create_task(scheduler.run(FairMember(live=True), gate.note("gone"), 1))
@@ -123,7 +123,7 @@ async def test_several_workers_work_at_once():
     await scheduler.close()
 
 
-async def test_what_a_member_cost_is_measured(scheduler: Scheduler):
+async def test_the_work_of_a_member_is_measured(scheduler: Scheduler):
     member = FairMember(live=False)
     began = time.monotonic()
     await scheduler.run(member, lambda: time.sleep(0.02), 1)

@@ -176,7 +176,7 @@ async def test_a_stream_gives_way_to_a_tenant_that_has_fewer_and_its_client_gets
 
 
 @pytest.mark.parametrize(("peer", "believed"), [("", True), ("gateway", True), ("operator", False)])
-async def test_only_gateways_say_whose_a_stream_is(service: START, peer: str, believed: bool):
+async def test_only_gateways_name_the_tenant_of_a_stream(service: START, peer: str, believed: bool):
     running = await service(max_streams=2)
     held = [
         asyncio.create_task(listen(running, sent(live(1), then=asyncio.Event()), whose=call(tenant="a", peer=peer)))
@@ -210,7 +210,7 @@ async def test_a_stream_whose_time_is_over_ends_with_its_transcript(service: STA
     assert replies[-1].summary.text == "w0 w0"
 
 
-async def test_a_client_that_takes_no_answers_loses_its_place(service: START, monkeypatch: pytest.MonkeyPatch):
+async def test_a_client_that_reads_no_answers_loses_its_stream(service: START, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("services.audio.servicer._LEAVE_S", 0.0)
     running = await service(max_stream_s=1.05)
 
@@ -225,7 +225,7 @@ async def test_a_client_that_takes_no_answers_loses_its_place(service: START, mo
     assert running.admission.streams == 0
 
 
-async def test_a_stream_whose_client_goes_leaves_nothing_behind(service: START):
+async def test_a_cancelled_stream_leaves_nothing_behind(service: START):
     running = await service()
     before = len(asyncio.all_tasks())
     task = asyncio.create_task(listen(running, sent(live(2), then=asyncio.Event())))

@@ -36,7 +36,7 @@ async def test_a_call_without_a_whole_answer_is_no_sample(reply: Reply) -> None:
         await timed(ask, b"")
 
 
-def test_what_a_way_adds_is_what_its_percentiles_differ_by() -> None:
+def test_the_overhead_of_a_path_is_the_difference_of_percentiles() -> None:
     direct, path = (milliseconds([(each / 1000, 2 * each / 1000) for each in range(by, by + 101)]) for by in (0, 5))
     assert direct == {"ttft_ms": {"p50": 50, "p95": 95, "p99": 99}, "total_ms": {"p50": 100, "p95": 190, "p99": 198}}
     assert added(path["total_ms"], direct["total_ms"]) == {"p50": 10, "p95": 10, "p99": 10}

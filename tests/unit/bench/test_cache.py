@@ -49,7 +49,7 @@ class WideBagOfWords(BagOfWords):
         return [None if row is None else np.pad(row, (0, DIMENSION - len(row))) for row in rows]
 
 
-async def test_what_was_judged_is_in_force_for_what_is_measured() -> None:
+async def test_verified_thresholds_are_in_force_for_the_measurement() -> None:
     """Near misses of the default, all of them right: the threshold becomes as loose as it may."""
     asked = ["how do i", "where can i", "may anybody", "when should people", "who would"]
     texts = [f"{how} find the {number}th of all keys" for how in asked for number in range(150)]
@@ -76,7 +76,7 @@ async def test_verdicts_need_pairs() -> None:
         await cache.run(lambda line: None, verdicts=5)
 
 
-def test_what_is_drawn_is_the_same_each_time_and_has_neighbours() -> None:
+def test_synthetic_entries_are_reproducible_and_have_neighbours() -> None:
     around = synthetic.beside(_units(20), np.random.default_rng(1), 0.9, 0.95)
     assert len(set(synthetic.questions())) == synthetic.QUESTIONS
     rows = np.concatenate(list(synthetic.entries(around, 2_500)))

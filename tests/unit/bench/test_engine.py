@@ -70,7 +70,7 @@ async def test_a_cancelled_call_frees_its_slot() -> None:
     assert (engine.tally.running, engine.tally.waiting) == (0, 0)
 
 
-def test_its_counts_are_among_the_metrics() -> None:
+def test_the_counts_of_the_engine_are_among_the_metrics() -> None:
     registry = CollectorRegistry()
     registry.register(TallyCollector(Tally(started=3)))
     assert b"simulated_provider_started 3.0" in generate_latest(registry)
@@ -92,7 +92,7 @@ async def test_the_last_word_and_the_finish_travel_together() -> None:
     assert (await answer(a_request(), slots=1))[-1].finish.HasField("queue_ms")
 
 
-async def test_it_goes_on_where_another_engine_broke_off() -> None:
+async def test_the_engine_continues_a_broken_text() -> None:
     begun = a_request("word word word ", max_tokens=None)
     assert len(await answer(begun, continues=True, tokens=4)) == 1
     as_asked = a_request("word word word ", max_tokens=9)
@@ -107,7 +107,7 @@ def test_a_profile_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("text", ['{"frist": {}}', '{"each_ms": -1}', '{"first": {"tail_share": 2}}'])
-def test_what_is_not_a_profile_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_profile_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEDGEROW_SIMULATED_LLM_PROFILE", text)
     with pytest.raises(ValidationError, match="profile"):
         SimulatedLlmSettings()

@@ -40,7 +40,7 @@ async def test_a_near_question_is_a_hit_from_the_threshold_on_and_a_threshold_of
     assert (0.8 <= found.similarity < 0.99) if compared else found.similarity is None
 
 
-async def test_a_question_is_compared_with_one_whose_vector_is_on_its_way_into_the_index(open_cache: OpenCache) -> None:
+async def test_a_question_is_compared_with_one_that_is_being_indexed(open_cache: OpenCache) -> None:
     bench, index = open_cache(), threading.Event()
     bench.answers._memory._vectors_thread.submit(index.wait)
     storing = asyncio.create_task(store(bench, CAPITAL))
@@ -89,7 +89,7 @@ async def test_a_text_too_long_to_embed_is_found_exactly_and_never_semantically(
     assert (await look_up(bench, identity(long.asked + " please"))).verdict is Verdict.MISS
 
 
-async def test_a_lookup_whose_time_is_over_before_it_could_compare_is_too_late(open_cache: OpenCache) -> None:
+async def test_a_lookup_without_time_to_embed_is_too_late(open_cache: OpenCache) -> None:
     bench = open_cache()
     await store(bench, CAPITAL)
     with pytest.raises(EmbeddingTooLate):
@@ -109,7 +109,7 @@ async def test_an_expired_entry_is_neither_an_exact_nor_a_semantic_hit(open_cach
     assert bench.answers.stats.expirations == 1
 
 
-async def test_an_answer_whose_time_is_over_comes_with_the_miss_of_its_very_question_alone(
+async def test_an_expired_answer_comes_with_the_miss_of_its_exact_question_alone(
     open_cache: OpenCache,
 ) -> None:
     bench = open_cache(stale_ms=50)

@@ -57,7 +57,7 @@ async def test_vectors_of_another_engine_are_not_compared(on_disk: OpenCache) ->
     assert (await look_up(after, CAPITAL)).verdict is Verdict.EXACT
 
 
-async def test_what_was_removed_or_expired_stays_gone_after_a_restart(on_disk: OpenCache) -> None:
+async def test_removed_and_expired_answers_stay_gone_after_a_restart(on_disk: OpenCache) -> None:
     before = on_disk()
     await store(before, CAPITAL)
     await store(before, REWORDED, ttl_ms=1)
@@ -88,7 +88,7 @@ async def test_an_answer_that_was_kept_long_enough_is_gone_from_the_disk_too(
     assert list(Database(str(tmp_path / "cache.db")).load("bag of words", 0)) == []
 
 
-async def test_what_waits_for_a_disk_that_stands_still_is_bounded(open_cache: OpenCache) -> None:
+async def test_writes_that_wait_for_a_stalled_disk_are_bounded(open_cache: OpenCache) -> None:
     bench, goes_on = open_cache(), threading.Event()
     apply = bench.database.apply
     with patch.object(bench.database, "apply", side_effect=lambda statements: (goes_on.wait(10), apply(statements))):

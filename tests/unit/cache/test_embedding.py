@@ -87,7 +87,7 @@ async def test_a_caller_that_gives_up_leaves_no_work_queued_and_may_ask_again(
     assert engine.embedded == ["first", "given up" if again else "last"]
 
 
-async def test_one_caller_that_gives_up_does_not_take_the_others_with_it(engine: Gated, embedder: Embedder) -> None:
+async def test_a_cancelled_caller_cancels_no_other_embedding(engine: Gated, embedder: Embedder) -> None:
     async with asyncio.TaskGroup() as tasks:
         patient = tasks.create_task(embedder.embed("why?", "acme"))
         hasty = tasks.create_task(embedder.embed("why?", "acme"))

@@ -36,7 +36,7 @@ def on_disk(folder: Path) -> bytes:
 
 
 @given(asked=st.text(), answer=st.binary(), embedding=st.binary())
-def test_what_is_sealed_opens_as_it_was_and_shows_nothing(asked: str, answer: bytes, embedding: bytes) -> None:
+def test_a_sealed_entry_opens_unchanged_and_shows_nothing(asked: str, answer: bytes, embedding: bytes) -> None:
     entry = replace(ENTRY, asked=asked.encode(), answer=answer)
     sealed = Encryption([KEY]).seal(entry, embedding)
     kept = replace(entry, asked=sealed.asked, answer=sealed.answer)
@@ -57,7 +57,7 @@ def test_what_is_sealed_opens_as_it_was_and_shows_nothing(asked: str, answer: by
         {"tenant": "acm", "partition": b"epartition"},
     ],
 )
-def test_what_is_moved_to_another_row_does_not_open(moved: dict[str, object]) -> None:
+def test_an_entry_moved_to_another_row_does_not_open(moved: dict[str, object]) -> None:
     sealed = Encryption([KEY]).seal(ENTRY, b"")
     kept = replace(ENTRY, asked=sealed.asked, answer=sealed.answer)
     with pytest.raises(UnreadableEntry, match="not as it was sealed"):
@@ -65,7 +65,7 @@ def test_what_is_moved_to_another_row_does_not_open(moved: dict[str, object]) ->
 
 
 @given(place=st.integers(0), flip=st.integers(1, 255))
-def test_what_was_changed_anywhere_does_not_open(place: int, flip: int) -> None:
+def test_an_entry_changed_anywhere_does_not_open(place: int, flip: int) -> None:
     sealed = bytearray(Encryption([KEY]).seal(ENTRY, b"").answer)
     sealed[place % len(sealed)] ^= flip
     with pytest.raises(UnreadableEntry):
@@ -73,7 +73,7 @@ def test_what_was_changed_anywhere_does_not_open(place: int, flip: int) -> None:
 
 
 @pytest.mark.parametrize("kept", [b"", b"x", b"x" * 20])
-def test_what_was_cut_off_does_not_open(kept: bytes) -> None:
+def test_a_truncated_entry_does_not_open(kept: bytes) -> None:
     name = Encryption([KEY]).seal(ENTRY, b"").answer[:4]
     for answer in (kept, name + kept):
         with pytest.raises(UnreadableEntry):
@@ -97,7 +97,7 @@ async def test_a_copy_of_the_disk_shows_neither_question_nor_answer_nor_vector(
         assert (found.verdict, found.entry and found.entry.answer) == (Verdict.SEMANTIC, ANSWER)
 
 
-async def test_what_was_in_clear_text_is_off_the_disk_when_there_is_a_key(
+async def test_with_a_key_clear_text_is_erased_from_the_disk(
     open_cache: OpenCache, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = open_cache(tmp_path / "cache.db")
@@ -116,7 +116,7 @@ async def test_what_was_in_clear_text_is_off_the_disk_when_there_is_a_key(
 
 
 @pytest.mark.parametrize("keys", [[], [KEY]], ids=["none", "one"])
-def test_what_is_in_clear_text_opens_where_there_is_no_key(keys: list[bytes]) -> None:
+def test_clear_text_opens_only_without_a_key(keys: list[bytes]) -> None:
     cipher = Encryption(keys)
     if not keys:
         assert cipher.open(ENTRY, b"vector") == (ENTRY, b"vector")
@@ -192,7 +192,7 @@ GOOD = b64encode(KEY).decode()
 
 
 @pytest.mark.parametrize("text", ["", GOOD, f"{GOOD}, {b64encode(OTHER).decode()}"])
-def test_keys_are_given_with_commas_between_them(text: str) -> None:
+def test_several_keys_are_separated_by_commas(text: str) -> None:
     settings = CacheSettings(encryption_key=text)
     found = encryption.keys(settings.encryption_key.get_secret_value())
     assert found == [KEY, OTHER][: len(text) // 40]

@@ -37,7 +37,7 @@ async def test_the_same_question_is_a_hit_and_another_wording_is_none(servicers:
     assert (other.verdict, other.similarity) == (Verdict.MISS, None)
 
 
-async def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_a_stored_answer_is_there_after_a_restart(tmp_path: Path) -> None:
     settings, question = CacheSettings(database=str(tmp_path / "cache.db"), embedder="none"), identity("one")
     cache = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
     async with service.assemble(settings) as before:

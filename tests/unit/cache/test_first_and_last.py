@@ -28,9 +28,7 @@ def on_disk(path: Path) -> dict[str, int]:
     return {entry.key: entry.uses for entry, _ in Database(str(path)).load("bag of words", 0)}
 
 
-async def test_what_has_no_room_in_memory_when_it_is_loaded_leaves_the_disk(
-    open_cache: OpenCache, tmp_path: Path
-) -> None:
+async def test_entries_that_do_not_fit_in_memory_at_load_leave_the_disk(open_cache: OpenCache, tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
     before = open_cache(path)
     for question in QUESTIONS:
@@ -45,7 +43,7 @@ async def test_what_has_no_room_in_memory_when_it_is_loaded_leaves_the_disk(
     assert on_disk(path).keys() == held
 
 
-async def test_what_was_used_since_the_last_sweep_is_written_down_at_the_end(tmp_path: Path) -> None:
+async def test_uses_since_the_last_sweep_are_written_at_the_end(tmp_path: Path) -> None:
     path, question = tmp_path / "cache.db", QUESTIONS[0]
     settings = CacheSettings(database=str(path), embedder="none", sweep_interval_ms=60_000)
     async with service.assemble(settings) as servicers:

@@ -45,7 +45,7 @@ def test_a_costly_answer_that_is_used_outlives_a_flood_of_cheap_ones() -> None:
     assert entries.held("dear")
 
 
-def test_what_was_popular_once_goes_when_it_is_not_asked_for_any_more() -> None:
+def test_a_once_popular_entry_is_evicted_when_it_is_unused() -> None:
     entries = Entries(10, 10**9)
     old = entry("old", tokens=20)
     entries.put(old)

@@ -191,7 +191,7 @@ def test_an_explicit_zero_is_not_the_default() -> None:
     assert keyed(greedy).key != keyed(bare).key
 
 
-def test_the_question_itself_stays_as_it_was() -> None:
+def test_keying_does_not_change_the_question() -> None:
     question = complete()
     question.messages[-1].content = "  Why? "
     keyed(question)

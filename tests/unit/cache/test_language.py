@@ -72,7 +72,7 @@ async def test_the_lookup_says_the_language_unless_the_caller_wants_exact_hits_a
     assert not (await servicer.Lookup(cache_pb2.LookupRequest(question=asked), CALL)).language
 
 
-async def test_what_is_stored_for_exact_hits_alone_is_not_embedded(open_cache: OpenCache) -> None:
+async def test_an_answer_for_exact_hits_alone_is_not_embedded(open_cache: OpenCache) -> None:
     bench = open_cache()
     servicer = CacheServicer(bench.answers, CacheSettings())
     for exact_only, embedded in ((True, 0), (False, 1)):

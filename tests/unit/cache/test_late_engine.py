@@ -32,7 +32,7 @@ class Loading:
         return BagOfWords()
 
 
-def test_what_is_asked_of_an_engine_before_a_text_comes_is_known_without_it() -> None:
+def test_properties_of_a_late_engine_are_known_before_it_is_loaded() -> None:
     loading = Loading()
     late = LateEngine("ctranslate2", 128, loading)
     assert (late.name, late.languages, late.max_batch) == (CTranslate2Engine.name, CTranslate2Engine.languages, 1)

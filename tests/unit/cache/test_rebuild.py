@@ -110,7 +110,7 @@ def rebuilt(model: Model, change: Callable[[], None]) -> None:
 
 @settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 10_000), count=st.integers(FEW, 3 * FEW), blocks=st.integers(1, 300))
-def test_what_changes_meanwhile_is_neither_missed_nor_found_again(seed: int, count: int, blocks: int) -> None:
+def test_changes_during_a_rebuild_are_neither_missed_nor_found_twice(seed: int, count: int, blocks: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("services.cache.ivf_index.Lists.blocks.__defaults__", (1, blocks))
         model = Model(seed)
@@ -154,7 +154,7 @@ def test_many_lists_find_the_near_ones_that_one_list_finds() -> None:
     assert sum(len(a & b) for a, b in zip(wanted, found, strict=True)) >= 0.98 * 5 * len(wanted)
 
 
-def test_a_partition_whose_lists_cannot_be_made_serves_from_those_it_has(
+def test_a_partition_whose_rebuild_fails_serves_from_its_old_lists(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(sample: Rows, count: int) -> Rows:
@@ -174,7 +174,7 @@ def test_a_partition_whose_lists_cannot_be_made_serves_from_those_it_has(
     model.check()
 
 
-def test_one_that_is_emptied_meanwhile_is_left_empty() -> None:
+def test_a_partition_emptied_during_a_rebuild_stays_empty() -> None:
     model = Model(5)
     model.add(FEW)
     rebuilt(model, lambda: model.remove(len(model.held)))

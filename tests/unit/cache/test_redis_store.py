@@ -39,7 +39,7 @@ class CountingState:
         return [None if "keys" in call.keywords else Written(1, 1) for _ in items]
 
 
-def test_what_is_asked_of_redis_goes_at_once_and_what_comes_meanwhile_goes_together() -> None:
+def test_the_first_read_of_redis_goes_at_once_and_later_ones_together() -> None:
     async def main() -> None:
         memory = Memory(Entries(10, 10**6), VectorIndex(DIMENSION), Watchers(10), Thresholds(0.95, 0.01))
         state, began = CountingState(), loop_clock()

@@ -106,7 +106,7 @@ async def test_uses_wait_for_the_disk_once_and_are_written_again_when_it_has_ans
     await store.close()
 
 
-async def test_what_was_verified_waits_for_the_disk_once_and_what_came_meanwhile_is_written_next(
+async def test_samples_are_written_once_and_later_ones_with_the_next_write(
     memory: Memory,
 ) -> None:
     file = Recording()

@@ -52,7 +52,7 @@ def test_texts_that_differ_only_where_the_model_is_blind_differ(asked: str, stor
         ("Ｗhat is it?", "ｗhat is it?"),
     ],
 )
-def test_what_the_model_is_blind_to_may_be_the_same_in_other_words(asked: str, stored: str) -> None:
+def test_differences_that_the_model_does_not_see_may_be_other_words(asked: str, stored: str) -> None:
     assert tokens().unseen(asked, stored) == tokens().unseen(stored, asked) == ""
 
 

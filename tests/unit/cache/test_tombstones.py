@@ -25,6 +25,6 @@ def test_a_store_from_before_the_remembered_removals_has_a_conflict() -> None:
     assert tombstones.conflict("a", "acme", 2)
 
 
-def test_what_was_before_the_watermark_is_not_known() -> None:
+def test_changes_before_the_watermark_conflict() -> None:
     assert Tombstones(watermark=5).conflict("a", "acme", 4)
     assert not Tombstones(watermark=5).conflict("a", "acme", 5)

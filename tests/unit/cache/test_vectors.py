@@ -19,7 +19,7 @@ def test_the_nearest_come_first_with_their_cosine() -> None:
     assert [similarity for _, similarity in near] == pytest.approx([1, 2**-0.5, 0], abs=1e-3)
 
 
-def test_what_was_removed_is_not_found_may_come_back_and_an_empty_partition_is_gone() -> None:
+def test_removed_vectors_are_not_found_may_return_and_an_empty_partition_is_gone() -> None:
     index = VectorIndex(4)
     index.add(b"p", [("x", AXES[0]), ("y", AXES[1])])
     assert (index.nearest(b"q", AXES[0], 8), b"q" in index) == ([], False), "partitions do not see each other"

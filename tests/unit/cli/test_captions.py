@@ -44,7 +44,7 @@ def test_elsewhere_each_change_is_a_line_and_what_may_change_is_in_brackets() ->
     assert written(screen) == "hears  What [is]\nhears  What is the\nheard  What is the?\n"
 
 
-def test_where_not_all_fits_the_newest_words_show() -> None:
+def test_a_long_caption_shows_its_newest_words() -> None:
     shown = caption(["one", "two", "three", "four", "five", "six", "seven"], 4, console(terminal=True, width=20)).plain
     assert shown == "… five six seven"
     shown = caption(["one", "two", "three", "four"], 4, console(terminal=True, width=20)).plain
@@ -53,7 +53,7 @@ def test_where_not_all_fits_the_newest_words_show() -> None:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_what_is_left_of_a_line_can_be_taken_away(terminal: bool) -> None:
+def test_an_unfinished_caption_can_be_cleared(terminal: bool) -> None:
     screen = console(terminal)
     captions = Captions(screen)
     captions.clear()

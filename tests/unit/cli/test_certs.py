@@ -166,7 +166,7 @@ def test_a_key_of_another_authority_is_noticed(tmp_path: Path) -> None:
         read_authority(tmp_path)
 
 
-def test_what_is_no_pem_is_no_authority(tmp_path: Path) -> None:
+def test_an_invalid_pem_is_no_authority(tmp_path: Path) -> None:
     write_authority(tmp_path, make_authority())
     (tmp_path / "ca.crt").write_text("hello")
     with pytest.raises(ForeignAuthority, match="cannot be used"):

@@ -22,7 +22,7 @@ def init(*arguments: str | Path, typed: str = "") -> Result:
     return CliRunner().invoke(app, ["init", *map(str, arguments)], input=typed)
 
 
-def test_it_asks_for_the_model_the_keys_variable_the_callers_and_stored_answers(file: Path) -> None:
+def test_init_asks_for_model_variable_callers_and_stored_answers(file: Path) -> None:
     result = init(file, typed="anthropic:claude\nMY_KEY\nkeys\n\n")
     assert result.exit_code == 0, result.output
     questions = "Which model", "Which variable", "Which callers", "May a stored answer be given"
@@ -51,7 +51,7 @@ def test_a_name_and_a_url_are_a_model_by_the_form_of_up(file: Path) -> None:
     assert yaml.safe_load(file.read_text())["models"]["small"] == {"url": url, "model": "small", "tier": "balanced"}
 
 
-def test_it_says_how_to_make_the_callers_key(file: Path) -> None:
+def test_init_prints_how_to_make_the_callers_key(file: Path) -> None:
     assert (
         "export HEDGEROW_API_KEY=$(openssl rand -hex 24)"
         in init(file, "--yes", "--model", "a/b", "--callers", "keys").stdout

@@ -25,7 +25,7 @@ def test_a_key_is_printed_once_and_the_file_has_its_sha256_alone(mesh: Path) -> 
     assert f"key {digest(key)[:12]} of acme is in mesh.yaml" in result.stderr
 
 
-def test_one_line_changes_and_comments_stay(mesh: Path) -> None:
+def test_creating_a_key_changes_one_line_and_keeps_comments(mesh: Path) -> None:
     made = created("acme")
     assert changes(mesh) == [
         f"-   acme: {{key_sha256: {OLD}, requests_per_s: 20}}",
@@ -74,7 +74,7 @@ def test_an_unknown_tenant_is_refused_with_the_nearest(mesh: Path) -> None:
     assert changes(mesh) == []
 
 
-def test_keys_are_listed_with_where_they_are(mesh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_listed_with_their_source(mesh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (mesh.parent / "key").write_text("of-a-file\n")
     text = MESH.replace("  batch:\n", "  batch:\n    key_env: [MINE, NOT_SET]\n    key_file: key\n")
     mesh.write_text(text)

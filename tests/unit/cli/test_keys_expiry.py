@@ -51,7 +51,7 @@ def test_an_expiry_that_is_none_changes_nothing(mesh: Path, given: str) -> None:
     assert changes(mesh) == []
 
 
-def test_a_file_whose_expiry_is_no_time_is_not_listed(mesh: Path) -> None:
+def test_a_file_with_an_invalid_expiry_is_not_listed(mesh: Path) -> None:
     mesh.write_text(f"tenants: {{acme: {{key_sha256: {{sha256: {OLD}, expires: 30}}}}}}\n")
     assert "mesh.yaml: acme.key_sha256: expires: a time such as 2027-01-31" in keys("list").stderr
 

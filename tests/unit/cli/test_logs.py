@@ -36,7 +36,7 @@ def test_each_line_begins_with_its_service(logs: Path) -> None:
     ]
 
 
-def test_one_service_is_shown_as_it_wrote(logs: Path) -> None:
+def test_the_log_of_one_service_is_shown_unchanged(logs: Path) -> None:
     assert shown("gateway", "--tail", "2").stdout == "two\nthree\n"
     assert shown("gateway", "--tail", "0").stdout == ""
     assert shown("llm-fast-1").stdout == "a\nb\n"
@@ -65,7 +65,7 @@ def test_the_mesh_that_runs_comes_before_the_last_one_and_that_one_before_others
     assert shown("gateway", "--state-dir", ".hedgerow").stdout == "of the demo\n"
 
 
-def test_what_ended_is_not_followed(logs: Path) -> None:
+def test_a_log_of_a_stopped_mesh_is_not_followed(logs: Path) -> None:
     result = shown("gateway", "--follow", "--tail", "1")
     assert (result.exit_code, result.stdout) == (0, "three\n")
     assert "no mesh runs in .hedgerow/meshes/prod: there is nothing to follow" in result.stderr
@@ -95,7 +95,7 @@ def test_a_log_is_read_from_its_end_in_blocks_and_goes_on_there(tmp_path: Path) 
     assert list(log.more()) == log.rest() == []
 
 
-def test_of_a_log_that_is_shared_each_service_is_shown_by_its_name(
+def test_lines_of_a_shared_log_have_the_names_of_their_services(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -113,7 +113,7 @@ def test_of_a_log_that_is_shared_each_service_is_shown_by_its_name(
     assert "there are hedgerow, llm-a, llm-b, router" in " ".join(shown("cache").stderr.split())
 
 
-def test_where_no_mesh_runs_down_says_so_and_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_without_a_mesh_succeeds_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["down"])
     assert (done.exit_code, done.stdout) == (0, "no mesh runs in .hedgerow: nothing to end\n")
@@ -128,7 +128,7 @@ def test_down_signals_no_process_of_a_listing_that_a_killed_mesh_left(
     assert json.loads(CliRunner().invoke(app, ["down", "--json"]).stdout) == {"ended": []}
 
 
-def test_of_several_meshes_down_wants_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_with_several_meshes_requires_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     service = [{"name": "gateway", "address": "127.0.0.1:1"}]
     with running(Path(".hedgerow/meshes/a"), service), running(Path(".hedgerow/meshes/b"), service):

@@ -83,7 +83,7 @@ def test_a_drill_is_said_and_is_no_problem() -> None:
     assert shown(mesh)[-1] == "drill: cache: 50% of calls fail with UNAVAILABLE"
 
 
-def test_where_endpoints_are_and_what_they_weigh_is_shown_where_it_differs() -> None:
+def test_locality_and_weight_of_endpoints_are_shown_where_they_differ() -> None:
     mesh = a_mesh()
     mesh.services[0].endpoints[0].MergeFrom(pb.Endpoint(region="west", zone="a", build="canary", weight=9))
     lines = shown(mesh)

@@ -58,7 +58,7 @@ async def test_blocks_join_to_what_the_file_holds(
     assert capfd.readouterr().err == ""
 
 
-def test_what_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with (
         pytest.raises(InvalidArgument, match=r"audio: WAV, FLAC, MP3 or Ogg, got .*notes\.txt"),

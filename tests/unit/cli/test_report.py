@@ -17,7 +17,7 @@ def test_people_read_what_came_how_fast_and_under_which_trace() -> None:
     ]
 
 
-def test_what_is_special_about_an_answer_is_said() -> None:
+def test_the_report_has_what_is_special_about_an_answer() -> None:
     answer = an_answer(
         usage=Usage(12, 20, 0, 16, 12),
         degraded=("llm:budget",),

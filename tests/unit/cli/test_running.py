@@ -85,7 +85,7 @@ def test_services_are_those_of_the_mesh_that_runs_here(runs: Runs) -> None:
     assert asked().split() == ["127.0.0.1:6002", "127.0.0.1:6001", ".hedgerow/meshes/prod"]
 
 
-def test_what_is_given_is_stronger(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_override_variables_and_the_running_mesh(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs(Path(".hedgerow"), 6000)
     monkeypatch.setenv("HEDGEROW_TARGET_AUDIO", "10.0.0.7:1")
     assert asked("--gateway", "10.0.0.8:2").split() == ["10.0.0.8:2", "10.0.0.7:1", ".hedgerow"]
@@ -97,7 +97,7 @@ def test_a_mesh_that_was_killed_does_not_run(runs: Runs) -> None:
     assert asked().split() == ["127.0.0.1:7002", "127.0.0.1:7001", ".hedgerow/meshes/prod"]
 
 
-def test_of_two_meshes_one_is_to_be_named(runs: Runs) -> None:
+def test_with_two_meshes_one_must_be_named(runs: Runs) -> None:
     runs(Path(".hedgerow/meshes/a"), 6000)
     runs(Path(".hedgerow/meshes/b"), 7000)
     refused = " ".join(asked().split())

@@ -65,7 +65,7 @@ def test_a_model_of_the_mesh_here_that_cannot_be_reached_has_its_url_and_the_rea
     assert result.stdout.splitlines()[1] == "  http://provider.test/v1: connection refused"
 
 
-def test_on_another_host_the_gateways_breakers_show_a_model_whose_calls_fail(
+def test_on_another_host_open_breakers_show_a_failing_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def answer(asked: request.Request, timeout: float) -> io.BytesIO:

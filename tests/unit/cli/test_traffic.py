@@ -36,7 +36,7 @@ hedgerow_in_flight{{limiter="llm quick"}} 3.0
 """)
 
 
-def test_what_ended_between_two_scrapes_is_counted_by_tenant_and_by_model() -> None:
+def test_requests_between_two_scrapes_are_counted_by_tenant_and_model() -> None:
     seen = between(page(100, errors=3), page(120, slow=20, errors=9, failed=4), over_s=2.0)
     assert seen.mesh == Flow(23.0, 3.0, 100.0, pytest.approx(492.0))
     assert seen.tenants == {"acme": Flow(20.0, 0.0, 100.0, pytest.approx(492.0)), "beta": Flow(3.0, 3.0)}
@@ -50,7 +50,7 @@ def test_workers_are_added_up_and_one_that_started_again_counts_from_0() -> None
     assert between(page(100), page(7), over_s=1.0).mesh.per_s == 7.0
 
 
-def test_where_nothing_ends_in_the_window_it_is_all_the_time_since_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_requests_in_the_window_traffic_counts_since_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traffic, "scrape", lambda _: page(100))
     monkeypatch.setattr("time.time", lambda: START + 50)
     monkeypatch.setattr("time.sleep", lambda _: None)
@@ -77,7 +77,7 @@ def test_a_percentile_is_the_one_of_prometheus() -> None:
     assert quantile(0.5, {0.1: 0.0, math.inf: 0.0}) is None
 
 
-def test_what_is_wrong_beside_the_requests_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_of_the_mesh_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: START)
     after = page(
         1,

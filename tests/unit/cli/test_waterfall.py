@@ -39,7 +39,7 @@ def test_a_bar_is_as_long_as_its_time() -> None:
     assert second.count("█") == pytest.approx(spent / 2, abs=1)
 
 
-def test_the_first_token_has_its_place_on_the_axis() -> None:
+def test_the_first_token_is_marked_on_the_axis() -> None:
     *_, axis = drawn(an_answer())
     line = axis.strip().split()[0]
     assert line.index("▲") == int(75 / 300 * len(line))
@@ -79,7 +79,7 @@ def test_a_terminal_without_unicode_gets_ascii() -> None:
 @pytest.mark.parametrize(
     ("cells", "expected"), [(0, ""), (0.01, "▏"), (0.5, "▌"), (1, "█"), (2.25, "██▎"), (9, "████")]
 )
-def test_what_took_any_time_shows_and_none_outgrows_its_room(cells: float, expected: str) -> None:
+def test_any_time_spent_is_visible_and_bars_stay_within_their_width(cells: float, expected: str) -> None:
     assert spent_cells(cells, 4, False) == expected
 
 

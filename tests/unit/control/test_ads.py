@@ -145,7 +145,7 @@ async def test_a_stream_ends_in_order_on_drain(mesh: StillMesh, streams: Streams
         await hearing
 
 
-async def test_what_is_wrong_with_a_request_ends_the_stream_by_its_own_name(streams: Streams):
+async def test_an_error_of_a_request_ends_the_stream_with_that_error(streams: Streams):
     streams.ask(ASSIGNMENTS, "a")
     await streams.next_response()
     streams.sending.put_nowait(InvalidInput("request", "a well-formed message", "3 bytes"))

@@ -101,7 +101,7 @@ def test_changes_go_out_in_warming_order_all_of_clusters_and_listeners_and_of_th
     ]
 
 
-def test_one_response_of_a_type_is_under_way_and_then_the_newest_state_follows():
+def test_after_each_acknowledged_response_the_newest_state_follows():
     client = GrpcClient()
     client.ask(ASSIGNMENTS, "a")
     first = client.next_response(snapshot(a="1"))
@@ -205,7 +205,7 @@ def test_endpoints_can_not_be_asked_for_without_a_name():
     assert client.listen(snapshot(a="1")) == []
 
 
-def test_of_unknown_names_nothing_is_said_until_they_are_known():
+def test_unknown_names_get_no_response_until_they_are_known():
     client = GrpcClient()
     client.ask(ASSIGNMENTS, "later")
     assert client.listen(snapshot(a="1")) == []
@@ -219,7 +219,7 @@ def test_an_unknown_type_is_answered_once_without_resources():
     assert client.listen(snapshot(a="2")) == []
 
 
-def test_what_goes_is_taken_back_last_and_in_reverse_order():
+def test_removed_resources_are_withdrawn_last_and_in_reverse_order():
     client = connected(snapshot(a="1", b="1"), "a", "b")
     assert client.listen(snapshot(a="2")) == [
         ("Cluster", ["a2", "b1"]),  # still there while others may refer to it
@@ -231,13 +231,13 @@ def test_what_goes_is_taken_back_last_and_in_reverse_order():
     ]
 
 
-def test_what_went_and_came_back_is_sent_again():
+def test_a_resource_that_returns_is_sent_again():
     client = connected(snapshot(a="1", b="1"), "a", "b")
     client.listen(snapshot(a="1"))
     assert ("ClusterLoadAssignment", ["b1"]) in client.listen(snapshot(a="1", b="1"))
 
 
-def test_of_what_is_not_known_yet_nothing_is_said_and_nothing_taken_back():
+def test_an_unresolved_resource_is_neither_sent_nor_withdrawn():
     known = snapshot(a="1")
     client = connected(known, "a")
     assert client.listen({**known, ASSIGNMENTS: {"a": Resource("a")}}) == []

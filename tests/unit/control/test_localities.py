@@ -84,9 +84,7 @@ def multiplied(of: ClusterLoadAssignment) -> dict[str, float]:
         ("north", {"east": 0, "west": 0, "south": 0}),
     ],
 )
-def test_the_own_region_comes_first_and_the_others_by_distance_and_nowhere_all_are_alike(
-    region: str, expected: dict[str, int]
-):
+def test_the_own_region_is_first_then_by_distance_and_all_are_equal_without_one(region: str, expected: dict[str, int]):
     assert priorities(assigned(EVERYWHERE, region)) == expected
 
 

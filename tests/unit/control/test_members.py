@@ -36,6 +36,6 @@ def test_only_those_that_serve_are_in_service():
     assert [each.in_service for each in with_health] == [True, False, False, False]
 
 
-def test_a_service_has_the_identity_of_its_name_up_to_the_first_dash_unless_it_says_so():
+def test_a_service_has_the_identity_of_its_name_up_to_the_first_dash_unless_set():
     assert identity("llm-quality", Service(endpoints=(ONE,))) == "llm"
     assert identity("llm-quality", Service(endpoints=(ONE,), identity="gateway")) == "gateway"

@@ -37,7 +37,7 @@ async def test_a_name_has_all_its_addresses_each_once_and_in_order_and_the_last_
     assert names["cache"] == ("10.0.0.1", "10.0.0.3")
 
 
-def test_a_look_up_that_takes_too_long_counts_as_failed_and_holds_up_no_other():
+def test_a_slow_lookup_fails_and_delays_no_other():
     async def both() -> tuple[tuple[str, ...], tuple[str, ...]]:
         resolver = ScriptedResolver(cache=["10.0.0.1"], router=["10.0.0.9"])
         names = Names(1, resolver)

@@ -64,7 +64,7 @@ def test_envoy_gets_the_edge_and_what_is_behind_it_alone():
 _SERVES_HTTP = 'services: {gateway: {endpoints: [{address: "10.0.0.1:1", http_port: 81}, {address: "10.0.0.2:1"}]}}'
 
 
-def test_where_the_gateway_serves_http_the_edge_leads_to_it_there():
+def test_the_edge_has_a_cluster_for_the_gateways_http_port():
     text = f'{_SERVES_HTTP}\nedge: {{address: "0.0.0.0:8443"}}'
     snapshot, options = rendered(text, kind=Kind.ENVOY), HttpProtocolOptions()
     http = unpacked(snapshot, CLUSTERS, "gateway_http", Cluster)
@@ -78,7 +78,7 @@ def test_where_the_gateway_serves_http_the_edge_leads_to_it_there():
     assert "gateway_http" not in rendered(text)[CLUSTERS]
 
 
-def test_with_certificates_the_edge_proves_itself_by_http_too():
+def test_with_certificates_the_edge_authenticates_over_http_too():
     text = f'{_SERVES_HTTP}\nedge: {{address: "0.0.0.0:8443"}}\nmtls: true'
     of = {name: tls(cluster(text, name, Kind.ENVOY)) for name in ("gateway", "gateway_http")}
     assert {name: list(each.common_tls_context.alpn_protocols) for name, each in of.items()} == {
@@ -90,7 +90,7 @@ def test_with_certificates_the_edge_proves_itself_by_http_too():
     assert of["gateway"] == of["gateway_http"]
 
 
-def test_tenants_that_the_edge_proves_go_by_http_only_where_it_proves_itself(tmp_path: Path):
+def test_tenants_authenticated_by_the_edge_need_mtls_over_http(tmp_path: Path):
     keys = tmp_path / "jwks.json"
     keys.write_text('{"keys": [{}]}')
     jwt = f'edge: {{address: "0.0.0.0:1", jwt: {{issuer: i, audiences: [a], jwks_file: "{keys}"}}}}'

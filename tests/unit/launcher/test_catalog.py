@@ -139,7 +139,7 @@ def test_a_folder_of_the_same_name_comes_before_the_catalogue(tmp_path: Path, ca
     assert file.models["a"].local == cache / "smollm2-135m"
 
 
-def test_what_is_missing_is_named_once(tmp_path: Path, cache: Path) -> None:
+def test_a_missing_model_is_named_once(tmp_path: Path, cache: Path) -> None:
     text = "models: {a: smollm2-135m, b: {catalog: smollm2-135m, tier: quality}, c: x/y}\naudio: whisper-base"
     file = file_of(text, tmp_path)
     assert [each.name for each in missing_models(file)] == ["smollm2-135m", "whisper-base"]
@@ -158,7 +158,7 @@ def test_what_is_missing_is_named_once(tmp_path: Path, cache: Path) -> None:
         ("models: {a: x/y}\naudio: {catalog: whisper-base, hub: base}", "one of folder, catalog and hub is needed"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_the_names_that_there_are(tmp_path: Path, text: str, wrong: str) -> None:
+def test_an_unknown_catalogue_model_is_refused_with_the_known_names(tmp_path: Path, text: str, wrong: str) -> None:
     assert wrong in " ".join(problem_lines(text, tmp_path))
 
 

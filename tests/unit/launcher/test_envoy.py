@@ -22,7 +22,7 @@ def clusters(folder: Path, **settings: Any) -> dict[str, dict[str, Any]]:
     return {found["name"]: found for found in bootstrap(folder, **settings)["static_resources"]["clusters"]}
 
 
-def test_what_compose_mounts_is_what_is_written_here(tmp_path: Path) -> None:
+def test_the_bootstrap_that_compose_mounts_is_up_to_date(tmp_path: Path) -> None:
     envoy.write_bootstrap(tmp_path, **envoy.COMPOSE)
     kept = {file.name: file.read_text() for file in (REPOSITORY / "deploy/envoy").iterdir()}
     written = {file.name: file.read_text() for file in tmp_path.iterdir()}

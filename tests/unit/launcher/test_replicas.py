@@ -58,7 +58,7 @@ def test_gateways_find_everything_by_name_and_know_their_control_plane(planned: 
     assert (known.node.id, known.node.locality.region) == ("gateway-2", "local")
 
 
-def test_what_has_state_shares_it_on_redis_and_keeps_no_file_beside_it(planned: ReplicatedMesh) -> None:
+def test_replicated_services_share_state_on_redis_and_keep_no_file(planned: ReplicatedMesh) -> None:
     specs = by_name(planned)
     planned.write_files()
     settings = {
@@ -138,7 +138,7 @@ def test_envoy_asks_the_control_plane_and_its_files_are_where_it_runs(planned: R
     assert str(spec.folder / envoy.BOOTSTRAP) in spec.command
 
 
-def test_what_is_missing_is_named_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_named_with_its_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     with pytest.raises(MeshError, match="no redis-server on PATH or beside this Python; install Redis"):

@@ -27,7 +27,7 @@ def members(spec: ServiceSpec) -> list[str]:
     return [each.name for each in spec.members]
 
 
-def test_where_all_models_are_providers_one_process_serves_everything(tmp_path: Path) -> None:
+def test_with_providers_alone_one_process_serves_everything(tmp_path: Path) -> None:
     (only,) = shaped(TWO, tmp_path)
     assert (only.name, members(only)) == ("hedgerow", ["cache", "router", "llm-a", "llm-b-1", "llm-b-2", "gateway"])
     assert only.address == "127.0.0.1:50050"

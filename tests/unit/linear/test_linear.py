@@ -110,7 +110,7 @@ def test_the_time_for_a_text_grows_with_its_length(reader: str, size: int) -> No
 
 
 @pytest.mark.parametrize("reader", GATHERED)
-def test_so_does_the_time_for_an_answer_that_is_kept(reader: str) -> None:
+def test_the_time_for_a_gathered_answer_grows_linearly(reader: str) -> None:
     for name in ("quotation marks", "lone surrogates"):
         _check(reader, name, _text(name, _MANY), 1)
     _check(reader, "letters", _text("letters", _LONG), _LONG_PIECE)

@@ -28,7 +28,7 @@ MODEL = Model("m", "vllm", 1_000, 999, "off", continues=True)
         (5_000, None, 4_000, 0),
     ],
 )
-def test_it_is_what_the_settings_say_where_the_request_asks_for_more_or_does_not_say(asked, default, cap, limit):
+def test_the_token_limit_is_the_settings_unless_the_request_asks_for_less(asked, default, cap, limit):
     request = Request((), Sampling(max_tokens=asked))
     assert OwnLimits(default, cap).of(request, MODEL, 100) == limit
 

@@ -57,7 +57,7 @@ CALL = Call((), Deadline.never(), INVALID_SPAN)
     ],
     ids=["what is not set", "zero is set", "the beginning of an answer and the salt", "auto", "none", "required"],
 )
-def test_what_is_asked_reaches_the_engine_as_it_came(asked: dict[str, Any], request_: Request) -> None:
+def test_a_request_reaches_the_engine_unchanged(asked: dict[str, Any], request_: Request) -> None:
     assert to_request(llm_pb2.GenerateRequest(**asked)) == request_
 
 
@@ -77,7 +77,7 @@ def test_at_most_one_constraint_is_taken(given: chat_pb2.ResponseFormat, constra
     assert to_request(llm_pb2.GenerateRequest(response_format=given)).constraint == constraint
 
 
-def test_an_unknown_role_is_refused_by_its_place() -> None:
+def test_an_unknown_role_is_refused_by_its_path() -> None:
     asked = llm_pb2.GenerateRequest(messages=[chat_pb2.Message(content="Hello.")])
     with pytest.raises(InvalidInput, match=r"messages\[0\].role: system, user, assistant or tool, got 0"):
         to_request(asked)
@@ -93,7 +93,7 @@ def test_the_end_carries_reason_usage_and_queue_time() -> None:
     assert not to_response(Chunk("a", 1)).HasField("finish")
 
 
-def test_tools_and_their_results_reach_the_engine_as_they_came() -> None:
+def test_tools_and_their_results_reach_the_engine_unchanged() -> None:
     call = chat_pb2.ToolCall(id="call_1", name="weather", arguments='{"city": "Oslo"}')
     asked = llm_pb2.GenerateRequest(
         messages=[
@@ -178,7 +178,7 @@ SEEN = chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=[chat_pb2.Part(text="Hi."
         ({"response_format": GRAMMAR}, "response_format.grammar"),
     ],
 )
-async def test_what_an_engine_does_not_have_is_refused_by_name_before_it_is_asked(
+async def test_features_that_an_engine_lacks_are_refused_by_name_before_the_call(
     asked: dict[str, Any], field: str
 ) -> None:
     request = llm_pb2.GenerateRequest(**{"messages": [HI], **asked})

@@ -47,7 +47,7 @@ def without(asked: Request, model: Model = CLAUDE) -> tuple[Request, tuple[str, 
         ("metadata", "[1]", "metadata"),
     ],
 )
-def test_what_only_tunes_an_answer_is_left_out_and_named(place: str, given: str, name: str) -> None:
+def test_fields_that_only_tune_an_answer_are_omitted_and_named(place: str, given: str, name: str) -> None:
     rest, omitted = without(request(**{place: given}))
     assert omitted == (name,)
     assert rest.original
@@ -72,7 +72,7 @@ def test_what_only_tunes_an_answer_is_left_out_and_named(place: str, given: str,
         ("made_up", "1"),
     ],
 )
-def test_what_changes_the_question_is_refused_by_name_all_the_same(place: str, given: str) -> None:
+def test_fields_that_change_the_question_are_refused_by_name(place: str, given: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         without(request(**{place: given, "reasoning_effort": '"high"'}))
     assert str(refused.value).startswith(f"{place}: no such field of model m, got ")
@@ -97,7 +97,7 @@ def test_options_for_the_end_and_the_logprobs_of_an_answer_are_refused_not_omitt
         without(request(sampling))
 
 
-def test_what_says_nothing_and_what_clients_repeat_is_not_named() -> None:
+def test_empty_fields_and_repeated_reasoning_are_not_named() -> None:
     own: dict[str, Any] = {"user": '""', "metadata": "{}", "messages[1].reasoning_content": '"Hm"'}
     assert without(request(**own))[1] == ()
 

@@ -74,7 +74,7 @@ def test_a_compiled_function_that_was_loaded_has_what_vllm_calls_on_it() -> None
     loaded._artifacts.compiled_fn.finalize_loading("the settings")
 
 
-def test_what_vllm_s_own_backend_compiled_is_left_as_it_is() -> None:
+def test_functions_compiled_by_vllms_own_backend_are_unchanged() -> None:
     finished: list[str] = []
     loaded = SimpleNamespace(_artifacts=SimpleNamespace(compiled_fn=SimpleNamespace(finalize_loading=finished.append)))
     vllm_plugin.loading_whole(lambda: loaded)()._artifacts.compiled_fn.finalize_loading("the settings")

@@ -18,7 +18,7 @@ def seen(total_ms: float, outcome: Outcome = Outcome.OK, ttft_ms: float | None =
     return Observation("small", ttft_ms, total_ms, outcome)
 
 
-def test_observations_take_the_place_of_expectations():
+def test_observations_replace_expectations():
     table = Table(CATALOGUE, WINDOW_S, PausedClock())
     (model,) = table.models()
     assert (model.ttft.p50_ms, model.total.p95_ms, model.total.samples) == (40, 150, 0)
@@ -69,13 +69,13 @@ def chosen(table: Table, budget_ms: float) -> tuple[str, bool]:
 BOTH = [*CATALOGUE, ModelSettings(name="other", tier="fast", context_tokens=100, expected_total_ms=995)]
 
 
-def test_a_model_whose_every_answer_was_cut_below_the_budget_does_not_meet_it():
+def test_a_model_with_all_answers_cut_does_not_meet_the_budget():
     table = Table(BOTH, WINDOW_S, PausedClock())
     table.observe([seen(980, Outcome.BUDGET)] * 200)
     assert chosen(table, 1_000) == ("other", False)
 
 
-def test_one_whole_answer_in_twenty_that_was_cut_is_within_the_rule_and_two_are_not():
+def test_one_cut_answer_in_twenty_meets_the_budget_and_three_do_not():
     table = Table(BOTH, WINDOW_S, PausedClock())
     table.observe([*[seen(500)] * 19, seen(980, Outcome.BUDGET)])
     assert chosen(table, 1_000) == ("small", False)

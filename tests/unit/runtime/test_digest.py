@@ -63,7 +63,7 @@ def test_a_quantile_is_within_one_percent_of_a_value_of_its_rank(values, quantil
     assert low * 0.98 <= digest.quantile(quantile) <= high * 1.02
 
 
-def test_a_value_that_is_older_than_others_leaves_before_them():
+def test_an_older_value_leaves_the_window_before_newer_ones():
     clock = PausedClock()
     digest = WindowedDigest(WINDOW_S, clock)
     for age_s in (0, 45, 15, 45, 20):  # in any order

@@ -67,7 +67,7 @@ def test_a_variable_is_named_be_it_the_settings_own_or_the_group_s(environment: 
     assert rows["limit.min"].source == rows["hedge.mode"].source == "default"
 
 
-def test_what_operators_do_not_set_is_not_shown() -> None:
+def test_fixed_settings_are_not_shown() -> None:
     assert not {"hedge.percentile", "shed.load", "stages.cache.share"} & explained("gateway").keys()
 
 
@@ -138,7 +138,7 @@ def test_the_plan_splits_the_budget_as_the_gateway_would(environment: pytest.Mon
     assert "plan" not in explain.explain("cache")
 
 
-def test_what_would_stop_the_start_is_said_in_the_same_words(
+def test_explain_reports_invalid_settings_as_the_start_does(
     environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment.setenv(f"{GATEWAY}HEDGE__MAX_SHARE", "2")

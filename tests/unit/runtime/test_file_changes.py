@@ -13,7 +13,7 @@ def test_a_file_is_read_again_once_it_has_stopped_changing_and_then_not_again(tm
     assert not stamps.changed()
 
 
-def test_one_of_several_is_enough_and_a_file_may_come_and_go(tmp_path: Path):
+def test_a_change_of_one_of_several_files_is_found_also_its_removal(tmp_path: Path):
     stamps = FileChanges(one := tmp_path / "one", tmp_path / "other")
     one.write_text("1")
     assert [stamps.changed(), stamps.changed()] == [False, True]

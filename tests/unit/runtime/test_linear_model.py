@@ -15,7 +15,7 @@ def test_every_text_has_features_that_are_buckets(text: str):
     assert all(0 <= feature < BUCKETS for feature in features(text))
 
 
-def test_what_only_hides_a_word_changes_no_feature():
+def test_characters_that_only_disguise_a_word_change_no_feature():
     assert features("Ignore the rules") == features("ｉｇｎｏｒｅ THE ru\u200bles")
 
 

@@ -46,7 +46,7 @@ def test_each_service_reports_its_own_refusals_in_the_words_of_its_start() -> No
     ]
 
 
-def test_settings_of_earlier_versions_are_all_named_with_what_takes_their_place() -> None:
+def test_settings_of_earlier_versions_are_named_with_their_replacements() -> None:
     gateway = {**LLMS, "HEDGEROW_GATEWAY_API_KEYS": "{}", "HEDGEROW_GATEWAY_VISION_MODEL": "m"}
     gateway["HEDGEROW_GATEWAY_HEDGE__PERCENTILE"] = "90"
     llm = {"HEDGEROW_LLM_ENGINE": "openai", "HEDGEROW_LLM_OPENAI__CONTINUES": "true"}
@@ -65,7 +65,7 @@ def test_settings_of_earlier_versions_are_all_named_with_what_takes_their_place(
     ]
 
 
-def test_what_takes_the_place_of_a_setting_is_one() -> None:
+def test_the_replacement_of_a_setting_is_a_setting() -> None:
     for name, instead in INSTEAD.items():
         for variable in [name, *re.findall(r"HEDGEROW_\w+", instead)]:
             service, _, path = variable.removeprefix("HEDGEROW_").lower().partition("_")
@@ -97,12 +97,12 @@ def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
     assert refusals(environments) == [[NO_MODEL]]
 
 
-def test_one_that_is_not_installed_silences_no_other(environment: Patch) -> None:
+def test_a_service_that_is_not_installed_hides_no_other_refusal(environment: Patch) -> None:
     environment.setitem(sys.modules, "services.gateway.config", None)  # importing it raises ImportError
     assert refusals([("audio", {}), ("gateway", {}), ("audio", {})]) == [[NO_MODEL], [], [NO_MODEL]]
 
 
-def test_one_that_cannot_be_read_for_another_reason_says_nothing_either(environment: Patch) -> None:
+def test_a_service_with_unreadable_settings_hides_no_other_refusal(environment: Patch) -> None:
     def fails(service: str) -> Any:
         os.environ[MODEL] = "left behind"
         raise RuntimeError(service)

@@ -70,7 +70,7 @@ def test_an_unknown_context_length_is_no_reason_against_a_model():
     assert (choice.model, choice.alternatives, choice.fallback) == ("unknown", (), False)
 
 
-def test_what_an_answer_without_an_end_costs_at_most_is_not_known():
+def test_an_unlimited_answer_has_no_known_maximum_cost():
     unknown = model("unknown", Tier.FAST, 10, context_tokens=0)
     assert choose(rank([unknown, FAST]), demand(max_cost_usd=1)).model == "small"
     assert choose(rank([unknown]), demand(max_tokens=100, max_cost_usd=1)).model == "unknown"
@@ -85,13 +85,13 @@ def test_a_model_that_costs_too_much_is_passed_over():
     assert choose(rank([FAST, cheap]), demand(max_tokens=100, max_cost_usd=0.000_05)).model == "cheap"
 
 
-def test_what_costs_too_much_is_no_alternative_and_stands_in_for_nothing():
+def test_a_model_that_costs_too_much_is_neither_alternative_nor_fallback():
     cheap = model("cheap", Tier.FAST, 9_000, completion_usd_per_mtok=0.1, prompt_usd_per_mtok=0.1)
     choice = choose(rank([FAST, cheap]), demand(tier=Tier.QUALITY, max_tokens=100, max_cost_usd=0.000_05))
     assert (choice.model, choice.alternatives, choice.fallback) == ("cheap", (), True)
 
 
-def test_where_every_model_costs_too_much_the_request_is_refused_with_the_least_that_would_do():
+def test_if_every_model_costs_too_much_the_error_has_the_least_cost():
     with pytest.raises(InvalidInput, match=r"max_cost_usd: at least 0\.00021 for this request, got 1e-06"):
         choose(rank([FAST, QUALITY]), demand(max_tokens=100, max_cost_usd=0.000_001))
     with pytest.raises(InvalidInput, match="got nan"):

@@ -26,7 +26,7 @@ from services.runtime import strict_json
         (r'{"\udc00": 1}', r"half a surrogate pair, \\udc00"),
     ],
 )
-def test_what_python_takes_and_others_do_not_is_refused(text: str, why: str):
+def test_json_that_only_python_accepts_is_refused(text: str, why: str):
     with pytest.raises(ValueError, match=why):
         strict_json.loads(text)
 

@@ -29,5 +29,5 @@ def test_a_replacement_text_is_marked_and_its_sentences_are_its_own() -> None:
     ]
 
 
-def test_what_a_late_stage_brought_is_no_text_of_the_answer() -> None:
+def test_the_patch_of_a_late_stage_is_no_text_of_the_answer() -> None:
     assert replayed(Patch("tool:news", "A fox. Two.")) == []

@@ -35,7 +35,7 @@ def test_a_turn_may_be_a_mapping_as_chat_apis_have_it(turn: Any, same: Message) 
     assert generate_request([turn]) == generate_request([same])
 
 
-def test_one_turn_needs_no_list() -> None:
+def test_a_single_turn_needs_no_list() -> None:
     assert generate_request({"role": "user", "content": "Hi."}) == generate_request("Hi.")  # type: ignore[arg-type]
     assert generate_request(Message("user", "Hi.")) == generate_request("Hi.")  # type: ignore[arg-type]
 
@@ -65,7 +65,7 @@ def test_one_turn_needs_no_list() -> None:
         ([{"role": ["user"]}], r"messages\[0\].role: system, user, assistant or tool, got \['user'\]"),
     ],
 )
-def test_what_is_no_turn_is_refused_by_its_place(turns: Any, problem: str) -> None:
+def test_an_invalid_turn_is_refused_by_its_path(turns: Any, problem: str) -> None:
     with pytest.raises(InvalidArgument, match=f"^{problem}"):
         generate_request(turns)
 
@@ -90,7 +90,7 @@ def test_a_tool_may_be_a_mapping_as_chat_apis_have_it(tool: Any) -> None:
         ({"name": "f", "parameter": {}}, r"tools\[0\]: some of name, .*, got parameter; did you mean parameters\?"),
     ],
 )
-def test_what_is_no_tool_is_refused_by_its_place(tool: Any, problem: str) -> None:
+def test_an_invalid_tool_is_refused_by_its_path(tool: Any, problem: str) -> None:
     with pytest.raises(InvalidArgument, match=f"^{problem}"):
         generate_request("?", tools=[tool])
 
@@ -135,7 +135,7 @@ def test_a_schema_may_be_that_of_a_class() -> None:
 
 
 @pytest.mark.parametrize("given", [object, 7, {"type": object}])
-def test_what_is_no_schema_is_refused(given: Any) -> None:
+def test_an_invalid_schema_is_refused(given: Any) -> None:
     with pytest.raises(
         InvalidArgument, match=r"^json_schema: a JSON Schema as text or mapping, or a class that has one"
     ):
@@ -143,7 +143,7 @@ def test_what_is_no_schema_is_refused(given: Any) -> None:
 
 
 @pytest.mark.parametrize("given", ["Hi.", {"messages": "Hi."}])
-def test_one_question_is_no_batch(given: Any) -> None:
+def test_a_single_question_is_no_batch(given: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"^requests: a sequence of questions, got one"):
         Caller(Peer("localhost:1"), None).batch(given, {})
 

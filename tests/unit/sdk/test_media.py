@@ -29,7 +29,7 @@ def test_a_recording_that_is_deleted_before_it_is_sent_is_named_by_its_field(tmp
         list(parts)
 
 
-def test_a_file_that_cannot_be_sent_is_named_with_its_place(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_sent_is_named_with_its_path(tmp_path: Path) -> None:
     large, empty = tmp_path / "large.png", tmp_path / "empty.png"
     empty.touch()
     with large.open("wb") as file:

@@ -26,7 +26,7 @@ def test_a_text_is_one_message_and_leaves_every_choice_to_the_gateway() -> None:
     assert request.attempt == 0
 
 
-def test_one_stop_string_is_not_taken_for_its_letters() -> None:
+def test_a_stop_string_is_not_split_into_letters() -> None:
     assert generate_request("?", stop="END").sampling.stop == ["END"]
 
 
@@ -60,7 +60,7 @@ def test_zero_and_empty_are_values_not_absence() -> None:
         ({"audio": b"x" * 5_000_000}, f"audio: at most {MAX_MESSAGE_BYTES} bytes, got 5000000; send a shorter or"),
     ],
 )
-def test_what_can_never_work_is_refused_by_name(options: dict[str, Any], message: str) -> None:
+def test_impossible_options_are_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         generate_request(**{"messages": "?", **options})
     assert caught.value.message.startswith(message)
@@ -131,7 +131,7 @@ def test_long_blocks_are_cut_between_samples(encoding: Any) -> None:
     assert list(live_blocks(b"", AudioFormat(encoding))) == []
 
 
-def test_tools_and_what_became_of_them_are_asked_with() -> None:
+def test_tools_calls_and_results_are_sent() -> None:
     call = ToolCall("1", "clock", '{"city": "Oslo"}')
     result = Message("tool", "23:59", tool_call_id="1")
     turns = [Message("user", "Late?"), Message("assistant", tool_calls=[call]), result]
@@ -146,14 +146,14 @@ def test_tools_and_what_became_of_them_are_asked_with() -> None:
     assert call.parsed() == {"city": "Oslo"}
 
 
-def test_what_shapes_the_draw_of_tokens_is_asked_with() -> None:
+def test_sampling_options_are_sent() -> None:
     sampling = generate_request("?", logit_bias={7: -100}, frequency_penalty=0.5, top_logprobs=0).sampling
     assert [(each.token, each.bias) for each in sampling.logit_bias] == [(7, -100)]
     assert (sampling.frequency_penalty, sampling.HasField("top_logprobs")) == (0.5, True)
     assert not sampling.HasField("presence_penalty")
 
 
-def test_tools_of_the_mesh_are_named_with_what_to_do_with_them() -> None:
+def test_tools_of_the_mesh_are_sent_with_their_options() -> None:
     given = ["news", MeshTool("weather", {"city": "Oslo"}), MeshTool("radar", offered=True), MeshTool(source="files")]
     request = generate_request("?", mesh_tools=given, tool_calls=1)
     assert list(request.mesh_tools) == [

@@ -66,7 +66,7 @@ def test_when_the_time_is_over_no_other_gateway_is_asked(spent_s: float):
 @pytest.mark.parametrize(
     "problem", [Unavailable("no model", reason="MODEL_UNAVAILABLE"), ResourceExhausted("busy"), NO_GATEWAY]
 )
-def test_what_a_gateway_says_and_where_there_never_was_one_is_the_end(problem: HedgerowError):
+def test_errors_of_a_gateway_and_unreachable_targets_are_not_resumed(problem: HedgerowError):
     assert Scene().asked(problem) is None
 
 
@@ -106,7 +106,7 @@ def test_a_thought_or_a_call_is_not_begun_again():
         assert scene.asked() is None
 
 
-def test_what_may_reach_a_model_once_is_asked_once():
+def test_a_single_attempt_is_not_resumed():
     assert Scene(single_attempt=True).asked() is None
 
 
@@ -121,7 +121,7 @@ def test_with_a_key_the_same_is_asked_from_where_it_was():
     assert scene.asked(NOT_KEPT) is None  # a second attempt
 
 
-def test_where_the_answer_is_not_kept_a_model_goes_on_from_the_text_without_the_key():
+def test_if_the_answer_is_not_stored_the_request_continues_the_text_without_the_key():
     scene = Scene(idempotency_key="k")
     scene.said("Once")
     scene.asked()

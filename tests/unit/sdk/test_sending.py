@@ -14,7 +14,7 @@ def started(target: object, *arguments: object) -> threading.Thread:
     return thread
 
 
-def test_what_is_put_in_comes_out_in_order_and_then_it_is_over() -> None:
+def test_an_outbox_delivers_in_order_and_then_ends() -> None:
     outbox = Outbox()
     feeding = started(outbox.fill, range(100), None)
     assert list(outbox) == list(range(100))
@@ -38,7 +38,7 @@ def test_live_audio_does_not_pile_up() -> None:
     assert len(taken) <= 7  # four that wait, one that is put in, one that was taken, one read ahead
 
 
-def test_what_is_urgent_needs_no_room() -> None:
+def test_an_urgent_message_needs_no_capacity() -> None:
     outbox = Outbox()
     for number in range(4):
         outbox.put(number)

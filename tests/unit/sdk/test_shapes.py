@@ -57,7 +57,7 @@ WHOLE = {
 }
 
 
-def test_what_the_schema_admits_is_what_is_built() -> None:
+def test_values_that_the_schema_admits_are_parsed() -> None:
     Draft202012Validator.check_schema(schema := schema_of(Order))
     Draft202012Validator(schema).validate(WHOLE)
     expected = Order(7, [Part("axle", 2.0)], Colour.BLUE, "s", None, True, ("a",), {"Oslo": 3}, {"a": [1]}, [1])
@@ -85,7 +85,7 @@ def test_fields_with_a_default_may_be_left_out() -> None:
         ({"stock": {"Oslo": "3"}}, "stock.Oslo: integer, got '3'"),
     ],
 )
-def test_what_does_not_match_is_refused_by_its_place(change: dict[str, Any], problem: str) -> None:
+def test_a_mismatch_is_refused_by_its_path(change: dict[str, Any], problem: str) -> None:
     given = WHOLE | change
     assert not Draft202012Validator(schema_of(Order)).is_valid(given)
     with pytest.raises(Mismatch, match=f"^{problem}"):

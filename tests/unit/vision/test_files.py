@@ -49,7 +49,7 @@ def test_a_pinned_file_is_loaded_as_it_was_pinned_and_in_no_other_way(folder: Pa
         trust.read(file)
 
 
-def test_where_any_file_is_pinned_no_other_is_loaded(folder: Path) -> None:
+def test_with_a_pinned_file_no_other_is_loaded(folder: Path) -> None:
     (folder / "a" / "model.onnx").write_bytes(b"model")
     with pytest.raises(BadModel, match=r"the setting `digests` names, got a/model\.onnx"):
         Trust(folder, ("onnx",), {"b/model.onnx": "0" * 64}).read(folder / "a" / "model.onnx")

@@ -80,7 +80,7 @@ def test_something_glued_on_is_refused(kind: str, more: bytes) -> None:
 
 
 @pytest.mark.parametrize("more", [archive(), b"<html><script>", b"x", b"\0\0\0\0html", b"\0\0\0\x0chtmlscri"])
-def test_what_follows_an_avif_must_be_a_box_that_avif_has(more: bytes) -> None:
+def test_data_after_an_avif_must_be_a_known_box(more: bytes) -> None:
     with pytest.raises(Unfit, match="a whole AVIF"):
         opened(encoded(gradient(), "AVIF") + more)
 
@@ -140,7 +140,7 @@ def test_further_pictures_may_follow_a_jpeg_that_announces_them() -> None:
         (encoded(gradient(), "AVIF").replace(b"meta", b"free"), "0 boxes that describe a picture"),
     ],
 )
-def test_what_lies_about_its_size_or_its_form_is_refused(data: bytes, message: str) -> None:
+def test_a_picture_with_a_false_size_or_format_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(Unfit, match=message):
         decode(data, MAX_PIXELS)
 
@@ -153,7 +153,7 @@ def test_a_jpeg_with_more_scans_than_encoders_write_is_refused() -> None:
         opened(progressive[:-2] + progressive[last:-2] * 40 + b"\xff\xd9")
 
 
-def test_a_webp_whose_canvas_and_picture_differ_is_refused() -> None:
+def test_a_webp_with_another_canvas_size_is_refused() -> None:
     whole = with_orientation(gradient(), "WEBP", 1)
     at = whole.index(b"VP8X") + 12
     with pytest.raises(Unfit, match="one that is damaged"):

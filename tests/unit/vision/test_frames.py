@@ -7,7 +7,7 @@ import asyncio
 from services.vision.frames import Opening, WaitingPlace
 
 
-async def test_a_newer_frame_takes_the_place_and_the_older_one_is_counted() -> None:
+async def test_a_newer_frame_replaces_the_waiting_one_which_is_counted() -> None:
     place = WaitingPlace()
     for number in (1, 2, 3):
         place.put(number, b"x")
@@ -28,7 +28,7 @@ async def test_a_reader_waits_for_a_frame() -> None:
     assert (frame.id, frame.data) == (7, None)
 
 
-async def test_a_frame_that_waits_when_the_place_closes_is_still_got() -> None:
+async def test_a_frame_that_waits_at_the_close_is_still_delivered() -> None:
     place = WaitingPlace()
     place.put(1, b"x")
     place.close()

@@ -78,7 +78,7 @@ def test_a_mistake_is_named_with_its_file_field_and_value(
     "content",
     [b"file: [", b"made: 2026-02-30\n", b"[" * 500, b"file: \xed\xa0\x80", b"\xff\xfe", b"[1, 2]", b""],
 )
-def test_what_is_no_description_is_refused_with_its_file(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_manifest_is_refused_with_its_file(tmp_path: Path, content: bytes) -> None:
     (folder(tmp_path) / "model.yaml").write_bytes(content)
     with pytest.raises(BadModel, match=r"model\.yaml: "):
         read(tmp_path)

@@ -101,7 +101,7 @@ async def test_more_than_fit_into_a_batch_take_several(engine: FakeEngine, make:
     assert [float(row.outputs["embedding"][0]) for row in rows] == pytest.approx([red / 10 for red in range(10)])
 
 
-async def test_one_waits_for_another_whose_picture_is_being_prepared(engine: FakeEngine, make: Make) -> None:
+async def test_a_batch_waits_for_a_picture_that_is_being_prepared(engine: FakeEngine, make: Make) -> None:
     target, late = make(), pending()
     both = asyncio.gather(compute(target, late), compute(target, ready()))
     await asyncio.sleep(0)
@@ -132,7 +132,7 @@ async def test_requests_that_come_while_the_engine_runs_are_computed_together(en
     assert engine.sizes == [1, 3]
 
 
-async def test_one_bad_picture_fails_its_request_and_frees_the_places_of_the_others(make: Make) -> None:
+async def test_a_bad_picture_fails_its_request_and_frees_the_queue(make: Make) -> None:
     target = make(max_queue=3)
     good, bad, never = ready(), pending(), pending()
     bad.set_exception(ImageRefused("images[1]", "a PNG", "none"))
@@ -155,7 +155,7 @@ async def test_more_than_the_model_may_have_in_hand_is_refused_whole_with_a_time
     assert len(await compute(target, *(ready() for _ in range(4)))) == 4
 
 
-async def test_what_is_too_late_never_reaches_the_engine(engine: FakeEngine, make: Make) -> None:
+async def test_a_late_request_never_reaches_the_engine(engine: FakeEngine, make: Make) -> None:
     target = make()
     running = await occupied(engine, target, ready())
     with pytest.raises(TooLate):
@@ -166,7 +166,7 @@ async def test_what_is_too_late_never_reaches_the_engine(engine: FakeEngine, mak
     assert engine.sizes == [1, 1]
 
 
-async def test_what_its_caller_gave_up_never_reaches_the_engine(engine: FakeEngine, make: Make) -> None:
+async def test_a_cancelled_request_never_reaches_the_engine(engine: FakeEngine, make: Make) -> None:
     target = make()
     running = await occupied(engine, target, ready())
     given_up = asyncio.ensure_future(compute(target, ready(), ready()))

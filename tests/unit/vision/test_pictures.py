@@ -63,7 +63,7 @@ def test_sixteen_bits_of_colour_keep_their_upper_half(colour: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "AVIF"])
-def test_what_is_transparent_is_white(kind: str) -> None:
+def test_transparent_pixels_are_white(kind: str) -> None:
     clear = Image.new("RGBA", (8, 8), (255, 0, 0, 0))
     clear.paste((0, 0, 255, 255), (0, 0, 4, 8))
     seen = pixels(encoded(clear, kind, **({"exact": True} if kind == "WEBP" else {})))
@@ -106,7 +106,7 @@ def test_a_png_in_seven_passes_is_understood(size: tuple[int, int]) -> None:
     assert (pixels(interlaced(gradient(*size))) == np.asarray(gradient(*size))).all()
 
 
-def test_of_an_animation_the_first_frame_is_seen() -> None:
+def test_the_first_frame_of_an_animation_is_used() -> None:
     frames = [Image.new("RGB", (20, 10), colour) for colour in ("red", "blue")]
     for kind in ("WEBP", "PNG", "GIF"):
         buffer = io.BytesIO()
@@ -191,7 +191,7 @@ async def test_a_refusal_keeps_nothing_of_what_was_decoded(pictures: Pictures) -
     assert refusal.value.__context__ is None  # the decoder's error, whose frames hold the pixels
 
 
-async def test_what_is_too_late_is_not_decoded(pictures: Pictures) -> None:
+async def test_a_late_picture_is_not_decoded(pictures: Pictures) -> None:
     with pytest.raises(TooLate):
         await pictures.prepare(b"", "images[0]", SMALL, "float32", Deadline.after(0))
 
@@ -229,7 +229,7 @@ def test_a_bomb_takes_no_memory_worth_speaking_of(bomb: bytes, most_mib: int, wh
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < most_mib * 1024  # KiB
 
 
-def test_of_more_data_than_pixels_no_more_is_unpacked_than_there_are_pixels() -> None:
+def test_no_more_data_is_unpacked_than_a_picture_has_pixels() -> None:
     bomb = png(100, 100, zlib.compress(b"\0" * 100_000_000))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert (pixels(bomb) == 0).all()

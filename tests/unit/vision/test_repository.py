@@ -90,7 +90,7 @@ async def test_a_broken_model_keeps_no_other_from_serving(
     assert "worse/model.yaml: file: a model, got something else" in caplog.text
 
 
-async def test_what_did_not_change_is_not_loaded_again(
+async def test_unchanged_models_are_not_loaded_again(
     tmp_path: Path, repository: Repository, engines: FakeEngines
 ) -> None:
     put(tmp_path, "a")
@@ -124,7 +124,7 @@ async def test_a_changed_model_takes_over_and_calls_in_flight_finish_on_the_old_
     assert engine.closed
 
 
-async def test_a_change_for_the_worse_leaves_the_old_one_in_its_place(
+async def test_a_broken_change_keeps_the_old_model(
     tmp_path: Path, repository: Repository, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(tmp_path, "a")
@@ -139,7 +139,7 @@ async def test_a_change_for_the_worse_leaves_the_old_one_in_its_place(
     assert repository.get("a") is not old
 
 
-async def test_a_model_whose_folder_is_gone_is_unloaded_at_the_second_look(
+async def test_a_model_without_its_folder_is_unloaded_at_the_second_scan(
     tmp_path: Path, repository: Repository, engines: FakeEngines
 ) -> None:
     put(tmp_path, "a")

@@ -71,7 +71,7 @@ async def test_images_are_named_best_first_in_their_order(servicer: VisionServic
 
 
 @pytest.mark.parametrize(("wanted", "given"), [({}, [1]), ({"top_k": 9}, [1, 0, 2])])
-async def test_one_label_is_given_unless_more_are_wanted_and_no_more_than_there_are(
+async def test_one_label_is_returned_unless_more_are_requested_and_exist(
     servicer: VisionServicer, wanted: dict[str, int], given: list[int]
 ) -> None:
     reply = await servicer.Classify(vision_pb2.ClassifyRequest(images=images(RED), **wanted), CALL)
@@ -115,7 +115,7 @@ async def test_a_request_that_cannot_be_served_is_refused_by_its_field(
         await servicer.Classify(request_, CALL)
 
 
-async def test_models_are_listed_as_they_are(servicer: VisionServicer) -> None:
+async def test_models_are_listed_with_their_properties(servicer: VisionServicer) -> None:
     models = (await servicer.ListModels(vision_pb2.ListModelsRequest(), CALL)).models
     assert [(model.name, model.is_default, model.max_batch, model.embedding_size) for model in models] == [
         ("m", True, 4, 3),
@@ -135,7 +135,7 @@ def tensor(**changes: Any) -> vision_pb2.Tensor:
     return vision_pb2.Tensor(**(values | changes))
 
 
-async def test_tensors_go_in_and_come_out_as_they_are(servicer: VisionServicer, engines: FakeEngines) -> None:
+async def test_tensors_are_passed_through_unchanged(servicer: VisionServicer, engines: FakeEngines) -> None:
     reply = await servicer.Infer(vision_pb2.InferRequest(model="plain", inputs=[tensor()]), CALL)
     assert [output.name for output in reply.outputs] == ["probabilities", "embedding"]
     embedding = reply.outputs[1]

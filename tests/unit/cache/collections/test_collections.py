@@ -44,7 +44,7 @@ async def test_a_document_is_found_by_its_words_and_by_its_meaning(open_collecti
     assert not search.words_only
 
 
-async def test_a_question_that_is_too_long_to_embed_goes_by_its_words_and_says_so(
+async def test_a_question_too_long_to_embed_is_searched_by_words_and_reported_so(
     open_collections: OpenCollections,
 ) -> None:
     collections = open_collections()
@@ -96,7 +96,7 @@ async def test_how_rare_a_word_is_elsewhere_does_not_show(open_collections: Open
     assert await ranked(collections) == before
 
 
-async def test_what_has_not_changed_is_not_embedded_again(open_collections: OpenCollections) -> None:
+async def test_unchanged_snippets_are_not_embedded_again(open_collections: OpenCollections) -> None:
     engine = BagOfWords()
     collections = open_collections(engine=engine)
     first = await collections.put("acme", "docs", document("long.md", LONG))
@@ -227,7 +227,7 @@ async def test_a_tenant_has_so_many_collections_and_another_has_its_own(open_col
     await collections.put("acme", "more", document("a.md", REDIS))
 
 
-async def test_what_was_dropped_does_not_come_back_with_a_document_that_was_under_way(
+async def test_a_collection_dropped_during_a_put_does_not_come_back(
     open_collections: OpenCollections,
 ) -> None:
     collections = open_collections()

@@ -98,7 +98,7 @@ def test_a_snippet_says_under_which_headings_it_stands() -> None:
     ]
 
 
-def test_what_is_searched_begins_with_as_many_of_the_headings_as_there_is_room_for() -> None:
+def test_the_searched_text_begins_with_as_many_headings_as_fit() -> None:
     (snippet,) = cut_up("Kept.", title=BETWEEN.join([words(12), "Cache"]))
     assert snippet.lead == "Cache\n"
     (snippet,) = cut_up("Kept.", title=words(40))

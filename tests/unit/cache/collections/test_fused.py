@@ -3,7 +3,7 @@
 from services.cache.collections.reading import fused
 
 
-def test_what_is_first_in_all_rankings_has_one_and_what_only_one_has_found_the_half_of_it_at_most() -> None:
+def test_the_first_of_all_rankings_scores_1_and_the_first_of_one_at_most_half() -> None:
     scores = dict(fused([[1, 2, 3], [1, 4, 2]]))
     assert scores[1] == 1
     assert list(scores) == [1, 2, 4, 3]

@@ -135,7 +135,7 @@ async def test_a_caller_without_a_tenant_has_no_tools(tools: ToolServicer) -> No
         ({"document": pb.Document(source="a", text="t", passages=[{"text": "t"}])}, "document.passages: none beside"),
     ],
 )
-async def test_what_cannot_be_kept_is_refused_by_name(
+async def test_a_document_that_cannot_be_stored_is_refused_by_name(
     servicer: CollectionServicer, changed: dict[str, Any], message: str
 ) -> None:
     request = {"tenant": "acme", "collection": "docs", "document": pb.Document(source="a.md", text="text"), **changed}

@@ -73,7 +73,7 @@ def test_with_its_own_threshold_chit_chat_is_found_where_dosages_are_not() -> No
 
 @settings(deadline=None, max_examples=examples(30))
 @given(reports=st.lists(st.tuples(st.booleans(), st.integers(150, 200), st.booleans()), min_size=1, max_size=20))
-def test_what_is_verified_of_one_category_is_nothing_to_another(reports: list[tuple[bool, int, bool]]) -> None:
+def test_verification_of_one_category_changes_no_other(reports: list[tuple[bool, int, bool]]) -> None:
     reports = [each for each in reports for _ in range(60)]  # enough of them to move a threshold
     both, alone = Thresholds(DEFAULT, ALLOWED), Thresholds(DEFAULT, ALLOWED)
     for of_chat, score, right in reports:
@@ -118,7 +118,7 @@ def test_a_smaller_share_of_wrong_hits_never_gets_a_looser_threshold(
     assert kept.for_lookup(DOSAGES, asked) >= kept.for_lookup(DOSAGES)
 
 
-def test_where_too_little_is_known_for_what_is_asked_for_what_the_service_knows_is_in_force() -> None:
+def test_with_too_few_samples_for_a_requested_share_the_services_threshold_is_in_force() -> None:
     kept = Thresholds(0.8, ALLOWED)
     for number in range(150):
         for candidate in (True, False, False, False):
@@ -155,7 +155,7 @@ def certified_and_wrong() -> Thresholds:
     return kept
 
 
-def test_of_very_many_shares_that_are_asked_for_few_are_remembered_and_all_are_right() -> None:
+def test_a_few_requested_shares_are_cached_and_all_thresholds_are_right() -> None:
     kept, shares = certified(), [0.0001 + 0.0001 * number for number in range(30)]
     record = kept._held(DOSAGES)
     assert record
@@ -174,7 +174,7 @@ def test_of_very_many_shares_that_are_asked_for_few_are_remembered_and_all_are_r
     assert record.max_wrong == shares[-1]
 
 
-def test_what_is_asked_for_holds_for_what_is_verified_next() -> None:
+def test_a_requested_share_holds_for_later_verifications() -> None:
     kept = certified()
     kept.for_lookup(DOSAGES, 0.002)
     kept.verify(DOSAGES, 0.99, True, True)

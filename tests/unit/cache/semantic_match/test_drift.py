@@ -82,7 +82,7 @@ def test_few_samples_say_nothing() -> None:
     assert drifted(np.empty(0), np.empty(0, bool), AT) == ""
 
 
-def test_all_alike_is_no_change() -> None:
+def test_equal_samples_are_no_drift() -> None:
     scores, wrong = np.full(1_000, 0.9), np.zeros(1_000, bool)
     assert drifted(scores, wrong, AT) == ""
     assert drifted(scores, ~wrong, AT) == ""

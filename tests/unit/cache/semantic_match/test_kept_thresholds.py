@@ -106,7 +106,7 @@ async def test_only_so_many_tenants_are_kept_those_with_the_latest_news(
     file.close()
 
 
-async def test_where_nothing_is_verified_any_more_the_default_is_in_force_and_removals_are_done(tmp_path: Path) -> None:
+async def test_without_verification_the_default_is_in_force_and_removals_are_done(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
     async with opened(path) as (store, kept):
         for tenant in ("acme", "globex"):
@@ -119,7 +119,7 @@ async def test_where_nothing_is_verified_any_more_the_default_is_in_force_and_re
         assert (kept.of(ACME), kept.of(GLOBEX) < DEFAULT) == (DEFAULT, True)
 
 
-def test_what_was_verified_of_another_engine_default_or_rules_is_another_score(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_of_another_engine_default_or_rules_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     named = [made_by(0.95, "engine"), made_by(0.95, "another"), made_by(0.9, "engine")]
     assert made_by(0.95, "engine") == named[0]
     monkeypatch.setattr(gates, "RULES", "next")

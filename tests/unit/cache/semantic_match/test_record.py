@@ -53,7 +53,7 @@ def test_replicas_that_add_what_is_new_come_to_what_one_alone_would_have(
 
 @settings(deadline=None)
 @given(before=STEPS, meanwhile=STEPS)
-def test_what_comes_while_the_sum_is_on_its_way_counts_once(
+def test_samples_during_an_exchange_count_once(
     before: list[bool | tuple[float, bool, bool]], meanwhile: list[bool | tuple[float, bool, bool]]
 ) -> None:
     kept = recorded(before)
@@ -105,6 +105,6 @@ GOOD = recorded([True, (0.9, True, False)]).row
         (),
     ],
 )
-def test_what_is_no_record_is_refused(row: tuple[object, ...]) -> None:
+def test_an_invalid_record_is_refused(row: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=r"samples|number|columns|candidates|convert"):
         Record.of(row)

@@ -93,7 +93,7 @@ def test_wrong_hits_at_the_default_tighten_it_at_once_and_raise_one_alarm(caplog
     assert traffic.thresholds.of(GLOBEX) == DEFAULT
 
 
-def test_what_was_off_comes_back_when_the_samples_say_so() -> None:
+def test_hits_that_were_off_return_with_good_samples() -> None:
     traffic = Simulated("recovers", judge=lambda right: False)
     traffic.report(300)
     assert traffic.now >= 1
@@ -162,7 +162,7 @@ def test_a_sudden_rise_of_candidates_counts_at_once() -> None:
     assert kept.measured.estimate > 0.8
 
 
-def test_what_is_measured_is_of_hits_alone_and_of_all_lookups() -> None:
+def test_wrong_hits_are_measured_as_a_share_of_all_lookups() -> None:
     kept = Thresholds(DEFAULT, ALLOWED)
     for number in range(1_000):
         kept.look_up(ACME, number % 2 == 0)

@@ -34,7 +34,7 @@ async def look_up(servicer: CacheServicer, text: str, **fields: object) -> cache
 
 
 @pytest.mark.parametrize("threshold", [0.8, NEAR_MISS])
-async def test_hits_and_near_misses_are_drawn_alike_with_all_that_a_judge_needs(
+async def test_hits_and_near_misses_are_sampled_with_all_that_a_judge_needs(
     open_cache: OpenCache, threshold: float
 ) -> None:
     servicer = served(open_cache(verification=draw_all(threshold)))
@@ -100,7 +100,7 @@ async def test_a_hit_that_is_judged_wrong_never_comes_again_and_a_near_miss_chan
     assert bench.answers.verification.thresholds.measured.wrong == 2
 
 
-async def test_what_a_rule_refuses_is_no_candidate_and_the_next_question_is(open_cache: OpenCache) -> None:
+async def test_a_question_refused_by_a_rule_is_no_candidate_and_the_next_is(open_cache: OpenCache) -> None:
     bench = open_cache(verification=draw_all())
     for text in (CAPITAL.asked, refused := f"{REWORDED.asked} 7"):
         await store(bench, identity(text))
@@ -111,7 +111,7 @@ async def test_what_a_rule_refuses_is_no_candidate_and_the_next_question_is(open
     assert found.sample.asked == CAPITAL.asked != refused
 
 
-async def test_a_tenant_whose_hits_are_off_is_sampled_on_and_comes_back(open_cache: OpenCache) -> None:
+async def test_a_tenant_without_hits_is_still_sampled_and_gets_them_back(open_cache: OpenCache) -> None:
     bench = open_cache(verification=draw_all())
     thresholds = bench.answers.verification.thresholds
     await store(bench, CAPITAL)

@@ -43,13 +43,13 @@ class ScriptedMesh:
         self.specs = [each for each in self.specs if each.name != name]
 
 
-async def test_what_is_the_same_is_left_alone() -> None:
+async def test_unchanged_services_are_not_restarted() -> None:
     mesh = ScriptedMesh([spec("cache"), spec("gateway")])
     assert await bring(mesh, [spec("cache"), spec("gateway")]) == []  # type: ignore[arg-type]
     assert mesh.done == []
 
 
-async def test_what_has_changed_is_started_again_one_after_the_other_and_the_front_last() -> None:
+async def test_changed_services_restart_one_by_one_and_the_front_last() -> None:
     mesh = ScriptedMesh([spec("router"), spec("llm-a-1"), spec("llm-a-2"), spec("gateway")])
     wanted = [spec("router"), spec("llm-a-1", "new"), spec("llm-a-2", "new"), spec("gateway", "new")]
     said = await bring(mesh, wanted)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ async def test_new_services_serve_before_the_front_is_configured_and_removed_one
     assert mesh.done == ["put llm-new", "put gateway", "remove llm-old"]
 
 
-async def test_what_does_not_start_stops_the_change() -> None:
+async def test_a_service_that_does_not_start_stops_the_change() -> None:
     mesh = ScriptedMesh([spec("router"), spec("gateway")], fails="router")
     with pytest.raises(ServiceFailed):
         await bring(mesh, [spec("router", "bad"), spec("gateway", "new")])  # type: ignore[arg-type]

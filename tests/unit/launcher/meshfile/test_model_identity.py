@@ -28,7 +28,7 @@ def test_a_folder_is_its_files(tmp_path: Path) -> None:
     assert identity_of(model) != first
 
 
-def test_a_file_that_goes_while_they_are_looked_at_is_none_of_them(
+def test_a_file_removed_during_the_scan_is_no_part_of_the_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"1234")
@@ -49,5 +49,5 @@ def test_a_file_that_goes_while_they_are_looked_at_is_none_of_them(
     assert identity_of(Model.model_construct(folder=tmp_path)) == there
 
 
-def test_what_is_not_here_yet_is_not_known(tmp_path: Path) -> None:
+def test_a_missing_model_has_no_identity(tmp_path: Path) -> None:
     assert identity_of(Model.model_construct(folder=tmp_path / "later")) == ""

@@ -97,7 +97,7 @@ PUBLIC = {
         ("hub: x/y", {}),
     ],
 )
-def test_what_the_file_does_not_say_of_a_providers_model_is_what_is_public_of_it(
+def test_unset_properties_of_a_providers_model_are_the_public_ones(
     folder: Path, said: str, row: dict[str, float]
 ) -> None:
     specs = specs_of(f"models: {{m: {{{said}}}}}\n", folder)
@@ -108,7 +108,7 @@ def test_what_the_file_does_not_say_of_a_providers_model_is_what_is_public_of_it
     assert engine.get("context_tokens") == (1_000_000 if "1000000" in said else None), "what is public may be old"
 
 
-def test_a_models_service_and_the_router_say_alike_what_it_is(folder: Path) -> None:
+def test_the_router_and_a_models_service_have_the_same_identity(folder: Path) -> None:
     specs = specs_of("models: {local: ./model, far: https://api.example/v1}", folder)
     rows = {row["name"]: row["identity"] for row in json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])}
     identities = {name: specs[f"llm-{name}"].environment["HEDGEROW_LLM_IDENTITY"] for name in rows}

@@ -22,7 +22,7 @@ def test_a_provider_is_known_by_its_url_and_what_has_no_price_of_its_own_has_non
     assert mini.cache_write is None
 
 
-def test_of_prices_that_go_by_length_that_of_short_prompts_counts() -> None:
+def test_prices_by_length_use_that_of_short_prompts() -> None:
     assert find("https://generativelanguage.googleapis.com/v1beta/openai", "gemini-2.5-pro").input == 1.25
 
 
@@ -36,5 +36,5 @@ def test_of_prices_that_go_by_length_that_of_short_prompts_counts() -> None:
         ("http://vllm:8000/v1", "gpt-5-mini"),
     ],
 )
-def test_a_model_is_nobodys_by_its_name_alone(url: str, model: str) -> None:
+def test_a_model_is_known_only_with_its_providers_url(url: str, model: str) -> None:
     assert find(url, model) == UNKNOWN

@@ -36,7 +36,7 @@ def test_every_file_that_is_written_can_be_read(model: str, callers: Literal["lo
 
 
 @pytest.mark.parametrize("model", ["./model", "openai:gpt"])
-def test_what_stands_in_comments_may_be_taken_out_of_them(model: str, tmp_path: Path) -> None:
+def test_commented_settings_of_the_template_may_be_uncommented(model: str, tmp_path: Path) -> None:
     (tmp_path / "models" / "mine").mkdir(parents=True)
     (tmp_path / "models" / "pictures").mkdir()
     (tmp_path / "model").mkdir()

@@ -76,7 +76,7 @@ def test_a_provider_is_where_its_own_clients_look_for_it() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:6030/v1", "http://localhost:6030/v1"])
-def test_a_mesh_that_would_call_itself_is_refused(url: str) -> None:
+def test_a_model_url_with_the_address_of_the_mesh_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="the address of the mesh itself; see OPENAI_BASE_URL"):
         sections(Given(base_port=6000, host="0.0.0.0"), {**OPENAI, "OPENAI_BASE_URL": url})
 
@@ -109,13 +109,13 @@ def test_a_known_providers_url_is_called_with_its_own_key() -> None:
         ("nobody:gpt", "NAME=URL or PROVIDER:MODEL is needed"),
     ],
 )
-def test_what_is_no_model_is_refused_with_what_is_one(given: str, said: str) -> None:
+def test_an_invalid_model_is_refused_with_the_valid_forms(given: str, said: str) -> None:
     with pytest.raises(ValueError, match=said.replace("?", ".").replace("[", ".")):
         sections(Given([given]), {})
 
 
 @pytest.mark.parametrize("given", [Given(), Given([f"m={VLLM}", "claude=anthropic:claude-opus-4-5"], base_port=7000)])
-def test_what_is_written_is_a_mesh_file(given: Given, tmp_path: Path) -> None:
+def test_the_written_file_is_a_valid_mesh_file(given: Given, tmp_path: Path) -> None:
     environment = OPENAI | ANTHROPIC | {"HEDGEROW_API_KEY": "of-callers"}
     models = sections(given, environment)
     for each in models.values():

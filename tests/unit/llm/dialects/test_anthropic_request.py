@@ -60,7 +60,7 @@ async def test_an_answer_without_a_limit_has_room_in_the_context_that_is_known()
     assert (await body(Request(HELLO), context_tokens=1_024))["max_tokens"] == 512
 
 
-async def test_what_the_request_sets_is_sent_and_nothing_else() -> None:
+async def test_only_fields_that_the_request_sets_are_sent() -> None:
     simulated = provider(*text("Hi."), *ended())
     sampling = Sampling(temperature=0.5, top_p=0.9, max_tokens=7, stop=("\n",))
     await answer(simulated, Request((Message("system", "Be brief."), *HELLO), sampling, cache_salt="ours alone"))
@@ -170,7 +170,7 @@ async def test_a_schema_and_extra_fields_share_an_object() -> None:
         ),
     ],
 )
-async def test_what_the_api_cannot_express_is_refused_by_name_and_not_sent(
+async def test_fields_that_the_api_cannot_express_are_refused_by_name_and_not_sent(
     request_: Request, error: type[ServiceError], said: str
 ) -> None:
     simulated = provider()

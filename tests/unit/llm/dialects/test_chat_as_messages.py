@@ -123,7 +123,7 @@ async def test_thinking_is_the_callers_and_has_room_beside_the_answer() -> None:
     assert (await sent(changed=True, thinking=THINKING))["thinking"] == THINKING
 
 
-async def test_signed_thoughts_come_back_in_the_middle_of_a_turn_which_is_not_thought_about_without_them() -> None:
+async def test_signed_thoughts_return_within_a_turn_and_without_them_it_has_no_thinking() -> None:
     called = {"role": "assistant", "content": "Well.", "tool_calls": [CALL]}
     said = await sent(messages=[ASKED, {**called, "thinking_blocks": [THOUGHT]}, RESULT], thinking=THINKING)
     assert [block["type"] for block in said["messages"][1]["content"]] == ["thinking", "text", "tool_use"]
@@ -142,6 +142,6 @@ async def test_signed_thoughts_come_back_in_the_middle_of_a_turn_which_is_not_th
         ({"type": "input_audio", "input_audio": {"data": PDF, "format": "wav"}}, r"messages\[0\].parts\[0\].audio"),
     ],
 )
-async def test_a_part_without_a_counterpart_is_refused_by_its_place(part: dict[str, Any], place: str) -> None:
+async def test_a_part_without_a_counterpart_is_refused_by_its_path(part: dict[str, Any], place: str) -> None:
     with pytest.raises((InvalidInput, NotSupported), match=place):
         await sent(messages=user(part))

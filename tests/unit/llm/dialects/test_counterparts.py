@@ -78,13 +78,13 @@ def test_a_search_without_options_is_no_field_that_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"user": "ann"}, {"safety_identifier": "ann"}, {"metadata": {"user_id": "ann"}}])
-def test_whose_a_request_is_is_said_in_every_api(fields: dict[str, object]) -> None:
+def test_the_end_user_is_named_in_every_api(fields: dict[str, object]) -> None:
     chat, message, response = bodies(asked(**fields))
     assert (chat["user"], message["metadata"], response["safety_identifier"]) == ("ann", {"user_id": "ann"}, "ann")
 
 
 @pytest.mark.parametrize("fields", [{"user": "x" * 65}, {"user": 7}, {"metadata": {"a": "b"}}, {"metadata": [1]}, {}])
-def test_what_is_no_name_of_an_end_user_is_left_out(fields: dict[str, object]) -> None:
+def test_an_invalid_name_of_an_end_user_is_omitted(fields: dict[str, object]) -> None:
     chat, message, response = bodies(asked(**fields))
     assert not {"user", "metadata", "safety_identifier", "reasoning"} & (chat.keys() | message.keys() | response.keys())
 
@@ -114,7 +114,7 @@ def untold(read: Any, body: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
 
 
 @pytest.mark.parametrize(("failed", "said"), [(True, "Error: no such file"), (False, "no such file")])
-def test_a_result_of_a_tool_that_failed_says_so_in_its_text(failed: bool, said: str) -> None:
+def test_the_result_of_a_failed_tool_begins_with_error(failed: bool, said: str) -> None:
     use = {"type": "tool_use", "id": "1", "name": "read", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "1", "is_error": failed, "content": "no such file"}
     turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": [use]}]
@@ -171,7 +171,7 @@ def test_fields_that_clients_add_automatically_are_no_error_for_other_models(rea
 
 
 @pytest.mark.parametrize("content", [[], [{"type": "text", "text": ""}]])
-def test_a_users_message_without_content_is_refused_by_its_place(content: list[Any]) -> None:
+def test_a_user_message_without_content_is_refused_by_its_path(content: list[Any]) -> None:
     with pytest.raises(InvalidInput, match=r"^messages\[1\]\.content: text that is not blank, got none"):
         untold(read_messages, {"messages": [{"role": "user", "content": "?"}, {"role": "user", "content": content}]})
 

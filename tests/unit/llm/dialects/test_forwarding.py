@@ -37,7 +37,7 @@ def test_a_long_field_arrives_as_it_was_written(field: str) -> None:
     assert b'"%s":%s' % (field.encode(), written) in sent
 
 
-def test_what_a_policy_has_changed_is_translated_and_the_rest_stays() -> None:
+def test_fields_changed_by_a_policy_are_translated_and_others_unchanged() -> None:
     translated = {
         "messages": ["masked"],
         "tools": ["mesh"],
@@ -56,7 +56,7 @@ def test_what_a_policy_has_changed_is_translated_and_the_rest_stays() -> None:
     }
 
 
-def test_what_is_no_object_is_refused() -> None:
+def test_a_body_that_is_no_object_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"original\.body: a JSON object, got 2 bytes"):
         forwarded(Request(ASKED), Original("chat_completions", b"[]"), dict)
 
@@ -72,7 +72,7 @@ def test_what_is_no_object_is_refused() -> None:
         ("tools[0].input_examples", "[1]"),
     ],
 )
-def test_what_may_change_an_answer_is_refused_by_its_place(place: str, given: str) -> None:
+def test_untranslated_fields_that_may_change_an_answer_are_refused_by_path(place: str, given: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         untranslated.check(Original("messages", b"{}", untranslated={place: given}), MODEL)
     assert str(refused.value).startswith(f"{place}: no such field of model m, got ")
@@ -93,5 +93,5 @@ def test_what_may_change_an_answer_is_refused_by_its_place(place: str, given: st
         ("tool_choice.type", '"function"'),
     ],
 )
-def test_what_no_answer_depends_on_is_left_out(place: str, given: str) -> None:
+def test_untranslated_fields_that_no_answer_depends_on_are_omitted(place: str, given: str) -> None:
     untranslated.check(Original("messages", b"{}", untranslated={place: given}), MODEL)

@@ -109,7 +109,7 @@ async def test_an_error_in_a_list_is_read_as_well() -> None:
 @pytest.mark.parametrize(
     ("kind", "limit"), [("image", "PNG, JPEG, WebP, GIF or AVIF"), ("audio", "WAV, FLAC, MP3 or Opus")]
 )
-async def test_media_of_another_kind_are_refused_by_their_place(kind: Any, limit: str) -> None:
+async def test_media_of_another_kind_are_refused_by_their_path(kind: Any, limit: str) -> None:
     with pytest.raises(InvalidInput, match=rf"messages\[0\].parts\[0\].{kind}: {limit}, got 4 bytes"):
         await body(Request((Message("user", parts=(Part(kind, data=b"%PDF"),)),)))
 

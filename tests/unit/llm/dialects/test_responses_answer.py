@@ -57,9 +57,7 @@ async def test_calls_arrive_piece_by_piece_and_end_the_answer() -> None:
         ({"type": "computer_call", "id": "cu_1", "call_id": "c", "action": {"type": "click"}}, ""),
     ],
 )
-async def test_what_the_caller_has_to_do_is_a_call_also_where_it_comes_in_one_piece(
-    item: dict[str, Any], arguments: str
-) -> None:
+async def test_tools_of_the_caller_are_calls_also_in_one_piece(item: dict[str, Any], arguments: str) -> None:
     added = {"type": "response.output_item.added", "output_index": 0, "item": item}
     events = [*begun(), added, {**added, "type": "response.output_item.done"}, ended([item])]
     chunks = await answer(sent(events), Request(HELLO))
@@ -69,7 +67,7 @@ async def test_what_the_caller_has_to_do_is_a_call_also_where_it_comes_in_one_pi
     assert end_of(chunks).reason == FinishReason.TOOL_CALLS
 
 
-async def test_what_a_providers_own_tool_does_is_no_call() -> None:
+async def test_a_providers_own_tool_is_no_call() -> None:
     item = {"id": "ws_1", "type": "web_search_call", "status": "in_progress"}
     events: list[Event] = [
         *begun(),

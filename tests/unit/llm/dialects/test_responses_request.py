@@ -49,7 +49,7 @@ async def test_a_request_goes_to_its_own_api_where_the_provider_has_it_and_else_
 
 
 @pytest.mark.parametrize("apis", [BOTH, ALONE])
-async def test_a_request_in_nobodys_words_goes_to_the_first(apis: tuple[str, ...]) -> None:
+async def test_a_request_without_an_original_goes_to_the_first_api(apis: tuple[str, ...]) -> None:
     provider = sent(RESPONSE) if apis == ALONE else SimulatedProvider()
     await answer(provider, Request(HELLO), apis)
     assert provider.requests[-1].url.endswith("/responses") == (apis == ALONE)
@@ -140,7 +140,7 @@ async def test_a_request_is_translated() -> None:
     "sampling",
     [Sampling(seed=1), Sampling(stop=("x",)), Sampling(frequency_penalty=0.1), Sampling(logit_bias=((1, 1.0),))],
 )
-async def test_what_responses_do_not_have_is_refused_by_name(sampling: Sampling) -> None:
+async def test_fields_that_responses_lacks_are_refused_by_name(sampling: Sampling) -> None:
     with pytest.raises(NotSupported, match=r"^sampling\.(seed|stop|frequency_penalty|logit_bias): "):
         await asked(Request(HELLO, sampling))
     with pytest.raises(InvalidInput, match="response_format"):
@@ -153,7 +153,7 @@ async def test_a_beginning_is_not_gone_on_from() -> None:
             await asked(request)
 
 
-async def test_what_a_policy_has_changed_is_translated_and_the_rest_stays() -> None:
+async def test_fields_changed_by_a_policy_are_translated_and_others_unchanged() -> None:
     tools = (Tool("weather"),)
     own = words(reasoning={"effort": "low"}, previous_response_id="resp_1", include=["reasoning.encrypted_content"])
     request = Request(CONVERSATION, Sampling(seed=1, top_logprobs=0), tools=tools, original=own)

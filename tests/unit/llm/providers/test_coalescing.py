@@ -32,7 +32,7 @@ async def test_items_that_arrive_without_a_pause_make_one_batch() -> None:
     assert [batch async for batch in batches] == []
 
 
-async def test_what_came_before_an_error_is_handed_on_first() -> None:
+async def test_items_before_an_error_are_passed_on_first() -> None:
     async def broken() -> AsyncGenerator[int, None]:
         yield 1
         raise ValueError("broken")

@@ -101,7 +101,7 @@ def test_in_a_stream_it_is_the_same() -> None:
     assert isinstance(to_error(in_stream_status(body), {}, body, ""), ContextExceeded)
 
 
-def test_what_a_provider_says_is_bounded_and_has_no_secret() -> None:
+def test_the_error_of_a_provider_is_bounded_and_has_no_secret() -> None:
     said = {"message": f"key-1 {OPENAI}your messages resulted in 9001 tokens. {'x' * 9_000}"}
     error = to_error(400, {}, json.dumps({"error": said}), "key-1")
     assert "key-1" not in error.message
@@ -125,5 +125,5 @@ def test_more_words_than_the_context_has_tokens_are_refused_before_the_provider_
     ["a word " * 511, " " * 100_000, "x" * 100_000, "日本語" * 10_000],
     ids=["words", "blanks", "one", "Japanese"],
 )
-def test_what_may_fit_is_for_the_provider_to_say(text: str) -> None:
+def test_a_prompt_that_may_fit_is_left_to_the_provider(text: str) -> None:
     context.check(of(text), 1_024)

@@ -92,7 +92,7 @@ def test_a_page_of_a_broken_provider_stays_here(body: str) -> None:
 @pytest.mark.parametrize(
     "body", ["<html>", "[]", '["unexpected"]', '{"error": ""}', '{"error": {}}', "null", "7", "[" * 16_000]
 )
-def test_what_is_no_error_of_an_api_stays_here(body: str) -> None:
+def test_a_body_that_is_no_api_error_is_not_passed_on(body: str) -> None:
     error = refused(body)
     error.include_provider_error("chat_completions")
     assert not any(name.startswith("provider_") for name in error.metadata)

@@ -39,5 +39,5 @@ def test_a_list_of_models_may_say_how_much_a_context_holds(row: dict[str, Any], 
 @pytest.mark.parametrize(
     "listed", ["", "<html>", "3", '{"data": 3}', '{"data": [3, null, {"id": "small"}]}', "[[]]", "[" * 100_000]
 )
-def test_what_is_no_such_list_says_nothing(listed: str) -> None:
+def test_an_invalid_list_of_models_has_no_context_length(listed: str) -> None:
     assert listed_tokens(listed, "big") == 0

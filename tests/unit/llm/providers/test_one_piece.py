@@ -101,7 +101,7 @@ async def test_thoughts_and_log_probabilities_in_one_piece() -> None:
 
 @pytest.mark.parametrize("body", [PLAIN, ASKS_TOOL, {**PLAIN, **THINKS}], ids=["text", "tool", "thoughts"])
 @pytest.mark.parametrize("api", PATHS)
-async def test_a_caller_of_the_same_api_gets_events_as_the_maker_has_them(api: str, body: Json) -> None:
+async def test_a_caller_of_the_same_api_gets_valid_events_of_that_api(api: str, body: Json) -> None:
     chunks = await _answer(api, _said(api, body), in_own_words=True)
     events = [json.loads(event) for chunk in chunks for event in chunk.relayed]
     assert events
@@ -148,7 +148,7 @@ def _makers_event(api: str) -> Callable[[Any], Any]:
         ("responses", {"status": "failed", "output": [], "error": {"code": "server_error"}}, EngineDown),
     ],
 )
-async def test_an_error_in_place_of_an_answer_stays_an_error(api: str, body: Json, error: type[ServiceError]) -> None:
+async def test_an_error_with_status_200_stays_an_error(api: str, body: Json, error: type[ServiceError]) -> None:
     assert type(await _refusal(api, body)) is error
 
 

@@ -22,7 +22,7 @@ async def test_the_end_comes_with_the_provider_s_usage() -> None:
     assert end_of(chunks) == Finish(FinishReason.STOP, Usage(10, 2, 8))
 
 
-async def test_what_the_request_sets_is_sent_and_nothing_else() -> None:
+async def test_only_fields_that_the_request_sets_are_sent() -> None:
     provider = SimulatedProvider()
     sampling = Sampling(temperature=0.0, top_p=0.5, max_tokens=7, stop=("\n",), seed=3)
     await answer(provider, Request(HELLO, sampling, cache_salt="ours alone"))

@@ -105,7 +105,7 @@ def test_errors_are_reported_before_vllm_is_imported(settings: dict[str, Any], s
 
 @pytest.mark.parametrize("model", ["owner/name", "s3://bucket/model", __file__, str(Path(__file__).parent), "."])
 @pytest.mark.usefixtures("source")
-def test_what_may_be_right_is_left_to_vllm(model: str) -> None:
+def test_settings_that_may_be_valid_are_left_to_vllm(model: str) -> None:
     check_early(VllmSettings(model=model, enable_log_requests=True, max_num_seq=None))
 
 
@@ -127,7 +127,7 @@ def test_names_are_left_to_vllm_where_it_declares_them_in_another_way(other: str
     check_early(VllmSettings(model="m", max_num_seq=4))
 
 
-def test_what_is_not_set_is_left_to_vllm() -> None:
+def test_unset_fields_are_left_to_vllm() -> None:
     assert VllmSettings(model="m").engine_fields().keys() == {"model"}
 
 
@@ -136,6 +136,6 @@ def test_no_hub_is_asked_for_a_model_that_is_a_folder(tmp_path: Path) -> None:
     assert "HF_HUB_OFFLINE" not in environment(VllmSettings(model="owner/name"))
 
 
-def test_its_own_processes_are_found_here_unless_they_are_on_several_machines() -> None:
+def test_vllms_processes_use_loopback_unless_they_are_on_several_machines() -> None:
     assert environment(VllmSettings(model="m"))["VLLM_HOST_IP"] == "127.0.0.1"
     assert "VLLM_HOST_IP" not in environment(VllmSettings(model="m", nnodes=2))

@@ -44,7 +44,7 @@ async def check(constraints: Constraints, constraint: Constraint = DIGITS, tenan
     await constraints.check(constraint, tenant, Deadline.never())
 
 
-def test_one_that_is_known_is_not_tried_again():
+def test_a_known_constraint_is_not_tried_again():
     async def main() -> list[Constraint]:
         constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
         await asyncio.gather(check(constraints), check(constraints))
@@ -54,7 +54,7 @@ def test_one_that_is_known_is_not_tried_again():
     assert on_paused_loop(main()) == [DIGITS]
 
 
-def test_what_one_tenant_has_asked_is_not_known_of_for_another():
+def test_a_constraint_of_one_tenant_is_tried_again_for_another():
     async def main() -> list[Constraint]:
         constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
         await check(constraints, tenant="a")
@@ -64,7 +64,7 @@ def test_what_one_tenant_has_asked_is_not_known_of_for_another():
     assert on_paused_loop(main()) == [DIGITS, DIGITS]
 
 
-def test_one_that_is_refused_names_what_is_wrong_with_it():
+def test_a_refused_constraint_has_its_reason():
     async def main() -> None:
         constraints = make(ScriptedTrial(GrammarVerdict("more than\n 100 ms of work", 0.1, 0.2)))
         for _ in range(2):

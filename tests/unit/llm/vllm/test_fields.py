@@ -19,7 +19,7 @@ def asked(**own: object) -> Request:
     return Request((Message("user", "Hi"),), original=Original("chat_completions", b"{}", untranslated=words))
 
 
-def test_they_go_to_the_sampling_and_to_the_template() -> None:
+def test_vllm_fields_go_to_the_sampling_and_the_template() -> None:
     request = asked(bad_words=["no"], reasoning_effort="low", chat_template_kwargs={"enable_thinking": False})
     untranslated.check(request.original, MODEL)
     taken = fields(request)
@@ -56,6 +56,6 @@ def test_a_value_that_says_what_is_so_is_taken() -> None:
         ({"chat_template_kwargs": {"a": "x" * 9_000}}, "^chat_template_kwargs: at most 8192 bytes, got 90"),
     ],
 )
-def test_what_is_none_of_them_is_refused_by_name(own: dict[str, object], problem: str) -> None:
+def test_unknown_fields_are_refused_by_name(own: dict[str, object], problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         fields(asked(**own))

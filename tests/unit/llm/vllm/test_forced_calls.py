@@ -65,7 +65,7 @@ def test_each_call_of_a_list_matches_its_own_tool(calls: object, valid: bool) ->
     assert jsonschema.Draft202012Validator(schema).is_valid(calls) == valid
 
 
-def test_one_call_at_a_time_where_the_request_says_so() -> None:
+def test_without_parallel_calls_the_schema_admits_one_call() -> None:
     schema = json.loads(constraint(asked(ToolChoice("required"), parallel=False)).value)
     clock = {"name": "clock", "parameters": {}}
     assert jsonschema.Draft202012Validator(schema).is_valid([clock])

@@ -17,7 +17,7 @@ def name(message: Message, salt: str) -> str:
     return uuid
 
 
-def test_what_was_read_of_a_picture_is_reused_for_the_same_salt_alone() -> None:
+def test_a_read_picture_is_reused_for_the_same_salt_alone() -> None:
     other = Message("user", parts=(SEEN.parts[0], Part("image", data=b"\x89PNG\r\n\x1a\n.")))
     assert name(SEEN, "a") == name(SEEN, "a")
     assert len({name(SEEN, "a"), name(SEEN, "b"), name(SEEN, ""), name(other, "a")}) == 4

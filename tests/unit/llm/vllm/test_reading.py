@@ -77,7 +77,7 @@ def test_only_the_first_call_is_given_where_one_is_asked_for() -> None:
     assert not reading.read("@1clock", [1], finished=False)
 
 
-def test_a_parser_that_breaks_says_so() -> None:
+def test_an_exception_of_a_parser_is_reported() -> None:
     with pytest.raises(UnreadableOutput, match="IndexError"):
         parsed().read("!", [1], finished=False)
 

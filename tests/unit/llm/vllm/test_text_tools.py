@@ -111,7 +111,7 @@ def test_text_and_calls_are_separated_however_they_arrive(cuts: list[int]) -> No
 
 
 @given(st.lists(st.integers(0, 300)))
-def test_what_only_begins_like_a_tag_is_text(cuts: list[int]) -> None:
+def test_the_beginning_of_a_tag_alone_is_text(cuts: list[int]) -> None:
     assert read("a <tool_ca", cuts) == ("a <tool_ca", [])
 
 

@@ -98,7 +98,7 @@ async def test_the_next_batch_gathers_while_one_runs(engine, make):
     assert engine.batches == [[0], [1, 2, 3]]
 
 
-async def test_what_gathered_beyond_a_preferred_size_waits_for_its_own_delay(engine, make):
+async def test_items_beyond_a_preferred_size_wait_for_their_own_delay(engine, make):
     batcher = make(max_size=8, preferred=(1, 4))
     first = await occupied(engine, batcher)
     rest = [batcher.put(item) for item in range(1, 6)]
@@ -149,7 +149,7 @@ async def test_a_waiter_cancelled_while_its_item_runs_cancels_no_other(engine, m
     assert await stays == 4
 
 
-async def test_an_item_whose_time_is_over_does_not_run_and_its_place_is_filled(engine, make):
+async def test_an_expired_item_does_not_run_and_another_is_batched_instead(engine, make):
     clock = PausedClock()
     batcher = make(max_size=2)
     engine.limiter.clear()

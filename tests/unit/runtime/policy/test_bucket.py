@@ -37,7 +37,7 @@ def test_forced_tokens_are_a_debt_that_time_pays():
     assert bucket.take()
 
 
-def test_what_is_given_back_does_not_exceed_the_burst():
+def test_returned_tokens_do_not_exceed_the_burst():
     bucket = TokenBucket(0, 3, PausedClock())
     bucket.take(2)
     bucket.put(1)
@@ -46,7 +46,7 @@ def test_what_is_given_back_does_not_exceed_the_burst():
     assert bucket.level() == 3
 
 
-def test_what_will_never_be_there_takes_for_ever():
+def test_the_wait_for_unreachable_tokens_is_infinite():
     assert TokenBucket(0, 3, PausedClock(), start=0).wait_s() == float("inf")
     assert TokenBucket(1, 3, PausedClock()).wait_s(4) == float("inf")
     assert TokenBucket(0, 3, PausedClock()).wait_s(3) == 0

@@ -36,7 +36,7 @@ def test_a_tenant_with_more_than_an_equal_part_shrinks_to_it_and_no_further() ->
     assert len(lru.keys_of("a")) == len(lru.keys_of("b")) == 5
 
 
-def test_a_value_takes_the_place_of_the_one_before() -> None:
+def test_a_value_replaces_the_previous_one() -> None:
     lru: FairLru[str, Value] = FairLru(100)
     old, new = Value("a", 10), Value("a", 20)
     assert lru.replace("k", old) == []
@@ -59,7 +59,7 @@ def test_replacing_evicts_the_least_recently_used_of_the_largest_tenant() -> Non
     assert (len(lru), lru.bytes, lru.get("b")) == (0, 0, None)
 
 
-def test_what_is_larger_than_all_room_is_not_kept_and_takes_nothings_place() -> None:
+def test_a_value_larger_than_the_store_is_not_kept_and_evicts_none() -> None:
     lru: FairLru[str, Value] = FairLru(100)
     lru.replace("l", Value("a", 40))
     lru.replace("m", Value("b", 40))
@@ -83,7 +83,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-def test_what_goes_is_always_the_oldest_of_a_tenant_with_the_largest_share(steps: list[tuple[str, int, int]]) -> None:
+def test_the_oldest_value_of_the_largest_tenant_is_evicted(steps: list[tuple[str, int, int]]) -> None:
     lru: FairLru[int, Value] = FairLru(150, 6)
     held: OrderedDict[int, Value] = OrderedDict()  # the same, the simple way
     for step, key, size in steps:

@@ -35,7 +35,7 @@ class Scene:
         return waiter.tenant not in self._refused
 
 
-def test_as_many_run_as_there_are_places_and_tenants_take_turns() -> None:
+def test_as_many_items_run_as_there_are_slots_and_tenants_take_turns() -> None:
     scene = Scene(2)
     scene.come("aaaabb")
     assert scene.started == ["a", "a"]
@@ -62,7 +62,7 @@ def test_a_waiter_that_does_not_run_takes_no_slot() -> None:
     assert (len(scene.started), len(scene.places.waiting)) == (2_002, 0)
 
 
-def test_whose_turns_have_cost_the_least_is_next_where_they_are_charged() -> None:
+def test_with_charging_the_tenant_with_the_least_cost_is_next() -> None:
     scene = Scene(1, charged=True)
     dear, *_ = scene.come("aaabbb")
     scene.places.ended(dear, 10)
@@ -71,7 +71,7 @@ def test_whose_turns_have_cost_the_least_is_next_where_they_are_charged() -> Non
     assert scene.started == ["a", "b", "b", "b", "a", "a"]
 
 
-def test_what_was_charged_counts_until_nothing_runs_nor_waits() -> None:
+def test_charges_count_until_no_item_runs_or_waits() -> None:
     scene = Scene(1, charged=True)
     dear, other = scene.come("ab")
     scene.places.ended(dear, 10)

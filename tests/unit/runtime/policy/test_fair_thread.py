@@ -37,7 +37,7 @@ async def behind(thread: FairThread, gate: Gate, tenant: str = "acme") -> asynci
     return task
 
 
-async def test_so_many_may_wait_and_one_that_leaves_makes_room(thread: FairThread) -> None:
+async def test_the_number_of_waiting_calls_is_limited_and_a_cancelled_one_makes_room(thread: FairThread) -> None:
     runs = await behind(thread, gate := Gate())
     waiting = [asyncio.create_task(thread.run("acme", Gate())) for _ in range(10)]
     await asyncio.sleep(0)

@@ -49,7 +49,7 @@ def waiting(room: WaitingBytes, came: list[str], *tenants: str) -> list[asyncio.
 
 
 @pytest.mark.paused
-async def test_those_that_wait_for_room_get_it_in_turn_by_tenant_and_the_first_of_a_tenant_first() -> None:
+async def test_requests_that_wait_for_bytes_get_them_by_tenant_in_turn_and_in_order() -> None:
     room, came = WaitingBytes(100), list[str]()
     room.take("acme", 50)
     tasks = waiting(room, came, "acme", "acme", "globex", "initech")

@@ -95,7 +95,7 @@ def test_code_can_pass_it_within_its_limits(monkeypatch: pytest.MonkeyPatch) -> 
         Settings(poll_ms=0)
 
 
-def test_what_is_not_fixed_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_are_not_fixed_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"{PREFIX}WINDOW__SHARE", "1")
     assert read(Settings, ("--grace-ms", "7"), "shop").window == Window(share=1)
 
@@ -109,6 +109,6 @@ def test_a_hint_never_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "POLL_MS" not in refusal()
 
 
-def test_a_part_of_the_settings_is_named_with_its_place() -> None:
+def test_a_removed_setting_is_named_with_its_path() -> None:
     with pytest.raises(ValueError, match=r"^acme\.span_s: no longer a setting"):
         refuse(Window, {"span_s": 1}, at="acme.")

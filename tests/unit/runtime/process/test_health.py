@@ -97,7 +97,7 @@ async def test_a_draining_server_reports_every_service_as_not_serving_and_nothin
         assert watcher.sent == [SERVING, NOT_SERVING]
 
 
-async def test_one_host_cannot_have_all_watches(health: Health) -> None:
+async def test_one_host_cannot_hold_all_watches(health: Health) -> None:
     async with Watches(health) as watches:
         first = await watches.begin(Watcher())
         for _ in range(WATCHES_PER_HOST - 1):

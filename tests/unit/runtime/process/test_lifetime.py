@@ -22,7 +22,7 @@ _NO_LIMIT = resource.RLIM_INFINITY
         (_NO_LIMIT, _NO_LIMIT, _NO_LIMIT),
     ],
 )
-def test_it_may_have_as_many_connections_as_the_hard_limit_allows(
+def test_a_process_may_open_as_many_connections_as_the_hard_limit_allows(
     monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, then: int
 ) -> None:
     limits = {resource.RLIMIT_NOFILE: (soft, hard)}

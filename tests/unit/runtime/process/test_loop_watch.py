@@ -73,7 +73,7 @@ def _blocks(function: str) -> float:
 
 
 @pytest.mark.parametrize("new_loop", _LOOPS)
-def test_nothing_is_reported_of_a_loop_whose_callbacks_are_short(new_loop: Callable[[], asyncio.AbstractEventLoop]):
+def test_a_loop_with_short_callbacks_has_no_reports(new_loop: Callable[[], asyncio.AbstractEventLoop]):
     reported: list[Block] = []
 
     async def main() -> None:
@@ -215,7 +215,7 @@ def test_a_delay_of_the_watch_alone_is_no_block():
     assert loop.reported == []
 
 
-def test_of_several_functions_the_one_that_most_samples_saw_is_named():
+def test_a_block_is_named_by_its_most_sampled_function():
     loop = Scripted()
     for at in (_STORE, _FEED, _FEED, _STORE, CodePlace("services.x.feed", 8)):
         loop.look(at, 0.025)
@@ -223,7 +223,7 @@ def test_of_several_functions_the_one_that_most_samples_saw_is_named():
     assert (loop.reported[0].place, loop.reported[0].seen, loop.reported[0].looks) == (_FEED, 3, 5)
 
 
-def test_c_code_that_the_loop_calls_itself_is_seen_by_its_cpu_time():
+def test_c_code_called_by_the_loop_is_found_by_its_cpu_time():
     loop = Scripted()
     loop.look(None, 0.3)
     loop.ends()

@@ -28,7 +28,7 @@ def get(pages: ProbePages, path: str, host: str = "10.1.2.3:9464", *, loopback: 
     return status_line[0], body
 
 
-async def test_a_process_is_ready_while_its_health_says_so_and_live_all_along() -> None:
+async def test_a_process_is_ready_by_its_health_and_always_live() -> None:
     health = Health()
     pages = ProbePages(health, asyncio.get_running_loop())
     for change, ready in (
@@ -73,7 +73,7 @@ def test_a_loop_that_has_ended_is_not_live() -> None:
         ("gateway:9100", False, "200 OK"),
     ],
 )
-async def test_on_loopback_no_page_whose_name_was_pointed_here_reads_anything(
+async def test_on_loopback_other_host_names_are_refused(
     path: str, content: bytes, host: str, loopback: bool, status: str
 ) -> None:
     pages = ProbePages(Health(), asyncio.get_running_loop())

@@ -25,7 +25,7 @@ def test_a_name_is_suggested_that_is_near_or_has_the_word(given: str, expected: 
         (("tenants", "acme", "tool"), "tools"),
     ],
 )
-def test_the_suggestion_is_a_name_of_the_same_place(path: tuple[str, ...], expected: str) -> None:
+def test_a_suggestion_is_a_name_of_the_same_group(path: tuple[str, ...], expected: str) -> None:
     assert nearest_at(GatewaySettings, path) == expected
 
 

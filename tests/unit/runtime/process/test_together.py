@@ -30,7 +30,7 @@ async def test_all_start_at_once_and_the_front_is_stopped_first() -> None:
     assert await check_health(scene.address(0), 0.5) == "UNREACHABLE"
 
 
-async def test_what_is_new_starts_before_what_has_changed_starts_again_and_what_is_gone_stops_last() -> None:
+async def test_new_services_start_before_changed_ones_restart_and_removed_ones_stop_last() -> None:
     scene = Scene()
     async with brought(scene.llm("a", 0), scene.llm("b", 1), scene.gateway()) as together:
         scene.done.clear()
@@ -51,7 +51,7 @@ async def test_the_front_reaches_a_service_that_has_started_again_by_the_same_ch
         assert "-gateway" not in scene.done
 
 
-async def test_a_service_that_fails_ends_all_of_them() -> None:
+async def test_a_failing_service_ends_all_services() -> None:
     scene = Scene()
 
     async def serve() -> None:

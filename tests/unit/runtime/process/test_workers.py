@@ -42,7 +42,7 @@ def test_a_port_is_shared_only_on_purpose(workers: int, shared: int) -> None:
 
 
 @pytest.mark.parametrize("address", ["unix:/tmp/gateway.sock", "127.0.0.1", "127.0.0.1:http-alt-x"])
-def test_what_is_no_host_and_port_cannot_be_shared(address: str) -> None:
+def test_only_a_host_and_port_can_be_shared(address: str) -> None:
     with pytest.raises(PortTaken, match="is no host and port to share"):
         claim(address)
 

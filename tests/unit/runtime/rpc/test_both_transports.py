@@ -57,7 +57,7 @@ async def test_a_unary_call_is_answered(wired: Wired) -> None:
     assert await wired.llm.count_tokens(messages, 30, ()) == 2
 
 
-async def test_what_each_side_does_to_a_message_afterwards_the_other_does_not_see(wired: Wired) -> None:
+async def test_changes_of_a_sent_message_do_not_reach_the_other_side(wired: Wired) -> None:
     gate = asyncio.Event()
     wired.service.work = gate.wait
     request = llm_pb2.GenerateRequest(prefix="as it was")

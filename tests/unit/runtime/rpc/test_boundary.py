@@ -61,6 +61,6 @@ def test_invalid_utf8_is_refused_with_the_path_of_the_field():
 
 
 @pytest.mark.parametrize("raw", [b"\xff", b"\x0a\x7f", request("cut")[:-2], b"\x00" * 8])
-def test_what_is_not_a_message_is_refused(raw: bytes):
+def test_a_malformed_message_is_refused(raw: bytes):
     with pytest.raises(InvalidInput, match="a well-formed message"):
         parse(raw)

@@ -155,7 +155,7 @@ READS: dict[str, Callable[[LateMessage, float], Awaitable[bytes]]] = {
 
 
 @pytest.mark.parametrize("name", READS)
-async def test_a_read_whose_caller_leaves_goes_on_to_its_end(name: str) -> None:
+async def test_a_read_of_a_cancelled_caller_goes_on_to_its_end(name: str) -> None:
     late = LateMessage()
     reading = asyncio.ensure_future(READS[name](late, 60))
     await asyncio.sleep(0.01)

@@ -152,7 +152,7 @@ async def test_a_channel_closed_while_it_is_renewed_opens_nothing_for_good() -> 
     assert [channel.state for channel in line.opened] == [OVER] * 2
 
 
-async def test_a_renewal_that_is_cancelled_leaves_the_old_channel_in_place() -> None:
+async def test_a_cancelled_renewal_keeps_the_old_channel() -> None:
     line = Line(READY, CONNECTING)
     renewing = asyncio.create_task(line.channel.renew())
     await settle()

@@ -81,7 +81,7 @@ def test_a_message_that_is_too_short_to_have_too_many_elements_is_not_looked_at(
         asyncio.run(counted().check(b"\x0b" * (2 * ITEMS + 1)))
 
 
-def test_a_message_within_itself_has_16_levels_at_most() -> None:
+def test_a_recursive_message_has_16_levels_at_most() -> None:
     value = struct_pb2.Value(string_value="x" * 100)
     for _ in range(7):
         value = struct_pb2.Value(list_value=struct_pb2.ListValue(values=[value]))

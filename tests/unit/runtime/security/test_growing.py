@@ -28,7 +28,7 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(_PIECES, max_size=30), st.integers(0, 50))
-def test_what_is_found_is_what_is_found_in_the_whole(pieces: list[str], start: int):
+def test_a_growing_text_has_the_findings_of_the_whole(pieces: list[str], start: int):
     growing, text = Growing(_ALL, start), "." * start
     for piece in pieces:
         text += piece
@@ -36,7 +36,7 @@ def test_what_is_found_is_what_is_found_in_the_whole(pieces: list[str], start: i
     assert merged(growing.find(text)) == find(text, _ALL, start)
 
 
-def test_what_was_looked_through_is_not_looked_through_again():
+def test_scanned_text_is_not_scanned_again():
     looked: list[int] = []
 
     def accept(match: re.Match[str]) -> bool:

@@ -98,12 +98,12 @@ def test_no_country_of_bank_accounts_goes_untested():
         "https://example.com/a?b=1",
     ],
 )
-def test_what_only_looks_like_it_stays(text: str):
+def test_text_that_only_resembles_private_data_stays(text: str):
     assert hidden(text) == text
 
 
 @given(PLAIN, THING, PLAIN)
-def test_nothing_but_the_thing_itself_changes(before: str, thing: tuple[str, str], behind: str):
+def test_masking_changes_only_the_private_data(before: str, thing: tuple[str, str], behind: str):
     label, it = thing
     text = f"{before} {it} {behind}"
     found = find(text, ALL)
@@ -112,13 +112,13 @@ def test_nothing_but_the_thing_itself_changes(before: str, thing: tuple[str, str
 
 
 @given(st.lists(st.one_of(PLAIN, THING.map(lambda each: f" {each[1]} ")), max_size=8).map("".join))
-def test_what_is_hidden_holds_nothing_more(text: str):
+def test_masked_text_has_no_private_data(text: str):
     once = hidden(text)
     assert hidden(once) == once
 
 
 @given(PLAIN)
-def test_what_holds_nothing_is_the_same(text: str):
+def test_text_without_private_data_is_unchanged(text: str):
     assert hidden(text) == text
 
 

@@ -47,7 +47,7 @@ def test_which_settings_are_never_shown_is_known_by_type_and_by_name() -> None:
     assert not is_secret(_Settings, ("other", 0, "model"))
 
 
-def test_what_is_inside_a_value_is_masked_by_its_own_name() -> None:
+def test_nested_values_are_masked_by_their_own_names() -> None:
     assert shown({"token": "a", "n": 1, "urls": ["redis://a@b"]}) == {
         "token": "**********",
         "n": 1,

@@ -34,7 +34,7 @@ def test_a_tls_folder_has_an_identity_and_its_expiry(certificates: Certificates)
     assert REGISTRY.get_sample_value("hedgerow_certificate_expires_seconds", {"identity": "router"}) == current.expires
 
 
-def test_a_key_does_not_show_itself(certificates: Certificates) -> None:
+def test_a_private_key_is_not_in_the_repr(certificates: Certificates) -> None:
     assert "PRIVATE" not in repr(Folder(certificates.folder / "router").current)
 
 
@@ -48,7 +48,7 @@ async def test_new_certificates_are_taken_up(certificates: Certificates) -> None
     assert folder.current.key != before.key
 
 
-async def test_what_is_still_being_written_is_not_read(certificates: Certificates) -> None:
+async def test_a_folder_being_written_is_not_read(certificates: Certificates) -> None:
     folder = Folder(certificates.folder / "router")
     before = folder.current
     for _ in range(3):

@@ -68,7 +68,7 @@ async def test_connections_begin_with_each_address_in_turn() -> None:
     await names.close()
 
 
-async def test_what_cannot_be_asked_again_counts_for_a_while_and_no_longer() -> None:
+async def test_addresses_that_cannot_be_renewed_are_used_for_a_limited_time() -> None:
     inner = Scripted()
     names = FreshNames(inner)
     await took(names)

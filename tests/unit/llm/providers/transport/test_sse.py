@@ -27,7 +27,7 @@ def test_the_data_of_events_is_found() -> None:
 
 
 @given(st.sets(st.integers(1, len(STREAM) - 1)))
-def test_where_a_body_is_cut_does_not_matter(cuts: set[int]) -> None:
+def test_events_are_parsed_for_any_division_of_the_body(cuts: set[int]) -> None:
     edges = [0, *sorted(cuts), len(STREAM)]
     assert parsed([STREAM[start:end] for start, end in itertools.pairwise(edges)]) == EVENTS
 
