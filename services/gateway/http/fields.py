@@ -22,6 +22,7 @@ _NAMES = {dict: "an object", list: "an array", str: "a string", bool: "true or f
 # What is read here is read again, here and in other services, where the stack may be deeper, and by Python as well,
 # which takes two frames for each level. So few levels are no trouble anywhere.
 _FLAT, _KEPT_FRAMES = 200, 650
+_LONG = 1_048_576  # bytes, whose brackets take longer to count than these frames to make
 T = TypeVar("T")
 
 
@@ -199,7 +200,7 @@ def parse(body: bytes, limits: Limits = USUAL, model: str = "") -> Fields:
     before any is made."""
     structure.check(body, limits)
     try:
-        nested = body.count(b"[") + body.count(b"{") > _FLAT
+        nested = len(body) > _LONG or body.count(b"[") + body.count(b"{") > _FLAT
         given = _with_less_stack(_KEPT_FRAMES, body.decode()) if nested else strict_json.loads(body.decode())
     except ValueError as error:
         problem = "UTF-8" if isinstance(error, UnicodeDecodeError) else f"JSON ({error})"

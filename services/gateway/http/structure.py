@@ -19,6 +19,7 @@ from services.runtime.errors import InvalidInput
 
 _PIECE = 65_536
 _NO_STRUCTURE = bytes(set(range(256)) - set(b'",[]{}'))
+_NO_VALUES = bytes(set(range(256)) - set(b",[{"))  # deleting these takes a third of the time of counting three
 _INNERMOST = re.compile(rb"[\[{],{0,7}+[\]}]")  # an array or object that holds no other, and few values
 _TOKEN = re.compile(rb",+|[^,]")
 _OPENS_LIST = re.compile(rb"\s*:\s*\[")
@@ -30,7 +31,7 @@ _DEEPEST = 1_000  # levels; the parser refuses fewer
 def check(body: bytes, limits: Limits) -> None:
     """Raise `InvalidInput` for a JSON text of more values, elements or members than `limits` has."""
     few = min(limits.items, limits.values)
-    if len(body) <= few or body.count(b",") + body.count(b"[") + body.count(b"{") < few:
+    if len(body) <= few or len(body.translate(None, _NO_VALUES)) < few:
         return
     structure = _structure(body, limits)
     if structure.count(b",") >= limits.items:
