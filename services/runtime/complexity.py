@@ -28,9 +28,9 @@ class Complexity(IntEnum):
 def classify(question: str) -> Complexity:
     """Classify a question by certain signs, then by its words, in 0.01 to 0.05 ms."""
     question = question.rpartition(_ASKED)[2]
-    several = question.count("?") + question.count("？") > 1 or "```" in question
-    demanding = several or len(question.split()) > _MANY_WORDS or probability(question) > 0.5
-    return Complexity.COMPLEX if demanding else Complexity.SIMPLE
+    long = len(question.split(maxsplit=_MANY_WORDS)) > _MANY_WORDS
+    several = long or question.count("?") + question.count("？") > 1 or "```" in question
+    return Complexity.COMPLEX if several or probability(question) > 0.5 else Complexity.SIMPLE
 
 
 def probability(question: str) -> float:

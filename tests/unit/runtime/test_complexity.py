@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from services.runtime.complexity import Complexity, classify
@@ -28,3 +30,14 @@ from services.runtime.complexity import Complexity, classify
 )
 def test_a_fact_is_simple_and_reasoning_and_several_demands_are_complex(complexity: Complexity, questions: list[str]):
     assert [classify(question) for question in questions] == [complexity] * len(questions)
+
+
+def test_of_a_long_question_only_the_first_words_are_split_off():
+    question = "word " * 300_000
+    tracemalloc.start()
+    try:
+        assert classify(question) is Complexity.COMPLEX
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * len(question)
