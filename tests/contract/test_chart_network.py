@@ -75,6 +75,6 @@ def test_traces_go_to_the_observers_and_what_the_operator_adds_is_added() -> Non
     assert rule == {"to": [OBSERVERS], "ports": [{"port": 4317, "protocol": "TCP"}]}
 
 
-def test_they_can_be_left_out() -> None:
+def test_network_policies_can_be_disabled() -> None:
     (answer,) = ask([{"networkPolicy": {"enabled": False}}])
     assert not answer.kind("NetworkPolicy")

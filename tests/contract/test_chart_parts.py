@@ -57,7 +57,7 @@ def test_the_key_that_encrypts_goes_to_the_cache_alone(variant: str) -> None:
 
 
 @everywhere
-def test_every_identity_has_a_certificate_that_says_so(variant: str) -> None:
+def test_every_identity_has_a_certificate_with_its_name(variant: str) -> None:
     answer = rendered(variant)
     if variant in ("provider", "given-secrets"):
         assert not answer.kind("Certificate", "Issuer")

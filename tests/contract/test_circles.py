@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.parametrize("package", ["hedgerow", "services", "launcher", "hedgerow_cli", "bench"])
-def test_no_module_imports_itself_by_way_of_others(package: str) -> None:
+def test_no_module_imports_itself_through_others(package: str) -> None:
     graph = grimp.build_graph(package, cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     try:

@@ -163,7 +163,7 @@ def test_every_service_has_a_memory_limit_and_comes_back(services: dict[str, Any
 
 
 @each_mesh
-def test_what_is_mounted_from_here_is_read_only_and_exists(services: dict[str, Any]) -> None:
+def test_mounted_files_of_the_repository_exist_and_are_read_only(services: dict[str, Any]) -> None:
     mounted = [volume for fields in services.values() for volume in fields.get("volumes", []) if "./" in volume]
     for volume in mounted:
         source, _, mode = volume.partition(":")
@@ -227,7 +227,7 @@ def test_redis_in_the_mesh_wants_a_password_and_tls_and_its_clients_have_both(se
         assert settings.keys() == ({"encryption_key"} if service == "cache" else set())
 
 
-def test_what_redis_reads_in_the_mesh_is_for_the_group_that_it_runs_in(secrets: Path) -> None:
+def test_files_of_redis_are_readable_by_its_group(secrets: Path) -> None:
     _, _, group = mesh["certs"]["user"].partition(":")
     assert mesh["redis"]["user"].partition(":")[2] == group
     assert all(file.stat().st_mode & 0o040 for file in (secrets / "redis").iterdir())
@@ -243,7 +243,7 @@ def test_the_topology_of_the_mesh_names_its_services() -> None:
             assert (service.identity or name.partition("-")[0]) == identity(host)
 
 
-def test_what_matters_in_the_mesh_is_there_twice() -> None:
+def test_essential_services_have_two_replicas() -> None:
     replicas = {name: fields.get("deploy", {}).get("replicas", 1) for name, fields in mesh.items()}
     assert all(replicas[name] == 2 for name in ("cache", "router", "llm-fast", "llm-quality"))
     assert len(listed("xds:///gateway")) == 2

@@ -131,7 +131,7 @@ def test_an_image_installs_an_extra_that_exists(dockerfile: Path) -> None:
 
 
 @each_image
-def test_what_an_image_copies_exists_and_is_in_the_build_context(dockerfile: Path) -> None:
+def test_files_that_an_image_copies_exist_in_the_build_context(dockerfile: Path) -> None:
     context = {line[1:] for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     sources = [
         source

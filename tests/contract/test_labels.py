@@ -10,7 +10,7 @@ from services.gateway.labels import Act, Degraded, Policy
 CONTRACT = Path(__file__).parents[2] / "protos" / "hedgerow" / "gateway" / "v1" / "gateway.proto"
 
 
-def test_the_page_lists_the_labels_as_they_are() -> None:
+def test_the_page_of_labels_is_up_to_date() -> None:
     assert page.PAGE.read_text() == page.render(page.PAGE.read_text()), "run `make docs`"
 
 

@@ -26,7 +26,7 @@ def test_each_module_that_reads_texts_is_fed_with_long_ones_or_says_why_not():
     assert _modules() <= {*_LISTED["read"], *_LISTED["left_out"]}
 
 
-def test_what_is_listed_is_there():
+def test_listed_modules_exist():
     assert _LISTED["left_out"].keys() <= _modules()
     assert [name for name in _LISTED["read"] if not (_ROOT / name).is_file()] == []
 

@@ -22,7 +22,7 @@ EXAMPLES = [
 VARIABLES = ("OPENAI_API_KEY", "HEDGEROW_API_KEY", "ACME_KEY", "BATCH_KEY", "SERVERS_KEY", "SUPPORT_KEY")
 
 
-def test_the_page_lists_the_keys_as_they_are() -> None:
+def test_the_page_of_mesh_file_keys_is_up_to_date() -> None:
     text = page.PAGE.read_text()
     assert page.render(text) == text, "run `make docs`"
 

@@ -49,7 +49,7 @@ def wrong(content: Any) -> list[str]:
     return [error.message for error in VALIDATOR.iter_errors(content)]
 
 
-def test_it_is_shipped_as_the_classes_have_it_and_is_printed() -> None:
+def test_the_shipped_schema_is_up_to_date_and_is_printed() -> None:
     assert SHIPPED.read_text() == text(), "run `make docs`"
     Draft202012Validator.check_schema(SCHEMA)
     printed = CliRunner().invoke(app, ["check", "--schema"])
@@ -88,7 +88,7 @@ def test_every_mesh_file_of_the_documentation_is_valid(where: str, content: Any)
 @pytest.mark.parametrize("model", ["openai:gpt-5-mini", "./models/mine", "a/b", "http://127.0.0.1:8000/v1 Qwen/Q"])
 @pytest.mark.parametrize("callers", ["local", "keys"])
 @pytest.mark.parametrize("stored", ["no", "exact", "semantic"])
-def test_what_init_writes_is_valid(model: str, callers: Any, stored: Any) -> None:
+def test_the_file_of_init_is_valid(model: str, callers: Any, stored: Any) -> None:
     assert wrong(yaml.safe_load(write(InitAnswers(model, "MY_KEY", callers, stored)))) == []
 
 

@@ -41,7 +41,7 @@ def http_api() -> _App:
     return _App(parts)
 
 
-def test_it_has_every_route_by_its_method(document: Any, http_api: _App) -> None:
+def test_the_openapi_document_has_every_route_by_its_method(document: Any, http_api: _App) -> None:
     served = {
         (re.sub(r":\w+}", "}", route.path), method)
         for route in http_api._routes()
@@ -64,7 +64,7 @@ def test_a_path_of_a_wrong_base_url_leads_to_the_route(path: str, hint: str, htt
     assert http_api.meant(path) == hint
 
 
-def test_the_page_has_them_too(document: Any) -> None:
+def test_the_http_page_has_every_route(document: Any) -> None:
     page = (REPOSITORY / "docs/http.md").read_text()
     told = {path.replace("{model}", "{id}") for path in document["paths"]}
     assert {path for path in told if f"{path}`" not in page} == set()

@@ -79,7 +79,7 @@ def test_a_dry_run_makes_all_files_and_no_tag(tree: Path) -> None:
         assert hashlib.sha256((tree / "dist" / name).read_bytes()).hexdigest() == digest
 
 
-def test_what_is_made_has_the_version(tree: Path) -> None:
+def test_release_files_have_the_version(tree: Path) -> None:
     dated(tree)
     assert release(tree, "--no-dry-run").returncode == 0
     dist = tree / "dist"

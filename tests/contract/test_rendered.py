@@ -128,7 +128,7 @@ def test_addresses_in_compose_are_services(text: str) -> None:
 
 
 @each_text
-def test_services_in_compose_are_asked_often_while_they_start_for_as_long_as_their_images_say(text: str) -> None:
+def test_services_in_compose_have_the_start_period_of_their_images(text: str) -> None:
     for service in as_compose(text)["services"].values():
         image = service["image"].rpartition("/")[2].partition(":")[0]
         file = (REPOSITORY / f"deploy/docker/{image}.Dockerfile").read_text()
@@ -162,7 +162,7 @@ def test_values_are_what_the_chart_takes(mesh: str) -> None:
 
 @needs_helm
 @each_mesh
-def test_the_chart_makes_settings_of_them_that_the_services_take(
+def test_the_chart_renders_settings_that_the_services_accept(
     mesh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (answer,) = ask([as_values(mesh + TENANTS)])
@@ -198,7 +198,7 @@ def as_data(text: str) -> Any:
         return text
 
 
-def test_models_say_where_they_come_from_and_what_they_reach() -> None:
+def test_models_have_their_source_and_their_egress() -> None:
     models = {each["service"]: each for each in as_values(FULL + TENANTS)["models"]}
     sources = {name: (each["source"], each.get("egress")) for name, each in models.items()}
     https = {"ports": [{"port": 8443, "protocol": "TCP"}]}

@@ -203,7 +203,7 @@ def test_by_grpc_a_value_within_the_limits_is_not(option: RequestOption) -> None
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
-def test_what_is_written_from_the_table_is_up_to_date(path: Path) -> None:
+def test_files_written_from_the_table_are_up_to_date(path: Path) -> None:
     assert WRITTEN[path](path.read_text()) == path.read_text(), "run `make docs`"
 
 

@@ -110,7 +110,7 @@ def test_every_stub_loads_with_the_base_dependencies_alone(sdk: Path) -> None:
     assert {"gateway_pb2_grpc", "vision_pb2_grpc", "audio_pb2_grpc", "control_pb2"} <= set(done.stdout.split())
 
 
-def test_what_is_not_a_base_dependency_is_refused(sdk: Path) -> None:
+def test_a_package_beyond_the_base_dependencies_is_refused(sdk: Path) -> None:
     """The test above would notice."""
     assert "no module 'numpy' for an application" in as_an_application(sdk, "import numpy").stderr
 

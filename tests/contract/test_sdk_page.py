@@ -12,7 +12,7 @@ from docs import sdk as page
 PACKAGE = Path(__file__).parents[2] / "hedgerow"
 
 
-def test_the_page_lists_them_as_they_are() -> None:
+def test_the_page_of_the_sdk_is_up_to_date() -> None:
     text = page.PAGE.read_text()
     assert page.render(text) == text, "run `make docs`"
 

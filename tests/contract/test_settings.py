@@ -114,7 +114,7 @@ def fixed_fields(cls: type[BaseModel], at: str = "", *, within: bool = False) ->
     ("cls", "path", "field"),
     [pytest.param(cls, *each, id=f"{cls.__name__}.{each[0]}") for cls in CLASSES for each in fixed_fields(cls)],
 )
-def test_what_operators_do_not_set_has_a_reason_and_is_refused_by_name(
+def test_fixed_settings_have_a_reason_and_are_refused_by_name(
     cls: type[ServiceSettings],
     path: str,
     field: FieldInfo,
@@ -157,7 +157,7 @@ def test_an_unknown_variable_is_refused_by_name(
     assert complaints(cls, capsys)[0].startswith(f"service: {name}: no such setting; did you mean ")
 
 
-def test_the_page_lists_the_settings_as_they_are() -> None:
+def test_the_page_of_settings_is_up_to_date() -> None:
     assert page.PAGE.read_text() == page.render(), "run `make docs`"
 
 

@@ -34,7 +34,7 @@ LOCKED = {each.name: each for each in sbom.locked(sbom.LOCK.read_text())}
 each_dockerfile = pytest.mark.parametrize("image", DOCKERFILES)
 
 
-def test_the_lock_has_a_hash_for_every_package_and_names_no_place() -> None:
+def test_the_lock_has_a_hash_for_every_package_and_no_address() -> None:
     assert len(LOCKED) > 200
     assert not re.search(r"://|^\s*-|^\s*/|@", sbom.LOCK.read_text().replace("    --hash=", ""), re.MULTILINE)
 

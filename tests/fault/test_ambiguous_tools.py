@@ -50,7 +50,7 @@ def _offered(name: str) -> dict[str, Any]:
     return {"mesh_tools": [pb.MeshTool(name=name, offered=True)], "bypass": True}
 
 
-async def test_a_tool_with_another_sources_name_is_not_called_in_its_place(
+async def test_a_tool_named_like_another_source_is_not_called_for_it(
     starter: Processes, llm: FaultyLlm, report: Report, full_size: bool, tmp_path: Path
 ):
     times, called = 200 if full_size else 5, tmp_path / "called"

@@ -62,7 +62,7 @@ _BUGS = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
         ("gzip bomb of 16 MiB", 16 * _MIB, 0, grpc.Compression.Gzip),
     ],
 )
-async def test_what_is_too_large_is_refused_and_not_kept(
+async def test_a_request_too_large_is_refused_and_takes_no_memory(
     mesh: Mesh, report: Report, fault: str, message: int, metadata: int, compression: grpc.Compression
 ):
     raw = question("a").SerializeToString() + b"\0" * message

@@ -243,7 +243,7 @@ def _endless(alike: list[bytes]) -> Iterator[bytes]:
         ),
     ],
 )
-async def test_what_one_tenant_asks_costs_another_nothing(
+async def test_hostile_requests_of_one_tenant_cost_another_nothing(
     scene: Scene, report: Report, full_size: bool, fault: str, kinds: str, codes: set[grpc.StatusCode]
 ):
     seconds = 20.0 if full_size else 2.0

@@ -195,7 +195,7 @@ _AT_ONCE = _repeat(65_536, 65_536, _SIGNS + _ENDS)
         ),
     ],
 )
-async def test_a_text_of_one_tenants_holds_up_no_other(
+async def test_hostile_texts_of_one_tenant_delay_no_other(
     scene: Scene, report: Report, full_size: bool, case: int, fault: str, way: str, texts: Sequence[str]
 ):
     seconds = 20.0 if full_size else 1.0

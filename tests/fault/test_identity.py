@@ -93,7 +93,7 @@ def _strangers(certificates: Certificates) -> dict[str, Tls | None]:
     }
 
 
-async def test_strangers_are_refused_at_the_handshake(
+async def test_peers_without_a_valid_certificate_are_refused_at_the_handshake(
     certificates: Certificates, router: ServiceProcess, report: Report
 ):
     fault = "no certificate, one of another CA, an expired one, plain text; a server of another name or CA"

@@ -15,13 +15,13 @@ def test_a_seed_makes_the_same_messages():
     assert first == second
 
 
-def test_most_of_them_are_no_messages_and_some_are():
+def test_most_malformed_bytes_are_no_messages_and_some_are():
     rng = random.Random(1)
     good = [parses(_STORE, malformed(_STORE, rng)) for _ in range(500)]
     assert 25 < sum(good) < 250
 
 
-def test_an_example_is_what_they_are_made_from():
+def test_malformed_bytes_are_made_from_an_example():
     example = cache_pb2.StoreRequest(answer=cache_pb2.Answer(text="recognizable"))
     rng = random.Random(1)
     made = [malformed(_STORE, rng, example) for _ in range(200)]

@@ -65,7 +65,7 @@ async def running(starter: Processes, tmp_path: Path, _cores_are_on: None) -> As
         yield mesh
 
 
-async def test_what_callers_send_is_nowhere_else(running: MarkedMesh, report: Report, full_size: bool):
+async def test_data_of_callers_is_in_no_log_and_no_file(running: MarkedMesh, report: Report, full_size: bool):
     with report.case(40, "a marker in every field of every method, in keys, pictures, recordings and errors") as row:
         if full_size:
             await start_vllm(running)

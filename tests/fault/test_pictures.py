@@ -99,7 +99,7 @@ async def _classify(stub: Any, *images: bytes) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
-async def test_what_is_not_the_picture_it_says_it_is_is_refused_and_takes_no_memory(
+async def test_a_false_picture_is_refused_and_takes_no_memory(
     vision: tuple[ServiceProcess, Any], report: Report, full_size: bool
 ) -> None:
     process, stub = vision

@@ -122,7 +122,7 @@ async def _file(data: bytes) -> AsyncGenerator[audio_pb2.TranscribeRequest, None
         yield audio_pb2.TranscribeRequest(data=data[at : at + 65_536])
 
 
-async def test_what_is_no_honest_recording_is_refused_and_not_kept(audio: _Audio, report: Report):
+async def test_a_false_recording_is_refused_and_takes_no_memory(audio: _Audio, report: Report):
     for fault, files in _faults().items():
         with report.case(22, fault) as row:
             forget_peak(audio.process)

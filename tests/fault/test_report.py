@@ -63,7 +63,7 @@ def test_a_caller_is_compared_with_bare_calls_of_the_same_time():
     assert figures(row).startswith("**B's p99 3.5× (≤2; bare 2×)**;")
 
 
-def test_a_case_whose_behaviour_is_wrong_is_not_met():
+def test_a_case_with_wrong_behaviour_is_not_met():
     report = Report()
     with pytest.raises(ValueError, match="wrong"), report.case(1, "fault"):
         raise ValueError("wrong")

@@ -140,7 +140,7 @@ async def test_a_tenants_answers_are_its_own(starter: Processes, llm: FaultyLlm,
             assert len(llm.attempts) >= 2  # each tenant's own
 
 
-async def test_what_is_degraded_or_partial_is_never_stored(starter: Processes, llm: FaultyLlm, report: Report):
+async def test_degraded_and_partial_answers_are_never_stored(starter: Processes, llm: FaultyLlm, report: Report):
     cache = await starter.start("cache")
     gateway = await starter.gateway(llm.address, cache_address=cache.spec.address, stages=PATIENT_LOOKUPS)
     async with asking(gateway.spec.address) as caller:

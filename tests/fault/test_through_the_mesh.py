@@ -138,7 +138,7 @@ async def test_a_black_hole_before_one_of_a_pair_is_noticed_and_heals(
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm"])
-async def test_one_of_a_pair_that_accepts_and_never_speaks_gets_no_calls(
+async def test_a_silent_replica_of_a_pair_gets_no_calls(
     replicas: Replicated, report: Report, full_size: bool, service: str
 ):
     proxy = replicas.proxies[service]
@@ -224,7 +224,7 @@ async def test_redis_that_is_away_costs_no_answer(replicas: Replicated, report: 
         assert set(marks) == {"cache:local"}, "its own memory alone was asked, and the answer says so"
 
 
-async def test_what_envoy_refuses_is_seen_and_the_good_configuration_stays(replicas: Replicated):
+async def test_a_configuration_refused_by_envoy_is_reported_and_the_good_one_stays(replicas: Replicated):
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

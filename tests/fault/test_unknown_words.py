@@ -56,7 +56,7 @@ _KINDS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
 }
 
 
-async def test_what_the_embedder_does_not_know_is_never_taken_for_the_same(
+async def test_words_unknown_to_the_embedder_are_never_a_match(
     starter: Processes, llm: FaultyLlm, report: Report, full_size: bool
 ) -> None:
     cache = await starter.start("cache")

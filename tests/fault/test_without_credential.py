@@ -53,7 +53,9 @@ async def entrances(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[E
 
 
 @_kinds
-async def test_strangers_take_nothing_from_callers(entrances: Entrances, report: Report, full_size: bool, kind: str):
+async def test_peers_without_a_credential_take_nothing_from_callers(
+    entrances: Entrances, report: Report, full_size: bool, kind: str
+):
     with report.case(30, f"no credential: {_FAULTS[kind]}, through Envoy") as row:
         async with asking(entrances.closed, _KEY) as caller:
             before = await _ask(caller, full_size)
@@ -67,7 +69,7 @@ async def test_strangers_take_nothing_from_callers(entrances: Entrances, report:
 
 @pytest.mark.parametrize("kind", ["headers", "bodies"])
 @pytest.mark.parametrize("key", ["", "wrong"])
-async def test_a_call_without_a_valid_key_takes_no_place_at_the_gateway(
+async def test_a_call_without_a_valid_key_takes_no_slot_at_the_gateway(
     entrances: Entrances, report: Report, full_size: bool, kind: str, key: str
 ):
     """An Envoy that cannot authenticate passes each call on; the gateway refuses it, without a place of the limiter."""
@@ -76,7 +78,7 @@ async def test_a_call_without_a_valid_key_takes_no_place_at_the_gateway(
 
 
 @_kinds
-async def test_strangers_straight_at_a_gateway_are_bounded(
+async def test_peers_without_a_credential_at_a_gateway_are_bounded(
     entrances: Entrances, report: Report, full_size: bool, kind: str
 ):
     at = entrances.gateway.spec.address

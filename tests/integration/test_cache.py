@@ -33,7 +33,7 @@ async def cache(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> 
             yield CacheServiceStub(channel)
 
 
-async def test_what_was_stored_survives_a_kill(start_cache: StartCache, tmp_path: Path) -> None:
+async def test_a_stored_answer_survives_a_kill(start_cache: StartCache, tmp_path: Path) -> None:
     database = tmp_path / "cache.db"
     process, cache = await start_cache(database=database)
     stored = await cache.Store(store(CAPITAL))
@@ -109,7 +109,7 @@ async def test_invalidations_are_seen_by_lookups_and_by_watchers(start_cache: St
     assert await watch.read() is grpc.aio.EOF
 
 
-async def test_what_was_verified_of_a_tenant_is_known_after_a_restart_and_not_where_another_default_is_set(
+async def test_a_tenants_threshold_survives_a_restart_unless_the_default_changes(
     start_cache: StartCache, tmp_path: Path
 ) -> None:
     folder = tmp_path / "kept"
@@ -186,7 +186,7 @@ async def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(cache: Cach
 
 
 @ON_MODULES_LOOP
-async def test_what_one_tenant_had_embedded_is_remembered_for_it_alone(cache: CacheServiceStub) -> None:
+async def test_embeddings_of_one_tenant_are_reused_for_it_alone(cache: CacheServiceStub) -> None:
     before = (await cache.GetStats(cache_pb2.GetStatsRequest())).embedding_hits
     for tenant, hits in (("ada", 0), ("ada", 1), ("bob", 1), ("", 1)):
         await cache.Embed(cache_pb2.EmbedRequest(texts=["What is embedded once?"], tenant=tenant))

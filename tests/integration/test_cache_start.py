@@ -82,7 +82,7 @@ async def test_a_gpu_that_is_not_there_ends_the_start_and_says_what_is_missing()
     assert "index_device: cuda needs a" in ended.err
 
 
-def test_where_the_packages_of_the_embedder_are_missing_it_says_how_to_get_them(
+def test_without_the_embedders_packages_the_error_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(conversion, "find_spec", lambda name: None if name == "torch" else object())

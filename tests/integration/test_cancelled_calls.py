@@ -25,7 +25,7 @@ def test_a_cancelled_call_gives_its_memory_back(way: str) -> None:
     assert float(done.stdout) < _MOST_BYTES
 
 
-async def test_a_call_that_failed_says_so_and_may_be_cancelled_after_that() -> None:
+async def test_a_failed_call_raises_its_error_and_may_be_cancelled_afterwards() -> None:
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
         pending = Pending(channel.unary_unary("/test.Silent/Ask")(b"x", timeout=5), "nobody")
         with pytest.raises(ServiceError, match="nobody"):

@@ -137,7 +137,7 @@ async def test_a_recording_without_speech_fails(gateway: ScriptedGateway, questi
 
 
 @pytest.mark.parametrize("command", ["ask --audio FILE --stream", "transcribe FILE --stream"])
-async def test_what_cannot_be_played_is_named(command: str, tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_played_is_named(command: str, tmp_path: Path) -> None:
     text, fast = tmp_path / "text.wav", tmp_path / "fast.wav"
     text.write_text("not audio")
     soundfile.write(fast, np.zeros(10), 96_000)

@@ -53,7 +53,7 @@ async def sources(client: AsyncCollectionClient, question: str) -> list[str]:
     return [hit.source for hit in (await client.search("docs", question)).hits]
 
 
-async def test_what_was_put_is_found_survives_a_kill_and_goes_when_it_is_removed(start_cache: StartCache) -> None:
+async def test_a_document_is_found_survives_a_kill_and_is_gone_when_removed(start_cache: StartCache) -> None:
     process, client = await start_cache()
     assert (await client.put("docs", "redis.md", REDIS, description="how it is run")).embedded == 2
     assert (await client.put("docs", "gateway.md", GATEWAY)).snippets == 30

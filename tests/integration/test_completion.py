@@ -60,7 +60,7 @@ def test_tab_completes(function: str, folder: Path, typed: str, completed: list[
     assert bash(TAB, function, "./hedgerow", typed, folder=folder).split() == completed
 
 
-def test_it_is_installed_for_the_shell_in_which_it_is_asked_for(tmp_path: Path) -> None:
+def test_completion_is_installed_for_the_current_shell(tmp_path: Path) -> None:
     said = bash(f"HOME={tmp_path} {PROGRAM} --install-completion; true")
     assert "bash completion installed" in said
     assert "_hedgerow_completion" in (tmp_path / ".bash_completions" / "hedgerow.sh").read_text()

@@ -73,7 +73,7 @@ async def by_grpc(gateway: HttpGateway, method: str, request: Message) -> grpc.S
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])
-async def test_calls_whose_model_is_silent_end_with_their_key(
+async def test_calls_of_a_silent_model_end_with_their_key(
     start: Start, llm: ScriptedLlm, tmp_path: Path, how: str
 ) -> None:
     def write(text: str) -> None:

@@ -29,7 +29,7 @@ def settings(result: Result) -> dict[str, Any]:
     return {row["setting"]: row for row in json.loads(result.stdout)["settings"]}
 
 
-def test_where_nothing_is_set_it_is_the_mesh_of_up_that_is_explained() -> None:
+def test_without_settings_explain_shows_the_mesh_of_up() -> None:
     result = run("--json")
     assert result.exit_code == 0
     address = settings(result)["llm_addresses.smollm2-135m"]
@@ -38,7 +38,7 @@ def test_where_nothing_is_set_it_is_the_mesh_of_up_that_is_explained() -> None:
     assert settings(run("llm", "--json"))["vllm.speculative_config.method"]["value"] == "ngram"
 
 
-def test_of_the_control_plane_it_is_the_one_of_up_with_a_mesh_that_is_explained() -> None:
+def test_explain_of_the_control_plane_shows_that_of_up_with_a_mesh() -> None:
     result = run("control", "--json")
     assert result.exit_code == 0
     topology = settings(result)["topology"]
@@ -46,7 +46,7 @@ def test_of_the_control_plane_it_is_the_one_of_up_with_a_mesh_that_is_explained(
     assert topology["value"].endswith("/.hedgerow/topology.yaml")
 
 
-def test_what_this_shell_says_is_explained_alone() -> None:
+def test_explain_shows_the_variables_of_the_shell_alone() -> None:
     own = {"HEDGEROW_GATEWAY_LLM_ADDRESSES": '{"mine": "127.0.0.1:1"}', "HEDGEROW_CACHE_GRACE_MS": "7"}
     rows = settings(run("--json", **own))
     assert rows["llm_addresses.mine"]["source"] == "environment"
@@ -81,7 +81,7 @@ def test_wrong_use_exits_with_2(arguments: list[str]) -> None:
     assert "Usage:" in result.stderr
 
 
-def test_the_help_teaches_by_example_and_says_whose_settings_they_are() -> None:
+def test_the_help_has_an_example_and_the_origin_of_the_settings() -> None:
     result = run("--help")
     assert "    hedgerow config explain gateway --budget-ms 300 --json" in result.stdout
     assert "hedgerow up" in result.stdout

@@ -115,7 +115,7 @@ YES_OR_NO: Any = {"structured_outputs": {"choice": ["yes", "no"]}}
 GRAMMAR = 'start: "yes" | "no"'
 
 
-async def test_a_server_that_has_choices_and_grammars_is_asked_for_them_and_a_choice_is_checked(
+async def test_choices_and_grammars_are_sent_to_a_server_with_them_and_a_choice_is_checked(
     start: Start, provider: CarelessProvider, llm: ScriptedLlm, tmp_path: Path
 ) -> None:
     own = {"openai__base_url": provider.url, "openai__model": "careless", "openai__features": '["choice", "grammar"]'}

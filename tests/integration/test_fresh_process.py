@@ -32,7 +32,7 @@ def test_errors_that_end_a_process_or_a_thread_are_logged_alike(end: str) -> Non
 
 
 @pytest.mark.parametrize("module", ["services.vision.config", "services.audio.errors", "services.runtime.probe"])
-def test_it_is_said_before_anything_of_ours_is_imported(module: str) -> None:
+def test_telemetry_of_libraries_is_switched_off_before_any_import(module: str) -> None:
     said = "import os, sys; print(*(os.environ.get(name) for name in sys.argv[1:]))"
     environ = {name: value for name, value in os.environ.items() if name not in SILENT}
     command = [sys.executable, "-c", f"import {module}; {said}", *SILENT]

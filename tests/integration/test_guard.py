@@ -92,9 +92,7 @@ def _assert_silent(log: Path) -> None:
     assert not [each for each in ("anna@", "bob@", "4111", "ghp_", "Titan") if each in text]
 
 
-async def test_what_a_hostile_tool_says_is_withheld_from_the_tenant_that_wants_it_and_read_by_another(
-    start: Start, llm: ScriptedLlm
-) -> None:
+async def test_a_hostile_tool_result_is_withheld_for_a_guarded_tenant_alone(start: Start, llm: ScriptedLlm) -> None:
     tenants = {
         "wary": {"keys": [digest("one")], "tools": ["*"], "guard": {"injection": "refuse", "personal": "mask"}},
         "open": {"keys": [digest("two")], "tools": ["*"]},

@@ -80,7 +80,7 @@ async def test_a_refusal_before_the_first_text_keeps_its_status(
     assert answer.json()["hedgerow"]["trace_id"] == answer.headers["x-request-id"]
 
 
-async def test_an_answer_that_breaks_says_so_in_its_stream(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
+async def test_a_broken_answer_has_an_error_in_its_stream(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
     answers(llm, *words("Par"), Refusal("UNAVAILABLE", "gone"))
     with pytest.raises(openai.APIError, match="broke in mid-answer"):
         async for _ in await openai_.chat.completions.create(**QUESTION, stream=True):

@@ -109,7 +109,7 @@ async def test_openais_client_reads_findings_between_the_texts_of_a_chat(openai_
     assert {name: account[name] for name in ("citations", "patches")} == FOUND | LATE
 
 
-async def test_openais_own_accumulators_take_them(openai_: AsyncOpenAI) -> None:
+async def test_openais_accumulators_accept_findings(openai_: AsyncOpenAI) -> None:
     async with openai_.chat.completions.stream(**CHAT, extra_body=wanted()) as stream:
         async for _ in stream:
             pass
@@ -151,7 +151,7 @@ async def test_a_completion_has_the_findings_beside_an_empty_text(openai_: Async
     in_order([(chunk.model_extra or {}).get("hedgerow") or chunk.choices[0].text for chunk in chunks])
 
 
-async def test_without_being_asked_for_they_are_in_the_account_alone(openai_: AsyncOpenAI) -> None:
+async def test_without_the_option_findings_are_in_the_report_alone(openai_: AsyncOpenAI) -> None:
     stream = await openai_.chat.completions.create(**CHAT, stream=True, extra_body=wanted(findings=False))
     *chunks, last = [chunk async for chunk in stream]
     assert not [chunk for chunk in chunks if "hedgerow" in chunk.model_extra]
@@ -183,7 +183,7 @@ async def test_a_failure_after_a_finding_is_an_event_of_the_stream(
     assert failed.value.body["error"]["code"] == "budget_timeout"
 
 
-async def test_clients_for_node_take_them(behind: tuple[str, CallingLlm], llm: CallingLlm) -> None:
+async def test_clients_for_node_accept_findings(behind: tuple[str, CallingLlm], llm: CallingLlm) -> None:
     url, _ = behind
     code, out, err = await output("node", SCRIPTS / "findings.js", f"{url}/v1", NODE_PATH=str(Installed().node()))
     assert code == 0, err
@@ -195,7 +195,7 @@ async def test_clients_for_node_take_them(behind: tuple[str, CallingLlm], llm: C
         assert seen[name][5:] == end
 
 
-async def test_langchain_takes_them(behind: tuple[str, CallingLlm], llm: CallingLlm) -> None:
+async def test_langchain_accepts_findings(behind: tuple[str, CallingLlm], llm: CallingLlm) -> None:
     url, _ = behind
     python = Installed().python("langchain") / "python"
     code, out, err = await output(python, SCRIPTS / "findings_with_langchain.py", f"{url}/v1")

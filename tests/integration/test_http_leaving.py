@@ -30,7 +30,7 @@ async def metric(gateway: HttpGateway, name: str) -> float:
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["in mid-stream", "before an answer"])
-async def test_a_client_that_resets_its_connection_stops_the_model_and_frees_its_place(
+async def test_a_client_that_resets_its_connection_stops_the_model_and_frees_its_slot(
     start: Start, llm: ScriptedLlm, stream: bool
 ) -> None:
     """One that closes it, at every moment: test_cancellation.py."""
@@ -53,9 +53,7 @@ async def test_a_client_that_resets_its_connection_stops_the_model_and_frees_its
     assert "ERROR" not in gateway.process.log.read_text()
 
 
-async def test_a_client_that_leaves_while_it_waits_for_a_place_gives_up_its_turn(
-    start: Start, llm: ScriptedLlm
-) -> None:
+async def test_a_client_that_leaves_while_it_waits_for_a_slot_gives_up_its_turn(start: Start, llm: ScriptedLlm) -> None:
     """Not streamed; a stream: test_cancellation.py."""
     limit = json.dumps({"algorithm": "fixed", "initial": 1, "min": 1, "queue_ms": 20_000})
     gateway = await start_http_gateway(start, llm, limit=limit)
@@ -133,7 +131,7 @@ async def test_a_client_that_reads_nothing_is_cut_off(start: Start, llm: Scripte
         await until(lambda: metric(gateway, LEFT))
 
 
-async def test_what_is_no_http_is_refused_as_an_error(start: Start, llm: ScriptedLlm) -> None:
+async def test_data_that_is_no_http_gets_an_error_body(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm)
     async with raw(gateway) as (reader, writer):
         writer.write(b"\x16\x03\x01 hello\r\n\r\n")
@@ -142,9 +140,7 @@ async def test_what_is_no_http_is_refused_as_an_error(start: Start, llm: Scripte
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
 
 
-async def test_before_it_stops_health_says_so_and_answers_in_flight_are_finished(
-    start: Start, llm: ScriptedLlm
-) -> None:
+async def test_a_stopping_gateway_is_unready_and_finishes_answers_in_flight(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm, lame_duck_ms="6000", grace_ms="20000")
     hold = Hold()
     llm.script = [*words("Par"), hold, *words("is"), end()]

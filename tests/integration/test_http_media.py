@@ -110,7 +110,7 @@ async def test_a_form_is_refused_by_field(http: httpx.AsyncClient) -> None:
     assert cut.status_code == 400
 
 
-async def test_what_needs_a_service_that_is_not_there_says_so(start: Start, llm: ScriptedLlm) -> None:
+async def test_an_endpoint_without_its_service_is_not_offered(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm)
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         for method, path, given in (

@@ -124,7 +124,7 @@ def _requests() -> list[Any]:
 
 
 @pytest.mark.parametrize(("path", "model", "place", "body"), _requests())
-async def test_what_a_tenant_may_not_is_refused_by_name_and_sent_on_for_one_that_may(
+async def test_fields_are_refused_by_name_without_permission_and_sent_with_it(
     http: httpx.AsyncClient, provider: RecordingProvider, path: str, model: str, place: str, body: dict[str, Any]
 ) -> None:
     reply = await http.post(path, json={"model": model, **body}, headers=_headers(_POOR))
@@ -143,7 +143,7 @@ async def test_what_a_tenant_may_not_is_refused_by_name_and_sent_on_for_one_that
     ("path", "model", "place", "body"),
     [each for each in _requests() if each[2] not in ("n", "store") and each[:3] != _TRANSLATED],
 )
-async def test_a_model_behind_another_api_refuses_them_by_name(
+async def test_a_model_behind_another_api_refuses_such_fields_by_name(
     http: httpx.AsyncClient, provider: RecordingProvider, path: str, model: str, place: str, body: dict[str, Any]
 ) -> None:
     other = {"gpt": "claude", "claude": "gpt"}[model]

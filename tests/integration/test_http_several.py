@@ -185,7 +185,7 @@ async def test_an_error_of_one_choice_with_a_key_ends_all_and_a_repeat_asks_agai
     assert len(llm.requests) == 6
 
 
-async def test_where_the_first_model_is_down_the_next_is_asked_for_each(start: Start, llm: Separate) -> None:
+async def test_several_answers_come_from_the_next_model_if_the_first_is_down(start: Start, llm: Separate) -> None:
     addresses = json.dumps({"gone": f"127.0.0.1:{free_port()}", "m": llm.target})
     gateway = await start_http_gateway(start, llm, llm_addresses=addresses)
     async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0) as client:

@@ -108,7 +108,7 @@ async def test_speech_that_goes_on_to_the_end_of_the_audio_is_transcribed() -> N
     assert isinstance(events[-1], Segment)
 
 
-async def test_it_reads_on_while_the_model_works_and_then_takes_all_there_is() -> None:
+async def test_the_listener_reads_while_the_model_works_and_then_takes_all_audio() -> None:
     model, taken = Model(), 0
     model.going.clear()
 
@@ -127,7 +127,7 @@ async def test_it_reads_on_while_the_model_works_and_then_takes_all_there_is() -
     assert rest > 1.5 * len(question()) / RATE
 
 
-async def test_what_the_model_is_asked_depends_on_the_audio_alone() -> None:
+async def test_the_runs_of_the_model_depend_on_the_audio_alone() -> None:
     asked = []
     for _ in range(2):
         model = Model()
@@ -138,7 +138,7 @@ async def test_what_the_model_is_asked_depends_on_the_audio_alone() -> None:
     assert asked[0] == asked[1]
 
 
-async def test_it_says_once_a_second_that_it_is_behind() -> None:
+async def test_the_listener_reports_once_a_second_that_it_is_behind() -> None:
     model, clock = Model(), PausedClock()
     model.going.clear()
 
@@ -201,7 +201,7 @@ async def test_a_segment_that_goes_on_and_on_is_closed_where_it_is_confirmed() -
     assert len(segments) > 2
 
 
-async def test_what_the_audio_raises_comes_out_and_nothing_is_left_running() -> None:
+async def test_an_exception_of_the_audio_is_raised_and_no_task_is_left() -> None:
     async def audio() -> AsyncIterator[Audio]:
         async for packet in packets(question()):
             yield packet
@@ -212,7 +212,7 @@ async def test_what_the_audio_raises_comes_out_and_nothing_is_left_running() -> 
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_what_the_model_raises_comes_out() -> None:
+async def test_an_exception_of_the_model_is_raised() -> None:
     async def transcribe(audio: Audio, paused: bool) -> list[Word]:
         raise RuntimeError("no memory")
 

@@ -61,7 +61,7 @@ def known(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("deaf", ["", "trap '' TERM; "])
-async def test_what_a_server_has_started_ends_with_it(tmp_path: Path, deaf: str) -> None:
+async def test_child_processes_of_a_server_end_with_it(tmp_path: Path, deaf: str) -> None:
     file = tmp_path / "child"
     child = f"({deaf}while :; do sleep 0.05; done) </dev/null >/dev/null & echo $! > {file}; "
     async with server(f"{child} exec cat", []):

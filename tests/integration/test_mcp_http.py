@@ -122,7 +122,7 @@ async def test_a_server_that_does_not_know_its_session_any_more_is_called_in_a_n
     assert server.parted == 1
 
 
-async def test_a_server_that_says_nothing_of_the_end_of_a_session_does_not_hold_up_that_of_the_gateway(
+async def test_a_server_silent_at_the_end_of_a_session_does_not_delay_the_gateway(
     server: OldServer, source: McpSource
 ) -> None:
     server.silent = True

@@ -23,7 +23,7 @@ def listed(state_dir: Path) -> list[str]:
     return [each["name"] for each in json.loads((state_dir / MESH_FILE).read_text())["services"]]
 
 
-async def test_one_more_is_started_kept_running_and_stopped_after_the_front(tmp_path: Path) -> None:
+async def test_an_added_service_is_started_supervised_and_stopped_after_the_front(tmp_path: Path) -> None:
     changes, (back, front, more) = Changes(), scripted("back", "front", "more")
     async with Mesh([back, front], tmp_path, changes) as mesh:
         await mesh.put(more)
@@ -37,7 +37,7 @@ async def test_one_more_is_started_kept_running_and_stopped_after_the_front(tmp_
     assert await check_health(more.address, 0.5) == "UNREACHABLE"
 
 
-async def test_another_takes_the_place_of_the_one_of_its_name_on_the_same_port(tmp_path: Path) -> None:
+async def test_a_service_is_replaced_by_one_of_its_name_on_the_same_port(tmp_path: Path) -> None:
     changes, specs = Changes(), scripted("back", "front")
     async with Mesh(specs, tmp_path, changes) as mesh:
         for spec in specs:  # the front stays the front
@@ -49,7 +49,7 @@ async def test_another_takes_the_place_of_the_one_of_its_name_on_the_same_port(t
     assert changes.of("stopped")[2:] == ["front", "back"]
 
 
-async def test_what_is_removed_is_stopped_and_not_started_again(tmp_path: Path) -> None:
+async def test_a_removed_service_is_stopped_and_not_restarted(tmp_path: Path) -> None:
     changes, specs = Changes(), scripted("back", "front")
     async with Mesh(specs, tmp_path, changes) as mesh:
         await mesh.remove("back")
@@ -59,7 +59,7 @@ async def test_what_is_removed_is_stopped_and_not_started_again(tmp_path: Path) 
     assert changes.of("died") == []
 
 
-async def test_what_does_not_start_is_not_there_and_the_others_are(tmp_path: Path) -> None:
+async def test_a_service_that_does_not_start_is_left_out_and_others_stay(tmp_path: Path) -> None:
     back, front, busy = scripted("back", "front", "busy")
     async with Mesh([back, front], tmp_path) as mesh:
         with pytest.raises(ServiceFailed, match="scripted to fail"):
@@ -71,7 +71,7 @@ async def test_what_does_not_start_is_not_there_and_the_others_are(tmp_path: Pat
         assert await check_health(back.address, 20) == "SERVING"
 
 
-async def test_what_is_insisted_on_is_started_again_and_again(tmp_path: Path) -> None:
+async def test_with_insist_a_failing_service_is_restarted(tmp_path: Path) -> None:
     changes, (back, front) = Changes(), scripted("back", "front")
     async with Mesh([back, front], tmp_path, changes) as mesh:
         await mesh.put(failing(back), insist=True)
@@ -81,7 +81,7 @@ async def test_what_is_insisted_on_is_started_again_and_again(tmp_path: Path) ->
         assert await check_health(back.address, 20) == "SERVING"
 
 
-async def test_what_is_insisted_on_is_started_once_its_log_can_be_opened_again(tmp_path: Path) -> None:
+async def test_with_insist_a_service_starts_once_its_log_can_be_opened(tmp_path: Path) -> None:
     changes, (back, front) = Changes(), scripted("back", "front")
     async with Mesh([back, front], tmp_path, changes) as mesh:
         log = tmp_path / "logs" / "back.log"
@@ -96,7 +96,7 @@ async def test_what_is_insisted_on_is_started_once_its_log_can_be_opened_again(t
         assert await check_health(back.address, 20) == "SERVING"
 
 
-async def test_what_is_removed_while_the_list_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+async def test_a_removal_without_a_writable_list_ends_no_service(tmp_path: Path) -> None:
     back, front = scripted("back", "front")
     async with Mesh([back, front], tmp_path) as mesh:
         (tmp_path / f"{MESH_FILE}.new").mkdir()

@@ -87,7 +87,7 @@ async def test_expired_keys_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["a/b", "openai:model", "anthropic:model", "openrouter:model"])
-async def test_what_init_writes_can_be_used(model: str, tmp_path: Path) -> None:
+async def test_the_file_of_init_can_be_used(model: str, tmp_path: Path) -> None:
     file = tmp_path / "my mesh.yaml"
     answers = InitAnswers(model, usual_key(model), "keys")
     file.write_text(write(answers))
@@ -128,7 +128,7 @@ async def test_errors_of_the_file_and_of_services_are_reported_together(tmp_path
     ]
 
 
-async def test_what_is_rendered_is_checked_first_and_needs_no_providers_key(tmp_path: Path) -> None:
+async def test_render_checks_the_file_and_needs_no_providers_key(tmp_path: Path) -> None:
     file, out = tmp_path / "mesh.yaml", tmp_path / "out.yaml"
     file.write_text(write(InitAnswers("openai:gpt", "OPENAI_API_KEY", "keys")))
     code, _, err = await run("render", "helm", str(file), "-o", str(out), HEDGEROW_API_KEY="a-key", OPENAI_API_KEY="")
@@ -152,7 +152,7 @@ async def test_rendering_for_a_cluster_requires_a_tenant_key_or_allow_anonymous(
         assert (await run("render", "helm", str(file), HEDGEROW_API_KEY="a-key"))[0] == 0
 
 
-async def test_one_process_asks_about_all_and_shows_no_key_and_a_check_that_is_given_up_leaves_none(
+async def test_one_process_checks_all_services_shows_no_key_and_ends_with_a_cancelled_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_KEY", "hunter2")
@@ -168,7 +168,7 @@ async def test_one_process_asks_about_all_and_shows_no_key_and_a_check_that_is_g
     assert not asked.is_running()
 
 
-async def test_a_file_whose_check_crashed_is_not_said_to_be_usable(tmp_path: Path) -> None:
+async def test_a_file_with_a_crashed_check_is_not_reported_as_usable(tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_text("models: {a: 'http://127.0.0.1:1/v1'}\n")
     checking = await launch("check", str(file), "--json")

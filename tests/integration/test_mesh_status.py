@@ -64,7 +64,7 @@ async def test_no_control_plane_is_an_error_that_says_what_to_do() -> None:
     assert (error["reason"], error["message"]) == ("NO_CONTROL_PLANE", message)
 
 
-async def test_where_the_control_plane_stands_still_the_services_are_asked_themselves(tmp_path: Path) -> None:
+async def test_with_a_stopped_control_plane_status_asks_the_services(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, as a stopped process does, and says nothing
         control = f"127.0.0.1:{silent.getsockname()[1]}"
         async with serve_health() as serving:

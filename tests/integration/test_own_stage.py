@@ -87,7 +87,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
             await gateway.stop()
 
 
-async def test_its_lines_are_context_and_a_part_of_the_key(scene: Scene):
+async def test_lines_of_the_stage_are_context_and_part_of_the_cache_key(scene: Scene):
     first = await scene.caller.ask("What may I do?", end_user=["ada"])
     assert first.ok, first
     assert first.stage("account").detail == "lines of context: 1"

@@ -50,7 +50,7 @@ async def test_the_caches_file_and_folders_are_its_owners(tmp_path: Path) -> Non
         await process.wait()
 
 
-async def test_a_file_that_others_could_read_is_taken_from_them(
+async def test_a_database_that_others_could_read_is_made_private(
     start: Start, tmp_path: Path, model_cache: Path
 ) -> None:
     file = tmp_path / "cache.db"

@@ -194,7 +194,7 @@ async def test_a_provider_that_moved_is_found_by_the_request_that_fails_at_its_o
         await client.close()
 
 
-def test_a_connection_whose_host_is_gone_ends_though_silence_is_permitted() -> None:
+def test_a_connection_to_a_lost_host_ends_within_a_minute() -> None:
     with http1.watched((socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1))) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         idle, every, count = (

@@ -92,7 +92,7 @@ def url() -> Iterator[str]:
         yield url
 
 
-def test_it_is_small_and_brings_nothing_that_runs_a_model(installed: Path) -> None:
+def test_the_proxy_installation_is_small_and_has_no_package_that_runs_models(installed: Path) -> None:
     assert sum(file.lstat().st_size for file in installed.rglob("*") if file.is_file()) <= MOST_BYTES
     (packages,) = installed.glob("lib/python*/site-packages")
     brought = {path.name.lower() for path in packages.iterdir()}
@@ -115,7 +115,7 @@ def test_the_sdk_alone_brings_no_service_and_its_command_says_what_to_install(wh
     assert "pip install 'hedgerow[proxy]'" in run("hedgerow", "up").stderr
 
 
-def test_it_answers_for_a_url(installed: Path, url: str, tmp_path: Path) -> None:
+def test_the_proxy_answers_for_a_url(installed: Path, url: str, tmp_path: Path) -> None:
     with up(installed, tmp_path, "--model", f"m={url}") as (mesh, client):
         assert said(client, "m")[0]
         assert "m" in {model.id for model in client.models.list()}
@@ -125,7 +125,7 @@ def test_it_answers_for_a_url(installed: Path, url: str, tmp_path: Path) -> None
             assert other.messages.create(model="m", max_tokens=64, messages=messages).content[0].text
 
 
-def test_it_answers_for_a_key_in_the_environment(installed: Path, url: str, tmp_path: Path) -> None:
+def test_the_proxy_answers_for_a_key_in_the_environment(installed: Path, url: str, tmp_path: Path) -> None:
     keys = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url, "HEDGEROW_API_KEY": "of-callers"}
     with up(installed, tmp_path, **keys) as (mesh, client):
         assert said(client, "gpt-5-mini")[0]
@@ -162,7 +162,7 @@ def test_replicas_are_hedged_and_tenants_held_to_their_quota(installed: Path, ur
     assert ("hedge", "won") in made
 
 
-def test_it_keeps_exact_answers_where_the_file_asks_for_it(installed: Path, url: str, tmp_path: Path) -> None:
+def test_the_proxy_stores_exact_answers_if_the_file_enables_it(installed: Path, url: str, tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     settings = "{stage_caps_ms: {cache: 10000}}"
     file.write_text(

@@ -53,7 +53,7 @@ async def test_a_model_that_there_is_not_is_not_found_and_a_tiers_name_is_the_ti
         assert (error.reason, error.metadata["field"], error.metadata["value"]) == ("MODEL_UNKNOWN", "model", "n")
 
 
-async def test_a_picture_that_is_none_is_refused_with_its_place_and_the_limit(
+async def test_an_invalid_picture_is_refused_with_its_path_and_the_limit(
     start: Start, llm: ScriptedLlm, models: Path
 ) -> None:
     vision = await start("vision", models_dir=str(models))

@@ -64,7 +64,7 @@ async def _admitted(caller: Asker) -> Outcome:
     return outcomes[-1]
 
 
-async def test_two_gateways_share_a_tenants_places_and_a_killed_one_gives_its_own_back(
+async def test_two_gateways_share_a_tenants_concurrency_and_a_killed_one_returns_its_own(
     starter: Processes, redis: RedisProcess
 ):
     first, second = await _two_gateways(starter, redis, concurrency=5)

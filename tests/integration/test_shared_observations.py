@@ -149,7 +149,7 @@ async def _add(redis: RedisProcess, ages_s: Sequence[float], **fields: bytes) ->
             await client.xadd(KEY, entry | {name.encode(): value for name, value in fields.items()}, id=number)
 
 
-async def test_what_is_read_back_is_as_old_as_it_is_and_nothing_from_before_the_window(redis: RedisProcess):
+async def test_observations_read_back_keep_their_age_within_the_window(redis: RedisProcess):
     await _add(redis, [900, 250, 100, 1])
     heard = Heard(300)
     async with connected(Url(redis.url), PATIENT_S) as state:

@@ -46,7 +46,7 @@ def in_force(number: int) -> dict[str, object]:
     return {"number": number, "error": ""}
 
 
-async def test_it_serves_once_it_has_answered_and_gets_what_each_service_would_get(tmp_path: Path) -> None:
+async def test_a_shared_process_serves_after_its_answer_and_gets_the_environments(tmp_path: Path) -> None:
     async with scripted(tmp_path, [in_force(1)], [in_force(2)], []) as process:
         await process.wait_serving(20)
         assert process.tail() == "1 [('llm-a', 'llm', {'HEDGEROW_LLM_OPENAI__API_KEY': 'secret', 'TOLD': ''})]"
@@ -63,7 +63,7 @@ async def test_an_answer_to_an_order_that_was_given_up_is_no_answer_to_the_next(
             await process.change(members(), 20)
 
 
-async def test_where_it_ends_in_place_of_an_answer_the_end_of_its_log_says_why(tmp_path: Path) -> None:
+async def test_a_shared_process_that_ends_without_an_answer_has_the_end_of_its_log(tmp_path: Path) -> None:
     async with scripted(tmp_path, [in_force(1)]) as process:
         await process.wait_serving(20)
         with pytest.raises(ServiceFailed, match=r"hedgerow ended with exit code 3:\n1 "):

@@ -67,7 +67,7 @@ async def test_a_restart_is_one_loss_however_many_connections_there_were(
     assert len(losses) == 1
 
 
-async def test_it_is_known_soon_that_redis_is_not_there(tmp_path: Path) -> None:
+async def test_an_absent_redis_is_noticed_soon(tmp_path: Path) -> None:
     async with redis_server(tmp_path, started=False) as redis, connected(Url(redis.url), PATIENT_S) as state:
         await state.tried()
         assert not state.up

@@ -71,7 +71,7 @@ async def test_redis_has_neither_ids_nor_texts_nor_anything_for_ever(redis: Redi
             assert 0 < await client.pttl(key) <= 120_000
 
 
-async def test_what_was_moved_or_changed_does_not_open() -> None:
+async def test_a_moved_or_changed_response_does_not_open() -> None:
     sealed = seal("resp_1", "name", b"data")
     assert unseal("resp_1", "name", sealed) == b"data"
     changed = sealed[:-1] + bytes([sealed[-1] ^ 1])
@@ -127,7 +127,7 @@ async def test_a_use_renews_no_response_that_expires(redis: RedisProcess, state:
     assert [await lasting.get(ACME, each) is not None for each in "123"] == [True, False, True]
 
 
-async def test_one_call_forgets_a_limited_number_of_responses(redis: RedisProcess, state: SharedState) -> None:
+async def test_one_call_evicts_a_limited_number_of_responses(redis: RedisProcess, state: SharedState) -> None:
     short, lasting = RedisResponses(state, 100, 500 * KB), RedisResponses(state, 60_000, 500 * KB)
 
     async def listed() -> int:
@@ -183,7 +183,7 @@ async def test_an_index_that_redis_has_evicted_begins_again(redis: RedisProcess,
     assert [await store.get(ACME, each) is not None for each in "12345"] == [True, False, True, True, True]
 
 
-async def test_without_redis_a_store_says_so(redis: RedisProcess, state: SharedState) -> None:
+async def test_without_redis_stored_responses_are_unavailable(redis: RedisProcess, state: SharedState) -> None:
     store = RedisResponses(state, 60_000, 100 * KB)
     await store.put(ACME, "1", b"x")
     await redis.kill()

@@ -56,7 +56,7 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         yield open_store
 
 
-async def test_what_is_kept_is_served_at_once_and_after_a_restart(open_store: Open) -> None:
+async def test_a_stored_entry_is_served_at_once_and_after_a_restart(open_store: Open) -> None:
     async with open_store() as (store, memory):
         assert not store.local
         assert await store.insert(_entry(CAPITAL), None, store.sequence)
@@ -65,7 +65,7 @@ async def test_what_is_kept_is_served_at_once_and_after_a_restart(open_store: Op
         assert _held(memory) == {CAPITAL.key}
 
 
-async def test_what_is_removed_is_gone_at_once_and_after_a_restart(open_store: Open) -> None:
+async def test_a_removed_entry_is_gone_at_once_and_after_a_restart(open_store: Open) -> None:
     async with open_store() as (store, memory):
         for question in (CAPITAL, OTHER, THEIRS):
             await store.insert(_entry(question), None, store.sequence)
@@ -93,7 +93,7 @@ async def test_an_entry_is_removed_for_its_own_tenant_alone(open_store: Open) ->
         assert await store.insert(_entry(CAPITAL), None, epoch)
 
 
-async def test_what_is_tightened_stays_so_until_it_is_removed_and_is_the_tenants_own(open_store: Open) -> None:
+async def test_a_tightened_entry_stays_so_until_its_removal_and_for_its_tenant_alone(open_store: Open) -> None:
     async with open_store() as (store, memory):
         await store.insert(_entry(CAPITAL), None, store.sequence)
         assert not await store.tighten(CAPITAL.key, "globex", 0.9)
@@ -110,7 +110,7 @@ async def test_what_is_tightened_stays_so_until_it_is_removed_and_is_the_tenants
         assert _tightness(memory) == {CAPITAL.key: 0.0}
 
 
-async def test_what_was_verified_outlasts_a_restart_and_its_tenant_is_forgotten_with_a_removal(
+async def test_thresholds_outlast_a_restart_and_a_removal_forgets_its_tenant(
     open_store: Open,
 ) -> None:
     acme, globex = Traffic("acme"), Traffic("globex")
@@ -136,9 +136,7 @@ async def test_what_was_verified_outlasts_a_restart_and_its_tenant_is_forgotten_
 
 
 @pytest.mark.parametrize("removal", [Removal(key=CAPITAL.key), Removal(tenant="acme"), Removal(CAPITAL.key, "acme")])
-async def test_what_was_begun_before_a_removal_is_a_conflict_and_nothing_else_is(
-    open_store: Open, removal: Removal
-) -> None:
+async def test_only_an_insert_begun_before_a_removal_is_a_conflict(open_store: Open, removal: Removal) -> None:
     async with open_store() as (store, memory):
         epoch = store.sequence
         await store.remove(removal)

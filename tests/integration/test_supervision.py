@@ -128,7 +128,7 @@ async def test_files_are_written_once_the_folder_is_ours_and_before_anything_sta
 
 
 @pytest.mark.parametrize("password", [False, True])
-async def test_what_is_not_ours_is_kept_running_too(tmp_path: Path, password: bool) -> None:
+async def test_a_third_party_process_is_kept_running_too(tmp_path: Path, password: bool) -> None:
     [port] = free_ports(1)
     place = ("--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", "")
     command = (redis_binary(), *place, *(("--requirepass", "x") if password else ()))
@@ -176,7 +176,7 @@ async def test_a_service_is_stopped_also_when_what_was_asked_for_before_fails(tm
     assert [await check_health(spec.address, 0.5) for spec in (one, two)] == ["UNREACHABLE"] * 2
 
 
-async def test_a_service_whose_log_was_deleted_and_a_list_that_cannot_be_written_end_no_mesh(tmp_path: Path) -> None:
+async def test_a_deleted_log_and_an_unwritable_list_end_no_mesh(tmp_path: Path) -> None:
     changes, specs = Changes(), scripted("back", "front")
     async with Mesh(specs, tmp_path, changes) as mesh:
         back, front = (service.process for service in mesh.services)
@@ -193,7 +193,7 @@ async def test_a_service_whose_log_was_deleted_and_a_list_that_cannot_be_written
     assert f"{MESH_FILE} cannot be written" in serving.detail
 
 
-async def test_a_mesh_whose_starter_is_killed_leaves_nothing(tmp_path: Path) -> None:
+async def test_killing_the_starter_of_a_mesh_leaves_no_process(tmp_path: Path) -> None:
     starter = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.integration.scripted_mesh", str(tmp_path), stdout=asyncio.subprocess.PIPE
     )

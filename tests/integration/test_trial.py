@@ -88,7 +88,7 @@ async def test_a_constraint_is_tried(trial: Trial, wanted: ResponseFormat, why: 
 
 
 @pytest.mark.parametrize("letter", ["(", "é", "🦔"])
-async def test_what_is_refused_with_a_very_long_text_is_refused_and_no_failure(trial: Trial, letter: str) -> None:
+async def test_a_very_long_regex_is_refused_without_a_failure_of_the_trial(trial: Trial, letter: str) -> None:
     assert await tried(trial, ResponseFormat(regex="(" + letter * 29_000))
     before = process(trial).pid
     assert await tried(trial, ResponseFormat(regex="("))
@@ -103,7 +103,7 @@ async def test_a_trial_that_dies_is_started_again(trial: Trial) -> None:
     assert await tried(trial, ResponseFormat(regex="b")) == ""
 
 
-async def test_it_ends_with_the_process_that_started_it() -> None:
+async def test_the_trial_ends_with_the_process_that_started_it() -> None:
     running = Trial(lambda: TERMS)
     await tried(running, ResponseFormat(regex="a"))
     started = process(running)
@@ -116,7 +116,7 @@ async def test_it_ends_with_the_process_that_started_it() -> None:
     await running.close()
 
 
-async def test_what_costs_most_of_what_the_gateway_admits_takes_little_time_or_is_refused(trial: Trial) -> None:
+async def test_the_most_expensive_admitted_schemas_take_little_time_or_are_refused(trial: Trial) -> None:
     limits = ConstraintSettings()
     for kind in COSTLY:
         gateway.check(wanted := kind(7), limits)

@@ -74,7 +74,7 @@ async def test_status_shows_the_named_mesh_and_without_a_name_lists_the_meshes(
         assert "2 meshes run here, one is needed: .hedgerow/meshes/one, .hedgerow/meshes/two" in said
 
 
-async def test_what_one_has_stored_is_nothing_to_the_other(both: tuple[Up, Up]) -> None:
+async def test_answers_stored_by_one_mesh_are_unknown_to_the_other(both: tuple[Up, Up]) -> None:
     async def asked(up: Up) -> str:
         async with hedgerow.AsyncClient(up.target) as client:
             return (await client.ask(QUESTION, model="m")).cache.verdict
@@ -89,7 +89,7 @@ async def test_what_one_has_stored_is_nothing_to_the_other(both: tuple[Up, Up]) 
     assert await asked(one) == "miss"
 
 
-async def test_of_two_that_start_at_once_with_one_port_one_ends_with_an_error_and_the_other_goes_on(
+async def test_of_two_meshes_started_with_one_port_one_fails_and_the_other_goes_on(
     tmp_path: Path,
 ) -> None:
     port = ports_in_a_row(20)

@@ -177,7 +177,7 @@ async def test_a_file_that_cannot_be_used_is_refused_with_its_lines_and_changes_
     assert (mesh.pids(), (await ask(mesh, tier="quality")).model) == (before, "good")
 
 
-async def test_what_does_not_start_takes_the_mesh_back_to_what_it_was(mesh: Edited) -> None:
+async def test_a_change_that_does_not_start_is_rolled_back(mesh: Edited) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -206,7 +206,7 @@ async def test_a_model_more_is_started_and_a_model_less_is_stopped(
         await ask(mesh, model="third")
 
 
-async def test_long_answers_in_flight_are_finished_by_the_gateway_that_began_them(mesh: Edited) -> None:
+async def test_long_answers_are_finished_by_the_gateway_that_began_them(mesh: Edited) -> None:
     host, _, port = mesh.up.target.rpartition(":")
     asked: Any = [{"role": "user", "content": "Say something long."}]
     words, over = dict[str, list[int]](http=[], grpc=[]), asyncio.Event()

@@ -36,7 +36,7 @@ def test_a_short_silence_ends_nothing() -> None:
     assert turns([0.9] * 10 + [0.1] * 15 + [0.9] * 3) == [SpeechTurn(True, 0)]
 
 
-def test_what_is_neither_speech_nor_silence_goes_on_as_it_was() -> None:
+def test_between_the_thresholds_the_state_of_speech_stays() -> None:
     assert turns([0.4] * 50) == []
     assert turns([0.9] * 3 + [0.4] * 50) == [SpeechTurn(True, 0)]
 

@@ -92,9 +92,7 @@ async def test_pictures_of_every_format_are_named(start_vision: StartVision, sam
     assert set(samples) <= set(model.labels)
 
 
-async def test_pictures_that_look_alike_have_embeddings_that_are_near(
-    start_vision: StartVision, samples: dict[str, bytes]
-) -> None:
+async def test_similar_pictures_have_near_embeddings(start_vision: StartVision, samples: dict[str, bytes]) -> None:
     _, vision = await start_vision()
     circle, star = samples["red circle"], samples["blue star"]
     smaller = io.BytesIO()
@@ -129,7 +127,7 @@ async def test_tensors_give_what_a_picture_gives(start_vision: StartVision, samp
     assert info.metadata["field"] == "inputs[0].data"
 
 
-async def test_of_frames_that_come_too_fast_the_newest_are_named(
+async def test_of_too_many_frames_the_newest_are_classified(
     start_vision: StartVision, samples: dict[str, bytes]
 ) -> None:
     process, vision = await start_vision()

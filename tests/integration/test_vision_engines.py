@@ -78,7 +78,7 @@ def test_the_samples_are_named(engines: dict[str, Engine], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_results_stay_as_they_are_when_the_engine_goes_on(engines: dict[str, Engine], name: str) -> None:
+def test_results_are_not_changed_by_later_runs_of_the_engine(engines: dict[str, Engine], name: str) -> None:
     first = engines[name].run(noise(2))["embedding"]
     copy = first.copy()
     engines[name].run(noise(2, seed=1))
@@ -121,7 +121,7 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, suffix: str, damage: 
         ("labels.txt", {}, "file: .onnx, .pt2, .ts, .plan, got labels.txt"),
     ],
 )
-def test_what_the_file_or_the_machine_cannot_do_is_refused_at_load(
+def test_options_that_the_file_or_machine_lacks_are_refused_at_load(
     name: str, arguments: dict[str, Any], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(BadModel, match=message):
@@ -147,9 +147,7 @@ def test_a_closed_engine_fails(name: str) -> None:
         engine.run(noise(1))
 
 
-def test_a_model_that_fails_in_the_middle_is_unavailable_and_keeps_its_reasons_to_itself(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_model_is_unavailable_and_logs_its_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     engine = open_script(tmp_path, "Picky")
     with pytest.raises(EngineFailed, match=r"^the model failed on a batch of 2$"):
         engine.run({"image": np.ones((2, 4), np.float32)})

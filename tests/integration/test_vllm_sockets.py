@@ -22,7 +22,7 @@ def folders(parent: Path) -> list[str]:
     return sorted(str(each) for each in parent.iterdir())
 
 
-def test_what_a_killed_process_has_left_goes_with_the_next_start(tmp_path: Path):
+def test_files_of_a_killed_process_are_removed_at_the_next_start(tmp_path: Path):
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLDS, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -37,7 +37,7 @@ def test_what_a_killed_process_has_left_goes_with_the_next_start(tmp_path: Path)
     assert folders(tmp_path) == sorted([running.name, later.name])
 
 
-def test_a_folder_whose_process_has_only_begun_to_make_it_stays(tmp_path: Path):
+def test_a_folder_that_is_being_made_is_not_swept(tmp_path: Path):
     (begun := tmp_path / "hedgerow-vllm-begun").mkdir()
     (begun / "lock.new").touch()
     sweep(tmp_path)

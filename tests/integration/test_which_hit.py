@@ -29,7 +29,7 @@ TENANTS = {
 }
 
 
-async def test_what_one_tenant_has_cached_says_nothing_of_another_one(
+async def test_cached_answers_of_one_tenant_reveal_nothing_of_another(
     start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
 ) -> None:
     llm.script = [*words("It rains."), end()]
@@ -81,7 +81,7 @@ async def test_what_one_tenant_has_cached_says_nothing_of_another_one(
         assert (await asked(hostile))["verdict"] == "bypass"
 
 
-async def test_an_answer_whose_time_is_over_is_given_while_one_new_one_is_made(
+async def test_an_expired_answer_is_served_while_one_new_one_is_generated(
     start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
 ) -> None:
     llm.script = [*words("Old."), end()]

@@ -20,7 +20,7 @@ def whisper() -> Whisper:
     return open_whisper(str(MODELS / "demo-whisper"), "cpu", "int8", 1)
 
 
-def test_it_says_what_it_is(whisper: Whisper) -> None:
+def test_the_model_reports_its_name_device_and_languages(whisper: Whisper) -> None:
     assert (whisper.name, whisper.device, whisper.languages) == ("demo-whisper", "cpu", ("en",))
     assert whisper.compute_type.startswith("int8")
 
@@ -85,7 +85,7 @@ def test_an_english_model_transcribes_english_where_no_language_is_named(whisper
     assert (texts(found.words), found.language) == (TEXT, "en")
 
 
-def test_what_an_utterance_costs_is_measured_without_speech(whisper: Whisper) -> None:
+def test_the_cost_of_an_utterance_is_measured_without_speech(whisper: Whisper) -> None:
     assert 0 < whisper.cost_s(1) < 10
 
 

@@ -48,7 +48,7 @@ def test_a_folder_without_a_tokenizer_is_refused_by_name(tmp_path: Path) -> None
         open_whisper(str(tmp_path), "cpu", "int8", 1)
 
 
-def test_a_model_whose_words_would_have_no_times_is_refused(tmp_path: Path) -> None:
+def test_a_model_without_alignment_heads_is_refused(tmp_path: Path) -> None:
     folder = write_whisper(tmp_path / "whisper", Shape(alignment_heads=None))
     with pytest.raises(ValueError, match=r"alignment_heads: required in .*config\.json; convert the model"):
         open_whisper(str(folder), "cpu", "int8", 1)

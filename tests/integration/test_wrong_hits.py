@@ -125,7 +125,7 @@ async def test_a_hit_that_a_judge_refuses_is_measured_and_never_comes_again(
     assert by_http["category_thresholds"] == []
 
 
-async def test_what_a_judge_says_of_a_category_counts_for_that_alone(
+async def test_decisions_of_a_judge_count_for_their_category_alone(
     start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
 ) -> None:
     llm.script = [*words("Paris."), end()]

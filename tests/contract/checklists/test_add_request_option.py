@@ -16,7 +16,7 @@ SURFACES = [
     f"test_the_command_line_passes_an_option_on[{OPTION}]",
     f"test_by_grpc_a_value_outside_of_the_limits_is_refused[{OPTION}-0]",
     "test_openais_client_passes_every_option_on_in_extra_body",
-    "test_the_page_lists_them_as_they_are",
+    "test_the_page_of_the_sdk_is_up_to_date",
     "test_stubs_are_what_the_contracts_generate",
     "test_a_conversation_longer_than_its_caller_wants_is_refused",
 ]

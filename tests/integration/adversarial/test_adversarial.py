@@ -46,7 +46,7 @@ def lookups(model_cache: Path) -> Lookups:
     return Lookups(model_cache)
 
 
-async def test_hardly_any_question_gets_the_answer_to_one_that_only_looks_alike(lookups: Lookups) -> None:
+async def test_few_questions_get_the_answer_of_a_merely_similar_one(lookups: Lookups) -> None:
     pairs = _read(DIFFERENT)
     wrong = await lookups.hits(pairs)
     _report("wrong hits", wrong, pairs)

@@ -32,7 +32,7 @@ from tests.integration.audio.service import (
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
 
-async def test_it_says_what_it_runs(service: Service) -> None:
+async def test_the_service_reports_its_model(service: Service) -> None:
     model = await service.model()
     assert (model.name, model.device, model.max_streams) == ("demo-whisper", "cpu", 8)
     assert model.compute_type.startswith("int8")
@@ -77,14 +77,14 @@ async def test_a_recording_comes_in_segments_with_the_times_of_its_words(service
     assert await service.gauge("hedgerow_audio_busy_seconds_total") > 0
 
 
-async def test_what_is_no_recording_is_an_invalid_argument(service: Service) -> None:
+async def test_data_that_is_no_recording_is_an_invalid_argument(service: Service) -> None:
     for data in (b"", b"RIFF", bytes(1_000), written(speech(FRANCE), RATE, 1, "WAV", "PCM_16")[:20_000]):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await service.transcribe(data)
         assert (caught.value.code(), reason(caught.value)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_a_long_recording_does_not_hold_up_a_stream(service: Service) -> None:
+async def test_a_long_recording_does_not_delay_a_stream(service: Service) -> None:
     long = np.concatenate([speech(FRANCE), silence(0.6)] * 30)
     recording = asyncio.create_task(service.transcribe(written(long, RATE, 1, "WAV", "PCM_16")))
     requests = spoken(begin(), messages(np.concatenate([speech(FRANCE), silence(0.8)])))

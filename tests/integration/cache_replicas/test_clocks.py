@@ -20,7 +20,7 @@ def replica_ahead_by(ms: int) -> RedisEntries:
 
 
 @pytest.mark.parametrize("change", ["sweep", "put"])
-async def test_a_replica_whose_clock_runs_ahead_hides_no_entry_from_a_removal(redis: RedisProcess, change: str) -> None:
+async def test_a_replica_with_a_fast_clock_hides_no_entry_from_a_removal(redis: RedisProcess, change: str) -> None:
     right, ahead = replica_ahead_by(0), replica_ahead_by(2 * _HOUR_MS)
     async with redis.client() as client:
         await right.write(client, [Put(entry(CAPITAL, ttl_ms=_HOUR_MS), None, await right.begin(client))])
@@ -34,7 +34,7 @@ async def test_a_replica_whose_clock_runs_ahead_hides_no_entry_from_a_removal(re
         assert not await client.exists(ENTRY + CAPITAL.key)
 
 
-async def test_what_a_jump_of_the_clock_took_from_memory_is_found_in_redis_when_the_clock_is_right_again(
+async def test_entries_lost_to_a_clock_jump_are_found_in_redis_when_the_clock_is_right(
     redis: RedisProcess,
 ) -> None:
     jumped_ms = 0

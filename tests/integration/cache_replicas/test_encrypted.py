@@ -51,7 +51,7 @@ async def test_replicas_with_the_key_share_what_redis_cannot_read(redis: RedisPr
 
 
 @pytest.mark.parametrize("keys", [[OTHER], []], ids=["wrong", "none"])
-async def test_a_replica_with_a_wrong_key_misses_says_so_and_goes_on(
+async def test_a_replica_with_a_wrong_key_misses_logs_it_and_goes_on(
     redis: RedisProcess, keys: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with replica(redis.url, keys=[KEY]) as one:
@@ -69,7 +69,7 @@ async def test_a_replica_with_a_wrong_key_misses_says_so_and_goes_on(
         assert one.holds() == {ASKED.key: ANSWER, ALIKE.key: ANSWER}
 
 
-async def test_what_is_put_in_the_place_of_another_tenants_entry_is_a_miss(redis: RedisProcess) -> None:
+async def test_an_entry_copied_over_that_of_another_tenant_is_a_miss(redis: RedisProcess) -> None:
     theirs = identity(ASKED.asked, tenant="globex")
     async with replica(redis.url, keys=[KEY]) as one:
         await one.keep(ASKED, ANSWER)

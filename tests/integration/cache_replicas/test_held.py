@@ -106,7 +106,7 @@ async def test_a_flood_of_one_tenant_leaves_what_another_has_in_redis_and_in_mem
         assert restarted.memory.overflowed
 
 
-async def test_what_is_removed_from_redis_counts_no_more(redis: RedisProcess) -> None:
+async def test_removed_entries_do_not_count_in_redis(redis: RedisProcess) -> None:
     async with replica(redis.url) as one:
         for question in (CAPITAL, OTHER, REWORDED, THEIRS, THEIRS):
             await one.keep(question, b"x" * 1_000)
@@ -158,7 +158,7 @@ async def test_an_expired_answer_stands_in_on_every_replica_and_redis_expires_it
         assert 0 < await client.pttl(ENTRY + CAPITAL.key) <= 60_001
 
 
-async def test_what_found_an_ended_entry_goes_too(redis: RedisProcess) -> None:
+async def test_the_indexes_of_an_expired_entry_are_removed_too(redis: RedisProcess) -> None:
     async with redis.client() as client:
         ended = redis_entries.Put(entry(CAPITAL, ttl_ms=-1_000), None, await another().begin(client))
         assert [each.conflict for each in await another().write(client, [ended])] == [False]

@@ -141,7 +141,7 @@ async def test_nothing_removed_is_served_as_shared_and_replicas_converge(redis: 
     await asyncio.to_thread(holds)
 
 
-async def test_replicas_whose_clocks_jump_serve_nothing_removed_and_find_all_that_redis_has(
+async def test_replicas_with_jumping_clocks_serve_no_removed_entry_and_find_all_others(
     redis: RedisProcess,
 ) -> None:
     step = st.tuples(st.sampled_from(_CLOCKS), st.integers(0, _REPLICAS - 1), st.integers(0, len(_QUESTIONS) - 1))

@@ -62,7 +62,7 @@ async def test_without_redis_nothing_is_stored_and_nothing_is_removed(
     assert await agreed(redis, a, b) == {}
 
 
-async def test_what_others_removed_while_a_replica_was_cut_off_is_local_until_it_is_back_and_then_gone(
+async def test_entries_removed_elsewhere_are_served_locally_until_the_replica_is_back(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair
@@ -79,7 +79,7 @@ async def test_what_others_removed_while_a_replica_was_cut_off_is_local_until_it
     assert a.holds() == b.holds() == await kept(redis) == {OTHER.key: b"a thing"}
 
 
-async def test_what_is_removed_while_a_snapshot_is_loaded_is_not_served_after_it(
+async def test_an_entry_removed_during_a_snapshot_is_not_served_after_it(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair
@@ -123,7 +123,7 @@ async def test_an_answer_that_was_begun_before_a_removal_is_not_stored_when_redi
     assert await agreed(redis, a, b) == {THEIRS.key: b"kept"}
 
 
-async def test_a_removal_and_a_store_that_were_both_under_way_when_redis_was_lost_are_neither_of_them_done(
+async def test_a_removal_and_a_store_under_way_at_the_loss_of_redis_both_fail(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair
@@ -202,7 +202,7 @@ async def test_a_redis_that_refuses_writes_is_there_for_everything_else(redis: R
             assert (await heard).key == CAPITAL.key
 
 
-async def test_a_redis_whose_sequence_number_is_none_is_away_until_it_has_one(redis: RedisProcess, client: Any) -> None:
+async def test_a_redis_with_an_invalid_sequence_number_counts_as_away(redis: RedisProcess, client: Any) -> None:
     async with replica(redis.url) as one:
         await one.keep(CAPITAL, b"Paris")
         await client.set(SEQUENCE, "none")

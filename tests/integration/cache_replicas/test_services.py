@@ -53,7 +53,7 @@ async def finds(cache: cache_pb2_grpc.CacheServiceStub, text: str, verdict: int,
     await until(found)
 
 
-async def test_what_one_replica_stores_and_removes_the_other_finds_and_reports_to_its_watchers(
+async def test_stores_and_removals_of_one_replica_reach_the_other_and_its_watchers(
     start_cache: StartCache,
 ) -> None:
     (_, a), (process, b) = await start_cache("a"), await start_cache("b")

@@ -99,7 +99,7 @@ async def test_an_entry_that_leaves_memory_while_a_snapshot_is_loaded_does_not_c
     held.close()
 
 
-async def test_a_change_that_redis_refuses_and_a_key_that_is_none_of_ours_concern_nothing_beside_them(
+async def test_a_refused_change_and_a_key_of_another_type_affect_no_other_entry(
     redis: RedisProcess, client: Any
 ) -> None:
     foreign, ours = QUESTIONS[:2]
@@ -114,6 +114,6 @@ async def test_a_change_that_redis_refuses_and_a_key_that_is_none_of_ours_concer
 
 
 @pytest.mark.parametrize("reply", [ResponseError("LOADING"), ResponseError("READONLY")])
-async def test_what_redis_refuses_for_another_reason_concerns_all(reply: ResponseError) -> None:
+async def test_an_error_of_redis_itself_is_raised(reply: ResponseError) -> None:
     with pytest.raises(ResponseError):
         is_refused(reply)

@@ -26,7 +26,7 @@ async def _expired(cache: Replica) -> None:
     await asyncio.sleep(0.06)
 
 
-async def test_what_one_replica_stored_another_gives_after_its_time_until_there_is_a_new_one(redis: RedisProcess):
+async def test_an_expired_answer_is_served_by_another_replica_until_there_is_a_new_one(redis: RedisProcess):
     async with replica(redis.url) as a, replica(redis.url) as b:
         await _expired(a)
         await up_to_date(redis, a, b)
@@ -49,7 +49,7 @@ async def test_a_replica_that_begins_after_its_time_or_has_no_room_for_it_finds_
             assert await _found(later) == (Verdict.EXACT, b"Paris.", True)
 
 
-async def test_what_is_removed_is_not_given_after_its_time_either(redis: RedisProcess):
+async def test_a_removed_answer_is_not_served_as_stale(redis: RedisProcess):
     async with replica(redis.url) as a, replica(redis.url) as b:
         await _expired(a)
         await up_to_date(redis, a, b)

@@ -46,7 +46,7 @@ async def swept(redis: RedisProcess, one: Replica, tenant: str, count: int, cate
         await until(known)
 
 
-async def test_each_replica_goes_on_from_what_all_of_them_verified(
+async def test_each_replica_continues_from_the_samples_of_all(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     for one in pair:
@@ -63,7 +63,7 @@ async def test_each_replica_goes_on_from_what_all_of_them_verified(
         assert third.memory.thresholds.of(GLOBEX) == DEFAULT
 
 
-async def test_what_is_verified_while_redis_is_away_is_added_when_it_is_back(
+async def test_samples_during_an_outage_of_redis_are_added_afterwards(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     verify(pair[0], "acme", 70)
@@ -137,7 +137,7 @@ async def test_a_tenant_that_was_removed_is_forgotten_in_all_its_categories_also
         assert third.memory.thresholds.of(Traffic("globex", category)) < DEFAULT
 
 
-async def test_what_replicas_without_categories_write_is_that_of_no_category(
+async def test_samples_of_older_replicas_count_for_no_category(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     verify(pair[0], "acme", 200)

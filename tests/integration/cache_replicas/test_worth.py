@@ -44,7 +44,7 @@ async def test_a_costly_answer_outlives_cheap_ones_and_a_newcomer_is_held(client
     assert len(await held(client)) == ROOM
 
 
-async def test_what_is_used_stays_and_what_was_popular_once_goes(client: Any) -> None:
+async def test_used_entries_stay_and_once_popular_ones_are_evicted(client: Any) -> None:
     popular = entry("popular", 20)
     await put(client, popular)
     await use(client, popular, 30)
@@ -66,7 +66,7 @@ async def test_a_flood_of_costly_answers_takes_nothing_of_a_tenant_with_cheap_on
     assert {each.key for each in theirs} <= await held(client)
 
 
-async def test_what_the_first_version_put_makes_room_too(client: Any) -> None:
+async def test_entries_of_the_first_version_are_evicted_too(client: Any) -> None:
     old = [entry(f"old {number}", 2_000) for number in range(ROOM)]
     await put(client, *old)
     await client.delete(WORTH + "acme")

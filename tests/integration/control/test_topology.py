@@ -21,7 +21,7 @@ from tests.integration.xds_client import xds_client
 from tests.waiting import until
 
 
-async def test_a_bad_topology_keeps_the_last_good_one_and_a_good_one_takes_its_place(
+async def test_a_bad_topology_keeps_the_last_good_one_until_a_good_one_comes(
     start: Start, echo: Echo, topology: Topology, addresses: list[str]
 ):
     one, two, _ = addresses
@@ -122,7 +122,7 @@ async def test_a_malformed_request_is_refused_and_harms_no_other_client(
         assert (await mesh()).services
 
 
-async def test_health_of_the_control_plane_itself_is_served(start: Start, topology: Topology, addresses: list[str]):
+async def test_the_control_plane_serves_its_own_health(start: Start, topology: Topology, addresses: list[str]):
     control = await start("control", topology=topology(services={"cache": service(addresses[0])}))
     async with open_channel(control.spec.address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)

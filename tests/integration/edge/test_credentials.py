@@ -71,7 +71,7 @@ async def test_any_caller_may_check_health_and_none_may_watch_it(closed: Edge) -
     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED  # which gRPC's clients take for healthy
 
 
-async def test_a_health_check_that_is_begun_and_not_asked_takes_no_place(closed: Edge) -> None:
+async def test_a_health_check_without_a_message_takes_no_slot(closed: Edge) -> None:
     async with grpc.aio.insecure_channel(closed.address) as channel, AsyncExitStack() as stack:
         begin = channel.stream_stream("/grpc.health.v1.Health/Check")
         for _ in range(2 * CHECKS):

@@ -105,7 +105,7 @@ async def test_no_answer_puts_a_gateway_out_of_service(scripted: Gateway, tmp_pa
     assert stats == "cluster.gateway.outlier_detection.ejections_enforced_total: 0\n"
 
 
-async def test_a_drained_edge_lets_answers_end_and_takes_itself_out(behind: Gateway, tmp_path: Path) -> None:
+async def test_a_drained_edge_finishes_answers_and_becomes_unready(behind: Gateway, tmp_path: Path) -> None:
     behind.requests.clear()
     behind.script = [hold := Hold(), *answer("Par", "is.")]
     async with edge_before(tmp_path, [behind.target], {}) as edge, AsyncExitStack() as stack:

@@ -198,7 +198,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once(edge: Edge, scrip
             task.cancel()
 
 
-async def test_what_the_gateway_does_not_serve_ends_at_the_edge(edge: Edge, scripted: Gateway) -> None:
+async def test_paths_that_the_gateway_does_not_serve_end_at_the_edge(edge: Edge, scripted: Gateway) -> None:
     async with grpc.aio.insecure_channel(edge.address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as unknown:
             await channel.unary_unary("/hedgerow.cache.v1.CacheService/Lookup")(b"")

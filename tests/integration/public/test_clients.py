@@ -84,7 +84,9 @@ def test_fields_of_vllms_own_server_are_taken(client: openai.OpenAI, model: str,
         ({"field_of_tomorrow": 1}, "field_of_tomorrow"),
     ],
 )
-def test_what_vllm_does_not_take_is_refused_by_name(client: openai.OpenAI, own: dict[str, Any], place: str) -> None:
+def test_fields_that_vllm_does_not_take_are_refused_by_name(
+    client: openai.OpenAI, own: dict[str, Any], place: str
+) -> None:
     with pytest.raises(openai.BadRequestError, match=place):
         client.chat.completions.create(model=PULLED[1], messages=QUESTION, max_tokens=12, extra_body=own)
     answer = client.chat.completions.create(model=PULLED[1], messages=QUESTION, max_tokens=2)

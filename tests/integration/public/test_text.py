@@ -59,7 +59,7 @@ async def test_a_budget_ends_a_long_answer_with_what_there_is(client: hedgerow.A
     assert answer.text
 
 
-async def test_a_model_whose_template_knows_no_tools_calls_them_in_the_form_that_was_asked(
+async def test_a_model_without_tools_in_its_template_calls_them_by_their_schema(
     client: hedgerow.AsyncClient,
 ) -> None:
     weather = hedgerow.Tool(

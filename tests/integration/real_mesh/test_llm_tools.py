@@ -66,7 +66,7 @@ async def test_a_strict_tool_is_called_as_its_schema_says(client: hedgerow.Async
     assert called(answer) == [("calculate", {"a": 7, "operation": "plus", "b": 5})]
 
 
-async def test_where_no_tool_fits_the_answer_is_as_without_any(client: hedgerow.AsyncClient) -> None:
+async def test_tools_that_do_not_fit_leave_the_answer_unchanged(client: hedgerow.AsyncClient) -> None:
     for question in ("What is 7 plus 5?", "What is the opposite of hot?", "Spell the word river."):
         answer = await ask(client, question)
         assert (answer.tool_calls, answer.finish_reason) == ((), "stop")
@@ -88,7 +88,7 @@ async def test_two_things_are_two_calls_and_their_results_two_sentences(client: 
     assert text == "The weather in Oslo is snowy. The weather in Rome is sunny with 21 degrees."
 
 
-async def test_one_call_at_a_time_comes_to_the_same(client: hedgerow.AsyncClient) -> None:
+async def test_sequential_tool_calls_give_the_same_answer(client: hedgerow.AsyncClient) -> None:
     turns = [Message("user", OSLO_ROME)]
     for city, sky in (("Oslo", "snowy"), ("Rome", "sunny")):
         answer = await ask(client, turns, parallel_tool_calls=False)

@@ -41,7 +41,7 @@ async def test_a_paraphrase_hits_at_a_threshold_that_admits_it_and_another_count
     assert (other.text, other.cache.verdict) == ("The capital of Spain is Madrid.", "miss")
 
 
-async def test_a_conversation_of_sixty_turns_stays_within_the_context_and_goes_on_beginning_alike(
+async def test_a_conversation_of_sixty_turns_stays_within_the_context_and_reuses_its_prefix(
     client: hedgerow.AsyncClient,
 ):
     turns, answers = [], []

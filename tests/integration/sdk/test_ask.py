@@ -126,7 +126,7 @@ async def test_a_kind_of_event_newer_than_the_sdk_is_passed_over(
     assert (await client.ask("?")).text == "Yes."
 
 
-async def test_pictures_and_a_recording_go_with_the_question_and_what_they_say_comes_back(
+async def test_pictures_and_a_recording_are_sent_and_labels_and_transcript_come_back(
     gateway: ScriptedGateway, client: hedgerow.AsyncClient, tmp_path: Path
 ) -> None:
     picture, recording = tmp_path / "shape.png", tmp_path / "question.wav"

@@ -57,7 +57,7 @@ async def test_each_event_of_a_conversation_comes_with_its_turn(
     assert last.answer.timings.first_token_ms is not None
 
 
-async def test_what_is_asked_and_the_form_of_the_audio_go_first_and_the_audio_after(
+async def test_the_request_and_the_audio_format_are_sent_before_the_audio(
     gateway: ScriptedGateway, client: hedgerow.AsyncClient
 ) -> None:
     gateway.script = [Heard()]
@@ -206,7 +206,7 @@ async def test_without_a_gateway_a_conversation_names_it() -> None:
                 pass
 
 
-async def test_what_can_never_be_sent_is_refused_before_the_call(client: hedgerow.AsyncClient) -> None:
+async def test_an_invalid_conversation_is_refused_before_the_call(client: hedgerow.AsyncClient) -> None:
     with pytest.raises(hedgerow.InvalidArgument, match=r"format\.encoding: pcm_s16le, pcm_f32le or opus, got mp3"):
         client.converse(said(), format=hedgerow.AudioFormat("mp3"))  # type: ignore[arg-type]
     with pytest.raises(hedgerow.InvalidArgument, match=r"request: at most .* send shorter messages"):

@@ -110,7 +110,7 @@ async def test_an_error_has_what_had_come_by_then(gateway: ScriptedGateway, clie
     assert [each.name for each in caught.value.partial.stages] == ["cache"]
 
 
-async def test_a_stream_whose_client_is_closed_says_which_answer_was_cancelled(gateway: ScriptedGateway) -> None:
+async def test_closing_the_client_cancels_a_stream_with_its_trace_id(gateway: ScriptedGateway) -> None:
     gateway.script = [accepted(), *deltas("Pa"), Hold()]
     async with hedgerow.AsyncClient(gateway.target) as client:
         stream = client.stream("?")
@@ -123,7 +123,7 @@ async def test_a_stream_whose_client_is_closed_says_which_answer_was_cancelled(g
     assert caught.value.partial.text == "Pa"
 
 
-async def test_a_batch_whose_client_is_closed_is_cancelled_and_the_task_that_reads_it_is_not(
+async def test_closing_the_client_cancels_a_batch_and_not_its_reading_task(
     gateway: ScriptedGateway,
 ) -> None:
     gateway.script = [Hold()]
@@ -143,7 +143,7 @@ def _batch(client: hedgerow.Client) -> object:
 
 
 @pytest.mark.parametrize("ask", [_stream, _batch])
-async def test_a_blocking_call_whose_client_is_closed_is_cancelled(gateway: ScriptedGateway, ask: Any) -> None:
+async def test_closing_the_client_cancels_a_blocking_call(gateway: ScriptedGateway, ask: Any) -> None:
     gateway.script = [Hold()]
     with hedgerow.Client(gateway.target) as client:
         asking = asyncio.create_task(asyncio.to_thread(ask, client))

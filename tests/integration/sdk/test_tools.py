@@ -96,7 +96,7 @@ async def test_arguments_that_do_not_match_are_reported_to_the_model(gateway: As
     assert gateway.requests[1].messages[-1].content == "error: city: string, got 7"
 
 
-async def test_what_a_function_raises_is_raised(gateway: AskedInTurn) -> None:
+async def test_an_exception_of_a_tool_function_is_raised(gateway: AskedInTurn) -> None:
     gateway.answers = [calling(("fail", "{}"))]
 
     def fail() -> None:
@@ -120,7 +120,7 @@ async def test_a_call_of_a_tool_that_was_not_offered_is_refused_by_name(gateway:
     assert caught.value.metadata == {"tool": "wether", "offered": "weather"}
 
 
-async def test_so_is_that_of_an_item_of_a_batch(gateway: AskedInTurn) -> None:
+async def test_an_unknown_tool_call_in_a_batch_is_an_error_of_its_item(gateway: AskedInTurn) -> None:
     call = chat_pb2.ToolCall(id="1", name="wether")
     gateway.script = [pb.GenerateBatchResponse(index=0, final=final("", tool_calls=[call]))]
     async with hedgerow.AsyncClient(gateway.target) as client:

@@ -59,7 +59,7 @@ async def test_embeddings_are_plain_numbers(vision: ScriptedVision, client: hedg
     assert await client.embed(b"png") == hedgerow.Embeddings(((0.5, 0.25),), "shapes", TOOK)
 
 
-async def test_arrays_of_numpy_and_tensors_go_to_the_model_as_they_are(
+async def test_numpy_arrays_and_tensors_are_sent_unchanged(
     vision: ScriptedVision, client: hedgerow.AsyncVisionClient
 ) -> None:
     made = pb.Tensor(name="y", data_type=pb.DATA_TYPE_INT64, shape=[1, 2], data=np.array([[3, 4]]).tobytes())

@@ -13,7 +13,7 @@ from tests.waiting import until
 _LEASE_S = 6.0  # renewed each 2 s, also on a machine that stands still for three
 
 
-async def test_places_are_held_while_requests_run_and_come_back_when_their_gateway_is_gone(redis: RedisProcess):
+async def test_concurrency_is_held_while_requests_run_and_returned_when_a_gateway_is_gone(redis: RedisProcess):
     allowance = Allowance(concurrency=1)
     async with taking_part(redis, lease_s=_LEASE_S) as doomed, taking_part(redis, lease_s=_LEASE_S) as other:
         (reservation,) = admitted([await doomed.tries(allowance)])
@@ -52,7 +52,7 @@ async def test_without_redis_each_gateway_decides_and_knows_what_runs(redis: Red
     assert isinstance(await one.tries(allowance), QuotaExceeded)
 
 
-async def test_what_was_admitted_without_redis_counts_everywhere_when_it_is_back(redis: RedisProcess):
+async def test_requests_admitted_without_redis_count_everywhere_when_it_is_back(redis: RedisProcess):
     allowance = Allowance(concurrency=2)
     async with taking_part(redis) as one, taking_part(redis) as other:
         before = admitted([await one.tries(allowance)])
@@ -96,7 +96,7 @@ async def test_a_redis_that_has_forgotten_its_scripts_learns_them_again(redis: R
     assert not reservation.local
 
 
-async def test_what_was_admitted_without_redis_costs_its_tenant_what_it_used(redis: RedisProcess):
+async def test_requests_admitted_without_redis_are_charged_when_it_is_back(redis: RedisProcess):
     allowance = Allowance(tokens_per_minute=1_000)
     async with taking_part(redis) as part:
         await redis.kill()

@@ -33,7 +33,7 @@ async def test_many_at_once_at_two_gateways_get_what_there_is_and_no_more(
     assert all(each.retry_delay_s > 0 for each in refused)
 
 
-async def test_a_place_that_issettled_is_free_for_the_other_gateway_and_only_once(parts: tuple[Part, Part]):
+async def test_settled_concurrency_is_free_for_the_other_gateway_once(parts: tuple[Part, Part]):
     one, other = parts
     allowance = Allowance(concurrency=2)
     first, second = admitted([await one.tries(allowance) for _ in range(2)])
@@ -46,9 +46,7 @@ async def test_a_place_that_issettled_is_free_for_the_other_gateway_and_only_onc
     second.settle(1)
 
 
-async def test_what_an_answer_cost_beyond_its_estimate_is_a_debt_at_every_gateway(
-    redis: RedisProcess, parts: tuple[Part, Part]
-):
+async def test_cost_beyond_the_estimate_is_a_debt_at_every_gateway(redis: RedisProcess, parts: tuple[Part, Part]):
     one, other = parts
     allowance = Allowance(tokens_per_minute=1)  # so slow that none is refilled during the test
     (reservation,) = admitted([await one.tries(allowance, tokens=1)])
@@ -153,7 +151,7 @@ async def test_several_requests_are_admitted_together_or_not_at_all(redis: Redis
     await settled(redis)
 
 
-async def test_a_conversation_has_one_place_at_all_gateways_and_its_turns_have_none(
+async def test_a_conversation_counts_once_at_all_gateways_and_its_turns_do_not(
     redis: RedisProcess, parts: tuple[Part, Part]
 ):
     one, other = parts

@@ -139,7 +139,7 @@ async def test_a_call_that_the_gateway_wrote_goes_back_with_its_result(
     assert (answered["tool_call_id"], answered["content"]) == ("call_9", "21")
 
 
-async def test_what_a_provider_goes_on_with_is_left_to_it(
+async def test_invalid_and_unpermitted_options_of_stored_state_are_refused(
     client: openai.AsyncOpenAI, provider: RecordingProvider
 ) -> None:
     with pytest.raises(openai.PermissionDeniedError, match="conversation"):
@@ -151,7 +151,7 @@ async def test_what_a_provider_goes_on_with_is_left_to_it(
     assert provider.asked == []
 
 
-async def test_errors_name_places_as_the_caller_has_them(
+async def test_errors_name_paths_of_the_callers_request(
     client: openai.AsyncOpenAI, provider: RecordingProvider
 ) -> None:
     first = await client.responses.create(model="gpt", input="?")

@@ -78,7 +78,7 @@ async def test_a_refused_field_of_a_response_comes_back_with_the_providers_own_w
     ids=str,
 )
 @pytest.mark.parametrize("model", ["gpt", "claude"])
-async def test_what_only_responses_have_is_refused_by_name_by_a_model_of_another_api(
+async def test_fields_of_responses_alone_are_refused_by_a_model_of_another_api(
     http: httpx.AsyncClient, provider: RecordingProvider, model: str, given: dict[str, Any]
 ) -> None:
     reply = await http.post("/v1/responses", json={"model": model, "input": "?", "max_output_tokens": 9, **given})
@@ -88,7 +88,7 @@ async def test_what_only_responses_have_is_refused_by_name_by_a_model_of_another
     assert provider.asked == []
 
 
-async def test_what_clients_of_responses_always_say_keeps_no_request_from_another_api(
+async def test_fields_that_clients_of_responses_always_send_reach_another_api(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:
     body = {
@@ -141,7 +141,7 @@ async def test_a_chat_completion_goes_to_chat_completions_where_a_provider_has_b
     assert (asked.path, asked.body["reasoning_effort"]) == ("/v1/chat/completions", "low")
 
 
-async def test_a_response_whose_texts_the_guard_has_masked_keeps_all_that_is_around_them(
+async def test_a_masked_response_request_keeps_all_other_fields(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:
     seen = {"type": "input_image", "file_id": "file_1", "detail": "auto"}

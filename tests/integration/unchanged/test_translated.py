@@ -34,7 +34,7 @@ def message(**more: Any) -> dict[str, Any]:
         ("messages", message(model="gpt", thinking={"type": "enabled", "budget_tokens": 1_024}), "thinking"),
     ],
 )
-async def test_what_another_api_has_no_counterpart_for_is_refused_by_name(
+async def test_fields_without_a_counterpart_are_refused_by_name(
     http: httpx.AsyncClient, provider: RecordingProvider, path: str, body: dict[str, Any], field: str
 ) -> None:
     reply = await http.post(f"/v1/{path}", json=body)
@@ -43,7 +43,7 @@ async def test_what_another_api_has_no_counterpart_for_is_refused_by_name(
     assert provider.asked == []
 
 
-async def test_what_another_api_has_under_another_name_is_sent_by_that(
+async def test_fields_with_another_name_in_another_api_are_sent_by_it(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:
     to_claude = chat(model="claude", reasoning_effort="high", user="ann")
