@@ -71,8 +71,9 @@ class FileStore:
         committed = self._commits.append(database.insert(entry, self._embedded_by, vector, self._file.encryption))
         committed.add_done_callback(partial(self._committed, entry))
         self._delete(evicted)
+        # First: where the disk refuses it, memory has let go of it when this raises. It goes on when its caller leaves.
+        await asyncio.shield(committed)
         await self._memory.settled()
-        await asyncio.shield(committed)  # it goes on when its caller leaves
         return True
 
     async def remove(self, removal: Removal) -> int:

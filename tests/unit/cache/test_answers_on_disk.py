@@ -12,8 +12,10 @@ from unittest.mock import patch
 import pytest
 
 from services.cache.answers import LookupResult, Verdict
-from services.cache.database import Database
+from services.cache.database import Database, Statement
 from services.cache.errors import Conflict, NotKept
+from services.cache.group_commit import GroupCommit
+from services.cache.memory import Memory
 from services.cache.tombstones import Removal
 from services.runtime.errors import Exhausted
 from tests.unit.cache.asking import CAPITAL, NEVER, REWORDED, look_up, store
@@ -131,6 +133,27 @@ async def test_a_store_the_disk_refuses_is_an_error_and_is_not_served(open_cache
     assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
     await store(bench, CAPITAL)
     assert (await look_up(bench, CAPITAL)).verdict is Verdict.EXACT
+
+
+async def test_an_answer_that_the_disk_refuses_as_its_vector_is_indexed_is_not_served(
+    open_cache: OpenCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, writes = open_cache(), list[asyncio.Future[None]]()
+    append = GroupCommit.append
+
+    def noted(self: GroupCommit, statement: Statement) -> asyncio.Future[None]:
+        writes.append(append(self, statement))
+        return writes[-1]
+
+    async def settled(_: Memory) -> None:
+        while not writes[-1].done():
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(GroupCommit, "append", noted)
+    monkeypatch.setattr(Memory, "settled", settled)
+    with patch.object(bench.database, "apply", side_effect=sqlite3.OperationalError), pytest.raises(NotKept):
+        await store(bench, CAPITAL)
+    assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
 
 
 async def test_an_answer_that_the_disk_refuses_after_its_caller_has_left_is_not_served(open_cache: OpenCache) -> None:
