@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -47,6 +48,13 @@ class Certificates:
         """The same with a certificate of another CA, which knows this one."""
         issued = make_authority().issue(identity, 1)
         return Tls(self.authority.pem(), issued.certificate, issued.key, f"{service}.hedgerow")
+
+
+def server_tls(folder: Path) -> ssl.SSLContext:
+    """A server's side, with the identity in that folder."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    return context
 
 
 async def mutual(

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class RedisProcess:
                 executable(), *place, "--save", "", *durability, stdout=log, stderr=log
             )
         async with asyncio.timeout(_READY_WITHIN_S), self.client() as client:
-            while not await _answers(client):
+            while not await answers(client):
                 assert self._process.returncode is None, (self.folder / "redis.log").read_text()
                 await asyncio.sleep(0.02)
 
@@ -69,14 +69,18 @@ class RedisProcess:
         """Let it go on after `stop` (SIGCONT)."""
         os.kill(self.pid, signal.SIGCONT)
 
-    @asynccontextmanager
-    async def client(self) -> AsyncIterator[Any]:
+    def client(self) -> AbstractAsyncContextManager[Any]:
         """A client for the test's own eyes and hands: `await client.keys()`, `await client.flushall()`."""
-        client: Any = Redis.from_url(self.url)
-        try:
-            yield client
-        finally:
-            await client.aclose()
+        return client_of(self.url)
+
+
+@asynccontextmanager
+async def client_of(url: str) -> AsyncIterator[Any]:
+    client: Any = Redis.from_url(url)
+    try:
+        yield client
+    finally:
+        await client.aclose()
 
 
 @asynccontextmanager
@@ -91,7 +95,7 @@ async def redis_server(folder: Path, appendonly: bool = False, started: bool = T
         await server.kill()
 
 
-async def _answers(client: Any) -> bool:
+async def answers(client: Any) -> bool:
     try:
         return bool(await client.ping())
     except Exception:  # not listening yet, or still reading its file

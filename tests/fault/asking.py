@@ -80,6 +80,10 @@ class Outcome:
         assert self.final is not None, self
         return next(stage for stage in self.final.stages if stage.name == name)
 
+    def cache_skipped(self) -> bool:
+        """Whether the gateway knew that the cache is away, and did not wait for it."""
+        return self.stage("cache").outcome in (pb.STAGE_OUTCOME_FAILED, pb.STAGE_OUTCOME_SKIPPED)
+
     def decided(self, policy: str) -> list[str]:
         """The actions of a policy, in order."""
         return [decision.action for decision in self.final.decisions if decision.policy == policy] if self.final else []

@@ -10,18 +10,17 @@ import asyncio
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from redis.asyncio import Redis
 from typer.testing import CliRunner
 
 from hedgerow_cli.app import app
 from launcher.processes import free_ports
-from tests.redis import executable
+from tests.redis import answers, client_of, executable
 from tests.waiting import until
 
 _COMPOSED = yaml.safe_load((Path(__file__).parents[2] / "docker-compose.mesh.yml").read_text())["services"]["redis"]
@@ -55,14 +54,9 @@ class ShippedRedis:
         """With the password."""
         return self.told("router")["redis_url"]
 
-    @asynccontextmanager
-    async def client(self) -> AsyncIterator[Any]:
+    def client(self) -> AbstractAsyncContextManager[Any]:
         """A client that has the password."""
-        client: Any = Redis.from_url(self.url)
-        try:
-            yield client
-        finally:
-            await client.aclose()
+        return client_of(self.url)
 
 
 @asynccontextmanager
@@ -82,7 +76,7 @@ async def shipped_redis(folder: Path) -> AsyncIterator[ShippedRedis]:
         stack.push_async_callback(process.wait)
         stack.callback(process.kill)
         async with shipped.client() as client:
-            await until(lambda: _answers(client), 20)
+            await until(lambda: answers(client), 20)
         yield shipped
 
 
@@ -122,13 +116,6 @@ def _speaks_tls() -> bool:
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 1, done
     return "tls-port" not in done.stdout + done.stderr
-
-
-async def _answers(client: Any) -> bool:
-    try:
-        return bool(await client.ping())
-    except Exception:  # not listening yet
-        return False
 
 
 @asynccontextmanager

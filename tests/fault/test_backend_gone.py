@@ -209,7 +209,7 @@ async def test_a_frozen_cache_costs_its_slice_and_is_noticed(mesh: Mesh, report:
         frozen = time.monotonic()
         mesh.cache.signal(signal.SIGSTOP)
         try:
-            outcomes = await mesh.caller.until(_cache_skipped, within_s=25, budget_ms=500)
+            outcomes = await mesh.caller.until(Outcome.cache_skipped, within_s=25, budget_ms=500)
             row.detected(outcomes[-1].ended - frozen, 2.0)
         finally:
             mesh.cache.signal(signal.SIGCONT)
@@ -221,11 +221,6 @@ async def test_a_frozen_cache_costs_its_slice_and_is_noticed(mesh: Mesh, report:
         outcomes = await mesh.caller.until(lambda outcome: outcome.ok, within_s=20, budget_ms=500)
         row.count(*outcomes)
         row.recovered(outcomes[-1].ended - thawed, 2.0)
-
-
-def _cache_skipped(outcome: Outcome) -> bool:
-    """Whether the gateway knew that the cache is away, and did not wait for it."""
-    return outcome.stage("cache").outcome in (pb.STAGE_OUTCOME_FAILED, pb.STAGE_OUTCOME_SKIPPED)
 
 
 async def test_a_frozen_model_ends_at_the_budget_and_is_noticed(starter: Processes, report: Report):

@@ -54,7 +54,7 @@ async def test_a_black_hole_before_the_cache_costs_its_slice_and_heals(mesh: Mes
     with report.case(6, "black hole between gateway and cache, both ways, then healed") as row:
         hole = time.monotonic()
         mesh.to_cache.add(Timeout())
-        outcomes = await mesh.caller.until(_cache_skipped, 25, budget_ms=500)
+        outcomes = await mesh.caller.until(Outcome.cache_skipped, 25, budget_ms=500)
         row.count(*outcomes)
         row.detected(outcomes[-1].ended - hole, 2.0)
         assert all(outcome.whole and outcome.degraded for outcome in outcomes)
@@ -64,11 +64,6 @@ async def test_a_black_hole_before_the_cache_costs_its_slice_and_heals(mesh: Mes
         outcomes = await mesh.caller.until(lambda o: o.ok, 20, budget_ms=500)
         row.count(*outcomes)
         row.recovered(outcomes[-1].ended - healed, 2.0)
-
-
-def _cache_skipped(outcome: Outcome) -> bool:
-    """Whether the gateway knew that the cache is away, and did not wait for it."""
-    return outcome.stage("cache").outcome in (pb.STAGE_OUTCOME_FAILED, pb.STAGE_OUTCOME_SKIPPED)
 
 
 def _check_cache_slice(outcomes: list[Outcome], row: Row) -> None:

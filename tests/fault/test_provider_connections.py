@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
 from launcher.certificate_authority import make_authority, write_identity
+from tests.certificates import server_tls
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
 from tests.waiting import until
@@ -51,7 +51,7 @@ async def _asked_over(kind: Kind, starter: Processes, folder: Path) -> AsyncIter
     """A provider, and how to ask the llm service that asks it."""
     authority = make_authority()
     write_identity(folder, authority.pem(), authority.issue("llm", 1))
-    async with SimulatedProvider(kind.protocol, _server_tls(folder) if kind.tls else None) as provider:
+    async with SimulatedProvider(kind.protocol, server_tls(folder) if kind.tls else None) as provider:
         own = {"openai__base_url": provider.url, "openai__model": "simulated"}
         if kind.tls:
             own["openai__ca_file"] = str(folder / "ca.crt")
@@ -61,12 +61,6 @@ async def _asked_over(kind: Kind, starter: Processes, folder: Path) -> AsyncIter
         async with open_channel(service.spec.address) as channel:
             stub: Any = llm_pb2_grpc.LLMServiceStub(channel)
             yield provider, partial(stub.Generate, _REQUEST, timeout=30)
-
-
-def _server_tls(folder: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-    return context
 
 
 async def _reason(ask: Asking) -> int:

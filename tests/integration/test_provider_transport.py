@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -25,6 +24,7 @@ from services.llm.providers.transport.names import FreshNames
 from services.llm.providers.transport.reply import ReplyLimits
 from services.llm.providers.transport.wire import Broken, Options, Wire
 from services.runtime.deadline import Deadline
+from tests.certificates import server_tls
 from tests.waiting import until
 
 _POST = {"content-type": "application/json", "authorization": "Bearer sk-very-secret"}
@@ -36,12 +36,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     authority = make_authority()
     write_identity(tmp_path, authority.pem(), authority.issue("llm", 1))
     return tmp_path
-
-
-def server_tls(folder: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-    return context
 
 
 @asynccontextmanager

@@ -118,13 +118,16 @@ def messages(samples: Samples, encoding: int = S16, rate: int = RATE, channels: 
 
 
 async def spoken(
-    first: audio_pb2.TranscribeStreamRequest, pieces: list[bytes], then: asyncio.Event | None = None
+    first: audio_pb2.TranscribeStreamRequest,
+    pieces: list[bytes],
+    then: asyncio.Event | None = None,
+    each_s: float = 0.02,
 ) -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
-    """As a microphone would send it: 20 ms every 20 ms."""
+    """Messages of 20 ms, by default every 20 ms, as a microphone has them."""
     yield first
     began = time.monotonic()
     for number, piece in enumerate(pieces):
-        await asyncio.sleep(max(0.0, began + number * 0.02 - time.monotonic()))
+        await asyncio.sleep(max(0.0, began + number * each_s - time.monotonic()))
         yield audio_pb2.TranscribeStreamRequest(audio=piece)
     if then:
         await then.wait()

@@ -31,6 +31,7 @@ from tests.integration.audio.service import (
 )
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+SOONER_S = 0.005  # for each 20 ms, where the result depends on the audio and not on the time at which it comes
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,9 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120
 async def test_speech_in_any_form_is_written_down_while_it_is_spoken(
     service: Service, encoding: int, rate: int, channels: int
 ) -> None:
-    requests = spoken(begin(encoding, rate, channels), messages(speech(FRANCE), encoding, rate, channels))
+    requests = spoken(
+        begin(encoding, rate, channels), messages(speech(FRANCE), encoding, rate, channels), each_s=SOONER_S
+    )
     replies = [reply async for reply in service.hear(requests)]
     summary = replies[-1].summary
     assert plain(summary.text) == FRANCE_TEXT
@@ -52,7 +55,7 @@ async def test_speech_in_any_form_is_written_down_while_it_is_spoken(
 @pytest.mark.parametrize("policy", [audio_pb2.POLICY_LOCAL_AGREEMENT, audio_pb2.POLICY_WINDOWS])
 async def test_every_policy_closes_a_segment_at_a_pause(service: Service, policy: int) -> None:
     audio = np.concatenate([speech(FRANCE), silence(1.0), speech(SEVEN), silence(0.5)])
-    requests = spoken(begin(policy=policy), messages(audio))
+    requests = spoken(begin(policy=policy), messages(audio), each_s=SOONER_S)
     replies = [reply async for reply in service.hear(requests)]
     kinds = [reply.WhichOneof("kind") for reply in replies]
     assert (kinds.count("speech_started"), kinds.count("segment"), kinds[-1]) == (2, 2, "summary")

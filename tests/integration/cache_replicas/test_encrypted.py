@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64encode
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,18 +15,12 @@ from services.cache.redis_scripts import ENTRY
 from tests.forked import refused_start
 from tests.integration.cache_process import CAPITAL, REWORDED, StartCache, lookup, store
 from tests.integration.cache_replicas.replicas import replica, up_to_date
-from tests.redis import RedisProcess, redis_server
+from tests.redis import RedisProcess
 from tests.unit.cache.conftest import identity
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 ASKED, ALIKE = identity("what is the capital of france please"), identity("what is the capital of france really")
 ANSWER = b"a secret of acme"
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path, appendonly=True) as server:
-        yield server
 
 
 def on_disk(folder: Path) -> bytes:

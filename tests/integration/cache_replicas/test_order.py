@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -30,14 +29,8 @@ from tests.integration.cache_replicas.replicas import (
     replica,
     up_to_date,
 )
-from tests.redis import RedisProcess, redis_server
+from tests.redis import RedisProcess
 from tests.unit.cache.conftest import identity
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path, appendonly=True) as server:
-        yield server
 
 
 async def together(client: Any, changes: Sequence[redis_entries.Put | Removal]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -26,14 +24,8 @@ from tests.integration.cache_replicas.replicas import (
     replica,
     up_to_date,
 )
-from tests.redis import RedisProcess, redis_server
+from tests.redis import RedisProcess
 from tests.waiting import until
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path, appendonly=True) as server:
-        yield server
 
 
 async def test_without_redis_nothing_is_stored_and_nothing_is_removed(

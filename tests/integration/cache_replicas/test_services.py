@@ -16,17 +16,11 @@ from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
 from tests.conftest import Start
 from tests.integration.cache_process import CAPITAL, REWORDED, Running, StartCache, lookup, store
-from tests.redis import PATIENT_MS, RedisProcess, redis_server
+from tests.redis import PATIENT_MS, RedisProcess
 from tests.waiting import until
 
 EXACT, SEMANTIC, MISS = cache_pb2.VERDICT_EXACT, cache_pb2.VERDICT_SEMANTIC, cache_pb2.VERDICT_MISS
 SPAIN = "What is the capital of Spain?"
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path, appendonly=True) as server:
-        yield server
 
 
 @pytest.fixture
