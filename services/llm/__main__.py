@@ -37,7 +37,8 @@ async def assemble(settings: LlmSettings) -> AsyncIterator[Mapping[ServiceDescri
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_watch(engine))
             limits = OwnLimits(settings.default_max_tokens, settings.max_tokens_cap)
-            yield {_SERVICE: LLMServicer(engine, limits, settings.identity)}
+            servicer = LLMServicer(engine, limits, settings.identity)
+            yield serve.Assembled({_SERVICE: servicer}, follow_health=servicer.follow_health)
             watch.cancel()
     except BaseExceptionGroup as errors:
         if errors.subgroup(_EngineFailed):

@@ -247,6 +247,7 @@ class Outage:
 
     url: str
     reason: str  # in words
+    away: bool = False  # there is no connection, and the engine tries to make one
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from services.runtime.errors import ContextExceeded, Exhausted, InvalidInput, Misconfigured, Unavailable
+from services.runtime.errors import ContextExceeded, Exhausted, InvalidInput, Misconfigured, Starting, Unavailable
 
 
 class EngineDown(Unavailable):
@@ -15,6 +15,12 @@ class EngineDown(Unavailable):
 
 class ProviderAway(EngineDown):
     """There is no connection to the provider, or it broke."""
+
+
+class ProviderNotReached(ProviderAway):
+    """There is no connection any more, and nothing was sent. The gateway waits for the provider to come back."""
+
+    reason = Starting.reason
 
 
 class EngineBusy(Exhausted):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import unquote
 
+from grpc_health.v1 import health_pb2
+
 from hedgerow.llm.v1 import llm_pb2
 from services.llm import features, untranslated, validation
 from services.llm.engine import Engine, Message, Model, Request
-from services.llm.errors import RequestRefused
+from services.llm.errors import ProviderNotReached, RequestRefused
 from services.llm.genai import Recorder
 from services.llm.translate import FEATURES, from_sampling, to_messages, to_request, to_response, to_tools
 from services.runtime.aside import aside, size_in, size_of_conversation
 from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
+
+_AGAIN_S = 0.05  # to the next look whether there is a connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,17 @@ class LLMServicer:
 
     def __init__(self, engine: Engine, limits: OwnLimits = OwnLimits(), identity: str = ""):  # frozen
         self._engine, self._limits, self._identity = engine, limits, identity
+        self._not_reached = asyncio.Event()  # set by a request, until there is a connection again
+
+    async def follow_health(self, say: Callable[[int], None]) -> None:
+        """Say NOT_SERVING while the provider cannot be reached. Never returns."""
+        while True:
+            await self._not_reached.wait()
+            say(health_pb2.HealthCheckResponse.NOT_SERVING)
+            while (outage := self._engine.load().outage) and outage.away:  # noqa: ASYNC110
+                await asyncio.sleep(_AGAIN_S)
+            self._not_reached.clear()
+            say(health_pb2.HealthCheckResponse.SERVING)
 
     async def Generate(
         self, request: llm_pb2.GenerateRequest, call: Call
@@ -61,6 +77,9 @@ class LLMServicer:
                         response.finish.identity = self._identity
                         response.finish.omitted.extend(omitted)
                     yield response
+        except ProviderNotReached:
+            self._not_reached.set()
+            raise
         except RequestRefused as refused:
             if wanted.original and model.reads(wanted):
                 refused.include_provider_error(wanted.original.api)

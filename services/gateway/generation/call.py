@@ -156,11 +156,11 @@ class Call:
         match problem:
             case TooLate():
                 self._end_late("late")
+            case Starting() if not self.replica.start.refused():  # it has been away for too long
+                self._end_failed(self._permit.failed(), None)
             case InvalidInput() | NotSupported() | ShareUsed() | Starting():  # not for it, not yet, or not so much
                 self._permit.withdrawn()
                 self._settle("refused", None)
-                if isinstance(problem, Starting):
-                    self.replica.start.refused()
             case Misconfigured() if self.pool.is_open(self._permit.tenant, (self.replica,)):
                 # Without another replica an open breaker would only hide what the operator must correct.
                 self._permit.withdrawn()

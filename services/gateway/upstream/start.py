@@ -4,6 +4,9 @@ Our services listen before their models are loaded, and their health is NOT_SERV
 the breaker hears nothing of it, and calls that have nowhere else to go wait (`generation/start_wait.py`). A backend
 that has no connection counts as starting, too: it was never reached, or it ended and a supervisor starts it again.
 That is not for ever: its address may be wrong, or it may be gone for good.
+
+An llm service whose provider cannot be reached refuses a call as STARTING. From then on the health of its service, not
+of its process, is asked, and the backend is lost until that is SERVING.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 
+from hedgerow.llm.v1 import llm_pb2
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.calls import reachable
 from services.runtime.deadline import until_set
 
+_LLM = llm_pb2.DESCRIPTOR.services_by_name["LLMService"].full_name
 _AGAIN_S = 0.2  # to the next question, where health was not answered
 _SERVED = (health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
 
@@ -55,11 +60,13 @@ class Start:
         self._followed = self._reached = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def refused(self) -> None:
-        """A call was refused because the backend is starting: health is asked again."""
-        if self._followed:
+    def refused(self) -> bool:
+        """A call was refused because the backend is starting: health is asked again. Returns whether the backend is
+        still expected."""
+        if self._followed and not self._refused.is_set():
             self._become(starting=True)
             self._refused.set()
+        return self.starting or not self._followed
 
     async def follow(self, channel: grpc.aio.Channel, unreached_s: float) -> None:
         """Ask for the health of each new connection's process, until it is SERVING. Never returns.
@@ -74,13 +81,13 @@ class Start:
                 if not await self._serves(channel):
                     if self._reached:
                         self._lose(unreached_s)
+                    self._refused.clear()
                     await asyncio.sleep(_AGAIN_S)
                     continue
                 self.started()
                 self._refused.clear()
                 await until_set(self._refused, channel.wait_for_state_change(channel.get_state()))
-                if not self._refused.is_set():
-                    self._lose(unreached_s)
+                self._lose(unreached_s)
         finally:
             self._expect_no_more()
 
@@ -91,13 +98,15 @@ class Start:
             request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
             response_deserializer=health_pb2.HealthCheckResponse.FromString,
         )
-        call = watch(health_pb2.HealthCheckRequest())
+        refused = self._refused.is_set()
+        call = watch(health_pb2.HealthCheckRequest(service=_LLM if refused else ""))
         try:
             async for reply in call:
                 if reply.status in _SERVED:
                     return True
-                self._has_been_reached()
-                self._become(starting=True)
+                if not refused:
+                    self._has_been_reached()
+                    self._become(starting=True)
         except grpc.aio.AioRpcError as error:
             return error.code() is grpc.StatusCode.UNIMPLEMENTED
         finally:

@@ -35,7 +35,7 @@ from services.runtime.security.secrets import Url
 
 _log = logging.getLogger(__name__)
 _MAX_ERROR_BYTES, _MAX_LISTED_BYTES = 16 * 1024, 8 * 1024 * 1024
-_WARM_UP_S, _TRY_AGAIN_S, _NEVER_S = 10.0, 5.0, 1e6
+_WARM_UP_S, _TRY_AGAIN_S, _NEVER_S = 10.0, 1.0, 1e6
 _JSON = "application/json"
 LIMITS = ("max_tokens", "max_completion_tokens")  # fields of requests
 
@@ -122,7 +122,7 @@ class ProviderEngine(ABC):
                         yield chunk
             except (Broken, TimeoutError) as error:
                 if not answer.begun or deadline.is_over():
-                    raise unreachable(error, deadline) from None
+                    raise unreachable(error, deadline, reached=self._outages.reached) from None
                 broke_off = EngineDown(f"the provider broke off in mid-answer: {word(error)}")
             finally:
                 self._running -= 1
@@ -162,8 +162,9 @@ class ProviderEngine(ABC):
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
-            every_s = _TRY_AGAIN_S if self._outages.away else self._warm_every_s
-            idle_s = 0.0 if self._running else loop.time() - max(began, self._client.used_at)
+            away = self._outages.away
+            every_s = _TRY_AGAIN_S if away else self._warm_every_s
+            idle_s = 0.0 if self._running and not away else loop.time() - max(began, self._client.used_at)
             if idle_s >= every_s:
                 await self.warm_up(_log.debug)
             else:
@@ -185,7 +186,7 @@ class ProviderEngine(ABC):
             except TooLong as error:
                 raise AnswerTooLarge(error.most_bytes) from None
             except (Broken, TimeoutError) as error:
-                raise unreachable(error, deadline) from None
+                raise unreachable(error, deadline, reached=self._outages.reached) from None
 
     async def _count(self, url: str, body: Mapping[str, object], field: str, deadline: Deadline) -> int:
         """The number in `field` of what a method that counts answers."""

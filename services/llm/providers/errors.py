@@ -13,13 +13,14 @@ from services.llm.errors import (
     EngineDown,
     ModelNotAtProvider,
     ProviderAway,
+    ProviderNotReached,
     ProviderRefused,
     RequestRefused,
 )
 from services.llm.providers import context
 from services.llm.providers.meanings import Meaning, meaning
 from services.llm.providers.retry_delay import retry_delay_s, said_delay_s
-from services.llm.providers.transport.wire import Broken, NoReply, failure
+from services.llm.providers.transport.wire import Broken, NoReply, NotConnected, failure
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError, TooLate, shorten
 
@@ -106,11 +107,14 @@ def in_stream_status(event: str) -> int:
     return next((_STATUSES[name] for name in names if name in _STATUSES), 502)
 
 
-def unreachable(error: Exception, deadline: Deadline) -> EngineDown | TooLate:
-    """The error for a provider that did not answer, or not to the end."""
+def unreachable(error: Exception, deadline: Deadline, *, reached: bool) -> EngineDown | TooLate:
+    """The error for a provider that did not answer, or not to the end. `reached`: there has been a connection before,
+    and another one is expected."""
     if deadline.is_over():  # a timer may be a little early
         return TooLate("the provider did not answer in time")
     kind = ProviderAway if isinstance(error, NoReply) else EngineDown
+    if isinstance(error, NotConnected) and reached:
+        kind = ProviderNotReached
     return kind(f"the provider cannot be reached, or broke off: {word(error)}")
 
 

@@ -26,7 +26,12 @@ class Outages:
         self._model = f"model {name} at {self._url}"
         self._lines, self._logged = LineLimit(clock), False  # whether the log says that it fails
         self.now: Outage | None = None
-        self.away = False  # whether there is no connection, so that a connection ends the outage
+        self.reached = False  # whether there has ever been a connection: its address is right
+
+    @property
+    def away(self) -> bool:
+        """Whether there is no connection, so that a connection ends the outage."""
+        return self.now is not None and self.now.away
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -43,21 +48,22 @@ class Outages:
             self.began(error.outline, away=isinstance(error, ProviderAway))
 
     def began(self, reason: str, *, away: bool = False) -> None:
-        self.away = away
-        if self.now is None:
-            self.now = Outage(self._url, reason)
+        first, self.now = self.now is None, Outage(self._url, self.now.reason if self.now else reason, away)
+        if first:
             self._logged = self._lines.take(reason) is not None
             if self._logged:
                 _log.warning("%s: %s", self._model, reason)
 
     def connected(self) -> None:
         """There is a connection. A provider that answered with errors may still do so."""
+        self.reached = True
         if self.away:
             self.ended()
 
     def ended(self) -> None:
         """A request has succeeded."""
+        self.reached = True
         if self.now:
-            self.now, self.away = None, False
+            self.now = None
             if self._logged:
                 _log.info("%s answers again", self._model)

@@ -52,16 +52,18 @@ class ExtraServer(Protocol):
 
 class Assembled(dict[ServiceDescriptor, boundary.Servicer]):
     """The servicers, and the `extra_servers` in front of them. Health says SERVING once `ready` has returned; calls are
-    served before that, too. Without `ready` health says it at once."""
+    served before that, too. Without `ready` health says it at once. Afterwards `follow_health`, which never returns,
+    says the health of the services, but not that of the process."""
 
     def __init__(
         self,
         servicers: Mapping[ServiceDescriptor, boundary.Servicer],
         extra_servers: Sequence[ExtraServer] = (),
         ready: Callable[[], Awaitable[None]] | None = None,
+        follow_health: Callable[[Callable[[int], None]], Awaitable[None]] | None = None,
     ):
         super().__init__(servicers)
-        self.extra_servers, self.ready = extra_servers, ready
+        self.extra_servers, self.ready, self.follow_health = extra_servers, ready, follow_health
 
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
@@ -192,6 +194,13 @@ async def _say_ready(
         await assembled.ready()
     set_health(checks, names, _SERVING)
     _log.info("serving")
+
+    def say(status: int) -> None:
+        for name in names:
+            checks.set(name, status)
+
+    if isinstance(assembled, Assembled) and assembled.follow_health:
+        await assembled.follow_health(say)
 
 
 async def _drain(

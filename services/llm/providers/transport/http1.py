@@ -21,7 +21,7 @@ from aiohttp import AddrInfoType
 from services.llm.providers.transport.http1_connection import Http1Connection
 from services.llm.providers.transport.names import FreshNames
 from services.llm.providers.transport.tls import client_context
-from services.llm.providers.transport.wire import Broken, Lost, NoReply, Options, failure
+from services.llm.providers.transport.wire import Broken, Lost, NoReply, NotConnected, Options, failure
 
 _CUT_SHORT = "the connection ended"
 # A connection that had died says so within a round trip. One that ends later had a provider that was at work.
@@ -74,7 +74,7 @@ class Http1:
                 trace_request_ctx=connection,
             )
         except aiohttp.ClientConnectorError as error:  # nothing was sent; it may have moved
-            raise Lost(failure(_cause(error)), kept=self._names.forget(began)) from None
+            raise NotConnected(failure(_cause(error)), kept=self._names.forget(began)) from None
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             had_died = connection.kept and asyncio.get_running_loop().time() - began < _NOTICED_S
             raise Lost(type(error).__name__, had_died) from None

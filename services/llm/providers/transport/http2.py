@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from services.llm.errors import BadEngineSettings
-from services.llm.providers.transport.wire import Broken, Lost, NoReply, Options, failure
+from services.llm.providers.transport.wire import Broken, Lost, NoReply, NotConnected, Options, failure
 
 try:
     import pyqwest
@@ -54,8 +54,10 @@ class Http2:
             )
         except pyqwest.WriteError as error:
             raise Lost(type(error).__name__, kept=True) from None
+        except ConnectionError as error:  # pyqwest has no other class for it
+            raise NotConnected(_words(error), kept=False) from None
         except _ERRORS as error:
-            raise NoReply(_words(error)) from None
+            raise NoReply(failure(error)) from None
 
     async def close(self) -> None:
         await self._transport.aclose()

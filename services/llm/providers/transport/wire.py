@@ -2,6 +2,7 @@
 
 Broken
 ├── Lost       before anything of an answer came
+│   └── NotConnected   nothing was sent
 └── TooLong    an answer beyond the limit
 """
 
@@ -35,6 +36,10 @@ class Lost(NoReply):
     def __init__(self, what: str, kept: bool):
         super().__init__(what)
         self.kept = kept
+
+
+class NotConnected(Lost):
+    """No connection could be made."""
 
 
 class TooLong(Broken):

@@ -33,11 +33,15 @@ class Backend:
     """A channel to a process whose connection and health change as a test says."""
 
     def __init__(self) -> None:
-        self.state, self.health, self.watches = AWAY, LOADING, 0
+        self.state, self.health, self.watches, self.watched = AWAY, LOADING, 0, ""
         self._changed = asyncio.Event()
 
     def unary_stream(self, *_: object, **serializers: object) -> Callable[[object], Backend]:
-        return lambda _: self
+        return self._watch
+
+    def _watch(self, request: Any) -> Backend:
+        self.watched = request.service
+        return self
 
     def become(self, state: Any = None, health: Any = None) -> None:
         self.state, self.health = state or self.state, self.health if health is None else health
@@ -150,6 +154,22 @@ async def test_a_call_refused_as_starting_has_health_checked_again() -> None:
         assert start.starting
         await asyncio.sleep(1)
         assert (start.starting, backend.watches) == (False, watches + 1)
+
+
+async def test_a_backend_whose_provider_cannot_be_reached_is_lost_for_a_time() -> None:
+    backend, start = Backend(), Start(Notice())
+    async with following(start, backend):
+        backend.become(READY, SERVING)
+        await asyncio.sleep(1)
+        backend.become(health=LOADING)
+        assert start.refused(), "it is expected to come back"
+        await asyncio.sleep(1)
+        assert (start.starting, start.lost, backend.watched) == (True, True, "hedgerow.llm.v1.LLMService")
+        await asyncio.sleep(UNREACHED_S)
+        assert (start.starting, start.lost, start.refused()) == (False, False, False)
+        backend.become(health=SERVING)
+        await asyncio.sleep(1)
+        assert (start.starting, start.lost, start.refused()) == (False, False, True)
 
 
 def test_a_gateway_is_ready_when_one_model_has_served_and_stays_so() -> None:

@@ -120,4 +120,4 @@ def test_an_error_too_long_for_a_trailer_is_shortened() -> None:
 def test_an_end_that_a_timer_makes_a_little_early_is_that_of_the_time_and_not_the_providers(
     left_s: float, kind: type[ServiceError]
 ) -> None:
-    assert type(unreachable(TimeoutError(), Deadline(left_s, lambda: 0.0))) is kind
+    assert type(unreachable(TimeoutError(), Deadline(left_s, lambda: 0.0), reached=True)) is kind

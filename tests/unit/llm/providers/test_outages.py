@@ -7,8 +7,10 @@ import logging
 import socket
 
 import pytest
+from grpc_health.v1 import health_pb2
 from opentelemetry.trace import INVALID_SPAN
 
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.llm.config import LlmSettings
 from services.llm.engine import Message, Outage, Request
@@ -16,7 +18,7 @@ from services.llm.errors import EngineBusy, EngineDown, ProviderRefused
 from services.llm.providers.config import OpenAISettings
 from services.llm.providers.openai import OpenAIEngine
 from services.llm.providers.outages import Outages
-from services.llm.providers.transport.wire import Broken, NoReply
+from services.llm.providers.transport.wire import Broken, NoReply, NotConnected
 from services.llm.servicer import LLMServicer
 from services.runtime.deadline import Deadline
 from services.runtime.rpc.boundary import Call
@@ -60,12 +62,36 @@ async def test_a_provider_that_is_away_is_tried_again_and_its_return_ends_the_ou
     provider = SimulatedProvider(refusals=[NoReply("connection refused") for _ in range(3)])
     engine = provider.engine()
     reason = await asked(engine)
-    assert engine.load().outage == Outage("http://provider.test/v1", reason)
+    assert engine.load().outage == Outage("http://provider.test/v1", reason, away=True)
     watch = asyncio.create_task(engine.wait_failed())
     while engine.load().outage:
         await asyncio.sleep(1.0)
     assert [asked.method for asked in provider.requests] == ["POST", "GET", "GET", "GET"]
     watch.cancel()
+
+
+@pytest.mark.paused
+async def test_the_service_of_a_provider_that_is_away_is_not_serving_until_it_has_a_connection() -> None:
+    """A provider that has never been there is not waited for: its address may be wrong."""
+    provider = SimulatedProvider()
+    engine, said, reasons = provider.engine(), list[int](), list[str]()
+    servicer = LLMServicer(engine)
+    following = asyncio.create_task(servicer.follow_health(said.append))
+    request = llm_pb2.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hello.")])
+    for refusals in (1, 3):
+        provider.refusals = [NotConnected("connection refused", kept=False) for _ in range(refusals)]
+        with pytest.raises(EngineDown) as refused:
+            _ = [reply async for reply in servicer.Generate(request, Call((), Deadline.never(), INVALID_SPAN))]
+        reasons.append(refused.value.reason)
+        await engine.warm_up(lambda _: None)
+    assert reasons == [EngineDown.reason, "STARTING"]
+    tasks = [asyncio.create_task(engine.wait_failed()), following]
+    await asyncio.sleep(0.1)
+    assert said == [health_pb2.HealthCheckResponse.NOT_SERVING]
+    await asyncio.sleep(5)
+    assert said[1:] == [health_pb2.HealthCheckResponse.SERVING]
+    for task in tasks:
+        task.cancel()
 
 
 async def test_a_connection_does_not_end_an_outage_of_a_provider_that_answers_with_errors() -> None:
