@@ -15,7 +15,7 @@ from prometheus_client import Histogram
 from services.runtime.errors import Exhausted, ServiceError
 from services.runtime.policy.batch import Batcher
 from services.runtime.policy.fair import Rank
-from services.runtime.policy.fair_places import FairPlaces
+from services.runtime.policy.fair_slots import FairSlots
 
 _MAX_WAITING = 1_000
 Given = TypeVar("Given")
@@ -45,19 +45,19 @@ class Scheduler(Generic[Given, Made]):
         self._compute, self._seconds, self._name = compute, seconds, name
         self._thread = ThreadPoolExecutor(1, name)
         self._batcher = Batcher(name, self._run, max_batch, max_delay_s=0)
-        self._places: FairPlaces[Job[Given, Made]] = FairPlaces(2 * max_batch, self._start)
+        self._slots: FairSlots[Job[Given, Made]] = FairSlots(2 * max_batch, self._start)
 
     def put(self, tenant: str, given: Given) -> Job[Given, Made]:
         """Have it computed when it is its tenant's turn. Raises `Exhausted`."""
-        job: Job[Given, Made] = Job(tenant, given, self._places.rank(), asyncio.get_running_loop().create_future())
-        if len(self._places.waiting) >= _MAX_WAITING:
+        job: Job[Given, Made] = Job(tenant, given, self._slots.rank(), asyncio.get_running_loop().create_future())
+        if len(self._slots.waiting) >= _MAX_WAITING:
             self._make_room(tenant)
-        self._places.add(job)
+        self._slots.add(job)
         return job
 
     def withdraw(self, job: Job[Given, Made]) -> bool:
         """Take it back if it still waits, and say whether it did. Work that runs already goes on."""
-        waited = self._places.waiting.remove(job) or bool(job.computed and self._batcher.withdraw(job.computed))
+        waited = self._slots.waiting.remove(job) or bool(job.computed and self._batcher.withdraw(job.computed))
         if waited:
             job.outcome.cancel()
         return waited
@@ -65,11 +65,11 @@ class Scheduler(Generic[Given, Made]):
     def stop(self) -> None:
         """End the thread, and what waits for it."""
         self._batcher.stop()
-        self._places.start_all()
+        self._slots.start_all()
         self._thread.shutdown()
 
     def _make_room(self, tenant: str) -> None:
-        waiting = self._places.waiting
+        waiting = self._slots.waiting
         worst = waiting.worst()
         if waiting.load_of(worst.tenant, 1) <= waiting.load_of(tenant, 1, more=1):
             raise self._crowded()
@@ -90,7 +90,7 @@ class Scheduler(Generic[Given, Made]):
         error = None if computed.cancelled() else computed.exception()  # retrieved also where no caller waits for it
         if not (computed.cancelled() or job.outcome.done()):
             job.outcome.set_exception(error) if error else job.outcome.set_result(computed.result())
-        self._places.ended()
+        self._slots.ended()
 
     async def _run(self, batch: list[Given]) -> list[Made]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._time, batch)

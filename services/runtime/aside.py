@@ -25,7 +25,7 @@ from traceback import clear_frames
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from services.runtime.policy.fair_places import FairTurns
+from services.runtime.policy.fair_slots import FairTurns
 from services.runtime.policy.fair_thread import FairThread
 
 T = TypeVar("T")

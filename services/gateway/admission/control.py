@@ -126,7 +126,7 @@ class AdmissionControl:
     async def hold(
         self, tenant: Tenant, trace_id: str, within_s: float, claim: Claim = CONVERSATION, tokens: int = 0
     ) -> Reservation:
-        """Reserve the place of a conversation, or of another call that costs about `tokens`, to be settled at its end.
+        """Reserve the slot of a conversation, or of another call that costs about `tokens`, to be settled at its end.
         Raises `QuotaExceeded`."""
         try:
             return await self._reserve(tenant, tokens, within_s, claim)
@@ -164,12 +164,12 @@ class AdmissionControl:
 
     @asynccontextmanager
     async def holding(self, tenant: Tenant, trace_id: str, within_s: float) -> AsyncIterator[None]:
-        """Hold a conversation's place for as long as a stream is open. Raises `QuotaExceeded`."""
-        place = await self.hold(tenant, trace_id, within_s)
+        """Hold a conversation's slot for as long as a stream is open. Raises `QuotaExceeded`."""
+        reservation = await self.hold(tenant, trace_id, within_s)
         try:
             yield
         finally:
-            place.settle(0)
+            reservation.settle(0)
 
     async def _admit(
         self, question: Question, tenant: Tenant, budget_s: float, claim: Claim, answers: int = 1

@@ -53,21 +53,21 @@ class Intake:
         back. Raises `QuotaExceeded` for a request that would be refused whatever is in it; with None as its claim none
         would be."""
         self.admission.spend(tenant, CALL_S)
-        place = None if claim is None else self.admission.expect(tenant, trace_id, claim)
-        return RequestReading(Held(self.waiting, tenant.name), place)
+        reservation = None if claim is None else self.admission.expect(tenant, trace_id, claim)
+        return RequestReading(Held(self.waiting, tenant.name), reservation)
 
 
 class RequestReading(NamedTuple):
     """A request that is read inside. Bytes of one that fails are held no longer."""
 
     held: Held
-    place: Reservation | None
+    reservation: Reservation | None
 
     def __enter__(self) -> Held:
         return self.held
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self.place:
-            self.place.settle(0)
+        if self.reservation:
+            self.reservation.settle(0)
         if kind:
             self.held.give_back()

@@ -5,8 +5,8 @@ last of anything, and a refused one takes nothing. What an answer will cost is n
 estimate is reserved, and the difference is settled afterwards. An answer that cost more leaves a debt, which the tenant
 waits out.
 
-A spoken conversation has one place for as long as it lasts, whatever is said in it; its turns are requests and cost
-tokens, but have no places of their own.
+A spoken conversation has one slot for as long as it lasts, whatever is said in it; its turns are requests and cost
+tokens, but have no slots of their own.
 
 Where several processes share a quota (the gateway's `shared_quotas.py`), these accounts go along with what was decided
 elsewhere (`book`), and decide again as soon as no other process can.
@@ -55,10 +55,10 @@ class Allowance:
 
 
 class Claim(NamedTuple):
-    """The requests and places that an admission takes, beside its tokens: all of them or none."""
+    """The requests and slots that an admission takes, beside its tokens: all of them or none."""
 
     requests: int
-    places: int  # of the tenant's concurrency
+    slots: int  # of the tenant's concurrency
 
 
 REQUEST, CONVERSATION, TURN, NOTHING = Claim(1, 1), Claim(0, 1), Claim(1, 0), Claim(0, 0)
@@ -72,7 +72,7 @@ class _Account:
     requests: TokenBucket | None = None
     tokens: TokenBucket | None = None
     in_flight: int = 0
-    reserved: int = 0  # how many reservations are not settled, those without a place included
+    reserved: int = 0  # how many reservations are not settled, those without a slot included
     waiting: list[asyncio.Event] = field(default_factory=list)  # for something to end
 
     @property
@@ -83,29 +83,29 @@ class _Account:
 
 
 class Reservation:
-    """The reservation of an admitted request. It holds its place until it is settled, which counts once.
+    """The reservation of an admitted request. It holds its slot until it is settled, which counts once.
 
     `then` hears how many of the reserved tokens were left over, below 0 when it cost more. `local` says why this
     process decided alone where others should have been asked; empty when all is as it should be.
     """
 
-    __slots__ = ("_account", "_bucket", "_places", "_then", "_tokens", "local")
+    __slots__ = ("_account", "_bucket", "_slots", "_then", "_tokens", "local")
 
     def __init__(
-        self, account: _Account, tokens: int, places: int, then: Callable[[int], None] | None = None, local: str = ""
+        self, account: _Account, tokens: int, slots: int, then: Callable[[int], None] | None = None, local: str = ""
     ):
         self._account: _Account | None = account
-        self._bucket, self._tokens, self._places = account.tokens, tokens, places
+        self._bucket, self._tokens, self._slots = account.tokens, tokens, slots
         self._then, self.local = then, local
-        account.in_flight += places
+        account.in_flight += slots
         account.reserved += 1
 
     def settle(self, tokens: int) -> None:
-        """The request is over and cost `tokens`: book the difference and free its place."""
+        """The request is over and cost `tokens`: book the difference and free its slot."""
         account, self._account = self._account, None
         if account is None:
             return
-        account.in_flight -= self._places
+        account.in_flight -= self._slots
         account.reserved -= 1
         for news in account.waiting:
             news.set()
@@ -162,7 +162,7 @@ class Quotas:
         One that needs more than a minute's tokens is admitted when the whole minute is there, and leaves a debt.
         """
         account = self._account(tenant, allowance)
-        if claim.places and 0 < allowance.concurrency < account.in_flight + claim.places:
+        if claim.slots and 0 < allowance.concurrency < account.in_flight + claim.slots:
             raise refusal(tenant, allowance, "concurrency", self._retry_after_s, account.in_flight, tokens, claim)
         if account.requests and (wait_s := account.requests.wait_s(claim.requests)) > NOW_S:
             raise refusal(tenant, allowance, "requests", wait_s, 0, tokens, claim)
@@ -236,7 +236,7 @@ def _booked(
         account.requests.force(claim.requests)
     if account.tokens and tokens:
         account.tokens.force(tokens)
-    return Reservation(account, tokens, claim.places, then, local)
+    return Reservation(account, tokens, claim.slots, then, local)
 
 
 def refusal(
@@ -253,9 +253,9 @@ def refusal(
     metadata: dict[str, str] = {"quota": quota}
     match quota:
         case "concurrency":
-            more = f", {claim.places} needed" if claim.places > 1 else ""
+            more = f", {claim.slots} needed" if claim.slots > 1 else ""
             text = f"{left:.0f} of {allowance.concurrency} requests at once{more}"
-            metadata |= {"limit": f"{allowance.concurrency}", "value": f"{left + claim.places:.0f}"}
+            metadata |= {"limit": f"{allowance.concurrency}", "value": f"{left + claim.slots:.0f}"}
         case "requests":
             more = f", {claim.requests} needed together" if claim.requests > 1 else ""
             text = f"{allowance.requests_per_s:g} requests a second{more}"

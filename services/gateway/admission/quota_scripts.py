@@ -1,7 +1,7 @@
 """What Redis does for a tenant's quota: each script is one atomic step, by Redis' own clock.
 
 A tenant has a hash with its two buckets (`hedgerow:quota:{tenant}`) and two sorted sets of what it has in flight, each
-with the time at which it no longer counts: `…:leases` with a place of its concurrency, `…:turns` without. The buckets
+with the time at which it no longer counts: `…:leases` with a slot of its concurrency, `…:turns` without. The buckets
 are those of `policy/bucket.py`: a level, the time it was true, and the rate and the burst it fills with. A bucket that
 is full need not be there.
 """
@@ -38,14 +38,14 @@ end
 """
 
 # KEYS: hash, leases. ARGV: id, lease in seconds, tokens, requests a second, their burst, tokens a second, their burst,
-# requests at once, seconds that do not count, as how many requests it counts, and an id for each further place. Returns
+# requests at once, seconds that do not count, as how many requests it counts, and an id for each further slot. Returns
 # {'', '0', '0'}, or {quota, seconds to wait, amount left}.
 RESERVE: Final = (
     _BUCKETS
     + """
 local id, lease_s, tokens = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local rate, burst = tonumber(ARGV[4]), tonumber(ARGV[5])
-local token_rate, token_burst, places, at_once = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] + 0
+local token_rate, token_burst, slots, at_once = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] + 0
 local count, wanted = tonumber(ARGV[10]), #ARGV - 9
 
 local function refused(quota, wait_s, left)
@@ -54,7 +54,7 @@ end
 
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 local running = redis.call('ZCARD', KEYS[2])
-if places > 0 and running + wanted > places then return refused('concurrency', 0, running) end
+if slots > 0 and running + wanted > slots then return refused('concurrency', 0, running) end
 local requests, left = 0, 0
 if rate > 0 then
   requests = level('requests', burst)

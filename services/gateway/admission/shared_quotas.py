@@ -2,9 +2,9 @@
 
 One task carries everything to Redis, in one pipeline at a time: what comes while it is under way goes with the next. So
 many requests cost few round trips, one of them that is cancelled takes no connection along, and what was settled can
-never be overtaken by the renewal of its place.
+never be overtaken by the renewal of its slot.
 
-A place is a lease, which this process renews while the request runs: those of a gateway that was killed expire.
+A slot is a lease, which this process renews while the request runs: those of a gateway that was killed expire.
 Every request is in this process's own accounts too, whichever process admitted it. So while Redis is away, they know
 the requests in flight and the tokens used here; when it returns, requests admitted meanwhile get their leases.
 """
@@ -43,20 +43,20 @@ _SHA = {script: hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class _CountedKind:
-    """What is counted together: what a tenant has in flight, with places or without."""
+    """What is counted together: what a tenant has in flight, with slots or without."""
 
     tenant: str
-    places: int
+    slots: int
 
     def keys(self) -> tuple[str, str]:
         """The tenant's buckets and these leases, in one slot of a cluster."""
         buckets = f"{PREFIX}quota:{{{self.tenant}}}"
-        return buckets, f"{buckets}:{'leases' if self.places else 'turns'}"
+        return buckets, f"{buckets}:{'leases' if self.slots else 'turns'}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ask:
-    """A request that waits for Redis' decision. `ids`: one for each place, the first of which has the tokens.
+    """A request that waits for Redis' decision. `ids`: one for each slot, the first of which has the tokens.
     `verdict`: the reply of `RESERVE`."""
 
     ids: tuple[str, ...]
@@ -81,7 +81,7 @@ class SharedQuotas:
     """The accounts of all tenants that have limits. `run()` must be running."""
 
     def __init__(self, state: SharedState, lease_s: float, retry_after_s: float = 1.0, clock: Clock = time.monotonic):
-        """A place that is not renewed for `lease_s` is free again. `retry_after_s`: see `Quotas`."""
+        """A slot that is not renewed for `lease_s` is free again. `retry_after_s`: see `Quotas`."""
         self.local = Quotas(clock, retry_after_s)
         self._state, self._lease_s, self._retry_after_s, self._clock = state, lease_s, retry_after_s, clock
         self._process, self._numbers = secrets.token_hex(8), count()
@@ -98,7 +98,7 @@ class SharedQuotas:
         """Admit a `claim` of about `tokens` tokens; raises `QuotaExceeded`. When Redis has not decided `within_s`,
         this process does, and the reservation says why (`local`)."""
         self._allowances[tenant] = allowance
-        kind = _CountedKind(tenant, min(claim.places, 1))
+        kind = _CountedKind(tenant, min(claim.slots, 1))
         ask = _Ask(self._new_ids(claim), kind, allowance, tokens, claim.requests)
         try:
             quota, wait_s, left = await self._decided(ask, within_s)
@@ -130,10 +130,10 @@ class SharedQuotas:
         return reservation
 
     def _new_ids(self, claim: Claim) -> tuple[str, ...]:
-        return tuple(f"{self._process}-{next(self._numbers)}" for _ in range(max(claim.places, 1)))
+        return tuple(f"{self._process}-{next(self._numbers)}" for _ in range(max(claim.slots, 1)))
 
     async def run(self) -> None:
-        """Carry everything to Redis until cancelled; and then what has ended, so that its places are free at once."""
+        """Carry everything to Redis until cancelled; and then what has ended, so that its slots are free at once."""
         try:
             while True:
                 await set_within(self._work, self._renew_at - self._clock())
@@ -195,7 +195,7 @@ class SharedQuotas:
         for ask, verdict in zip(asks, verdicts, strict=True):
             if not ask.verdict.done():
                 ask.verdict.set_result(verdict)
-            elif not verdict[0]:  # its request has left, and holds a place
+            elif not verdict[0]:  # its request has left, and holds a slot
                 self._end(ask.kind, ask.ids, ask.tokens)
 
     async def _send(
@@ -205,7 +205,7 @@ class SharedQuotas:
         ends: Mapping[_CountedKind, Mapping[str, _End]],
         running: Mapping[_CountedKind, list[str]],
     ) -> Sequence[Sequence[bytes]]:
-        """What has ended first: its places may be what the others ask for."""
+        """What has ended first: its slots may be what the others ask for."""
         pipeline: Any = client.pipeline(transaction=False)
         for kind, ended in ends.items():
             per_minute = self._allowances[kind.tenant].tokens_per_minute
@@ -228,8 +228,8 @@ class SharedQuotas:
         return due
 
     def _take_back(self, asks: Sequence[_Ask], ends: Mapping[_CountedKind, Mapping[str, _End]], *, sent: bool) -> None:
-        """It is not known what Redis did: the waiting requests get an error, and the places that they may hold are
-        given back. A request that ended longer ago than a lease holds no place any more. Once `sent`, only a lease
+        """It is not known what Redis did: the waiting requests get an error, and the slots that they may hold are
+        given back. A request that ended longer ago than a lease holds no slot any more. Once `sent`, only a lease
         shows that its tokens have not been counted."""
         for ask in asks:
             if not ask.verdict.done():
@@ -261,5 +261,5 @@ def _limits(ask: _Ask) -> tuple[float | str, ...]:
     allowance = ask.allowance
     per_minute = allowance.tokens_per_minute
     requests = (allowance.requests_per_s, allowance.requests_burst)
-    places = allowance.concurrency if ask.kind.places else 0
-    return (*requests, per_minute / 60, per_minute, places, NOW_S, ask.requests, *ask.ids[1:])
+    slots = allowance.concurrency if ask.kind.slots else 0
+    return (*requests, per_minute / 60, per_minute, slots, NOW_S, ask.requests, *ask.ids[1:])

@@ -36,8 +36,8 @@ class Arrivals:
         """The request of one call."""
         tenant, name = credential.tenant, method.name
         counted = self._counted.get(name) or self._counted.setdefault(name, self._limits(method))
-        placed = self._kept.unread(tenant.name)  # whether it may be for an answer that has a place already
-        claim = (NOTHING if placed else CONVERSATION) if name in _REQUESTS else None
+        has_slot = self._kept.unread(tenant.name)  # whether it may be for an answer that has a slot already
+        claim = (NOTHING if has_slot else CONVERSATION) if name in _REQUESTS else None
         return CallArrival(self._intake, self._settings.max_message_bytes, counted, tenant, span, claim)
 
     def _limits(self, method: MethodDescriptor) -> Counted:

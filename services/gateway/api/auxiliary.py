@@ -34,12 +34,12 @@ async def report_wrong(
         raise NotSupported("there is no cache service behind this gateway")
     report = to_report(request.key, request.question if request.HasField("question") else None, tenant.name)
     within_s = min(call.deadline.remaining(), _LONGEST_S)
-    place = await admission.hold(tenant, telemetry.trace_id(call.span), within_s, REQUEST)
+    reservation = await admission.hold(tenant, telemetry.trace_id(call.span), within_s, REQUEST)
     try:
         metadata = (*telemetry.propagate(call.span), whose(tenant.name))
         return pb.ReportWrongResponse(tightened=await cache.report(report, within_s, metadata))
     finally:
-        place.settle(0)
+        reservation.settle(0)
 
 
 def to_report(key: str, question: str | None, tenant: str) -> cache_pb2.ReportVerdictRequest:

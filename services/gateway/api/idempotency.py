@@ -81,7 +81,7 @@ class IdempotencyStore:
         self, request: pb.GenerateRequest, tenant: str, begin: Begin, admit: Admit, within_s: float, send: SendChoice
     ) -> None:
         """Send the events that this client has not seen. `begin` gives the answer where there is none yet, within its
-        own budget, and has the place of one client for as long as that takes; `admit` admits any other client, which
+        own budget, and has the slot of one client for as long as that takes; `admit` admits any other client, which
         reads for `within_s` at most. Raises `TooLate`."""
         digest = _digest(request)
         if kept := self._find(request, tenant, digest):
@@ -90,14 +90,14 @@ class IdempotencyStore:
             kept, claim, within_s = self._start((tenant, request.idempotency_key), digest, begin), None, math.inf
         reader = kept.flight.subscribe(within_s, request.events_seen)
         with self._client(kept, reader):
-            place = await admit(claim) if claim else None
+            reservation = await admit(claim) if claim else None
             try:
                 while items := await reader.take():
                     for choice, its in groupby(items, key=itemgetter(0)):
                         await send(pb.GenerateResponse(events=[event for _, event in its]), choice)
             finally:
-                if place:
-                    place.settle(0)
+                if reservation:
+                    reservation.settle(0)
 
     @contextmanager
     def _client(self, kept: _Kept, reader: FlightReader[_Item]) -> Iterator[None]:
@@ -174,7 +174,7 @@ class IdempotencyStore:
         return max(self._kept.values(), key=expendable, default=None)
 
     def _drop_unread(self, kept: _Kept) -> None:
-        """A client reads the answer, or it is over: no client will come back for its place."""
+        """A client reads the answer, or it is over: no client will come back for its slot."""
         unread = self._unread[kept.key[0]]
         unread.discard(kept)
         if not unread:

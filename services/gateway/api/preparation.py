@@ -64,7 +64,7 @@ class CheckedRequest:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRequest:
-    """A request that has a place: `reservation` is what its tenant's quota holds for it, to be settled at its end.
+    """A request that has a slot: `reservation` is what its tenant's quota holds for it, to be settled at its end.
     `waited_ms`: until then, where it had to wait for its turn."""
 
     checked: CheckedRequest
@@ -106,7 +106,7 @@ class Preparation:
 
     async def answer_again(self, question: Question, tenant: Tenant, span: Span) -> pb.Final:
         """The answer to a question that was checked before and that no client waits for, as an item of a batch, which
-        needs no place of the tenant's. Raises `Exhausted` where there is no room."""
+        needs no slot of the tenant's. Raises `Exhausted` where there is no room."""
         budget = budget_of(question.request, tenant, self._settings, Deadline.never())
         checked = CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
         return await (await self.answer(await self.admit(checked, span, TURN), span, on_batch_slot=lambda: None)).give()
@@ -160,7 +160,7 @@ class Preparation:
             joint.end()
 
     async def admit_in_time(self, checked: CheckedRequest, span: Span) -> AdmittedRequest:
-        """Admit it as soon as there is a place, with the rest of its budget. Raises the last refusal where
+        """Admit it as soon as there is a slot, with the rest of its budget. Raises the last refusal where
         there is none by its deadline."""
         deadline, trace_id = checked.deadline, telemetry.trace_id(span)
         reservation = await self._admission.admit_in_time(checked.question, checked.tenant, trace_id, deadline)

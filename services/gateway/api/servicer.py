@@ -182,8 +182,8 @@ class GatewayServicer:
 
     async def Warm(self, request: pb.WarmRequest, call: Call) -> AsyncIterator[pb.WarmResponse]:
         credential = self.authorize(call.metadata, call.peer)
-        place = self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
-        async with place, aclosing(warm_up(request, credential.tenant, self._warming)) as responses:
+        held = self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
+        async with held, aclosing(warm_up(request, credential.tenant, self._warming)) as responses:
             while (response := await credential.during(anext(responses, None))) is not None:
                 credential.check()
                 yield response
@@ -212,7 +212,7 @@ class GatewayServicer:
 
     def _conversation(self, options: pb.ConverseOptions, credential: Credential, call: Call) -> Conversation:
         async def answer_turn(request: pb.GenerateRequest, send: Send) -> None:
-            """One turn's answer, in a span of its own. Its conversation has the place."""
+            """One turn's answer, in a span of its own. Its conversation has the slot."""
             with telemetry.internal_span("turn") as span:
                 answer = await self._preparation.prepare_answer(request, credential.tenant, call.deadline, span, TURN)
                 await answer.give(send)

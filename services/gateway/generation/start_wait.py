@@ -22,7 +22,7 @@ from services.gateway.upstream.fleet import Fleet, Pool
 from services.runtime import telemetry
 from services.runtime.deadline import set_within
 from services.runtime.errors import Exhausted, Unavailable
-from services.runtime.policy.fair_places import FairTurns
+from services.runtime.policy.fair_slots import FairTurns
 from services.runtime.policy.waiting_bytes import WaitingBytes
 
 _POLL_S = 0.05  # between two calls, where health and the service differ about whether it serves

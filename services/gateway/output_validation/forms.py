@@ -15,7 +15,7 @@ from hedgerow.chat.v1 import chat_pb2
 from services.gateway.output_validation.mismatch import Mismatch, Unchecked
 from services.runtime import strict_json
 from services.runtime.policy.fair import Rank
-from services.runtime.policy.fair_places import FairPlaces
+from services.runtime.policy.fair_slots import FairSlots
 
 _MOST_CHARACTERS = 1_000_000  # of an answer that is looked at
 _NO_JSON = "it is no JSON"
@@ -124,7 +124,7 @@ class Forms:
     def __init__(self, most_ms: float = 200, beside: Beside = _in_thread, *, by_default: bool = True):
         self.by_default = by_default
         self._most_s, self._beside = most_ms / 1000, beside
-        self._places: FairPlaces[_Check] = FairPlaces(1, self._start, charged=True)
+        self._slots: FairSlots[_Check] = FairSlots(1, self._start, charged=True)
 
     async def mismatch(
         self, tenant: str, weight: float, wanted: chat_pb2.ResponseFormat, text: str, within_s: float
@@ -132,21 +132,21 @@ class Forms:
         """Why `text` does not match; None where it does. Raises `Unchecked`. A running check continues without its
         caller."""
         outcome: asyncio.Future[Mismatch | None] = asyncio.get_running_loop().create_future()
-        check = _Check(tenant, weight, self._places.rank(), wanted, text, outcome)
+        check = _Check(tenant, weight, self._slots.rank(), wanted, text, outcome)
         self._make_room(check)
-        self._places.add(check)
+        self._slots.add(check)
         try:
             async with asyncio.timeout(within_s):
                 return await outcome
         except TimeoutError:
             raise Unchecked("there was no time to check it") from None
         finally:
-            self._places.waiting.remove(check)
+            self._slots.waiting.remove(check)
 
     def _make_room(self, check: _Check) -> None:
         """Drop a check of the tenant with the most waiting for its weight. Raises `Unchecked` where that is the tenant
         of `check`."""
-        waiting = self._places.waiting
+        waiting = self._slots.waiting
         of_tenant = round(waiting.load_of(check.tenant, 1))
         if of_tenant >= _MOST_OF_A_TENANT:
             raise Unchecked(f"{of_tenant} answers of this tenant wait to be checked, and no more may")
@@ -172,4 +172,4 @@ class Forms:
                 check.outcome.set_exception(done.found)
             else:
                 check.outcome.set_result(done.found)
-        self._places.ended(check, done.spent_s * 1000)
+        self._slots.ended(check, done.spent_s * 1000)

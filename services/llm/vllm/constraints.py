@@ -30,7 +30,7 @@ from services.llm.vllm.params import refused
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import ShareUsed, TooLate
 from services.runtime.policy.bucket import TokenBucket
-from services.runtime.policy.fair_places import FairTurns
+from services.runtime.policy.fair_slots import FairTurns
 
 _REMEMBERED = 4_096  # constraints: a digest and a verdict each
 _TENANTS = 4_096

@@ -154,11 +154,11 @@ class Shares:
             del self._tenants[tenant]
             self._weights = self._weights - entry[1] if self._tenants else 0.0
 
-    def within(self, tenant: str, weight: float, places: int) -> bool:
-        """Whether one more request of `tenant` stays within its share of `places`; no where no other tenant asks: a
+    def within(self, tenant: str, weight: float, slots: int) -> bool:
+        """Whether one more request of `tenant` stays within its share of `slots`; no where no other tenant asks: a
         tenant that is alone has no share to be protected."""
         entry = self._tenants.get(tenant)
         if len(self._tenants) - (entry is not None) < 1:
             return False
         weights = self._weights + (weight if entry is None else 0.0)
-        return (entry[0] if entry else 0) + 1 <= places * weight / weights
+        return (entry[0] if entry else 0) + 1 <= slots * weight / weights

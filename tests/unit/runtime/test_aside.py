@@ -211,6 +211,6 @@ def test_a_caller_that_leaves_gives_its_turn_back() -> None:
         await other
         await settled()
         turns = _turns[asyncio.get_running_loop()]
-        assert (turns._places._running, turns.waiting) == (0, 0)
+        assert (turns._slots._running, turns.waiting) == (0, 0)
 
     assert cancelled_at_every_await(scene) >= 2

@@ -50,7 +50,7 @@ class QuotaMachine(RuleBasedStateMachine):
     def asks(self, tenant: str, tokens: int, claim: quota.Claim):
         requests, left, held = self.requests[tenant], self.tokens[tenant], self.held(tenant)
         wanted = min(tokens, 600)
-        fits = left.level >= wanted - 1e-3 and requests.level >= 1 - 1e-3 and not (claim.places and held >= 3)
+        fits = left.level >= wanted - 1e-3 and requests.level >= 1 - 1e-3 and not (claim.slots and held >= 3)
         clearly = fits and left.level >= wanted + 1e-3 and requests.level >= 1 + 1e-3
         reservation, waits_s = self.reserved(tenant, tokens, claim)
         if reservation is None:
@@ -60,7 +60,7 @@ class QuotaMachine(RuleBasedStateMachine):
         assert fits
         requests.level -= 1
         left.level -= tokens
-        self.running.append((tenant, reservation, tokens, claim.places))
+        self.running.append((tenant, reservation, tokens, claim.slots))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), cost=st.integers(0, 1_200))

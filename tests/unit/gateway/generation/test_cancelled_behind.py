@@ -142,6 +142,6 @@ def test_a_cancelled_check_of_a_format_leaves_nothing_behind(found: Unchecked | 
         yield work()
         await asyncio.sleep(1)
         await asyncio.gather(other, return_exceptions=True)
-        assert (forms._places._running, len(forms._places.waiting)) == (0, 0)
+        assert (forms._slots._running, len(forms._slots.waiting)) == (0, 0)
 
     assert cancelled_at_every_await(scene) >= 1

@@ -69,7 +69,7 @@ def test_a_cancelled_caller_of_a_scheduler_leaves_nothing_behind(run: Any, befor
         yield work()
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.sleep(1)
-        assert (scheduler._places._running, len(scheduler._places.waiting)) == (0, 0)
+        assert (scheduler._slots._running, len(scheduler._slots.waiting)) == (0, 0)
         scheduler.stop()
 
     assert cancelled_at_every_await(scene) >= 1

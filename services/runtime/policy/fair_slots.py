@@ -1,7 +1,7 @@
-"""Places that are taken in turn: so many run at once, and of those that wait tenants are served by fair queueing.
+"""Slots that are taken in turn: so many run at once, and of those that wait tenants are served by fair queueing.
 
 By default every turn counts the same. With `charged`, whose turns have cost the least for its weight is next.
-`FairTurns` is one place, for coroutines that wait for it.
+`FairTurns` is one slot, for coroutines that wait for it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from services.runtime.policy.fair import FairQueue, Rank, Waiting
 W = TypeVar("W", bound=Waiting)
 
 
-class FairPlaces(Generic[W]):
-    """`places` may run at once. `start` begins one, and says whether that now runs, until `ended`, which
+class FairSlots(Generic[W]):
+    """`slots` may run at once. `start` begins one, and says whether that now runs, until `ended`, which
     gets the item, and its cost where items are `charged`."""
 
-    def __init__(self, places: int, start: Callable[[W], bool], charged: bool = False):
-        self._places, self._start, self._running = places, start, 0
+    def __init__(self, slots: int, start: Callable[[W], bool], charged: bool = False):
+        self._slots, self._start, self._running = slots, start, 0
         self._numbers = count()
         self.waiting: FairQueue[W] = FairQueue(charged)
 
@@ -33,14 +33,14 @@ class FairPlaces(Generic[W]):
     def add(self, waiter: W) -> None:
         """Have one started when its turn comes, maybe at once."""
         self.waiting.add(waiter)
-        self._fill(self._places)
+        self._fill(self._slots)
 
     def ended(self, waiter: W | None = None, cost: float = 0.0) -> None:
         """One of those that run has ended. `cost` is in turns, beyond the one that each counts for."""
         self._running -= 1
         if waiter is not None:
             self.waiting.charge(waiter, cost)
-        self._fill(self._places)
+        self._fill(self._slots)
         if not self._running:
             self.waiting.rest()
 
@@ -48,8 +48,8 @@ class FairPlaces(Generic[W]):
         """Start what waits, however much runs: `start` refuses it, because it is over."""
         self._fill(self._running + len(self.waiting))
 
-    def _fill(self, places: int) -> None:
-        while self._running < places and (waiter := self.waiting.best()):
+    def _fill(self, slots: int) -> None:
+        while self._running < slots and (waiter := self.waiting.best()):
             self.waiting.take(waiter)
             self._running += self._start(waiter)
 
@@ -66,27 +66,27 @@ class FairTurns:
     """One turn at a time. Each turn that has begun is to be `ended`."""
 
     def __init__(self) -> None:
-        self._places: FairPlaces[_Turn] = FairPlaces(1, _begin)
+        self._slots: FairSlots[_Turn] = FairSlots(1, _begin)
 
     @property
     def waiting(self) -> int:
         """The number of turns that have not begun."""
-        return len(self._places.waiting)
+        return len(self._slots.waiting)
 
     async def begin(self, tenant: str, weight: float = 1.0) -> None:
         """Wait for a turn. A waiter that is cancelled gets none."""
-        turn = _Turn(tenant, weight, self._places.rank(), asyncio.get_running_loop().create_future())
-        self._places.add(turn)
+        turn = _Turn(tenant, weight, self._slots.rank(), asyncio.get_running_loop().create_future())
+        self._slots.add(turn)
         try:
             await turn.begun
         except asyncio.CancelledError:
-            if not self._places.waiting.remove(turn) and not turn.begun.cancelled():
+            if not self._slots.waiting.remove(turn) and not turn.begun.cancelled():
                 self.ended()
             raise
 
     def ended(self) -> None:
         """End the current turn."""
-        self._places.ended()
+        self._slots.ended()
 
 
 def _begin(turn: _Turn) -> bool:

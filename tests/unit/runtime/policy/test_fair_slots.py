@@ -1,11 +1,11 @@
-"""Which items run, and which wait for a place."""
+"""Which items run, and which wait for a slot."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from services.runtime.policy.fair import Rank
-from services.runtime.policy.fair_places import FairPlaces
+from services.runtime.policy.fair_slots import FairSlots
 
 
 @dataclass(eq=False)
@@ -16,18 +16,18 @@ class Waiter:
 
 
 class Scene:
-    """Starts items that have a place; those of `refused` tenants do not run."""
+    """Starts items that have a slot; those of `refused` tenants do not run."""
 
-    def __init__(self, places: int, refused: str = "", charged: bool = False):
+    def __init__(self, slots: int, refused: str = "", charged: bool = False):
         self.started: list[str] = []
         self._refused = refused
-        self.places: FairPlaces[Waiter] = FairPlaces(places, self._start, charged)
+        self.slots: FairSlots[Waiter] = FairSlots(slots, self._start, charged)
 
     def come(self, tenants: str) -> list[Waiter]:
         waiters = []
         for tenant in tenants:
-            waiters.append(waiter := Waiter(tenant, self.places.rank()))
-            self.places.add(waiter)
+            waiters.append(waiter := Waiter(tenant, self.slots.rank()))
+            self.slots.add(waiter)
         return waiters
 
     def _start(self, waiter: Waiter) -> bool:
@@ -40,16 +40,16 @@ def test_as_many_items_run_as_there_are_slots_and_tenants_take_turns() -> None:
     scene.come("aaaabb")
     assert scene.started == ["a", "a"]
     for _ in range(4):
-        scene.places.ended()
+        scene.slots.ended()
     assert scene.started == ["a", "a", "a", "b", "a", "b"]
-    assert not len(scene.places.waiting)
+    assert not len(scene.slots.waiting)
 
 
 def test_a_waiter_that_leaves_before_its_turn_is_passed_over() -> None:
     scene = Scene(1)
     _, second, _ = scene.come("abc")
-    assert scene.places.waiting.remove(second)
-    scene.places.ended()
+    assert scene.slots.waiting.remove(second)
+    scene.slots.ended()
     assert scene.started == ["a", "c"]
 
 
@@ -58,29 +58,29 @@ def test_a_waiter_that_does_not_run_takes_no_slot() -> None:
     scene.come("xa")
     assert scene.started == ["x", "a"]
     scene.come("y" * 2_000)
-    scene.places.start_all()
-    assert (len(scene.started), len(scene.places.waiting)) == (2_002, 0)
+    scene.slots.start_all()
+    assert (len(scene.started), len(scene.slots.waiting)) == (2_002, 0)
 
 
 def test_with_charging_the_tenant_with_the_least_cost_is_next() -> None:
     scene = Scene(1, charged=True)
     dear, *_ = scene.come("aaabbb")
-    scene.places.ended(dear, 10)
+    scene.slots.ended(dear, 10)
     for _ in range(4):
-        scene.places.ended(Waiter(scene.started[-1], (0, 0)), 0)
+        scene.slots.ended(Waiter(scene.started[-1], (0, 0)), 0)
     assert scene.started == ["a", "b", "b", "b", "a", "a"]
 
 
 def test_charges_count_until_no_item_runs_or_waits() -> None:
     scene = Scene(1, charged=True)
     dear, other = scene.come("ab")
-    scene.places.ended(dear, 10)
+    scene.slots.ended(dear, 10)
     scene.come("ac")
-    scene.places.ended(other, 0)
+    scene.slots.ended(other, 0)
     assert scene.started == ["a", "b", "c"]
-    scene.places.ended()
-    scene.places.ended()
+    scene.slots.ended()
+    scene.slots.ended()
     scene.come("bac")
-    scene.places.ended()
-    scene.places.ended()
+    scene.slots.ended()
+    scene.slots.ended()
     assert scene.started == ["a", "b", "c", "a", "b", "a", "c"]
