@@ -28,7 +28,7 @@ from services.runtime.deadline import Deadline
 _SAID = ("delta", "reasoning", "tool_call")
 
 
-def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRequest:
+async def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRequest:
     """The request to a model. `changed`: fields of the original body that the stage will replace."""
     request = context.question.request
     given, choice = _tools(context)
@@ -48,7 +48,7 @@ def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRequest:
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
-        original=own_words(context, changed),
+        original=await own_words(context, changed),
         most_tokens=context.tenant.max_tokens,
         omit_untranslated=context.omits,
     )

@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.provider import refuse_left, values_of
 from services.gateway.answer.context import RequestContext
+from services.runtime.aside import aside, size_in
 
 CONVERSATION = ("messages", "system", "input", "instructions")  # the fields' names in every API
 _OF_CONVERSATION = re.compile(r"(messages|system|input)\[|instructions$")
@@ -19,7 +21,7 @@ _SEALED = re.compile(r"\.(signature|data|encrypted_content)$")
 FORM = ("response_format", "structured_outputs", "output_config.format", "text.format")  # likewise
 
 
-def own_words(context: RequestContext, changed: Collection[str]) -> chat_pb2.Original | None:
+async def own_words(context: RequestContext, changed: Collection[str]) -> chat_pb2.Original | None:
     """The original body for the model; None where the request has none. `changed`: fields to leave out, and of an
     object `object.field`. Raises `InvalidInput` where they have parts that the request does not have."""
     request = context.question.request
@@ -28,13 +30,20 @@ def own_words(context: RequestContext, changed: Collection[str]) -> chat_pb2.Ori
     hidden = {**context.inputs.hidden_fields, **context.inputs.hidden}
     if not (changed or hidden or _is_rewritten(context)):
         return request.original
+    changing = partial(_changed, context, request.original, changed, hidden)
+    return await aside(context.tenant.name, size_in(request.original.body), changing)
+
+
+def _changed(
+    context: RequestContext, original: chat_pb2.Original, changed: Collection[str], hidden: Mapping[str, str]
+) -> chat_pb2.Original:
     own = chat_pb2.Original()
-    own.CopyFrom(request.original)
+    own.CopyFrom(original)
     body = json.loads(own.body)
     stale = {*changed, *(CONVERSATION if "messages" in changed or _is_stale(context, own.api, body) else ())}
-    refuse_left(request.original, stale)
+    refuse_left(original, stale)
     own.body = _compact(masked_in(_without(body, stale), hidden)).encode()
-    for place, given in request.original.untranslated.items() if hidden else ():
+    for place, given in original.untranslated.items() if hidden else ():
         own.untranslated[place] = _compact(masked_in(json.loads(given), hidden))
     return own
 

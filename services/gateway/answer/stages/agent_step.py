@@ -58,7 +58,7 @@ class AgentStep:
         """Ask the model. Returns `Done` where its reply is the answer. Raises `TooLate` where neither a call nor text
         has come in the time of the step."""
         context = self._context
-        reading = self._ask()
+        reading = await self._ask()
         try:
             while not self._finish.reason:
                 if not (items := await self._next(reading)):
@@ -75,9 +75,9 @@ class AgentStep:
         """Whether the fast model writes text in place of a call: the better model answers then."""
         return not self._answers and bool(self._written.text)
 
-    def _ask(self) -> GenerationReading:
+    async def _ask(self) -> GenerationReading:
         context, request = self._context, self._context.question.request
-        asked = model_call.question(context, "messages", "tools", "tool_choice", *FORM)
+        asked = await model_call.question(context, "messages", "tools", "tool_choice", *FORM)
         del asked.tools[:]
         asked.tools.extend(in_tools([*request.tools, *self._equipment.descriptions()], context.inputs.hidden))
         asked.ClearField("response_format")

@@ -110,7 +110,7 @@ class CascadeStage(AnswerStage):
                 return None
             # Its share of the time to first text; the rest is for the better model.
             stage.budget_s = min(stage.budget_s, self.budget.share * ledger.plan.first_text_ms / 1000)
-            tried, reading = Tried(), self._ask(fast.model, stage)
+            tried, reading = Tried(), await self._ask(fast.model, stage)
             try:
                 await collect(context, reading, tried, partial(self._say, reading))
                 why = "" if context.text_writer.cut else await self._why_not(tried, stage)
@@ -130,9 +130,10 @@ class CascadeStage(AnswerStage):
     def _at_once(self) -> bool:
         return self.context.question.request.cascade.at_once
 
-    def _ask(self, model: str, stage: Running) -> GenerationReading:
+    async def _ask(self, model: str, stage: Running) -> GenerationReading:
         context = self.context
-        asked, key = model_call.question(context, "logprobs", "top_logprobs"), context.identifier.identify().key
+        asked = await model_call.question(context, "logprobs", "top_logprobs")
+        key = context.identifier.identify().key
         key = key and key + _KEY
         if pb.VERIFIER_LOGPROBS in context.question.request.cascade.verifiers:
             key = key and key + b"/logprobs"

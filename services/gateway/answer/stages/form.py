@@ -121,7 +121,7 @@ class FormStage(AnswerStage):
     async def _repair(self, broken: Mismatch, stage: Running) -> Done | str:
         """Ask again, and replace the answer by a valid one. Otherwise returns why there is none."""
         context = self.context
-        asked, key = self._question(broken), context.identifier.identify().key
+        asked, key = await self._question(broken), context.identifier.identify().key
         work = model_call.job(context, asked, (context.prior[Done].model,), stage, first_text=False)
         reading = model_call.read(context, key and key + _KEY, work, stage)
         try:
@@ -138,9 +138,9 @@ class FormStage(AnswerStage):
         reason = await context.text_writer.finish(tried.finish_reason)
         return Done(reason, reading.report.model, tried.usage, reading.generation)
 
-    def _question(self, broken: Mismatch) -> llm_pb2.GenerateRequest:
+    async def _question(self, broken: Mismatch) -> llm_pb2.GenerateRequest:
         context = self.context
-        asked = model_call.question(context, "messages", "tool_choice")
+        asked = await model_call.question(context, "messages", "tool_choice")
         said = context.ledger.written.whole_text
         asked.messages.extend(again(said, broken, context.question.request.response_format))
         if asked.tools:

@@ -33,7 +33,7 @@ class LlmStage(AnswerStage):
         context, ledger = self.context, self.context.ledger
         ledger.written.prefix = context.question.request.prefix
         with ledger.stage(self.name) as stage:
-            reading, tokens = self._read(stage), 0
+            reading, tokens = await self._read(stage), 0
             try:
                 done = await self._relay(reading)
                 tokens = done.usage.completion_tokens
@@ -110,10 +110,10 @@ class LlmStage(AnswerStage):
             return done
         return None
 
-    def _read(self, stage: Running) -> GenerationReading:
+    async def _read(self, stage: Running) -> GenerationReading:
         context, choice = self.context, self.context.prior[Route].choice
         models = choice.model, *(each for each in choice.alternatives if not self._has_answered(each))
-        job = model_call.job(context, model_call.question(context), models, stage)
+        job = model_call.job(context, await model_call.question(context), models, stage)
         return model_call.read(context, context.identifier.identify().key, job, stage)
 
     @property

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.answer import unchanged_fields
 from services.gateway.errors import GuardRefused
+from services.runtime.aside import LARGE_BYTES
 from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, made, own_words, said
 
 pytestmark = pytest.mark.paused
@@ -22,6 +26,19 @@ async def test_private_data_in_untranslated_fields_is_masked_for_the_provider():
     assert json.loads(sent.original.body) == {"messages": asked, "user": hidden, "seed": 7}
     assert json.loads(sent.original.untranslated["user"]) == hidden
     assert made(final) == [("guard", "hid"), ("guard", "bypassed")]
+
+
+async def test_a_large_body_is_changed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch):
+    sizes = list[int]()
+
+    async def aside(tenant: str, size: int, work: Callable[[], chat_pb2.Original]) -> chat_pb2.Original:
+        sizes.append(size)
+        return work()
+
+    monkeypatch.setattr(unchanged_fields, "aside", aside)
+    own = own_words({"messages": [], "user": "A" * 1_100_000}, user=MINE)
+    await guarded(personal="mask").final(messages=said("Hi."), original=own)
+    assert [size > LARGE_BYTES for size in sizes] == [True]
 
 
 async def test_a_conversation_with_private_data_in_such_a_field_is_the_gateways():
