@@ -108,16 +108,6 @@ async def test_an_error_in_the_middle_keeps_the_text_and_says_why(gateway: Scrip
     assert err == f"hedgerow: no model answers (trace {TRACE_ID})\n"
 
 
-async def test_without_a_gateway_the_error_says_how_to_start_one() -> None:
-    target = f"127.0.0.1:{free_port()}"
-    message = f'no gateway at {target}; start one with "hedgerow up"'
-    assert await run("ask", "?", "--gateway", target) == (1, "", f"hedgerow: {message}\n")
-    code, out, err = await run("ask", "?", "--json", "--gateway", target)
-    assert (code, err) == (1, "")
-    error = {"code": "UNAVAILABLE", "reason": "NO_GATEWAY", "message": message, "retry_delay_s": None}
-    assert json.loads(out) == {"error": error, "decisions": []}
-
-
 async def test_ctrl_c_stops_the_engine_at_once(gateway: ScriptedGateway) -> None:
     gateway.script = [accepted(), *deltas("It is "), Hold()]
     process = await launch("ask", "?", "--gateway", gateway.target)

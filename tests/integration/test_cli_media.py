@@ -263,6 +263,7 @@ async def test_labels_as_json_are_one_object(vision: ScriptedVision, tmp_path: P
         ("transcribe FILE --audio-service", "audio service"),
         ("transcribe FILE --stream --audio-service", "audio service"),
         ("ask --audio FILE --stream --gateway", "gateway"),
+        ("ask ? --gateway", "gateway"),
     ],
 )
 async def test_without_a_service_the_error_says_how_to_start_one(command: str, service: str, question: str) -> None:

@@ -165,12 +165,6 @@ async def test_a_service_without_a_certificate_of_a_service_does_not_start(
     assert why in ended.err
 
 
-async def test_a_service_does_not_speak_plain_text_beyond_loopback_by_accident() -> None:
-    ended = await refused_start("router", models=MODELS, address="0.0.0.0:0")
-    assert ended.code == 2
-    assert "plaintext: " in ended.err
-
-
 @asynccontextmanager
 async def calling(certificates: Certificates, control: str, target: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process that calls a router at `target` as the gateway, until its input is closed."""

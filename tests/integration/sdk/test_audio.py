@@ -10,7 +10,6 @@ import pytest
 
 import hedgerow
 from hedgerow.audio.v1 import audio_pb2 as pb
-from launcher.processes import free_port
 from tests.integration.scripted import Heard, Hold, Refusal
 from tests.integration.scripted_audio import ScriptedAudio, live, recording, segment, serve_audio, word
 from tests.integration.sdk.blocking import blocking
@@ -137,14 +136,6 @@ async def test_the_model_says_how_busy_it_is(audio: ScriptedAudio, client: hedge
         pb.GetModelResponse(name="demo-whisper", device="cpu", compute_type="int8", streams=1, max_streams=4, load=0.25)
     ]
     assert await client.model() == hedgerow.SpeechModel("demo-whisper", "cpu", "int8", 1, 4, 0.25)
-
-
-async def test_a_service_that_is_not_there_is_named() -> None:
-    target = f"127.0.0.1:{free_port()}"
-    async with hedgerow.AsyncAudioClient(target) as client:
-        with pytest.raises(hedgerow.Unavailable, match=f"no audio service at {target}$") as caught:
-            await client.transcribe(b"wav")
-    assert caught.value.reason == "NO_AUDIO_SERVICE"
 
 
 async def test_the_sync_client_does_the_same(audio: ScriptedAudio) -> None:

@@ -11,7 +11,6 @@ import pytest
 import hedgerow
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from launcher.processes import free_port
 from tests.integration.scripted import Heard, Hold, Refusal
 from tests.integration.scripted_gateway import (
     ScriptedGateway,
@@ -196,14 +195,6 @@ async def test_a_refused_conversation_is_a_typed_error(gateway: ScriptedGateway,
     with pytest.raises(hedgerow.InvalidArgument, match="audio: not configured"):
         async for _ in client.converse(saying()):
             pass
-
-
-async def test_without_a_gateway_a_conversation_names_it() -> None:
-    target = f"127.0.0.1:{free_port()}"
-    async with hedgerow.AsyncClient(target) as client:
-        with pytest.raises(hedgerow.Unavailable, match=f"no gateway at {target}$"):
-            async for _ in client.converse(saying()):
-                pass
 
 
 async def test_an_invalid_conversation_is_refused_before_the_call(client: hedgerow.AsyncClient) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -59,14 +61,28 @@ async def test_an_error_that_follows_the_final_event_takes_nothing_back(
     assert (await client.ask("?")).text == "Yes."
 
 
-async def test_a_gateway_that_is_not_there_is_named() -> None:
+@pytest.mark.parametrize(
+    ("connect", "call", "service"),
+    [
+        (hedgerow.AsyncClient, lambda client: client.ask("?"), "gateway"),
+        (hedgerow.AsyncClient, lambda client: client.prewarm(timeout_s=0.2), "gateway"),
+        (hedgerow.AsyncClient, lambda client: anext(client.converse(nothing_said())), "gateway"),
+        (hedgerow.AsyncAudioClient, lambda client: client.transcribe(b"wav"), "audio service"),
+        (hedgerow.AsyncVisionClient, lambda client: client.classify(b"png"), "vision service"),
+    ],
+    ids=["ask", "prewarm", "converse", "transcribe", "classify"],
+)
+async def test_a_service_that_is_not_there_is_named(connect: Any, call: Any, service: str) -> None:
     target = f"127.0.0.1:{free_port()}"
-    async with hedgerow.AsyncClient(target) as client:
-        with pytest.raises(hedgerow.Unavailable, match=f"no gateway at {target}$") as caught:
-            await client.ask("?")
-        assert caught.value.reason == "NO_GATEWAY"
-        with pytest.raises(hedgerow.Unavailable, match=f"no gateway at {target}$"):
-            await client.prewarm(timeout_s=0.2)
+    async with connect(target) as client:
+        with pytest.raises(hedgerow.Unavailable, match=f"no {service} at {target}$") as caught:
+            await call(client)
+    assert caught.value.reason == f"NO_{service.upper().replace(' ', '_')}"
+
+
+async def nothing_said() -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
 
 
 async def test_a_gateway_that_never_ends_is_caught_by_the_calls_deadline(
