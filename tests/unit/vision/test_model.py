@@ -132,6 +132,19 @@ async def test_requests_that_come_while_the_engine_runs_are_computed_together(en
     assert engine.sizes == [1, 3]
 
 
+async def test_after_a_batch_of_several_requests_the_next_one_waits_for_others(engine: FakeEngine, make: Make) -> None:
+    target = make()
+    first = await occupied(engine, target, ready())
+    together = asyncio.gather(*(compute(target, ready()) for _ in range(2)))
+    await asyncio.sleep(0)
+    engine.gate.set()
+    await asyncio.gather(first, together)
+    waiting = asyncio.create_task(compute(target, ready()))
+    await asyncio.sleep(0)
+    await asyncio.gather(waiting, *(compute(target, ready()) for _ in range(3)))
+    assert engine.sizes == [1, 2, 4]
+
+
 async def test_a_bad_picture_fails_its_request_and_frees_the_queue(make: Make) -> None:
     target = make(max_queue=3)
     good, bad, never = ready(), pending(), pending()
