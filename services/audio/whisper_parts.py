@@ -105,8 +105,9 @@ class SpeechDecoder:
     def words(
         self, windows: Sequence[Encoded], decoded: Sequence[Decoded], tokenizer: Tokenizer
     ) -> list[tuple[Word, ...]]:
-        """With times from the decoder's cross-attention. One window at a time on a CPU: that takes half as long."""
-        if len(windows) > 1 and self.on_cpu:
+        """With times from the decoder's cross-attention. One window at a time on a CPU, where that takes half as long,
+        and where one was decoded again in another length."""
+        if len(windows) > 1 and (self.on_cpu or len({window.features.shape for window in windows}) > 1):
             return [self.words([window], [each], tokenizer)[0] for window, each in zip(windows, decoded, strict=True)]
         if not any(each.tokens for each in decoded):
             return [()] * len(windows)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 from unittest.mock import MagicMock
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 
 from services.audio.speech import RATE, Audio, Transcript, Word
 from services.audio.whisper import Whisper, open_whisper, without_loops
+from services.audio.whisper_parts import Decoded, Encoded, SpeechDecoder
 from tests.models import MODELS
 from tests.unit.audio.voices import question, said, silence, texts
 
@@ -121,6 +125,22 @@ def test_a_gpu_encodes_an_utterance_once(on_a_gpu: Whisper, monkeypatch: pytest.
     monkeypatch.setattr(on_a_gpu._model, "encode", encode)
     assert texts(on_a_gpu.transcribe_utterance(question(), "").words) == TEXT
     assert encode.call_count == 1
+
+
+def test_a_gpu_aligns_a_window_that_was_decoded_again_beside_others(
+    whisper: Whisper, on_a_gpu: Whisper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoded again, it has its full length, and the others do not."""
+    decode = SpeechDecoder.decode
+
+    def first_badly(self: SpeechDecoder, windows: Sequence[Encoded], tokenizer: Any, beam: int = 1) -> list[Decoded]:
+        good = [replace(each, compression=1.0, logprob=0.0) for each in decode(self, windows, tokenizer, beam)]
+        return good if len(windows) == 1 else [replace(good[0], compression=3.0), *good[1:]]
+
+    monkeypatch.setattr(SpeechDecoder, "decode", first_badly)
+    recording = np.concatenate((question(), silence(1)) * 24)
+    found, expected = ([step.words for step in heard(each, recording)] for each in (on_a_gpu, whisper))
+    assert found == expected
 
 
 def test_as_many_workers_run_the_model_at_once_as_are_set() -> None:
