@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -100,28 +97,6 @@ def test_the_stream_of_an_engine_waits_for_weights_that_are_still_being_cast(mon
 
     stream = MagicMock()
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: stream)
-    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: f"default of {device}")
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"current of {device}")
     TorchBackend("torchscript", None, "cuda:1", torch.float16, manifest(DEMO / "model.ts"))
-    stream.wait_stream.assert_called_once_with("default of cuda:1")
-
-
-def test_the_context_of_a_plan_is_made_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    monkeypatch.setitem(sys.modules, "tensorrt", MagicMock())
-    monkeypatch.delitem(sys.modules, "services.vision.engines.tensorrt", raising=False)
-    current, seen = ["cuda:0"], []
-
-    @contextmanager
-    def on(device: str) -> Iterator[None]:
-        current.append(device)
-        yield
-        current.pop()
-
-    monkeypatch.setattr(torch.cuda, "device", on)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
-    engine = MagicMock(num_io_tensors=0)
-    engine.create_execution_context.side_effect = lambda: seen.append(current[-1])
-    import_module("services.vision.engines.tensorrt").TensorrtBackend(engine, "cuda:1", "fp16", [])
-    monkeypatch.delitem(sys.modules, "services.vision.engines.tensorrt")
-    assert seen == ["cuda:1"]
+    stream.wait_stream.assert_called_once_with("current of cuda:1")

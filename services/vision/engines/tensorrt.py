@@ -59,8 +59,7 @@ class TensorrtBackend:
         names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
         # A plan wants room for all of its outputs, also for those that are not asked for.
         self._all_outputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.OUTPUT]
-        with torch.cuda.device(device):  # a context belongs to the GPU that is current, which must be the engine's
-            self._context = engine.create_execution_context()
+        self._context = engine.create_execution_context()
         self._stream = torch.cuda.Stream(device)
 
     def compute(self, inputs: Arrays) -> Arrays:

@@ -50,8 +50,8 @@ class TorchBackend:
         self._input, self._outputs = manifest.input.name, tuple(manifest.outputs.values())
         # Engines on one GPU overlap: none waits for what another has queued on the default stream.
         self._stream: Any = None if device == "cpu" else torch.cuda.Stream(device)
-        if self._stream is not None:  # the weights were cast and folded on the default stream, perhaps not yet
-            self._stream.wait_stream(torch.cuda.default_stream(device))
+        if self._stream is not None:  # the weights were cast and folded on the current stream, perhaps not yet
+            self._stream.wait_stream(torch.cuda.current_stream(device))
         self._pinned: Any = None
 
     def compute(self, inputs: Arrays) -> Arrays:
