@@ -50,7 +50,7 @@ def open_whisper(
     """Load a CTranslate2 Whisper: a folder, or a name that faster-whisper knows. `device`: cpu, cuda, auto.
     `shortest_window_s`: the least the encoder gets; None: what the model says of itself, or else 10 s. `workers`: runs
     at once, each with `threads`; they share the weights, and further ones wait. Raises ValueError, RuntimeError and
-    OSError for what is no such model.
+    OSError where no such model can be loaded.
 
     Takes NumPy's BLAS down to one thread, for the whole process: spinning on the small product of the mel filters, its
     other threads cost more than the model does (46 instead of 17 ms of CPU for two seconds of speech).

@@ -43,7 +43,7 @@ _SHA = {script: hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class _CountedKind:
-    """What is counted together: what a tenant has in flight, with slots or without."""
+    """A kind of requests that are counted together, for each tenant: those that hold slots, or those that do not."""
 
     tenant: str
     slots: int

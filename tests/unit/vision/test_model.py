@@ -122,23 +122,23 @@ async def test_no_request_waits_for_a_picture_that_is_refused(engine: FakeEngine
     assert engine.sizes == [1]
 
 
-async def test_requests_that_come_while_the_engine_runs_are_computed_together(engine: FakeEngine, make: Make) -> None:
-    target = make()
+async def computed_together(engine: FakeEngine, target: Model, number: int) -> None:
+    """So many requests that come while the engine runs."""
     first = await occupied(engine, target, ready())
-    rest = asyncio.gather(*(compute(target, ready()) for _ in range(3)))
+    rest = asyncio.gather(*(compute(target, ready()) for _ in range(number)))
     await asyncio.sleep(0)
     engine.gate.set()
     await asyncio.gather(first, rest)
+
+
+async def test_requests_that_come_while_the_engine_runs_are_computed_together(engine: FakeEngine, make: Make) -> None:
+    await computed_together(engine, make(), 3)
     assert engine.sizes == [1, 3]
 
 
 async def test_after_a_batch_of_several_requests_the_next_one_waits_for_others(engine: FakeEngine, make: Make) -> None:
     target = make()
-    first = await occupied(engine, target, ready())
-    together = asyncio.gather(*(compute(target, ready()) for _ in range(2)))
-    await asyncio.sleep(0)
-    engine.gate.set()
-    await asyncio.gather(first, together)
+    await computed_together(engine, target, 2)
     waiting = asyncio.create_task(compute(target, ready()))
     await asyncio.sleep(0)
     await asyncio.gather(waiting, *(compute(target, ready()) for _ in range(3)))
