@@ -22,7 +22,7 @@ TIMEOUT_S = 5.0
 DEFAULT_CACHE = "127.0.0.1:50051"
 LOCAL = "local"  # the one tenant of a gateway without keys
 
-cache = typer.Typer(help="Look at the answers that are kept.", no_args_is_help=True, rich_markup_mode=None)
+cache = typer.Typer(help="Inspect the stored answers.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _cache() -> None:
 @cache.command()
 @with_options(services=CacheServices)
 def stats(
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose thresholds are shown.")] = LOCAL,
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="The tenant whose thresholds are shown.")] = LOCAL,
     *,
     services: CacheServices,
     as_json: options.AsJson = False,
@@ -92,7 +92,7 @@ def stats(
 @cache.command()
 @with_options(services=CacheServices)
 def clear(
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose answers.")] = LOCAL,
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="The tenant whose answers are removed.")] = LOCAL,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="One answer alone, by the key that the report of a hit has.")
     ] = None,
@@ -173,13 +173,17 @@ def warm(
 def wrong(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The key that the report of a hit has.")],
     question: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What was asked. Without it, only its very own question gets it.")
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="The question with the wrong answer. Without it, only equal questions get the answer.",
+        ),
     ] = None,
     as_json: options.AsJson = False,
     *,
     reach: Reach,
 ) -> None:
-    """Report that an answer was wrong for what was asked, so that it is not given to that again.
+    """Report that an answer is wrong for a question, which then no longer gets it.
 
     The question that it was stored for still gets it. Answers belong to a tenant: report as the tenant that asked.
     Exits with 1 when there is no such answer.
@@ -200,7 +204,7 @@ def wrong(
 
     with reported(as_json):
         tightened = asyncio.run(report())
-    message = "it is not given to that any more" if tightened else "there is no such answer"
+    message = "this question no longer gets the answer" if tightened else "there is no such answer"
     print(json.dumps({"tightened": tightened}) if as_json else message)
     raise typer.Exit(not tightened)
 

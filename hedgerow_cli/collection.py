@@ -29,9 +29,9 @@ class RankingName(StrEnum):
     WORDS = "words"
 
 
-collection = typer.Typer(help="Keep the documents that answers may go by.", no_args_is_help=True, rich_markup_mode=None)
+collection = typer.Typer(help="Manage documents that answers may use.", no_args_is_help=True, rich_markup_mode=None)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The collection: letters, digits, _ and -.")]
-Tenant = Annotated[str, typer.Option(metavar="NAME", help="Whose collections.")]
+Tenant = Annotated[str, typer.Option(metavar="NAME", help="The tenant whose collections are meant.")]
 
 
 @collection.callback()
@@ -134,8 +134,10 @@ def list_(
 def search(
     name: Name,
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What to look for: a question, or words.")],
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, max=50, help="How many snippets; 5.")] = None,
-    by: Annotated[RankingName, typer.Option(help="What to go by.")] = RankingName.BOTH,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=50, help="How many snippets to return. Default: 5.")
+    ] = None,
+    by: Annotated[RankingName, typer.Option(help="How to search.")] = RankingName.BOTH,
     tenant: Tenant = LOCAL,
     *,
     services: CacheServices,
@@ -145,7 +147,7 @@ def search(
 
     \b
     Examples:
-      hedgerow collection search handbook "What happens while Redis is away?"
+      hedgerow collection search handbook "What happens while Redis is down?"
       hedgerow collection search handbook "similarity_threshold" --by words --limit 3
     """
     import json

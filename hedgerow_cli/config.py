@@ -31,7 +31,7 @@ def _config() -> None:
 
 @config.command()
 def explain(
-    service: Annotated[ServiceName, typer.Argument(help="Whose settings.")] = _DEFAULT,
+    service: Annotated[ServiceName, typer.Argument(help="The service whose settings are shown.")] = _DEFAULT,
     budget_ms: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="For the gateway: the budget to split. Without it, its default budget."),
@@ -210,8 +210,8 @@ def _plan_table(slices: list[dict[str, Any]]) -> Table:
     from rich.table import Table
 
     table = Table("stage", box=None)
-    table.add_column("starts by, ms", justify="right")
-    table.add_column("is sure of, ms", justify="right")
+    table.add_column("latest start, ms", justify="right")
+    table.add_column("guaranteed, ms", justify="right")
     for part in slices:
         table.add_row(part["stage"], f"{part['starts_ms']:g}", f"{part['budget_ms']:g}")
     return table

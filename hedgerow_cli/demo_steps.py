@@ -66,7 +66,7 @@ def transcript_contains(words: str) -> Check:
 
     def check(answer: Answer) -> str:
         said = " ".join(re.findall(r"[a-z']+", answer.transcript.lower()))
-        return "" if said == words else f"to hear {words!r}, got {answer.transcript!r}"
+        return "" if said == words else f"a transcript with {words!r}, got {answer.transcript!r}"
 
     return check
 
@@ -137,7 +137,7 @@ STEPS = (
         checks=(ends("budget"),),  # a busy machine may end it some milliseconds late; the report says when
     ),
     DemoStep(
-        "A hedge: the preferred model stands still (SIGSTOP), another answers",
+        "A hedge: the preferred model is paused (SIGSTOP), another answers",
         "What is the largest ocean?",
         {"cache": "bypass", "max_tokens": 40},
         # Not `won`: on a slow CPU the preferred model is given up before another has a text.

@@ -55,7 +55,9 @@ def init(
             "other wordings)."
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: what no option says is as usual.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Ask nothing: use the default of each option that is not given.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     as_json: options.AsJson = False,
 ) -> None:

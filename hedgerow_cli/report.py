@@ -12,8 +12,8 @@ from hedgerow_cli.waterfall import short
 
 def report_lines(answer: Answer) -> list[str]:
     """The lines below the waterfall: transcript, image labels, decisions, cache, model, speed, trace."""
-    transcript = [f"heard  {answer.transcript}"] if answer.transcript else []
-    image_labels = [f"saw  {label_text(labels)}" for labels in answer.sights]
+    transcript = [f"transcript  {answer.transcript}"] if answer.transcript else []
+    image_labels = [f"labels  {label_text(labels)}" for labels in answer.sights]
     decisions = [f"{short(made.at_ms):>6} ms  {_decision_text(made)}" for made in answer.decisions]
     return [
         *transcript,

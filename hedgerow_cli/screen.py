@@ -109,7 +109,7 @@ def caption(words: list[str], confirmed: int, console: Console) -> Text:
     """Confirmed words bright and the others dim, or in brackets without a terminal; the newest, where not all fit."""
     if not console.is_terminal:
         pending = " ".join(words[confirmed:])
-        return Text(" ".join(["hears", "", *words[:confirmed], *([f"[{pending}]"] if pending else [])]))
+        return Text(" ".join(["partial", "", *words[:confirmed], *([f"[{pending}]"] if pending else [])]))
     words = [harmless(word) for word in words]
     first, room = len(words), console.width - 3
     while first and (room := room - cell_len(words[first - 1]) - 1) >= 0:

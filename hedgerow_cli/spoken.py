@@ -78,7 +78,7 @@ class SpokenScreen:
         match event:
             case Transcript(text, final=True):
                 self._begin_line()
-                self._captions.final(f"heard  {text}")
+                self._captions.final(f"transcript  {text}")
             case Transcript(text, confirmed):
                 self._write.end_line()
                 self._captions.partial(text, confirmed)

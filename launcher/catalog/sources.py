@@ -28,7 +28,7 @@ def gather(entry: Entry, raw: Path, report: Report, given: Path | None = None) -
         except (Unavailable, Damaged) as error:
             refused.append(str(error))
             report(Step(entry.name, "note", str(error)))
-    raise Unavailable(f"{entry.name} could not be had: {'; '.join(refused)}. {_remedy(entry)}")
+    raise Unavailable(f"{entry.name} could not be downloaded: {'; '.join(refused)}. {_remedy(entry)}")
 
 
 def wheel_folder() -> Path:

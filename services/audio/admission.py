@@ -163,7 +163,9 @@ class Admission:
         self._streams.discard(silent)
         GAVE_WAY.inc()
         what = f"streams: an even share of {len(counts.keys() | {tenant})} tenants is {share:.1f}, got {most}"
-        silent.end(GaveWay(f"{what}; this one gave way", retry_delay_s=_RETRY_S, limit=f"{share:.1f}", value=str(most)))
+        silent.end(
+            GaveWay(f"{what}; this stream was preempted", retry_delay_s=_RETRY_S, limit=f"{share:.1f}", value=str(most))
+        )
         return True
 
     def _full(self, why: str, message: str, limit: str, **metadata: str) -> StreamsFull:

@@ -285,4 +285,4 @@ class Answers:
             async with asyncio.timeout(None if remaining == float("inf") else remaining):
                 return await self.embedder.embed(text, tenant)
         except TimeoutError:
-            raise EmbeddingTooLate("the time was over before the question was embedded") from None
+            raise EmbeddingTooLate("the deadline passed before the question was embedded") from None

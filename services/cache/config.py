@@ -46,7 +46,7 @@ class CacheSettings(ServiceSettings):
     redis_timeout_ms: Fixed[float] = Field(
         250,
         ge=1,
-        description="With `redis_url`: Redis counts as away when it takes longer for a call. A lookup waits half of "
+        description="With `redis_url`: Redis counts as down when it takes longer for a call. A lookup waits half of "
         "the time it has left at most, and only after memory had to let entries go.",
     )
     max_waiting_bytes: Fixed[int] = Field(

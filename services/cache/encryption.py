@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 SEALED = b"\xff\xfesealed 1"  # in the place of the question's text: it is no UTF-8
 _KEY_BYTES, _NONCE_BYTES, _ID_BYTES = 32, 12, 4
-_UNREADABLE = Counter(
-    "hedgerow_cache_unreadable", "Entries read that did not open, or were in clear text beside a key."
-)
+_UNREADABLE = Counter("hedgerow_cache_unreadable", "Entries that could not be decrypted, or are not encrypted.")
 _log = logging.getLogger(__name__)
 
 

@@ -12,7 +12,7 @@ _COME_BACK_S = 1.0
 
 
 class EmbeddingTooLate(TooLate):
-    """There is no exact answer, and the time was over before the question was embedded."""
+    """There is no exact answer, and the deadline passed before the question was embedded."""
 
     reason: ClassVar[str] = "EMBEDDING_TOO_LATE"
 

@@ -44,7 +44,7 @@ class Follower:
         self.sequence = self.turn = 0
 
     async def run(self) -> None:
-        """Follow the changes while Redis is there, until cancelled."""
+        """Follow the changes while Redis answers, until cancelled."""
         while True:
             await self._state.back()
             try:

@@ -41,34 +41,44 @@ class _Counts(Collector):
         lookups = {"exact": stats.exact_hits, "semantic": stats.semantic_hits, "miss": stats.misses}
         removals = {"evicted": stats.evictions, "expired": stats.expirations}
         embeddings = {"memory": embedder.hits, "computed": embedder.misses}
-        yield _counter("lookups", "Lookups by how they ended.", "verdict", lookups)
-        yield _counter("removals", "Entries that were not removed on request.", "reason", removals)
-        yield _counter("embeddings", "Embeddings by where they came from.", "source", embeddings)
+        yield _counter("lookups", "Lookups by verdict.", "verdict", lookups)
+        yield _counter("removals", "Entries evicted or expired.", "reason", removals)
+        yield _counter("embeddings", "Embeddings by source.", "source", embeddings)
         yield from self._of_verdicts()
         yield CounterMetricFamily("hedgerow_cache_stores", "Answers stored.", stats.stores)
-        yield CounterMetricFamily("hedgerow_cache_skipped", "Answers not stored: no shared store.", stats.skipped)
-        yield CounterMetricFamily("hedgerow_cache_refused", "Near questions whose facts differ.", stats.refused)
+        yield CounterMetricFamily("hedgerow_cache_skipped", "Answers not stored because Redis was down.", stats.skipped)
+        yield CounterMetricFamily(
+            "hedgerow_cache_refused", "Semantic candidates refused by a rule or a report.", stats.refused
+        )
         yield CounterMetricFamily(
             "hedgerow_cache_unknown_language", "Lookups in a language that the embedder lacks.", stats.unknown_language
         )
-        yield CounterMetricFamily("hedgerow_cache_local_only", "Lookups of this replica's memory alone.", stats.local)
-        yield CounterMetricFamily("hedgerow_cache_fetched", "Entries that only Redis held any more.", stats.fetched)
+        yield CounterMetricFamily("hedgerow_cache_local_only", "Lookups without Redis.", stats.local)
+        yield CounterMetricFamily("hedgerow_cache_fetched", "Evicted entries fetched from Redis.", stats.fetched)
         yield CounterMetricFamily("hedgerow_cache_snapshots", "Snapshots loaded from Redis.", stats.snapshots)
-        yield GaugeMetricFamily("hedgerow_cache_entries", "Entries held.", len(self._answers.entries))
-        yield GaugeMetricFamily("hedgerow_cache_bytes", "Size of the entries held.", self._answers.entries.bytes)
+        yield GaugeMetricFamily("hedgerow_cache_entries", "Entries in memory.", len(self._answers.entries))
+        yield GaugeMetricFamily("hedgerow_cache_bytes", "Size of the entries in memory.", self._answers.entries.bytes)
 
     def _of_verdicts(self) -> Iterable[Metric]:
         thresholds = self._answers.verification.thresholds
         measured, tightened = thresholds.measured, self._answers.stats.tightened
-        yield CounterMetricFamily("hedgerow_cache_tightened", "Wrong answers reported, of entries held.", tightened)
+        yield CounterMetricFamily(
+            "hedgerow_cache_tightened", "Reports of wrong answers that tightened an entry.", tightened
+        )
         yield CounterMetricFamily(
             "hedgerow_cache_threshold_alarms",
-            "Tenants, or categories of a tenant, for which the default is not safe.",
+            "Thresholds that were too loose.",
             thresholds.alarms,
         )
-        yield GaugeMetricFamily("hedgerow_cache_verified", "Samples judged that count.", measured.samples)
-        yield GaugeMetricFamily("hedgerow_cache_drifting", "Thresholds whose traffic has changed.", thresholds.drifting)
-        shares = GaugeMetricFamily("hedgerow_cache_wrong_share", "Wrong hits of all lookups.", labels=["bound"])
+        yield GaugeMetricFamily(
+            "hedgerow_cache_verified", "Verdicts of the judge, of the last 5,000.", measured.samples
+        )
+        yield GaugeMetricFamily(
+            "hedgerow_cache_drifting", "Thresholds whose verdicts are changing.", thresholds.drifting
+        )
+        shares = GaugeMetricFamily(
+            "hedgerow_cache_wrong_share", "Share of lookups that are wrong hits.", labels=["bound"]
+        )
         if measured.samples:
             for bound in ("lower", "estimate", "upper"):
                 shares.add_metric([bound], getattr(measured, bound))
@@ -78,12 +88,12 @@ class _Counts(Collector):
         stats, prefix = collections.stats, "hedgerow_collection"
         snippets = {"embedded": collections.behind.embedded, "kept": stats.kept}
         yield CounterMetricFamily(f"{prefix}_searches", "Searches.", stats.searches)
-        yield CounterMetricFamily(f"{prefix}_searches_words_only", "Of them, by words alone.", stats.words_only)
-        yield CounterMetricFamily(f"{prefix}_searches_empty", "Of them, without a hit.", stats.empty)
+        yield CounterMetricFamily(f"{prefix}_searches_words_only", "Searches by words alone.", stats.words_only)
+        yield CounterMetricFamily(f"{prefix}_searches_empty", "Searches without a hit.", stats.empty)
         yield CounterMetricFamily(f"{prefix}_puts", "Documents put.", stats.puts)
-        yield CounterMetricFamily(f"{prefix}_puts_unchanged", "Of them, kept already as they were.", stats.unchanged)
-        yield _counter("snippets", "Snippets put, by where their vectors came from.", "vector", snippets, prefix)
-        yield GaugeMetricFamily(f"{prefix}_snippets_held", "Snippets held.", collections.snippets)
+        yield CounterMetricFamily(f"{prefix}_puts_unchanged", "Documents put that were unchanged.", stats.unchanged)
+        yield _counter("snippets", "Snippets put, by source of their vectors.", "vector", snippets, prefix)
+        yield GaugeMetricFamily(f"{prefix}_snippets_held", "Snippets in memory.", collections.snippets)
 
 
 def _counter(name: str, help_text: str, label: str, values: dict[str, int], prefix: str = "hedgerow_cache") -> Metric:

@@ -1,7 +1,7 @@
 """Entries in a Redis that replicas share. Redis is the truth, and this process's memory a replica of it.
 
 A change is made in Redis alone, and comes to memory with the stream of changes, as every other replica's does. While
-Redis is away memory is served as it is, marked as local; nothing is stored, and nothing is removed: a removal that the
+Redis is down memory is served as it is, marked as local; nothing is stored, and nothing is removed: a removal that the
 others may never hear of must not look done. When Redis is back memory is brought up to date before it counts again.
 """
 
@@ -52,7 +52,7 @@ class RedisStore:
         now_ms: Callable[[], int],
         encryption: Encryption | None = None,
     ):
-        """Made before `state` is asked for anything, so that it hears when Redis is there."""
+        """Made before `state` is asked for anything, so that it is notified when Redis answers."""
         self._state, self._memory = state, memory
         self._redis = RedisEntries(embedded_by, stale_ms, now_ms, encryption=encryption or Encryption())
         self._writes: Batcher[_Change, Written | RefusedChange] = Batcher("write", self._write, _AT_ONCE, max_delay_s=0)
@@ -176,7 +176,7 @@ class RedisStore:
         self._ended.clear()
 
     async def _returned(self) -> None:
-        """Redis is there (again). Raises `SharedStateLost` when it goes meanwhile."""
+        """Redis answers (again). Raises `SharedStateLost` when it goes meanwhile."""
         await self._follower.catch_up()
         self._memory.watchers.resume()
 

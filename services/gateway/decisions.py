@@ -19,7 +19,7 @@ from services.gateway.settings.group import LONGEST_MS
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError
 
-_DECISIONS = Counter("hedgerow_decisions", "What policies did.", ["policy", "action"])
+_DECISIONS = Counter("hedgerow_decisions", "Decisions of policies.", ["policy", "action"])
 _decisions = cache(_DECISIONS.labels)
 
 
@@ -131,11 +131,11 @@ class Changed(Label):
 
 _OF_ACTS: Mapping[Act, Changed] = {
     Act.FALLBACK_TEMPLATE: Changed.TEMPLATE,
-    Act.GUARD_HID: Changed.PROMPT_MASKED,
+    Act.GUARD_MASKED_INPUT: Changed.PROMPT_MASKED,
     Act.GUARD_MASKED: Changed.ANSWER_MASKED,
     Act.GUARD_ENDED: Changed.ANSWER_ENDED,
     Act.FORM_VALID: Changed.FORM_CHECKED,
-    Act.FORM_HELD: Changed.FORM_CHECKED,
+    Act.FORM_CONSTRAINED: Changed.FORM_CHECKED,
     Act.FORM_FAILED: Changed.FORM_CHECKED,
     Act.FORM_UNCHECKED: Changed.FORM_CHECKED,
     Act.FORM_REPAIRED: Changed.FORM_REPAIRED,

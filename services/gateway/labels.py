@@ -25,8 +25,8 @@ class Degraded(Label):
     AUDIO_UNAVAILABLE = "audio:unavailable", "the recording could not be transcribed"
     VISION_BUDGET = "vision:budget", "no image labels within their slice; a patch may follow"
     VISION_UNAVAILABLE = "vision:unavailable", "the pictures could not be classified"
-    CACHE_LOCAL = "cache:local", "Redis was away: one cache replica answered from its memory"
-    QUOTA_LOCAL = "quota:local", "Redis was away: this gateway alone checked the quota"
+    CACHE_LOCAL = "cache:local", "Redis was down: one cache replica answered from its memory"
+    QUOTA_LOCAL = "quota:local", "Redis was down: this gateway alone checked the quota"
     ROUTER_UNAVAILABLE = "router:unavailable", "no table from the router yet: the first model was used"
     ROUTER_FALLBACK = "router:fallback", "no model met the requirements: the fastest was used"
     PROMPT_SHORTENED = "prompt:shortened", "the oldest turns were left out"
@@ -44,7 +44,7 @@ class Degraded(Label):
     FORM_UNCHECKED = "form:unchecked", "no time to check `response_format`"
     RESPONSE_UNSTORED = (
         "response:unstored",
-        "the response is not stored: Redis was away, or a limit exceeded",
+        "the response is not stored: Redis was down, or a limit exceeded",
     )
     LLM_CHOICES = "llm:choices", "the model's server gave fewer answers than `n`"
     LLM_BUDGET = "llm:budget", "the budget cut the text"
@@ -55,7 +55,7 @@ class Degraded(Label):
     LLM_TEMPLATE = "llm:template", "the fixed text"
 
 
-LOCAL = (Degraded.CACHE_LOCAL, Degraded.QUOTA_LOCAL)  # that shared state was away says nothing of the text
+LOCAL = (Degraded.CACHE_LOCAL, Degraded.QUOTA_LOCAL)  # without shared state the text is the same
 
 
 class ToolOutcome(Label):
@@ -122,7 +122,7 @@ class Act(Enum):
     BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "Every replica's breaker is open.")
     BREAKER_SKIPPED = Said(Policy.BREAKER, "skipped", "The breaker of an optional stage is open.")
     LIMIT_WAITED = Said(Policy.LIMIT, "waited", "The request waited for a slot at the model.")
-    LIMIT_SAGGING = Said(Policy.LIMIT, "sagging", "The model's tokens are much slower than its baseline.")
+    LIMIT_THROUGHPUT_DROP = Said(Policy.LIMIT, "throughput_drop", "Tokens are much slower than the model's baseline.")
     SHED_REFUSED = Said(Policy.SHED, "refused", "Refused because of load, pressure or a full queue.")
     QUOTA_REFUSED = Said(Policy.QUOTA, "refused", "The tenant exceeded a quota.")
     QUOTA_LOCAL = Said(Policy.QUOTA, "local", "This gateway checked the quota without Redis.")
@@ -130,13 +130,13 @@ class Act(Enum):
     BUDGET_SKIPPED = Said(Policy.BUDGET, "skipped", "An optional stage exceeded its slice or had no time.")
     BUDGET_CUT = Said(Policy.BUDGET, "cut", "The budget cut the text.")
     PREFIX_MATCHED = Said(Policy.PREFIX, "matched", "The replica has read this prompt's prefix before.")
-    PROMPT_DIETED = Said(Policy.PROMPT, "dieted", "The prompt was compressed.")
+    PROMPT_COMPRESSED = Said(Policy.PROMPT, "compressed", "The prompt was compressed.")
     PROMPT_SHORTENED = Said(Policy.PROMPT, "shortened", "The oldest turns were left out or summarized.")
     CASCADE_PASSED = Said(Policy.CASCADE, "passed", "The fast model's answer passed its checks.")
     CASCADE_ESCALATED = Said(Policy.CASCADE, "escalated", "It failed; the better model was asked.")
     CASCADE_KEPT = Said(Policy.CASCADE, "kept", "The better model sent no answer.")
     FORM_VALID = Said(Policy.FORM, "valid", "The answer matches `response_format`.")
-    FORM_HELD = Said(Policy.FORM, "held", "The engine constrained the answer to a grammar.")
+    FORM_CONSTRAINED = Said(Policy.FORM, "constrained", "The engine constrained the answer to a grammar.")
     FORM_REPAIRED = Said(Policy.FORM, "repaired", "The repaired answer matches.")
     FORM_FAILED = Said(Policy.FORM, "failed", "The answer does not match.")
     FORM_UNCHECKED = Said(Policy.FORM, "unchecked", "The answer could not be checked in time.")
@@ -148,13 +148,13 @@ class Act(Enum):
     TOOL_REFUSED = Said(Policy.TOOL, "refused", "Unknown tool, or invalid arguments.")
     TOOL_REPEATED = Said(Policy.TOOL, "repeated", "The model repeated a call and had to answer.")
     TOOL_CAPPED = Said(Policy.TOOL, "capped", "The model reached the limit of calls and had to answer.")
-    TOOL_HURRIED = Said(Policy.TOOL, "hurried", "No time for another call: the model had to answer.")
+    TOOL_OUT_OF_TIME = Said(Policy.TOOL, "out_of_time", "No time for another call: the model had to answer.")
     TOOL_SKIPPED = Said(Policy.TOOL, "skipped", "The model cannot call tools and answers without.")
     TOOL_CUT = Said(Policy.TOOL, "cut", "A result was cut to its size limit.")
     TOOL_DROPPED = Said(Policy.TOOL, "dropped", "A call of the caller's own tool ended the answer first.")
     GUARD_NOTED = Said(Policy.GUARD, "noted", "A probable prompt injection was not refused.")
     GUARD_REFUSED = Said(Policy.GUARD, "refused", "A rule refused the request, or withheld a tool's result.")
-    GUARD_HID = Said(Policy.GUARD, "hid", "Parts of the prompt or of a tool's result were masked.")
+    GUARD_MASKED_INPUT = Said(Policy.GUARD, "masked_input", "Parts of the prompt or of a tool's result were masked.")
     GUARD_BYPASSED = Said(Policy.GUARD, "bypassed", "Not cached: secrets or personal data.")
     GUARD_MASKED = Said(Policy.GUARD, "masked", "Parts of the answer were masked.")
     GUARD_ENDED = Said(Policy.GUARD, "ended", "The answer ends before a finding.")

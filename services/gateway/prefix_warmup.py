@@ -43,7 +43,7 @@ _LOOK_S = 1.0  # seconds between two checks for new replicas and prompts that ar
 _AGAIN_S = 10.0  # after a failure
 _WITHIN_S = 10.0  # of one call, the wait for a slot included
 _CONNECT_S = 2.0
-_WARMED = Counter("hedgerow_warmed", "Prompts that a replica has read in advance.", ["model", "outcome"])
+_WARMED = Counter("hedgerow_warmed", "Prompts that a replica has read for prefix warm-up.", ["model", "outcome"])
 _warmed = cache(_WARMED.labels)
 
 

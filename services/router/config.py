@@ -63,7 +63,7 @@ class RouterSettings(ServiceSettings):
         250,
         ge=1,
         le=10_000,
-        description="With `redis_url`: Redis counts as away when it takes longer for a call. What was to be shared is "
+        description="With `redis_url`: Redis counts as down when it takes longer for a call. What was to be shared is "
         "lost then.",
     )
 

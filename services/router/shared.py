@@ -5,7 +5,7 @@ A gateway reports to one router only. With the stream all routers' tables agree,
 reads the whole window, so that it knows as much as the others. Ages come from the entries' ids, which are Redis' own
 times.
 
-A router uses its own observations at once and skips them in the stream. While Redis is away it has only those; other
+A router uses its own observations at once and skips them in the stream. While Redis is down it has only those; other
 routers never get the observations of that time, which leave the window in the end.
 """
 
@@ -36,8 +36,8 @@ _MOST_ENTRIES = 100_000  # in the stream: it must not fill Redis, however long t
 _PAGE = 500  # entries
 _WAIT_S = 1.0  # for the next entry
 _FROM, _BATCH = b"from", b"batch"
-_MERGED = Counter("hedgerow_router_merged", "Observations that other routers took in and this one too.")
-_DROPPED = Counter("hedgerow_router_merge_dropped", "Observations that did not reach other routers, or not this one.")
+_MERGED = Counter("hedgerow_router_merged", "Observations of other routers that this one merged.")
+_DROPPED = Counter("hedgerow_router_merge_dropped", "Observations lost between routers.")
 _log = logging.getLogger(__name__)
 Entry = tuple[bytes, dict[bytes, bytes]]
 
@@ -88,7 +88,7 @@ class SharedObservations:
                 await self._receive()
 
     async def _receive(self) -> None:
-        """Merge new entries, until Redis is away."""
+        """Merge new entries, until Redis is down."""
         await self._state.ask(self._find_place)
         while True:
             entries = await self._state.follow(self._next, _WAIT_S)

@@ -126,7 +126,7 @@ def choose(ranked: Sequence[Model], demand: Demand) -> Choice:
         reason = f"fastest {label} model within {demand.budget_ms:.0f} ms"
     else:
         lacking = ", ".join(f"{name}: {what}" for name, what in missing.items())
-        reason = f"no {label} model within {demand.budget_ms:.0f} ms ({lacking}); the fastest stands in"
+        reason = f"no {label} model within {demand.budget_ms:.0f} ms ({lacking}); the fastest is used"
     return Choice(order[0], tuple(order[1:]), complexity, not fitting, reason)
 
 

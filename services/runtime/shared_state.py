@@ -1,4 +1,4 @@
-"""State that several processes share, on Redis, and what a service does while Redis is away: without it, at once.
+"""State that several processes share, on Redis, and what a service does while Redis is down: without it, at once.
 
 A call that fails, or takes longer than `timeout_s`, takes the whole connection for lost. From then on nothing waits for
 it any more: every call fails in microseconds, and the service uses what it has in its own memory; callbacks of
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 @cache
 def _up() -> Gauge:
     """The metric, of processes that have a Redis alone: 0 would be an outage."""
-    return Gauge("hedgerow_shared_state_up", "Whether Redis answers: 1, or 0 while each process uses its own memory.")
+    return Gauge("hedgerow_shared_state_up", "1 while Redis answers, else 0.")
 
 
 class SharedStateLost(Exception):
@@ -76,7 +76,7 @@ class SharedState:
         return self._up
 
     def on_return(self, listener: Callable[[], Awaitable[None]]) -> None:
-        """Have `listener` awaited each time Redis is there (again), the first time included, before `up` says so."""
+        """Have `listener` awaited each time Redis answers (again), the first time included, before `up` says so."""
         self._returns.append(listener)
 
     def on_loss(self, listener: Callable[[], None]) -> None:
@@ -97,13 +97,13 @@ class SharedState:
             self._lose(SharedStateLost(why))
 
     async def ask(self, call: Callable[[Redis], Awaitable[T]]) -> T:
-        """`await call(client)`, within the time limit. Raises `SharedStateLost`, at once while Redis is away."""
+        """`await call(client)`, within the time limit. Raises `SharedStateLost`, at once while Redis is down."""
         if not self._up:
             raise SharedStateLost("Redis does not answer")
         return await self.try_to(call)
 
     async def try_to(self, call: Callable[[Redis], Awaitable[T]]) -> T:
-        """`ask` also while Redis counts as away: for callbacks of its return."""
+        """`ask` also while Redis counts as down: for callbacks of its return."""
         return await self._within(self._timeout_s, call)
 
     async def follow(self, call: Callable[[Redis], Awaitable[T]], within_s: float) -> T:
@@ -149,7 +149,7 @@ class SharedState:
         self._up = True
         self._there.set()
         _up().set(1)
-        _log.info("Redis is there")
+        _log.info("Redis answers again")
 
     def _lose(self, error: BaseException) -> None:
         was_up, self._up = self._up, False

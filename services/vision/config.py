@@ -45,7 +45,7 @@ class VisionSettings(ServiceSettings):
         ge=1,
         description="Largest picture in pixels.",
     )
-    max_queue: Fixed[int] = Field(256, ge=1, description="Images a model may have in hand; more are refused at once.")
+    max_queue: Fixed[int] = Field(256, ge=1, description="Images queued or running in one model; more are refused.")
 
     @model_validator(mode="after")
     def _one_request_fits(self) -> Self:

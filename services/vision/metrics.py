@@ -5,9 +5,9 @@ from __future__ import annotations
 from prometheus_client import Counter, Gauge, Histogram
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
-IMAGES = Counter("hedgerow_vision_images", "Images, or rows of tensors, that were computed.", ["model"])
+IMAGES = Counter("hedgerow_vision_images", "Images, or rows of tensors, that a model has processed.", ["model"])
 REFUSED = Counter(
-    "hedgerow_vision_refused", "Images that were refused, by what was wrong: format, bytes, pixels, structure, data.",
+    "hedgerow_vision_refused", "Images that were refused, by reason: format, bytes, pixels, structure, data.",
     ["why"],
 )  # fmt: skip
 DROPPED = Counter("hedgerow_vision_frames_dropped", "Frames of streams that a newer frame replaced.")
@@ -20,4 +20,4 @@ QUEUE_SECONDS = Histogram(
 )
 COMPUTE_SECONDS = Histogram("hedgerow_vision_compute_seconds", "Time to compute a batch.", ["model"], buckets=_SECONDS)
 MODELS = Gauge("hedgerow_vision_models", "Models that are loaded.")
-LOADS = Counter("hedgerow_vision_loads", "Loads of models by how they ended: loaded, broken.", ["outcome"])
+LOADS = Counter("hedgerow_vision_loads", "Loads of models, by outcome: loaded, broken.", ["outcome"])

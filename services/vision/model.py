@@ -93,7 +93,7 @@ class Model:
     def admit(self, items: int) -> Iterator[None]:
         """Places for all items of a call, or `Exhausted`. The model is not closed while a call is inside."""
         if self._inside + items > self._max_queue:
-            message = f"{self.name}: {self._inside} of {self._max_queue} images in hand, and {items} more came"
+            message = f"{self.name}: {self._inside} of {self._max_queue} images queued or running, {items} more came"
             raise Exhausted(message, retry_delay_s=self._item_s * self._max_queue)
         self._inside += items
         self._idle.clear()

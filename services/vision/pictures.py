@@ -75,7 +75,7 @@ class Pictures:
 
         def work() -> Prepared:
             if not deadline.remaining():
-                raise TooLate("the time was over before the picture was decoded")
+                raise TooLate("the deadline passed before the picture was decoded")
             array = self._array(data, field, wanted, dtype)
             seconds = time.perf_counter() - began
             metrics.PREPROCESS_SECONDS.observe(seconds)

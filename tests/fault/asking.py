@@ -81,7 +81,7 @@ class Outcome:
         return next(stage for stage in self.final.stages if stage.name == name)
 
     def cache_skipped(self) -> bool:
-        """Whether the gateway knew that the cache is away, and did not wait for it."""
+        """Whether the gateway knew that the cache is down, and did not wait for it."""
         return self.stage("cache").outcome in (pb.STAGE_OUTCOME_FAILED, pb.STAGE_OUTCOME_SKIPPED)
 
     def decided(self, policy: str) -> list[str]:

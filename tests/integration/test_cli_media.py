@@ -62,8 +62,8 @@ async def test_asking_with_a_picture_and_a_recording_prints_labels_and_transcrip
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "A circle."
-    at = lines.index("heard  Which shape?")
-    assert lines[at + 1 : at + 3] == ["saw  red circle 0.99", "saw  blue square 0.75  blue circle 0.25"]
+    at = lines.index("transcript  Which shape?")
+    assert lines[at + 1 : at + 3] == ["labels  red circle 0.99", "labels  blue square 0.75  blue circle 0.25"]
     [request] = gateway.requests
     assert [image.data for image in request.images] == [b"png", b"other"]
     assert request.audio.data.startswith(b"RIFF")
@@ -89,9 +89,9 @@ async def test_a_played_question_shows_its_words_and_then_the_answer(gateway: Sc
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:4] == [
-        "hears  What is [the]",
-        "hears  What is the capital of [Fran]",
-        f"heard  {QUESTION}",
+        "partial  What is [the]",
+        "partial  What is the capital of [Fran]",
+        f"transcript  {QUESTION}",
         "It is Paris.",
     ]
     assert any(line.startswith("llm ") and "█" in line for line in lines)
@@ -126,7 +126,7 @@ async def test_an_answer_that_is_spoken_over_is_marked(gateway: ScriptedGateway,
     lines = out.splitlines()
     assert code == 0
     assert lines[lines.index("It is ") + 1] == "(interrupted)"
-    assert lines[-2:] == ["heard  Wait.", "Yes."]
+    assert lines[-2:] == ["transcript  Wait.", "Yes."]
 
 
 async def test_a_recording_without_speech_fails(gateway: ScriptedGateway, question: str) -> None:
@@ -197,8 +197,8 @@ async def test_a_played_recording_shows_words_and_then_segments(audio: ScriptedA
     code, out, err = await run(*played, "--policy", "local-agreement", "--pause-ms", "300")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        "hears  [Which]",
-        "hears  Which [city?]",
+        "partial  [Which]",
+        "partial  Which [city?]",
         "   0.00    1.50  Which city?",
         "4.0 s of audio · 3.0 s of speech · 0.5 s of work · real-time factor 0.12 · demo-whisper",
     ]

@@ -134,7 +134,7 @@ async def test_choices_and_grammars_are_sent_to_a_server_with_them_and_a_choice_
     asked = ("ask", "--gateway", gateway.process.spec.address, "--model", "m", "Is it?")
     provider.says(("no", "stop"))
     code, said, _ = await command.run(*asked, "--json", "--grammar", str(file))
-    assert (code, forms_of(said)) == (0, ["held"])
+    assert (code, forms_of(said)) == (0, ["constrained"])
     assert provider.asked[-1]["structured_outputs"] == {"grammar": GRAMMAR}
     code, said, _ = await command.run(*asked, "--json", "--choice", "no", "--choice", "yes")
     assert (code, forms_of(said)) == (0, ["valid"])

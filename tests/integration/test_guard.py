@@ -46,7 +46,7 @@ async def test_a_guard_covers_grpc_and_http_and_nothing_private_is_logged(
         assert answer.text == "Write to [email 1]. Bye."
         assert "guard:masked" in answer.degraded
         assert [(each.policy, each.action) for each in answer.decisions if each.policy == "guard"] == [
-            ("guard", "hid"),
+            ("guard", "masked_input"),
             ("guard", "bypassed"),
             ("guard", "masked"),
         ]
@@ -116,7 +116,7 @@ async def test_a_hostile_tool_result_is_withheld_for_a_guarded_tenant_alone(star
         assert not answer.citations
         assert {(each.action, each.subject) for each in answer.decisions if each.policy == "guard"} == {
             ("refused", "news"),
-            ("hid", "people"),
+            ("masked_input", "people"),
         }
         async with AsyncClient(target, api_key="two") as client:
             answer = await client.ask("What is new?", mesh_tools=["news", "people"])

@@ -26,14 +26,14 @@ QUESTION = "What is the capital of Japan?"
 
 
 def uv(*arguments: str | Path) -> None:
-    """Run uv. Skips the test where the package index cannot be had."""
+    """Run uv. Skips the test where the package index cannot be reached."""
     links = os.environ.get("UV_FIND_LINKS") or os.environ.get("PIP_FIND_LINKS") or ""
     environment = {**os.environ, "UV_FIND_LINKS": links} if links else dict(os.environ)
     done = subprocess.run(
         [sys.executable, "-m", "uv", *map(str, arguments)], capture_output=True, text=True, env=environment, check=False
     )
     if done.returncode and any(words in done.stderr for words in _NO_INDEX):
-        pytest.skip(f"the package index cannot be had: {done.stderr.strip().splitlines()[-1]}")
+        pytest.skip(f"the package index cannot be reached: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
 
 

@@ -143,7 +143,7 @@ def test_the_commands_of_the_page_on_collections_and_the_clients_of_the_page_on_
 ) -> None:
     port = ports_in_a_row(40)
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "redis.md").write_text("# Redis\n\nWhile Redis is away, each gateway decides alone.\n")
+    (tmp_path / "docs" / "redis.md").write_text("# Redis\n\nWhile Redis is down, each gateway decides alone.\n")
     with provider() as (_, url):
         mesh = {"models": {"sim": {"url": url, "model": "simulated"}}, "gateway": {"address": port}}
         (file := tmp_path / "mesh.yaml").write_text(yaml.safe_dump(mesh))

@@ -208,7 +208,7 @@ def test_a_claimed_port_is_shared_only_with_processes_that_share_it(family: str)
             other.setsockopt(socket.SOL_SOCKET, options[0], 1)
             with pytest.raises(OSError, match="in use"):
                 other.bind(place)
-        with pytest.raises(PortTaken, match=f"{place[1]} cannot be had"):
+        with pytest.raises(PortTaken, match=f"cannot listen at {place[1]}"):
             claim(f"{family.rpartition(':')[0]}:{place[1]}")
         with socket.socket(held.family) as worker:
             for option in options:

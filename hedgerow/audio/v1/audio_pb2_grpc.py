@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AudioServiceStub:
-    """Writes down what is said. All streams share one model fairly; when it cannot keep up, new streams are refused.
+    """Transcribes speech. All streams share one model fairly; when it cannot keep up, new streams are refused.
     """
 
     def __init__(self, channel):
@@ -53,7 +53,7 @@ class AudioServiceStub:
 
 
 class AudioServiceServicer:
-    """Writes down what is said. All streams share one model fairly; when it cannot keep up, new streams are refused.
+    """Transcribes speech. All streams share one model fairly; when it cannot keep up, new streams are refused.
     """
 
     def Transcribe(self, request_iterator, context):
@@ -65,8 +65,8 @@ class AudioServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TranscribeStream(self, request_iterator, context):
-        """Transcribes speech while it is spoken: partial text at once, words confirmed when they are sure, a segment closed
-        when the speaker pauses.
+        """Transcribes speech while it is spoken: partial text at once, words confirmed when they are stable, a segment
+        closed when the speaker pauses.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class CacheServiceStub:
-    """Stores and finds answers. Internal: the tenant is the caller's word, so only the gateway may call it.
+    """Stores and finds answers. Internal: the caller names the tenant, so only the gateway may call it.
     """
 
     def __init__(self, channel):
@@ -73,11 +73,11 @@ class CacheServiceStub:
 
 
 class CacheServiceServicer:
-    """Stores and finds answers. Internal: the tenant is the caller's word, so only the gateway may call it.
+    """Stores and finds answers. Internal: the caller names the tenant, so only the gateway may call it.
     """
 
     def Lookup(self, request, context):
-        """Finds an answer for a question: the exact entry, else the nearest one that means the same. Read-only.
+        """Finds an answer for a question: the exact entry, else the nearest entry with the same meaning. Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -100,10 +100,10 @@ class CacheServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportVerdict(self, request, context):
-        """Reports whether an answer of the cache's was right for what was asked. An entry that was wrong is tightened: it is
-        no hit of what is merely alike any more, or only of what is nearer. Nothing loosens an entry but its removal. When
-        it returns, that is on disk, or in the shared store; while the shared store does not answer it ends with
-        UNAVAILABLE (`VERDICT_NOT_KEPT`) and a retry delay. Idempotent.
+        """Reports whether a cached answer was right for a question. A wrong entry is tightened: it is no longer a semantic
+        hit, or only of nearer questions. Only removal loosens an entry. When the call returns, the verdict is on disk,
+        or in the shared store; while the shared store does not answer, the call ends with UNAVAILABLE
+        (`VERDICT_NOT_KEPT`) and a retry delay. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

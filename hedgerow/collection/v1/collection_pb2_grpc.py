@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class CollectionServiceStub:
-    """Keeps and searches collections. Internal: the tenant is the caller's word, so only gateways and operators may call
-    it. A replica keeps its own: change a collection at each replica.
+    """Stores and searches collections. Internal: the caller names the tenant, so only gateways and operators may call it.
+    Each replica has its own collections: change a collection at each replica.
     """
 
     def __init__(self, channel):
@@ -69,15 +69,15 @@ class CollectionServiceStub:
 
 
 class CollectionServiceServicer:
-    """Keeps and searches collections. Internal: the tenant is the caller's word, so only gateways and operators may call
-    it. A replica keeps its own: change a collection at each replica.
+    """Stores and searches collections. Internal: the caller names the tenant, so only gateways and operators may call it.
+    Each replica has its own collections: change a collection at each replica.
     """
 
     def PutDocument(self, request, context):
-        """Puts one document, in place of any of the same source. Idempotent: one that is kept already, as it is, costs
-        nothing, and of one that has changed only snippets that are new are embedded. It is on disk, and found, when this
-        returns; until then what was there before is found, as a whole. Makes the collection where there is none. ABORTED
-        where the collection was dropped meanwhile.
+        """Puts one document, in place of one with the same source. Idempotent: an unchanged document costs nothing, and of
+        a changed one only new snippets are embedded. When the call returns, the document is on disk and searchable;
+        until then searches find the whole earlier version. Creates the collection if there is none. ABORTED if the
+        collection was dropped meanwhile.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

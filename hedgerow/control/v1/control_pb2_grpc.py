@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ControlServiceStub:
-    """Shows the mesh. The configuration of clients goes over xDS (envoy.service.discovery.v3), not over this service;
-    what they answered to it is also there in standard form (envoy.service.status.v3, CSDS).
+    """Shows the mesh. Clients get their configuration over xDS (envoy.service.discovery.v3), not over this service; their
+    responses are also available in standard form (envoy.service.status.v3, CSDS).
     """
 
     def __init__(self, channel):
@@ -44,8 +44,8 @@ class ControlServiceStub:
 
 
 class ControlServiceServicer:
-    """Shows the mesh. The configuration of clients goes over xDS (envoy.service.discovery.v3), not over this service;
-    what they answered to it is also there in standard form (envoy.service.status.v3, CSDS).
+    """Shows the mesh. Clients get their configuration over xDS (envoy.service.discovery.v3), not over this service; their
+    responses are also available in standard form (envoy.service.status.v3, CSDS).
     """
 
     def GetMesh(self, request, context):

@@ -72,30 +72,30 @@ class GatewayServiceServicer:
     """
 
     def Generate(self, request, context):
-        """Answers one request. The events are `accepted`, then any number of `delta`, `stage` and `patch`, then one `final`;
-        a stream that ends without `final` carries a status that says why. A stage is reported when it has ended, in the
-        message that brings what comes of it, or at once where nothing comes soon. Safe to retry: nothing is changed but
-        the cache. Cancelling the call stops the engine, at once or, with an `idempotency_key`, when no client has come
-        back for a while.
+        """Answers one request. The events are `accepted`, then any number of `delta`, `stage` and `patch`, then one
+        `final`; a stream that ends without `final` carries a status that says why. A stage is reported when it has
+        ended, in the message with its result, or at once where no result comes soon. Safe to retry: a call changes
+        nothing but the cache. Cancelling the call stops the engine: at once, or, with an `idempotency_key`, when no
+        client has returned within the gateway's setting.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GenerateBatch(self, request, context):
-        """Answers several requests, as fast as interactive requests leave capacity, and streams each result as it is
-        done, in the order they finish. One item's failure does not end the others.
+        """Answers several requests on the capacity that interactive requests leave, and streams each result as it is done,
+        in the order they finish. One item's failure does not end the others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Converse(self, request_iterator, context):
-        """A spoken conversation: audio in, text out. Each time the speaker pauses, what was said is answered like a request
-        to Generate, with the turns before it. New speech interrupts an answer. Closing the client's side lets the last
-        answer finish; cancelling the call stops everything. It has a place of its tenant's concurrency, and ends without
-        any audio for a time that the gateway sets (DEADLINE_EXCEEDED), and when the caller's credential does
-        (UNAUTHENTICATED).
+        """A spoken conversation: audio in, text out. At each pause, the words before it are answered like a request to
+        Generate, with the turns before them. New speech interrupts an answer. Closing the client's side lets the last
+        answer finish; cancelling the call stops everything. The call takes a slot of its tenant's concurrency. It ends
+        with DEADLINE_EXCEEDED after a time without audio that the gateway sets, and with UNAUTHENTICATED when the
+        caller's credential expires.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -110,17 +110,17 @@ class GatewayServiceServicer:
 
     def Warm(self, request, context):
         """Warms every replica of every model that this gateway knows, one after the other, and streams each step as it is
-        done. Goes by a batch's right: behind interactive requests. For tenants with `warm`; one call at a time. Idempotent
-        in effect.
+        done. Has the priority of a batch: behind interactive requests. For tenants with `warm`; one call at a time.
+        Idempotent in effect.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportWrong(self, request, context):
-        """Reports that an answer of the cache's was wrong for what was asked: it is not given to that any more. To its own
-        very question it still is. Only of the caller's own entries; others are as if they did not exist. Counts as a
-        request of the tenant's quota. Idempotent.
+        """Reports that a cached answer was wrong for a question, which then no longer gets it. The question that the answer
+        was stored for still gets it. Entries of other tenants count as not found. Counts as a request of the tenant's
+        quota. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

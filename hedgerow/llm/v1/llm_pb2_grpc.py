@@ -72,7 +72,7 @@ class LLMServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetModel(self, request, context):
-        """Describes the model and what it is doing. Read-only.
+        """Describes the model and its load. Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

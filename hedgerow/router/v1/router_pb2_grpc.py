@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class RouterServiceStub:
-    """Sends gateways the table that they choose models by.
+    """Sends gateways the table from which they choose models.
     """
 
     def __init__(self, channel):
@@ -53,19 +53,18 @@ class RouterServiceStub:
 
 
 class RouterServiceServicer:
-    """Sends gateways the table that they choose models by.
+    """Sends gateways the table from which they choose models.
     """
 
     def WatchTable(self, request, context):
-        """Streams the table that choices are made from: at once, then whenever it changes. A gateway that holds it chooses by
-        itself and needs no call per request.
+        """Streams the table: at once, then whenever it changes. A gateway that has it chooses without a call per request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Observe(self, request_iterator, context):
-        """Takes what gateways measured. One stream per gateway, open as long as it lives.
+        """Receives gateways' measurements. One stream per gateway, open as long as the gateway runs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

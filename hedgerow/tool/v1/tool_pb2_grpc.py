@@ -52,14 +52,15 @@ class ToolServiceServicer:
     """
 
     def ListTools(self, request, context):
-        """What there is. Asked when a gateway starts and again now and then: what changes is seen within a minute.
+        """Lists the tools. Gateways ask at their start and at intervals: they notice a change within a minute.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CallTool(self, request, context):
-        """Does what one tool does. The call's deadline is all the time there is, and a caller that leaves wants nothing more.
+        """Runs one tool. The call's deadline is the whole time limit; cancellation means that the result is no longer
+        needed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

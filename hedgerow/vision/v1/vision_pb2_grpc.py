@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class VisionServiceStub:
-    """Runs image models. Single images that arrive together are computed together.
+    """Runs image models. Single images that arrive together share a batch.
     """
 
     def __init__(self, channel):
@@ -63,11 +63,11 @@ class VisionServiceStub:
 
 
 class VisionServiceServicer:
-    """Runs image models. Single images that arrive together are computed together.
+    """Runs image models. Single images that arrive together share a batch.
     """
 
     def Classify(self, request, context):
-        """Names what images show. Idempotent.
+        """Classifies images. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -81,15 +81,15 @@ class VisionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Infer(self, request, context):
-        """Runs a model on tensors as they are, with no preprocessing. Idempotent.
+        """Runs a model on tensors, without preprocessing. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ClassifyFrames(self, request_iterator, context):
-        """Names what the frames of a video show, as fast as the model can. Each stream has one place for a frame that waits:
-        a newer frame takes it, and the older one is dropped, so an answer is never about a picture of long ago.
+        """Classifies the frames of a video, as fast as the model can. Each stream holds one waiting frame: a newer frame
+        replaces it, so an answer is never about an old picture.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -33,7 +33,7 @@ _EVERY_S = 0.1
 _LEAST_CORES, _TIMES = 0.1, 4  # for a lag that other processes may cause
 _SMOOTHING = 0.3  # about 0.7 s until 9 tenths of a change are seen
 
-_LAG = Gauge("hedgerow_loop_lag_seconds", "How late the event loop runs its callbacks, smoothed.")
+_LAG = Gauge("hedgerow_loop_lag_seconds", "Delay of the event loop's callbacks, smoothed.")
 _CORES = Gauge("hedgerow_cpu_cores", "CPU seconds that this process uses in a second, smoothed.")
 _ANSWER_TOKENS = 256  # reserved for an answer whose request names no limit
 _LEAST_S = 0.01  # between two tries

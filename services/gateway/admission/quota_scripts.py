@@ -91,7 +91,7 @@ return over
 )
 
 # KEYS: leases. ARGV: lease in seconds, then the id of each request that still runs. One without a lease gets one, even
-# beyond the quota: it was admitted while Redis was away, or its gateway was silent for longer than a lease. It runs;
+# beyond the quota: it was admitted while Redis was down, or its gateway was silent for longer than a lease. It runs;
 # if it did not count, another would be let in beside it.
 RENEW: Final = """
 local time = redis.call('TIME')

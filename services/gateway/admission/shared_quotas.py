@@ -1,11 +1,11 @@
-"""Quotas of all gateways together, on Redis; this process's own (`quota.py`) while Redis is away.
+"""Quotas of all gateways together, on Redis; this process's own (`quota.py`) while Redis is down.
 
 One task carries everything to Redis, in one pipeline at a time: what comes while it is under way goes with the next. So
 many requests cost few round trips, one of them that is cancelled takes no connection along, and what was settled can
 never be overtaken by the renewal of its slot.
 
 A slot is a lease, which this process renews while the request runs: those of a gateway that was killed expire.
-Every request is in this process's own accounts too, whichever process admitted it. So while Redis is away, they know
+Every request is in this process's own accounts too, whichever process admitted it. So while Redis is down, they know
 the requests in flight and the tokens used here; when it returns, requests admitted meanwhile get their leases.
 """
 
@@ -246,7 +246,7 @@ class SharedQuotas:
                 self._ends[kind] = kept | self._ends.get(kind, {})
 
     async def _begin_again(self) -> None:
-        """Redis is there, and may have forgotten everything."""
+        """Redis answers, and may have forgotten everything."""
         for script in _SHA:
             await self._state.try_to(partial(_load, script=script))
         self._renew_at = 0.0

@@ -24,15 +24,15 @@ _TTFT_SECONDS = Histogram("hedgerow_ttft_seconds", "Time to the first text, thou
 _USABLE_SECONDS = Histogram("hedgerow_usable_seconds", "Time to the first whole sentence.", _BY, buckets=_BUCKETS)
 _TOTAL_SECONDS = Histogram("hedgerow_total_seconds", "Time to the last event.", _BY, buckets=_BUCKETS)
 _ANSWERS = Counter("hedgerow_answers", "Answers.", ["model", "finish_reason", "cache"])
-_DEGRADED = Counter("hedgerow_degraded", "Answers that are less than they could be.", ["reason"])
-DROPPED = Counter("hedgerow_dropped", "Answers whose client left, by how far they had got.", ["progress"])
+_DEGRADED = Counter("hedgerow_degraded", "Degraded answers, by reason.", ["reason"])
+DROPPED = Counter("hedgerow_dropped", "Answers whose client disconnected, by progress.", ["progress"])
 # `labels` takes a lock and formats its values each time; the labels here have few values.
 _stage_seconds, _ttft_seconds, _usable_seconds, _total_seconds = map(
     cache, (_STAGE_SECONDS.labels, _TTFT_SECONDS.labels, _USABLE_SECONDS.labels, _TOTAL_SECONDS.labels)
 )
 _answers = cache(_ANSWERS.labels)
-_MEASURED = Counter("hedgerow_target_measured", "Times that have a target.", ["what"])
-_MISSED = Counter("hedgerow_target_missed", "Times beyond a target.", ["what", "percentile"])
+_MEASURED = Counter("hedgerow_target_measured", "Latencies that have a target.", ["what"])
+_MISSED = Counter("hedgerow_target_missed", "Latencies above their target.", ["what", "percentile"])
 _measured, _missed = cache(_MEASURED.labels), cache(_MISSED.labels)
 _PERCENTILES = ("p99", "p95", "p50")
 

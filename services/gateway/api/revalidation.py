@@ -24,7 +24,7 @@ from services.runtime.errors import ServiceError
 
 _AT_ONCE = 4  # in each worker
 _OF_THE_CALL = ("idempotency_key", "events_seen", "heartbeat_ms", "realtime", "budget_ms", "first_token_budget_ms")
-_REVALIDATED = Counter("hedgerow_cache_revalidated", "Answers made again behind stale hits, by outcome.", ["outcome"])
+_REVALIDATED = Counter("hedgerow_cache_revalidated", "Revalidations of stale hits, by outcome.", ["outcome"])
 _log = logging.getLogger(__name__)
 Give = Callable[[Question, Tenant, Span], Awaitable[pb.Final]]
 

@@ -125,11 +125,11 @@ class _HedgeRace:
         slot = pool.limiter.spare()
         if slot is None:
             self._fleet.hedges.dequeue(self._race)  # others may have a slot
-            self._skip(pool, f"{waited}; the limiter has no slot to spare")
+            self._skip(pool, f"{waited}; the limiter has no spare slot")
             return None
         if not self._fleet.hedges.spend(self._race):
             slot.release(unused=True)
-            self._skip(pool, f"{waited}; the budget of second calls is used up")
+            self._skip(pool, f"{waited}; the hedge budget is used up")
             return None
         models = job.models if pool is first.pool else job.models[1:]
         self._first.hedge = hedge = Attempt(replace(job, models=models), "hedge", waited, excluded=(first.replica,))

@@ -83,8 +83,8 @@ async def _forwarded(call: Call, report: Report, text: Text) -> ServiceError | N
     pool, report.model = call.pool, call.pool.model
     report.resumed, report.carried_tokens = call.kind == "failover", call.carried_tokens
     if pool.throughput_drop.active:
-        rate = f"tokens come at {pool.throughput_drop.ratio():.2f} of the usual rate"
-        report.decisions.add(Act.LIMIT_SAGGING, pool.model, rate)
+        rate = f"token rate at {pool.throughput_drop.ratio():.2f} of the baseline"
+        report.decisions.add(Act.LIMIT_THROUGHPUT_DROP, pool.model, rate)
     text.stop = call.cancel
     try:
         await call.forward(text)
@@ -166,7 +166,7 @@ class Shared:
         shared = self._shared and bool(key) and not job.single_attempt
         found = self._under_way.get(key) if shared else None
         if found and found.suits(job):
-            job.report.decisions.add(Act.SINGLE_FLIGHT_JOINED, job.model, "the same is being generated")
+            job.report.decisions.add(Act.SINGLE_FLIGHT_JOINED, job.model, "an equal request is being generated")
             return GenerationReading(found, found.text.subscribe(within_s), joined=True)
         generation = Generation(job, Flight[llm_pb2.GenerateResponse]())
         reader, execution = generation.text.subscribe(within_s), self._inner(job, generation.text)

@@ -63,7 +63,9 @@ class LoadBalancing:
             raise pool.refusal(tenant)
         replica, permit = picked
         if known := replica.prefixes.matched(prompt):
-            job.report.decisions.add(Act.PREFIX_MATCHED, replica, f"{known} of {len(prompt)} blocks")
+            job.report.decisions.add(
+                Act.PREFIX_MATCHED, replica, f"{known} of {len(prompt)} blocks in the replica's prefix cache"
+            )
         return await self._inner(Sent(granted, pool, replica, permit, prompt))
 
 

@@ -20,7 +20,7 @@ _MIN_TOKENS = 4
 _MIN_SECONDS = 0.001  # less came in one piece, and has no rate
 _MIN_ANSWERS = 20
 _MOST = 2.0  # an answer that came in few pieces may have any rate; it must not hide the others
-_RATIO = Gauge("hedgerow_token_rate_ratio", "Token rate of a model's last answers; 1 is as usual.", ["model"])
+_RATIO = Gauge("hedgerow_token_rate_ratio", "Token rate of a model's last answers over its baseline.", ["model"])
 
 
 class LatencyBaseline:

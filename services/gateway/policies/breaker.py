@@ -33,7 +33,7 @@ from services.runtime.line_limit import LineLimit
 _PROBE_JITTER = 0.2  # of `open_s`, up and down: not all gateways probe at once
 _THROTTLE_JITTER = 0.1  # upwards only: the backend said when
 _OPEN = Gauge("hedgerow_breaker_open", "State of a backend's breaker: 0 closed, 0.5 half open, 1 open.", ["backend"])
-_CHANGES = Counter("hedgerow_breaker_changes", "Times a backend's breaker went into a state.", ["backend", "state"])
+_CHANGES = Counter("hedgerow_breaker_changes", "Changes of a breaker's state.", ["backend", "state"])
 _RANDOM = random.Random()
 _log = logging.getLogger(__name__)
 

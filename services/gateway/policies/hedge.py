@@ -49,7 +49,7 @@ redis.call('SET', KEYS[1], string.format('%.17g', pool - taken), 'PX', ARGV[4])
 return string.format('%.17g', taken)
 """
 _EXCHANGED = Counter(
-    "hedgerow_hedges_exchanged", "Second calls put into the gateways' common pool, and taken from it.", ["direction"]
+    "hedgerow_hedges_exchanged", "Hedges put into the gateways' shared budget, and taken from it.", ["direction"]
 )
 
 
@@ -168,7 +168,7 @@ class Hedge:
     def __init__(self, rule: HedgeRule, budget: HedgeBudget, baseline: LatencyBaseline, clock: Clock = time.monotonic):
         self._rule, self.budget, self._baseline, self._clock = rule, budget, baseline, clock
         self._computed_at = float("-inf")
-        self._moment = HedgeMoment(baseline.expected_s, "what is expected")
+        self._moment = HedgeMoment(baseline.expected_s, "the expected first-token time")
         self._firsts = WindowedDigest(rule.window_s, clock)
 
     def add_first_text(self, first_s: float) -> None:
@@ -207,7 +207,7 @@ class Hedge:
             return HedgeMoment(moment_s, f"{percentile} of the last {self._rule.window_s:g} s")
         if (moment_s := self._baseline.quantile_s(quantile)) is not None:
             return HedgeMoment(moment_s, f"{percentile} of the last ten minutes")
-        return HedgeMoment(self._baseline.expected_s, "what is expected")
+        return HedgeMoment(self._baseline.expected_s, "the expected first-token time")
 
 
 class HedgePool:
@@ -216,7 +216,7 @@ class HedgePool:
     Each gateway earns its share of a second call with each request, and spends without asking. Unneeded budget goes
     into a pool, and a gateway with too little takes from there, at once when a call waits for it. Nothing is counted
     twice: an amount under way is lost when Redis or a gateway dies, so the second calls of all gateways are at most the
-    share of all requests. While Redis is away each gateway has the budget that it earned itself.
+    share of all requests. While Redis is down each gateway has the budget that it earned itself.
     """
 
     def __init__(self, state: SharedState, budget: HedgeBudget, every_s: float = EVERY_S):

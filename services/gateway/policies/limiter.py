@@ -142,7 +142,7 @@ class Limiter:
             slot = await self._backlog.enter(request)
         except TimeoutError:
             _shed(self.name, "batch", "expired").inc()
-            why = f"{self.name}: {self._in_flight} of {self._limit.value} slots taken, none to spare for a batch"
+            why = f"{self.name}: {self._in_flight} of {self._limit.value} slots taken, no spare slot for a batch"
             raise Shed(why, retry_delay_s=self._retry_after_s, why="expired") from None
         on_batch_slot()
         slot.waited_s = self._clock() - asked
@@ -214,7 +214,7 @@ class Limiter:
         queue = next((queue for queue in reversed(self._queues) if queue.requests), None)
         if queue is None or not self._gives_way(worst := queue.requests.worst(), newcomer):
             raise self._refusal(newcomer.queue, "full", "the queue is full")
-        self._shed(worst, "displaced", "gave way to another")
+        self._shed(worst, "displaced", "displaced by another request")
 
     @staticmethod
     def _gives_way(worst: WaitingRequest[Slot], newcomer: WaitingRequest[Slot]) -> bool:

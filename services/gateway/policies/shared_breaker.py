@@ -25,9 +25,7 @@ from services.gateway.policies.breaker import Breaker, BreakerOpen, Permit, Stat
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, Starting, TooLate
 
 _MOST_OWN = 1_000  # breakers of single tenants; beyond it those that are closed are forgotten, then the oldest
-_OPENED = Counter(
-    "hedgerow_breaker_opened_for_one", "Times a backend was closed to one tenant whose calls alone failed.", ["backend"]
-)
+_OPENED = Counter("hedgerow_breaker_opened_for_one", "Times that a breaker opened for one tenant alone.", ["backend"])
 
 
 class Blame(Enum):

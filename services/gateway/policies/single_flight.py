@@ -109,7 +109,7 @@ class FlightReader(Generic[T]):
             if error := self._flight.error:
                 raise copy(error) if isinstance(error, ServiceError) else error  # each writes into its own
             if not self._flight.over:
-                raise TooLate("the time was over")
+                raise TooLate("the deadline has passed")
         return items
 
     async def take_and_drop(self) -> list[T]:

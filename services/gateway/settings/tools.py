@@ -65,7 +65,7 @@ class ToolSettings(Group):
         2_000, ge=1, le=60_000, description="The longest that a source may take to list its tools."
     )
     refresh_ms: Fixed[float] = Field(
-        30_000, ge=10, le=60_000, description="How old a list may be; while its source is away the last one counts."
+        30_000, ge=10, le=60_000, description="How old a list may be; while its source is down the last one counts."
     )
     reused_bytes: Fixed[int] = Field(
         16_777_216, ge=0, description="The most bytes of results that are kept to be reused, in each worker."

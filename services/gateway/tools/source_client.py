@@ -114,7 +114,7 @@ class SourceClient:
 
     async def listing(self, tenant: str, within_s: float, missing: bool = False) -> Listing | None:
         """The source's list for a tenant; None where there never was one. An old list is renewed in the background.
-        A first one, or one of which something is `missing`, is waited for, but not while the source is away."""
+        A first one, or one of which something is `missing`, is waited for, but not while the source is down."""
         listed, now = self._listed(tenant), self._clock()
         refresh_s = self._settings.tools.refresh_ms / 1000
         stale = now - listed.listed_at >= refresh_s or missing

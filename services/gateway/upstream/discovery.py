@@ -4,7 +4,7 @@ imported where an address needs it.
 gRPC's own `xds:///` channels choose a replica and do not say which. For models that is not enough: a hedge must go to
 another replica than the first call, a breaker belongs to one replica, and a prompt goes to the replica that has read
 its prefix. So the gateway follows the `ClusterLoadAssignment`s over ADS, and the routes, which name the drill that is
-running. While the control plane is away, its last version stays in force.
+running. While the control plane is down, its last version stays in force.
 
 The protocol, state of the world over one stream: https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
 """

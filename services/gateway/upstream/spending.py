@@ -13,7 +13,7 @@ from services.gateway.upstream.fleet import Pool
 from services.gateway.upstream.router import Routes
 from services.runtime.routing import Model
 
-_TOKENS = Counter("hedgerow_tokens", "Tokens that models have read and written.", ["model", "kind"])
+_TOKENS = Counter("hedgerow_tokens", "Tokens of prompts and completions.", ["model", "kind"])
 _COST_USD = Counter("hedgerow_cost_usd", "Cost of calls to models, in US dollars at the router's prices.", ["model"])
 _tokens, _cost_usd = cache(_TOKENS.labels), cache(_COST_USD.labels)
 

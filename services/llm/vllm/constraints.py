@@ -86,7 +86,7 @@ class Constraints:
             async with asyncio.timeout(left_s if math.isfinite(left_s) else None):
                 return await asyncio.shield(task)
         except TimeoutError:
-            raise TooLate("response_format: the time was over before it was tried") from None
+            raise TooLate("response_format: the deadline passed before the constraint was tried") from None
 
     async def _try(self, key: bytes, constraint: Constraint, tenant: str) -> GrammarVerdict:
         async with self._scheduler.turn(tenant):

@@ -190,7 +190,7 @@ class Batcher(Generic[T, R]):
         return Exhausted(f"{self._name}: {len(self._waiting)} of {self._max_queue} waiting", retry_delay_s=delay_s)
 
     def _too_late(self) -> TooLate:
-        return TooLate(f"{self._name}: the time was over before there was a result")
+        return TooLate(f"{self._name}: the deadline passed before there was a result")
 
     def _gone(self) -> Unavailable:
         return Unavailable(f"{self._name}: stopped")

@@ -32,7 +32,7 @@ class _Handler(WSGIRequestHandler):
 def serve(address: str, pages: ProbePages) -> Callable[[], None]:
     """Serve the metrics and the `pages` of probes at `host:port`, until what is returned is called.
 
-    Ends the process with 1 when the port cannot be had.
+    Ends the process with 1 when it cannot listen at the port.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
@@ -41,7 +41,7 @@ def serve(address: str, pages: ProbePages) -> Callable[[], None]:
         kind: type[WSGIServer] = type("Server", (ThreadingWSGIServer,), {"address_family": family})
         server = make_server(host, int(port), app(pages, loopback=is_loopback(address)), kind, _Handler)
     except OSError as error:
-        _log.error("metrics_address: %s cannot be had: %s", address, error.strerror)
+        _log.error("metrics_address: cannot listen at %s: %s", address, error.strerror)
         raise SystemExit(1) from None
     thread = Thread(target=server.serve_forever, args=(_STOPS_S,), name="metrics", daemon=True)
     thread.start()

@@ -12,7 +12,7 @@ from services.runtime.process.config import ServiceSettings
 
 
 class PortTaken(Exception):
-    """The address cannot be had; the message names it and says why."""
+    """The process cannot listen at the address; the message names it and says why."""
 
 
 Place = tuple[str, str]  # a setting, and the address that it has: host:port
@@ -75,7 +75,7 @@ def claim(address: str, setting: str = "address", *, ours: bool = False) -> sock
         claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
         claimed.close()
-        raise PortTaken(f"{setting}: {address} cannot be had: {error.strerror}") from None
+        raise PortTaken(f"{setting}: cannot listen at {address}: {error.strerror}") from None
     return claimed
 
 

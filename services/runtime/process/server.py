@@ -66,13 +66,13 @@ async def listen(server: grpc.aio.Server, address: str, folder: tls.Folder | Non
 
 
 def _bind(server: grpc.aio.Server, address: str, folder: tls.Folder | None) -> int:
-    """The port that `server` has. Ends the process with 1 when it cannot be had."""
+    """The port that `server` has. Ends the process with 1 when it cannot listen."""
     try:
         if folder:
             return server.add_secure_port(address, tls.server_credentials(folder))
         return server.add_insecure_port(address)
     except RuntimeError:  # which says no more
-        _log.error("address: %s cannot be had; another process may have it", address)
+        _log.error("address: cannot listen at %s; another process may use it", address)
         raise SystemExit(1) from None
 
 

@@ -129,8 +129,8 @@ class Together:
             await self._stop(name)
 
     def _refuse_taken_metrics(self, member: HostedService) -> None:
-        """Raise `PortTaken` where `member` gets a port for metrics that cannot be had. One that it has already is free
-        once it moves to another host."""
+        """Raise `PortTaken` where `member` gets a metrics port that another process has. One that it has already is
+        free once it moves to another host."""
         running, address = self._running.get(member.name), member.settings.metrics_address
         before = running.member.settings.metrics_address if running else ""
         if address and not member.has_workers and _port(address) not in ("0", _port(before)):

@@ -18,7 +18,7 @@ from services.runtime.policy.waiting_bytes import Held
 WINDOW_BYTES = 262_144  # that a stream may send before it is read
 _ROOM_S = 1.0  # to wait for room for a window
 _SOON_S, _TRIES = 0.02, 5  # a busy event loop learns late that a message is whole, so more than one turn passes
-_FULL = "no room"
+_FULL = "no free memory"
 Read = Callable[[], Awaitable[bytes]]
 
 

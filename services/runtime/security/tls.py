@@ -38,7 +38,7 @@ _LONG_MESSAGES = (("grpc.max_send_message_length", MODEL_MESSAGE_BYTES),)
 # abuse, and ends the connection with its calls.
 _NO_PINGS = (("grpc.keepalive_time_ms", 2**31 - 1),)
 _EXPIRES = Gauge(
-    "hedgerow_certificate_expires_seconds", "When the process's own certificate is over, in Unix time.", ["identity"]
+    "hedgerow_certificate_expires_seconds", "When the process's certificate expires, in Unix time.", ["identity"]
 )
 _log = logging.getLogger(__name__)
 

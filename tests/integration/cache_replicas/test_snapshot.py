@@ -71,7 +71,7 @@ async def test_entries_that_others_remove_or_use_meanwhile_leave_no_gap_in_a_sna
 
 
 class Directly:
-    """In the place of the shared state: Redis is there."""
+    """In the place of the shared state: Redis answers."""
 
     def __init__(self, client: Any):
         self._client = client

@@ -1,7 +1,7 @@
 """`hedgerow up` on the public models of the catalogue, once for all tests that ask it.
 
-The models are pulled when they are missing, and stay in the user's cache folder. Where they cannot be had the tests are
-skipped and say so; with HEDGEROW_TESTS_NEED_MODELS they fail.
+The models are pulled when they are missing, and stay in the user's cache folder. If that fails, the tests
+are skipped and say so; with HEDGEROW_TESTS_NEED_MODELS they fail.
 """
 
 from __future__ import annotations

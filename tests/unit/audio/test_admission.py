@@ -147,7 +147,7 @@ def test_the_stream_that_was_silent_for_the_longest_gives_way():
             control.admission.spoke(speaking)
         control.enter(tenant="b")
         assert streams[1] not in control.admission._streams
-        assert "an even share of 2 tenants is 1.5, got 3; this one gave way" in str(control.ended[0])
+        assert "an even share of 2 tenants is 1.5, got 3; this stream was preempted" in str(control.ended[0])
 
 
 @pytest.mark.parametrize("why", ["load", "behind"])

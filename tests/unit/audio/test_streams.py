@@ -169,7 +169,7 @@ async def test_a_stream_gives_way_to_a_tenant_that_has_fewer_and_its_client_gets
         await listen(running, live(1), whose=of_a)
     assert (await listen(running, live(1), whose=of_b))[-1].summary.text == "w0"
     done, (kept,) = await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
-    with pytest.raises(GaveWay, match="this one gave way"):
+    with pytest.raises(GaveWay, match="this stream was preempted"):
         await done.pop()
     kept.cancel()
     await asyncio.wait({kept})

@@ -25,11 +25,11 @@ def test_a_terminal_rewrites_one_line() -> None:
     captions.partial("What is", 1)
     captions.partial("What is", 1)  # nothing new
     captions.partial("What is the", 2)
-    captions.final("heard  What is the?")
+    captions.final("transcript  What is the?")
     assert written(screen) == (
         "\x1b[1mWhat \x1b[0m\x1b[2mis\x1b[0m"
         "\r\x1b[2K\x1b[1mWhat is \x1b[0m\x1b[2mthe\x1b[0m"
-        "\r\x1b[2Kheard  What is the?\n"
+        "\r\x1b[2Ktranscript  What is the?\n"
     )
 
 
@@ -40,8 +40,8 @@ def test_elsewhere_each_change_is_a_line_and_what_may_change_is_in_brackets() ->
     captions.partial("What is", 1)
     captions.partial("What is the", 3)
     captions.clear()
-    captions.final("heard  What is the?")
-    assert written(screen) == "hears  What [is]\nhears  What is the\nheard  What is the?\n"
+    captions.final("transcript  What is the?")
+    assert written(screen) == "partial  What [is]\npartial  What is the\ntranscript  What is the?\n"
 
 
 def test_a_long_caption_shows_its_newest_words() -> None:

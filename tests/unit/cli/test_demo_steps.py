@@ -40,7 +40,11 @@ WON = (Decision("hedge", "won", "b:1", "", 0.0),)
         (seen("cat"), {"sights": CAT}, ""),
         (seen("dog"), {"sights": CAT}, "a label with one of ('dog',), got ['Egyptian cat']"),
         (transcript_contains("why is the sky blue"), {"transcript": "Why is the sky blue?"}, ""),
-        (transcript_contains("why is it blue"), {"transcript": "Why?"}, "to hear 'why is it blue', got 'Why?'"),
+        (
+            transcript_contains("why is it blue"),
+            {"transcript": "Why?"},
+            "a transcript with 'why is it blue', got 'Why?'",
+        ),
         (decided("hedge", "won"), {"decisions": WON}, ""),
         (decided("hedge", "won"), {}, "the decision hedge won, got []"),
     ],

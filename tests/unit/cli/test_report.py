@@ -32,9 +32,9 @@ def test_the_report_has_what_is_special_about_an_answer() -> None:
 def test_transcript_and_labels_come_first() -> None:
     sights = ((Label("red circle", 0.991), Label("red square", 0.009)), ())
     assert report_lines(an_answer(transcript="Which shape?", sights=sights))[:3] == [
-        "heard  Which shape?",
-        "saw  red circle 0.99  red square 0.01",
-        "saw  nothing",
+        "transcript  Which shape?",
+        "labels  red circle 0.99  red square 0.01",
+        "labels  nothing",
     ]
 
 

@@ -170,7 +170,7 @@ async def test_nothing_that_is_learned_from_users_moves() -> None:
         await asyncio.sleep(120)
     assert len(model.requests) > 100
     assert pool.baseline.quantile_s(0.5) is None
-    assert pool.hedge.moment() == HedgeMoment(0.3, "what is expected")
+    assert pool.hedge.moment() == HedgeMoment(0.3, "the expected first-token time")
     assert pool.limiter.queue_capacity == 100, "how long users hold a slot says how many may wait"
     assert (pool.limiter.in_flight, pool.limiter.waiting) == (0, 0)
     assert [replica.in_flight for replica in pool.replicas] == [0, 0, 0]

@@ -160,7 +160,7 @@ async def test_more_than_the_model_may_have_in_hand_is_refused_whole_with_a_time
 ) -> None:
     target = make(max_queue=4)
     running = await occupied(engine, target, ready(), ready())
-    with pytest.raises(Exhausted, match="fake: 2 of 4 images in hand, and 3 more came") as refusal:
+    with pytest.raises(Exhausted, match="fake: 2 of 4 images queued or running, 3 more came") as refusal:
         await compute(target, ready(), ready(), ready())
     assert refusal.value.retry_delay_s is not None
     engine.gate.set()

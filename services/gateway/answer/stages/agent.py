@@ -61,16 +61,16 @@ class AgentStage(AnswerStage):
             equipment = context.equipment
             if equipment and equipment.away:
                 context.miss(Degraded.TOOLS_UNAVAILABLE)
-                ledger.decide(Act.TOOL_UNAVAILABLE, ", ".join(equipment.away), "no source that is there has listed it")
+                ledger.decide(Act.TOOL_UNAVAILABLE, ", ".join(equipment.away), "no connected source has listed it")
             if not (equipment and equipment.offered):
-                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "nothing to offer"
+                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "no tools to offer"
                 return None
             if context.question.request.tool_choice.mode == chat_pb2.TOOL_MODE_NONE:
-                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "none are to be called"
+                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "`tool_choice` is none"
                 return None
             done = await self._steps(equipment, stage)
             called = ", ".join(run.name for run in self._runs)
-            stage.detail = stage.detail or (f"called {called}" if called else "called nothing")
+            stage.detail = stage.detail or (f"called {called}" if called else "no calls")
         return done
 
     def leave(self) -> None:
@@ -164,7 +164,7 @@ class AgentStage(AnswerStage):
     def _hurry(self, stage: Running, why: str) -> None:
         ledger = self.context.ledger
         stage.outcome, stage.detail = pb.STAGE_OUTCOME_OVERRUN, f"no time for another call: {why}"
-        ledger.decide(Act.TOOL_HURRIED, self.name, why)
+        ledger.decide(Act.TOOL_OUT_OF_TIME, self.name, why)
         ledger.degrade(Degraded.TOOLS_LIMITED)
 
     def _skip(self, stage: Running, problem: ServiceError) -> None:

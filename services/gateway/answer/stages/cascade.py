@@ -2,7 +2,7 @@
 
 The fast model's text is held until it has passed, so nothing is ever taken back. If the request wants it at once, it is
 streamed, and the better model's text replaces it with a patch. The fast model has the slice of the stage and no more;
-when that is over, or its model is away, the better one is asked as if there had been no cascade.
+when that is over, or its model is down, the better one is asked as if there had been no cascade.
 
 A check is a function and a line in `CHECKS`; none waits for anything. After all of them the stage has the form
 validated, beside the event loop, and asks the judge, which is a model.
@@ -68,11 +68,11 @@ def _named(request: pb.GenerateRequest) -> Sequence[int]:
 def _by_rules(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettings) -> str:
     """Whether it is complete, says something, and does not say that it cannot answer."""
     if tried.finish_reason != chat_pb2.FINISH_REASON_STOP:
-        return "it did not come to its end"
+        return "incomplete answer"
     if not tried.text.strip():
-        return "it says nothing"
+        return "empty answer"
     unsure = _UNSURE.search(tried.text[:_LONGEST])
-    return f"it says {unsure[0]!r}" if unsure else ""
+    return f"the answer says {unsure[0]!r}" if unsure else ""
 
 
 def _by_logprobs(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettings) -> str:
@@ -80,7 +80,7 @@ def _by_logprobs(tried: Tried, request: pb.GenerateRequest, settings: CascadeSet
     cascade = request.cascade
     least = cascade.min_mean_logprob if cascade.HasField("min_mean_logprob") else settings.min_mean_logprob
     if not tried.logprobs:
-        return "its model reports no log-probabilities"
+        return "the model reports no log-probabilities"
     mean = math.fsum(tried.logprobs) / len(tried.logprobs)
     return "" if mean >= least else f"a mean log-probability of {mean:.3f}, below {least:g}"
 
@@ -106,7 +106,7 @@ class CascadeStage(AnswerStage):
         context, ledger, fast = self.context, self.context.ledger, self.context.prior[Route].fast
         with ledger.stage(self.name) as stage:
             if fast is None:
-                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "there is no smaller model than the one chosen"
+                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "no faster model than the chosen one"
                 return None
             # Its share of the time to first text; the rest is for the better model.
             stage.budget_s = min(stage.budget_s, self.budget.share * ledger.plan.first_text_ms / 1000)
@@ -186,7 +186,7 @@ class CascadeStage(AnswerStage):
         said = await collect_all(context, model_call.read(context, b"", work, stage))
         against = objection(said.text)
         quotes = against and context.privacy.checks  # the objection may quote private data
-        return "the judge is against it" if quotes else against
+        return "the judge rejects the answer" if quotes else against
 
     async def _take(self, tried: Tried, reading: GenerationReading) -> Done:
         context, ledger = self.context, self.context.ledger

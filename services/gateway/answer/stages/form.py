@@ -28,7 +28,7 @@ from services.gateway.output_validation.mismatch import Mismatch, Unchecked, aga
 from services.gateway.settings.answer_time import StageBudget
 from services.runtime.errors import ServiceError
 
-_FORMS = Counter("hedgerow_forms", "Answers that are to match a response format, by what was found.", ["outcome"])
+_FORMS = Counter("hedgerow_forms", "Answers with a response format, by outcome of the check.", ["outcome"])
 _WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
 _WRITERS = ("llm", "cascade")
 _KEY = b"/form"  # after the question's key: requests that share an answer share its repair
@@ -77,9 +77,9 @@ class FormStage(AnswerStage):
     def _trust(self, reason: chat_pb2.FinishReason, stage: Running) -> None:
         """A grammar is enforced by the engine, which ends an answer as soon as it matches."""
         if reason == chat_pb2.FINISH_REASON_LENGTH:
-            self._leave_cut(Mismatch("#/grammar", "it has no end"), stage)
+            self._leave_cut(Mismatch("#/grammar", "the answer is incomplete"), stage)
         else:
-            self._record(Act.FORM_HELD, "held by the engine", stage)
+            self._record(Act.FORM_CONSTRAINED, "constrained by the engine", stage)
 
     def _leave(self, why: str, stage: Running) -> None:
         """The text cannot be checked."""
@@ -91,7 +91,7 @@ class FormStage(AnswerStage):
         """Keep an answer that was cut by a limit: the next one would be cut, too, and the finish reason says so."""
         stage.outcome = pb.STAGE_OUTCOME_FAILED
         self.context.ledger.degrade(Degraded.FORM_CUT)
-        self._record(Act.FORM_FAILED, f"{found.where}; it was cut", stage)
+        self._record(Act.FORM_FAILED, f"{found.where}; the answer was cut", stage)
 
     async def _have_repaired(self, found: Mismatch, stage: Running) -> Done:
         repaired = self._unwilling() or await self._repair(found, stage)
@@ -107,11 +107,11 @@ class FormStage(AnswerStage):
         context, request = self.context, self.context.question.request
         left_s, took_s = context.ledger.remaining(), self._took_s()
         if not (request.repair if request.HasField("repair") else context.of_batch):
-            return "not to be repaired"
+            return "repair is off"
         if request.single_attempt:
-            return "a model may be asked once"
+            return "`single_attempt` permits no repair"
         if left_s < took_s:
-            return f"not repaired: it took {took_s * 1000:.0f} ms, and {left_s * 1000:.0f} ms are left"
+            return f"no time for a repair: the answer took {took_s * 1000:.0f} ms, {left_s * 1000:.0f} ms are left"
         return ""
 
     def _took_s(self) -> float:
@@ -128,11 +128,11 @@ class FormStage(AnswerStage):
             tried = await collect_all(context, reading)
             found = await self._mismatch(tried.text)
         except (ServiceError, Unchecked) as problem:
-            return f"asked again: {problem.outline if isinstance(problem, ServiceError) else problem}"
+            return f"repair failed: {problem.outline if isinstance(problem, ServiceError) else problem}"
         if tried.finish_reason != chat_pb2.FINISH_REASON_STOP:
-            return "asked again, it did not come to its end"
+            return "repair failed: the answer is incomplete"
         if found:
-            return f"asked again: {found.where}"
+            return f"repair failed: {found.where}"
         context.text_writer.replace(self.name)
         await context.text_writer.say(tried.text)
         reason = await context.text_writer.finish(tried.finish_reason)

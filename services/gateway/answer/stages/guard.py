@@ -60,7 +60,7 @@ class GuardStage(AnswerStage):
         if self._checks.hides and not long and not self._look_at_once(looking, stage):
             return None
         if self._checks.hides and long:
-            looking.keep_private(f"more than {_AT_ONCE} characters: not known yet whether it holds any")
+            looking.keep_private(f"more than {_AT_ONCE} characters: not checked yet")
         if not long and self._checks.settings.injection == "off":
             ledger.end(stage)
             return None
@@ -77,7 +77,7 @@ class GuardStage(AnswerStage):
             with self.context.ledger.ending(stage):
                 if isinstance(problem, GuardRefused):
                     raise
-                looking.keep_private("the time was over before it was known what it holds")
+                looking.keep_private("not checked in time")
                 self._late(stage)
             return False
         return True
@@ -124,7 +124,7 @@ class _Request:
                 (self._hidden if is_of_conversation(place) else self._hidden_fields)[text] = shown
         if self._hidden or self._hidden_fields:
             self._context.inputs.hide(self._hidden, self._hidden_fields)
-            self._record(Act.GUARD_HID, counted(self._looking.found))
+            self._record(Act.GUARD_MASKED_INPUT, counted(self._looking.found))
             self.keep_private("it holds secrets or personal data")
 
     def _without_private(self, where: str, text: str) -> Generator[None, None, str]:

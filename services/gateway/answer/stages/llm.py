@@ -51,7 +51,7 @@ class LlmStage(AnswerStage):
         while items := await reading.reader.take():
             if done := await self._take_text(items, reading):
                 if self._streamed and context.text_writer.replacing:
-                    raise Unavailable(f"{reading.report.model}: it says nothing")
+                    raise Unavailable(f"{reading.report.model}: empty answer")
                 return done
             await context.writer.flow()
         raise Unavailable(f"{reading.report.model}: ended without saying why")

@@ -33,7 +33,7 @@ from services.runtime.errors import ContextExceeded, ServiceError
 from services.runtime.futures import retrieve
 
 _VARIANTS = {Complexity.SIMPLE: "simple", Complexity.COMPLEX: "complex"}
-_DIETED: Mapping[str, tuple[int, ...]] = {
+_COMPRESSED_ROLES: Mapping[str, tuple[int, ...]] = {
     "off": (),
     "system": (chat_pb2.ROLE_SYSTEM,),
     "all": (chat_pb2.ROLE_SYSTEM, chat_pb2.ROLE_USER),
@@ -64,7 +64,7 @@ def _is_wordy(question: Question, settings: PromptSettings) -> bool:
     """Whether prompt compression may find something."""
     if question.most_bytes < settings.diet_from_bytes:
         return False
-    roles = _DIETED[settings.diet]
+    roles = _COMPRESSED_ROLES[settings.diet]
     return bool(roles) and any(message.role in roles for message in question.request.messages)
 
 
@@ -118,7 +118,7 @@ class PromptStage(AnswerStage):
                 return
             if report.diet:
                 stage.detail = ", ".join(report.diet)
-                context.ledger.decide(Act.PROMPT_DIETED, self.name, stage.detail)
+                context.ledger.decide(Act.PROMPT_COMPRESSED, self.name, stage.detail)
             context.ledger.final.prompt.CopyFrom(report)
             report = context.ledger.final.prompt
             self._count_before(came, report, stage)
@@ -140,7 +140,7 @@ class PromptStage(AnswerStage):
         """The messages, compressed where settings say so. Of a long prompt only the first ones: compression runs in
         this process."""
         settings = self._settings
-        roles, left = _DIETED[settings.diet], settings.diet_to_bytes
+        roles, left = _COMPRESSED_ROLES[settings.diet], settings.diet_to_bytes
         found: dict[str, None] = {}
         thinner = []
         for message in messages:

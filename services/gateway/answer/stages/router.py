@@ -43,7 +43,7 @@ class RouterStage(AnswerStage):
             choice = routes.choose(replace(demand, prompt_tokens=least))
         if choice is None:
             return Route(self.fallback(stage))
-        away = "" if routes.live else " (the router is away: its last table)"
+        away = "" if routes.live else " (the router is down: its last table)"
         stage.detail = f"{choice.model}: {choice.reason}{away}"
         if choice.fallback:
             context.ledger.degrade(Degraded.ROUTER_FALLBACK)
@@ -61,7 +61,7 @@ class RouterStage(AnswerStage):
         """Without a table, the models in the order of the settings."""
         first, *others = (pool.model for pool in self.context.backends.fleet.chat)
         if self.context.backends.routes.expected:
-            stage.outcome, stage.detail = pb.STAGE_OUTCOME_FAILED, f"no table yet: {first} stands in"
+            stage.outcome, stage.detail = pb.STAGE_OUTCOME_FAILED, f"no table yet: {first} is used"
             self.context.ledger.degrade(Degraded.ROUTER_UNAVAILABLE)
         else:
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{first}: there is no router"

@@ -42,7 +42,7 @@ _MOST_CITATIONS, _CITATION_BYTES = 20, 2_048  # of one result, and of each text 
 _CALLS = Counter("hedgerow_tool_calls", "Calls of tools.", ["source", "outcome"])
 _SECONDS = Histogram(
     "hedgerow_tool_seconds",
-    "Time a call of a tool took, as far as an answer waited for it.",
+    "Time for which an answer waited for a call of a tool.",
     ["source"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, *telemetry.LONG_S),
 )
@@ -97,7 +97,7 @@ async def guarded_result(
         ledger.degrade(Degraded.GUARD_LATE)
         return ReadableResult(content, citations)
     if looking.found:
-        ledger.decide(Act.GUARD_HID, name, counted(looking.found))
+        ledger.decide(Act.GUARD_MASKED_INPUT, name, counted(looking.found))
     return seen
 
 

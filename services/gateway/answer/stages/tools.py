@@ -70,5 +70,5 @@ class ToolsStage(AnswerStage):
     def _unknown(self, wanted: Beforehand) -> str:
         """The note for a tool whose source has not listed it."""
         self.context.miss(Degraded.TOOLS_UNAVAILABLE)
-        self.context.ledger.decide(Act.TOOL_UNAVAILABLE, wanted.name, "no source that is there has listed it")
+        self.context.ledger.decide(Act.TOOL_UNAVAILABLE, wanted.name, "no connected source has listed it")
         return f"{wanted.name} could not be reached."

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 def bind(settings: GatewaySettings) -> socket.socket | None:
     """The socket of `http_address`, which refuses connections for now; None without one. Ends the process with 1 when
-    it cannot be had."""
+    it cannot listen there."""
     if not settings.http_address:
         return None
     before = _sockets.pop(settings.http_address, None) if settings.overlaps else None
@@ -54,7 +54,7 @@ def _bind(settings: GatewaySettings) -> socket.socket:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(place)
     except (OSError, ValueError):
-        _log.error("http_address: %s cannot be had; another process may have it", settings.http_address)
+        _log.error("http_address: cannot listen at %s; another process may use it", settings.http_address)
         raise SystemExit(1) from None
     return bound
 

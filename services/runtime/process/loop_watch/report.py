@@ -21,7 +21,7 @@ LINE_EVERY_S = 60.0
 
 _BLOCKED = Histogram(
     "hedgerow_loop_blocked_seconds",
-    "Time for which a function kept the event loop from all other work.",
+    "Time for which a function blocked the event loop.",
     ["function"],
     buckets=(0.05, 0.1, 0.2, 0.5, 1, 2, 5),
 )

@@ -53,7 +53,7 @@ MORSELS = st.sampled_from(
         "\n- item ",
         "| cell |\n",
         "1. step ",
-        "Redis is away",
+        "Redis is down",
         "שלום עולם",
         "你好世界",
         "a" * 700,

@@ -24,7 +24,7 @@ LIMITED = tenant(concurrency=1, tokens_per_minute=600, requests_per_s=100)
 
 
 class ScriptedState:
-    """As `SharedState` while Redis is there."""
+    """As `SharedState` while Redis answers."""
 
     def __init__(self, redis: ScriptedRedis):
         self.up, self._redis = True, redis

@@ -26,7 +26,7 @@ def scene(*script: object, **llms: ScriptedLlm) -> Scene:
 SCRIPTS: dict[str, tuple[tuple[object, ...], int]] = {
     "an answer whose first text never comes": ((None,), PROMPT),
     "an answer that breaks in the middle": ((text("Pa"), Unavailable("broken")), PROMPT + 1),
-    "a model that is away": ((Unavailable("gone"),), 0),
+    "a model that is down": ((Unavailable("gone"),), 0),
     "a model that is busy": ((Exhausted("busy", retry_delay_s=1.0),), 0),
     "a model that refuses": ((InvalidInput("messages", "shorter", "long"),), 0),
 }

@@ -35,7 +35,7 @@ def made(final: pb.Final) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("mesh", "own", "asked", "dieted", "by"),
+    ("mesh", "own", "asked", "compressed", "by"),
     [
         ("off", {}, pb.DIET_UNSPECIFIED, False, ""),
         ("system", {}, pb.DIET_UNSPECIFIED, True, "mesh"),
@@ -45,13 +45,13 @@ def made(final: pb.Final) -> list[str]:
         ("system", {"diet": "system"}, pb.DIET_OFF, False, ""),
     ],
 )
-async def test_prompt_compression(mesh: Any, own: dict[str, Any], asked: pb.Diet, dieted: bool, by: str) -> None:
+async def test_prompt_compression(mesh: Any, own: dict[str, Any], asked: pb.Diet, compressed: bool, by: str) -> None:
     scene = Scene(prompts=Prompts(PromptSettings(diet=mesh)))
     scene.tenant = tenant(prompt=own)
     final = await scene.final(
         messages=[said("system", WORDY), said("user", "Why?")], prompt=pb.PromptPolicy(diet=asked)
     )
-    assert (asked_of(scene)[0].content != WORDY) == dieted
+    assert (asked_of(scene)[0].content != WORDY) == compressed
     assert [change.by for change in final.changes] == ([by] if by else [])
     assert all(change.what == Changed.PROMPT_COMPRESSED for change in final.changes)
 

@@ -47,7 +47,7 @@ async def test_a_stale_answer_is_sent_at_once_and_generated_again():
     final = await finals(scene, resubmitted)
     assert (final.text, final.cache.verdict, final.cache.stale) == (STORED.text, pb.CACHE_VERDICT_EXACT, True)
     decided = [(made.policy, made.action, made.reason) for made in final.decisions]
-    assert ("cache", "stale", "its time has been over for 250 ms") in decided
+    assert ("cache", "stale", "expired 250 ms ago") in decided
     assert scene.cache.stale == [1_000]
     assert len(resubmitted) == 1
     assert len(scene.near) == 0  # each of them is looked up: the new one is soon there

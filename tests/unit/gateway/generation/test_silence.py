@@ -68,7 +68,7 @@ def test_while_little_is_known_a_silent_replica_is_hedged_when_the_expected_time
     scene = play({"budget_s": 10.0}, policies=policies, m=[silent, well])
     assert scene.words == "well"
     assert scene.took_s == pytest.approx(0.2 + 0.1 + 0.01)
-    assert "(what is expected)" in scene.report.decisions[0].reason
+    assert "(the expected first-token time)" in scene.report.decisions[0].reason
 
 
 @pytest.mark.parametrize("llms", [{"silent": ScriptedLlm(None), "well": says("well")}, {"silent": ScriptedLlm(None)}])

@@ -42,7 +42,7 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
         (Format(json_object=False), "prose"),
         (Format(regex="[0-9]{3}"), "123"),
         (Format(choice=CHOICE), "no"),
-        (Format(grammar='start: "a"'), "held by the engine alone"),
+        (Format(grammar='start: "a"'), "constrained by the engine alone"),
         (Format(), "prose"),
     ],
 )

@@ -156,7 +156,7 @@ async def test_a_refused_item_has_a_retry_delay():
         await scene.limiter.enter(SlotRequest(_BATCH, "a", 1, deadline, lambda: None))
     assert refused.value.metadata["why"] == "expired"
     assert refused.value.retry_delay_s
-    assert "1 of 1 slots taken, none to spare for a batch" in refused.value.message
+    assert "1 of 1 slots taken, no spare slot for a batch" in refused.value.message
 
 
 async def test_under_pressure_batches_wait_until_it_falls():

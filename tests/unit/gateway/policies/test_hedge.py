@@ -40,7 +40,7 @@ def test_without_recent_samples_a_hedge_uses_older_ones_or_the_expected_time():
     clock = PausedClock()
     usual = LatencyBaseline(0.3, clock)
     hedge = Hedge(HedgeRule(min_samples=100, window_s=60), HedgeBudget(0.05, 10), usual, clock)
-    assert hedge.moment() == HedgeMoment(0.3, "what is expected")
+    assert hedge.moment() == HedgeMoment(0.3, "the expected first-token time")
     for value in range(1, 51):
         hedge.add_first_text(value / 100)
         usual.add(value / 100)

@@ -49,9 +49,9 @@ PROSE = [
     ],
 )
 def test_filler_is_removed(text: str, left: str, rules: tuple[str, ...] | None):
-    dieted = diet(text)
-    assert dieted.text == left
-    assert rules is None or dieted.rules == rules
+    compressed = diet(text)
+    assert compressed.text == left
+    assert rules is None or compressed.rules == rules
 
 
 EXAMPLES = "\n\n".join(
@@ -66,13 +66,13 @@ EXAMPLES = "\n\n".join(
 
 
 def test_compression_keeps_a_few_examples_and_one_for_each_answer():
-    dieted = diet(f"Classify reviews.\n\n{EXAMPLES}\n\nNow classify.", most_examples=4)
-    assert dieted.rules == ("examples",)
-    assert [line for line in dieted.text.splitlines() if line.startswith("Input")] == [
+    compressed = diet(f"Classify reviews.\n\n{EXAMPLES}\n\nNow classify.", most_examples=4)
+    assert compressed.rules == ("examples",)
+    assert [line for line in compressed.text.splitlines() if line.startswith("Input")] == [
         *("Input: good", "Input: bad", "Input: great", "Input: so so")
     ]
-    assert dieted.text.startswith("Classify reviews.")
-    assert dieted.text.endswith("Now classify.")
+    assert compressed.text.startswith("Classify reviews.")
+    assert compressed.text.endswith("Now classify.")
     assert diet(EXAMPLES, most_examples=0).text == EXAMPLES
 
 

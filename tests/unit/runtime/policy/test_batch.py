@@ -159,7 +159,7 @@ async def test_an_expired_item_does_not_run_and_another_is_batched_instead(engin
     clock.advance(6)
     engine.limiter.set()
     assert await asyncio.gather(*running, *rest) == [0, 0, 4, 6]
-    with pytest.raises(TooLate, match="doubling: the time was over"):
+    with pytest.raises(TooLate, match="doubling: the deadline passed"):
         await expired
     assert engine.batches == [[0, 0], [2, 3]]
 

@@ -72,7 +72,7 @@ async def test_a_second_process_cannot_have_the_port_of_the_front_while_it_is_ex
         together, other = Together(group), Together(group)
         await together.bring([scene.gateway()])
         bringing = await scene.begin_exchange(together)
-        refusal = f"gateway address: {scene.address(3)} cannot be had: Address already in use"
+        refusal = f"gateway address: cannot listen at {scene.address(3)}: Address already in use"
         with pytest.raises(PortTaken, match=refusal):
             await other.bring([second.llm("a", 0), second.gateway()])
         scene.going.set()
@@ -156,7 +156,7 @@ async def test_an_order_with_a_taken_port_for_http_or_metrics_changes_nothing(se
     async with brought(scene.llm("a", 0), scene.gateway(**{setting: scene.address(1)})) as together:
         scene.done.clear()
         with socket.create_server(("127.0.0.1", scene.ports[2])):
-            refusal = f"gateway {setting}: {scene.address(2)} cannot be had: Address already in use"
+            refusal = f"gateway {setting}: cannot listen at {scene.address(2)}: Address already in use"
             with pytest.raises(PortTaken, match=refusal):
                 await together.bring([scene.llm("b", 0), scene.gateway(**{setting: scene.address(2)})])
             assert scene.done == []
@@ -169,7 +169,7 @@ async def test_a_service_behind_the_front_is_refused_a_taken_port_for_metrics_to
     scene = Scene()
     async with brought(scene.llm("a", 0), scene.gateway(metrics_address=scene.address(1))) as together:
         taken = scene.llm("a", 0, metrics_address=scene.address(1))
-        with pytest.raises(PortTaken, match=f"a metrics_address: {scene.address(1)} cannot be had"):
+        with pytest.raises(PortTaken, match=f"a metrics_address: cannot listen at {scene.address(1)}"):
             await together.bring([taken, scene.gateway(metrics_address=scene.address(1))])
         assert scene.done == ["+a", "+gateway"]
 

@@ -155,8 +155,8 @@ async def test_an_order_that_one_worker_does_not_come_to_serve_leaves_the_others
 
 
 async def test_an_order_that_a_later_worker_refuses_is_taken_back_from_the_first() -> None:
-    first, second = _Answers("", ""), _Answers("gateway metrics_address: cannot be had")
-    with pytest.raises(ValueError, match="worker 2: gateway metrics_address: cannot be had"):
+    first, second = _Answers("", ""), _Answers("gateway metrics_address: cannot listen")
+    with pytest.raises(ValueError, match="worker 2: gateway metrics_address: cannot listen"):
         await bring(serving(first, second))
     assert first.given == [("new", 1), ("old", 1)]
     assert second.given == [("new", 2)], "it has not changed"

@@ -127,7 +127,7 @@ ERRORS: list[tuple[Exception, type[ServiceError], str]] = [
     (ShareUsed("yours is used", retry_delay_s=0.5), ShareUsed, "yours is used"),
     (TooLate("no time"), TooLate, "small: DEADLINE_EXCEEDED: no time"),
     (NotSupported("no pictures"), NotSupported, "small: UNIMPLEMENTED: no pictures"),
-    (Unavailable("the provider is away"), Unavailable, "small: UNAVAILABLE: the provider is away"),
+    (Unavailable("the provider is down"), Unavailable, "small: UNAVAILABLE: the provider is down"),
     (Starting("loading"), Starting, "small: UNAVAILABLE: loading"),
     (Faulty("broke"), Faulty, "small: INTERNAL: broke"),
     (RuntimeError("a secret"), Faulty, "internal error, correlation id"),

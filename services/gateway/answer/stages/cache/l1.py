@@ -23,7 +23,7 @@ from services.runtime.policy.fair_lru import FairLru
 
 _MAX_REMEMBERED = 10_000
 _SWEEP_S = 1.0
-_BYTES = Gauge("hedgerow_l1_cache_bytes", "Size of the answers kept in the gateway.")
+_BYTES = Gauge("hedgerow_l1_cache_bytes", "Size of the L1 cache's answers.")
 _OVERHEAD_BYTES = 1_000  # of a copy beside its text: the object and its index entries
 
 

@@ -228,7 +228,7 @@ class CacheStage(AnswerStage):
         context, ledger, l1 = self.context, self.context.ledger, self.context.backends.l1
         if found.local_only:
             ledger.degrade(Degraded.CACHE_LOCAL)
-            ledger.decide(Act.FALLBACK_LOCAL, self.name, "Redis is away: the replica's own memory was asked")
+            ledger.decide(Act.FALLBACK_LOCAL, self.name, "Redis is down: the replica answered from its memory")
         verdict = _VERDICTS.get(found.verdict, pb.CACHE_VERDICT_MISS)
         similarity = found.similarity if found.HasField("similarity") else None
         stage.detail = cache_pb2.Verdict.Name(found.verdict).removeprefix("VERDICT_").lower()
@@ -247,7 +247,7 @@ class CacheStage(AnswerStage):
         await self._take(verdict, found.key, 1.0 if exact else similarity)
         if found.expired_ms and context.revalidate:
             ledger.final.cache.stale = True
-            ledger.decide(Act.CACHE_STALE, self.name, f"its time has been over for {found.expired_ms} ms")
+            ledger.decide(Act.CACHE_STALE, self.name, f"expired {found.expired_ms} ms ago")
             context.revalidate(self._identity.key)
         elif exact and not found.local_only:  # else an invalidation by other replicas would be missed
             l1.put(self._identity.key, found.answer, context.tenant.name, known, found.key, found.ttl_ms)

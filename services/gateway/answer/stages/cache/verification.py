@@ -30,7 +30,7 @@ from services.runtime.routing import Demand, Tier
 
 _REPORT_S = 2.0
 _JUDGED_TOKENS = 4
-_JUDGED = Counter("hedgerow_cache_judged", "Stored answers to be judged, by what came of it.", ["outcome"])
+_JUDGED = Counter("hedgerow_cache_judged", "Judged stored answers, by outcome.", ["outcome"])
 
 
 class CacheVerification:

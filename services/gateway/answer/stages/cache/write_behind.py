@@ -37,7 +37,7 @@ _STORE_TIMEOUT_S = 2.0
 _OBSERVE_EVERY_S = 0.1
 _OVERHEAD_BYTES = 2_500  # of a waiting answer beside its message's fields: message objects, itself, index entries
 _DROPPED = Counter("hedgerow_write_behind_dropped", "Answers not stored and observations not sent.", ["kind"])
-_BYTES = Gauge("hedgerow_write_behind_bytes", "Size of the answers that wait for the cache to keep them.")
+_BYTES = Gauge("hedgerow_write_behind_bytes", "Size of the answers that wait to be stored.")
 _Place = tuple[str, bytes]  # a tenant, and the digest of a question of its
 Look = Callable[[], Awaitable[bool]]  # whether an answer may be kept
 

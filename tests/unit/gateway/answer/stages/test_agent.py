@@ -195,7 +195,7 @@ async def test_near_the_end_it_must_answer_with_what_there_is():
     scene_ = scene(source, [calls(OSLO)], [None], ANSWER)
     final = await scene_.final(mesh_tools=OFFERED, model="small")
     assert (final.text, final.finish_reason) == ("It rains.", STOP)
-    assert made(final) == [("hurried", "agent")]
+    assert made(final) == [("out_of_time", "agent")]
     assert outcomes(final)["agent"] == "OVERRUN"
     assert next(stage.spent_ms for stage in final.stages if stage.name == "agent") < 620
     assert scene_.llms["small"].calls[1].closed

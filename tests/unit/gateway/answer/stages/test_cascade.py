@@ -48,7 +48,7 @@ async def test_an_answer_that_will_not_do_costs_both_and_the_better_ones_is_give
     final = await scene.final(cascade=pb.Cascade())
     assert (final.text, final.model) == ("It is Paris.", "better")
     assert made(final) == [("cascade", "escalated")]
-    assert final.decisions[0].reason == 'quick: it says "I don\'t know"'
+    assert final.decisions[0].reason == 'quick: the answer says "I don\'t know"'
     assert outcomes(final)["cascade"] == "REPLACED"
     assert final.cost_usd == pytest.approx(2 * (7 + 2 * 3) / 1e6)
     assert scene.billed == [20]
@@ -217,12 +217,12 @@ WANTS_SUM = pb.GenerateRequest(
     ("tried", "request_", "verifiers", "why"),
     [
         (Tried(["Paris."], STOP), pb.GenerateRequest(), [], ""),
-        (Tried(["  "], STOP), pb.GenerateRequest(), [], "it says nothing"),
-        (Tried(["Paris"], LENGTH), pb.GenerateRequest(), [RULES], "it did not come to its end"),
-        (Tried(["I'm not sure."], STOP), pb.GenerateRequest(), [RULES], 'it says "I\'m not sure"'),
+        (Tried(["  "], STOP), pb.GenerateRequest(), [], "empty answer"),
+        (Tried(["Paris"], LENGTH), pb.GenerateRequest(), [RULES], "incomplete answer"),
+        (Tried(["I'm not sure."], STOP), pb.GenerateRequest(), [RULES], 'the answer says "I\'m not sure"'),
         (Tried(["I'm not sure."], STOP), pb.GenerateRequest(), [FORM], ""),
         (Tried(['{"sum": 5}'], STOP), WANTS_SUM, [], ""),
-        (Tried(["Paris."], STOP), pb.GenerateRequest(), [LOGPROBS], "its model reports no log-probabilities"),
+        (Tried(["Paris."], STOP), pb.GenerateRequest(), [LOGPROBS], "the model reports no log-probabilities"),
         (
             Tried(["Paris."], STOP, [-1.0]),
             pb.GenerateRequest(),

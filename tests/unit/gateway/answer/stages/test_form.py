@@ -89,7 +89,7 @@ async def test_an_answer_is_repaired_once_and_not_twice() -> None:
     asked = scene(PROSE, '{"sum": "5"}', FIVE)
     error, events = await broken(asked, repair=True)
     assert told(error) == [("form", "failed")]
-    assert "asked again: #/properties/sum/type" in error.message
+    assert "repair failed: #/properties/sum/type" in error.message
     assert said_of(events)[-1] == PROSE
     assert not [event for event in events if event.HasField("patch")]
     assert len(asked.llms["small"].calls) == 2
@@ -100,16 +100,16 @@ async def test_an_answer_is_an_error_where_nothing_comes_of_the_repair(then: tup
     asked = scene(PROSE)
     asked.llms["small"]._scripts.append(then)
     error, _ = await broken(asked, repair=True)
-    assert "asked again" in error.message
+    assert "repair failed" in error.message
 
 
 @pytest.mark.parametrize(
     ("fields", "of_batch", "pause_s", "why"),
     [
-        ({"repair": True}, False, 0.6, "it took 600 ms, and 390 ms are left"),
-        ({"repair": True, "single_attempt": True}, False, 0.1, "a model may be asked once"),
-        ({}, False, 0.1, "not to be repaired"),
-        ({"repair": False}, True, 0.1, "not to be repaired"),
+        ({"repair": True}, False, 0.6, "the answer took 600 ms, 390 ms are left"),
+        ({"repair": True, "single_attempt": True}, False, 0.1, "`single_attempt` permits no repair"),
+        ({}, False, 0.1, "repair is off"),
+        ({"repair": False}, True, 0.1, "repair is off"),
         ({}, True, 0.1, ""),
     ],
     ids=["no time", "a single attempt", "not asked for", "a batch that refuses", "a batch"],
@@ -130,19 +130,19 @@ async def test_an_answer_is_repaired_where_that_is_wanted_and_possible(
     assert len(asked.llms["small"].calls) == (1 if why else 2)
 
 
-HELD = {"response_format": Format(grammar='start: "(" start ")" | "x"')}
+CONSTRAINED = {"response_format": Format(grammar='start: "(" start ")" | "x"')}
 
 
 @pytest.mark.parametrize(
     ("said", "ended", "wanted", "action", "degraded"),
     [
-        ("(x)", STOP, HELD, "held", []),
-        ("((", LENGTH, HELD, "failed", ["form:cut"]),
+        ("(x)", STOP, CONSTRAINED, "constrained", []),
+        ("((", LENGTH, CONSTRAINED, "failed", ["form:cut"]),
         ('{"sum": ', LENGTH, WANTED, "failed", ["form:cut"]),
         (FIVE, LENGTH, WANTED, "valid", []),
         (FIVE, STOP, {"response_format": form({"$ref": "#"})}, "unchecked", ["form:unchecked"]),
     ],
-    ids=["the engine held a grammar", "cut of a grammar", "cut", "whole where it was cut", "nobody can check it"],
+    ids=["the engine followed a grammar", "cut of a grammar", "cut", "whole where it was cut", "not checkable"],
 )
 async def test_an_incomplete_or_unchecked_answer_is_degraded_and_not_stored(
     said: str, ended: int, wanted: dict[str, Any], action: str, degraded: list[str]

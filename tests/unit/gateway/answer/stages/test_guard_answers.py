@@ -108,7 +108,7 @@ async def test_a_judges_words_are_not_reported_for_a_tenant_with_a_guard():
     scene.tenant = replace(ACME, guard=GuardSettings(answer_personal="mask"))
     final = await scene.final(cascade=pb.Cascade(verifiers=[pb.VERIFIER_JUDGE]))
     assert final.text == "Paris."
-    assert "quick: the judge is against it" in {made.reason for made in final.decisions}
+    assert "quick: the judge rejects the answer" in {made.reason for made in final.decisions}
     assert "anna" not in str(final)
 
 

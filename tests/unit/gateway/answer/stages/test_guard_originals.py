@@ -25,7 +25,7 @@ async def test_private_data_in_untranslated_fields_is_masked_for_the_provider():
     hidden = "My card is [card 1], write to [email 1]."
     assert json.loads(sent.original.body) == {"messages": asked, "user": hidden, "seed": 7}
     assert json.loads(sent.original.untranslated["user"]) == hidden
-    assert made(final) == [("guard", "hid"), ("guard", "bypassed")]
+    assert made(final) == [("guard", "masked_input"), ("guard", "bypassed")]
 
 
 async def test_a_large_body_is_changed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch):

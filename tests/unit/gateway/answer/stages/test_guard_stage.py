@@ -37,7 +37,7 @@ async def test_personal_data_in_a_prompt_is_masked_and_equal_data_get_equal_name
     (asked,) = scene.llms["small"].requests
     hidden = "My card is [card 1], write to [email 1]."
     assert [message.content for message in asked.messages] == [hidden, f"Again: {hidden} Who is that?"]
-    assert made(final) == [("guard", "hid"), ("guard", "bypassed")]
+    assert made(final) == [("guard", "masked_input"), ("guard", "bypassed")]
     assert "4111" not in str(final.decisions)
 
 

@@ -43,14 +43,14 @@ async def test_a_wordy_system_prompt_is_compressed_and_the_report_has_it():
     assert list(final.prompt.diet) == ["spaces", "phrases", "repeats"]
     assert (final.prompt.tokens_before, final.prompt.tokens_after) == (words(messages), 7)
     assert not final.prompt.estimated
-    assert ("prompt", "dieted") in [(made.policy, made.action) for made in final.decisions]
+    assert ("prompt", "compressed") in [(made.policy, made.action) for made in final.decisions]
     assert not final.degraded
     (stored,) = scene.write_behind.stored  # under the question as it was asked
     assert stored.question.messages[0].content == normalized(WORDY)
 
 
 @pytest.mark.parametrize(
-    ("asked", "setting", "dieted"),
+    ("asked", "setting", "compressed"),
     [
         (pb.DIET_UNSPECIFIED, "system", (True, False)),
         (pb.DIET_UNSPECIFIED, "off", (False, False)),
@@ -59,11 +59,11 @@ async def test_a_wordy_system_prompt_is_compressed_and_the_report_has_it():
         (pb.DIET_ALL, "off", (True, True)),
     ],
 )
-async def test_a_request_chooses_the_compressed_messages(asked: pb.Diet, setting: str, dieted: tuple[bool, bool]):
+async def test_a_request_chooses_the_compressed_messages(asked: pb.Diet, setting: str, compressed: tuple[bool, bool]):
     scene = Scene(prompts=Prompts(PromptSettings(diet=setting)))
     messages = [said("system", WORDY), said("user", WORDY)]
     await scene.final(messages=messages, prompt=pb.PromptPolicy(diet=asked))
-    assert tuple(message.content != WORDY for message in asked_of(scene)) == dieted
+    assert tuple(message.content != WORDY for message in asked_of(scene)) == compressed
 
 
 async def test_of_a_very_long_prompt_only_the_beginning_is_compressed():

@@ -114,7 +114,7 @@ async def test_personal_data_in_a_result_has_the_names_that_it_has_in_the_questi
     assert "example.com" not in read(made) + str(final)
     (found,) = final.citations[0].citations
     assert (found.title, found.text, found.source) == (*["Ask [email 2] or [email 1]."] * 2, "https://host/page")
-    assert ("hid", "weather", "6 email") in guards(final)
+    assert ("masked_input", "weather", "6 email") in guards(final)
 
 
 async def test_secrets_are_masked_or_withhold_the_result_as_the_setting_says() -> None:

@@ -123,7 +123,7 @@ async def test_a_store_carries_the_epoch_from_before_the_answer_began():
 
 
 async def test_an_answer_that_the_cache_skipped_is_counted_apart_and_not_kept_here_either():
-    """The shared store is away, and the cache reports that: no fault of the answer, and no error that a retry would
+    """The shared store is down, and the cache reports that: no fault of the answer, and no error that a retry would
     fix."""
     scene = Scene(cache=HeldCache(skips=True))
     dropped = {kind: write_behind._DROPPED.labels(kind)._value.get() for kind in ("skipped", "store")}
