@@ -18,7 +18,7 @@ def with_schema(into: Any, options: Any) -> Any:
     """The options of an ask, with the schema of what its answer is parsed into. Raises `InvalidArgument`."""
     for name in _FORMS:
         if options.get(name) is not None:
-            raise _invalid(f"into: none beside {name}, got {_name(into)}")
+            raise _invalid(f"into: none together with {name}, got {_name(into)}")
     try:
         return {**options, "json_schema": schema_of(into)}
     except (Unsupported, TypeError) as error:  # TypeError: of what is no type, but a value

@@ -42,7 +42,7 @@ class TenantsFile:
         from launcher.meshfile.keys import KeysFile
 
         if self.mesh and self.tenants_file:
-            raise typer.BadParameter("not beside --mesh: one file", param_hint="--tenants-file")
+            raise typer.BadParameter("not together with --mesh: one file", param_hint="--tenants-file")
         if self.tenants_file:
             return KeysFile.of_tenants(self.tenants_file)
         if not self.mesh and not mesh_file.DEFAULT.exists():

@@ -34,7 +34,9 @@ def warm(
             "of its setting warm.prompts.",
         ),
     ] = None,
-    timeout_s: Annotated[float, typer.Option(metavar="N", min=1, max=3_600, help="The longest it may take.")] = 120,
+    timeout_s: Annotated[
+        float, typer.Option(metavar="N", min=1, max=3_600, help="The longest that the warm-up may take.")
+    ] = 120,
     as_json: options.AsJson = False,
     gateway: Target = "127.0.0.1:50050",
     *,

@@ -187,7 +187,7 @@ class Model(WithSettings):
         if value and "url" in info.data and not info.data["url"]:
             raise ValueError("only with a url")
         if info.field_name == "key_file" and value and info.data.get("key_env"):
-            raise ValueError("not beside key_env: one key")
+            raise ValueError("not together with key_env: one key")
         return value
 
     @field_validator("engine")

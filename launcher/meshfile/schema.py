@@ -116,7 +116,7 @@ class Cache(WithSettings):
     @classmethod
     def _one_redis(cls, name: str | None, info: ValidationInfo) -> str | None:
         if name and info.data.get("redis_url"):
-            raise ValueError("not beside redis_url: one Redis")
+            raise ValueError("not together with redis_url: one Redis")
         return name
 
 
@@ -264,7 +264,7 @@ class MeshFile(Section):
     @classmethod
     def _one_list(cls, file: Path | None, info: ValidationInfo) -> Path | None:
         if file and info.data.get("tenants"):
-            raise ValueError("not beside tenants: one of the two")
+            raise ValueError("not together with tenants: one of the two")
         return file
 
     @property

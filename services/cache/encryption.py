@@ -112,7 +112,7 @@ class Encryption:
         try:
             opened = Texts(*_parts(cipher.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], _owner(entry))))
         except (InvalidTag, ValueError):
-            raise UnreadableEntry("it is not as it was sealed") from None
+            raise UnreadableEntry("its authentication tag does not match") from None
         return replace(entry, asked=opened.asked, answer=opened.answer), opened.embedding
 
 

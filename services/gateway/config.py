@@ -97,7 +97,9 @@ class GatewaySettings(Timed):
         "questions. When it is full, the oldest of the tenant that has the most is not kept.",
     )
     l1_cache_ttl_ms: Fixed[int] = Field(
-        30_000, ge=1, description="How long one is kept before the cache is asked again, which keeps it from eviction."
+        30_000,
+        ge=1,
+        description="How long an exact answer is kept here before the cache, which evicts unused ones, is asked again.",
     )
     max_messages: int = Field(256, ge=1, description="Most messages of a conversation.")
     max_content_bytes: int = Field(limits.CONTENT_BYTES, ge=1, description="Largest size of all messages together.")
@@ -149,7 +151,7 @@ class GatewaySettings(Timed):
         "16 bit); a client that sends faster is held back. One message of any size may wait alone.",
     )
     tenant_queue_bytes: Fixed[int] = Field(
-        4_194_304, ge=1_024, description="The same for all conversations of one tenant together."
+        4_194_304, ge=1_024, description="The same limit for all conversations of one tenant together."
     )
     max_batch: Fixed[int] = Field(64, ge=1, description="The most requests a batch may have.")
     tenants: dict[str, TenantSettings] = Field(

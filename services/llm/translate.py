@@ -119,7 +119,7 @@ def _to_message(where: str, message: chat_pb2.Message) -> Message:
     if role is None:
         raise InvalidInput(f"{where}.role", "system, user, assistant or tool", message.role)
     if message.content and message.parts:
-        raise InvalidInput(f"{where}.parts", "none beside content", len(message.parts))
+        raise InvalidInput(f"{where}.parts", "none together with content", len(message.parts))
     content, parts, calls = message.content, tuple[Part, ...](), tuple[ToolCall, ...]()
     if message.parts:
         parts = tuple(_to_part(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts))

@@ -79,7 +79,7 @@ def check_messages(messages: tuple[Message, ...]) -> None:
 
 def _check_part(where: str, part: Part, message: Message) -> None:
     if part.kind != "text" and message.role != "user":
-        raise InvalidInput(where, f"no {part.kind} but the user's", message.role)
+        raise InvalidInput(where, f"{part.kind} only in messages of the user", message.role)
     if part.kind != "text" and not part.data:
         raise InvalidInput(f"{where}.{part.kind}", "1 or more bytes", 0)
 
@@ -87,7 +87,7 @@ def _check_part(where: str, part: Part, message: Message) -> None:
 def _check_calls(where: str, message: Message, called: set[str]) -> None:
     """The assistant calls tools by name, and every result is of a call before it."""
     if message.tool_calls and message.role != "assistant":
-        raise InvalidInput(f"{where}.tool_calls", "none but the assistant's", message.role)
+        raise InvalidInput(f"{where}.tool_calls", "only in messages of the assistant", message.role)
     for number, call in enumerate(message.tool_calls):
         for field, value in (("id", call.id), ("name", call.name)):
             if not value:
@@ -95,7 +95,7 @@ def _check_calls(where: str, message: Message, called: set[str]) -> None:
     if message.role == "tool" and message.tool_call_id not in called:
         raise InvalidInput(f"{where}.tool_call_id", "the id of a call before it", repr(message.tool_call_id))
     if message.role != "tool" and message.tool_call_id:
-        raise InvalidInput(f"{where}.tool_call_id", "none but a tool's", message.tool_call_id)
+        raise InvalidInput(f"{where}.tool_call_id", "only in messages of a tool", message.tool_call_id)
 
 
 def _check_tools(tools: tuple[Tool, ...]) -> None:
@@ -118,9 +118,7 @@ def _check_choice(choice: ToolChoice, request: Request, *, forwarded: bool) -> N
     if choice.mode == "required" and not names:
         raise InvalidInput("tool_choice.mode", "no required without tools", "required")
     if choice.forces and request.constraint and not forwarded:  # the answer is a call, which has a schema of its own
-        raise InvalidInput(
-            "tool_choice", "none that must be called beside a response_format", choice.name or "required"
-        )
+        raise InvalidInput("tool_choice", "no required call together with a response_format", choice.name or "required")
 
 
 def _check_sampling(sampling: Sampling) -> None:

@@ -142,7 +142,7 @@ class SharedState:
         except SharedStateLost:
             return
         except Exception:  # a fault of a callback; without this Redis would never be asked again
-            _log.exception("what follows the return of Redis failed; it is tried again")
+            _log.exception("a callback after the return of Redis failed; it is repeated")
             return
         finally:
             self._tried.set()

@@ -153,7 +153,7 @@ def test_a_provider_is_given_one_credential_and_neither_is_shown(
     environment.setenv("HEDGEROW_LLM_OPENAI__BASE_URL", f"http://user:{MARK}@127.0.0.1/v1")
     environment.setenv("HEDGEROW_LLM_OPENAI__API_KEY", MARK)
     printed = shown(cls, [], capsys)
-    assert "openai.api_key: Value error, none beside a `base_url` with a user" in printed
+    assert "openai.api_key: Value error, none together with a `base_url` with a user" in printed
     assert MARK not in printed
 
 

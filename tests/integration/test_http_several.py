@@ -148,7 +148,7 @@ async def test_a_repeat_with_its_key_has_the_same_choices(openai_: AsyncOpenAI, 
     assert [each.message.content for each in first.choices] == [each.message.content for each in again.choices]
     assert len(llm.requests) == 3
     for count in (1, 2):
-        with pytest.raises(openai.BadRequestError, match="idempotency_key: one of its own for each request"):
+        with pytest.raises(openai.BadRequestError, match="idempotency_key: a different key for each request"):
             await openai_.chat.completions.create(**QUESTION, n=count, **keyed)
     streamed: dict[str, Any] = {**QUESTION, "n": 2, "stream": True, "extra_headers": {"idempotency-key": "streamed"}}
     texts = []

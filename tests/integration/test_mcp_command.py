@@ -93,7 +93,7 @@ async def test_a_server_that_takes_no_more_messages_is_of_no_more_use() -> None:
             await told.something.wait()
         sending.cancel()
         await asyncio.wait({sending})
-    assert told == ["it takes no more messages"]
+    assert told == ["it accepts no more messages"]
 
 
 class Told(list[str]):

@@ -44,7 +44,7 @@ def check_document(given: pb.Document, limits: CollectionSettings) -> Document:
     if document.size > limits.max_document_bytes:
         raise InvalidInput("document", f"at most {limits.max_document_bytes} bytes", f"{document.size} bytes")
     if given.text and passages:
-        raise InvalidInput("document.passages", "none beside a text", len(passages))
+        raise InvalidInput("document.passages", "none together with a text", len(passages))
     if not passages:
         check_text("document.text", document.text)
     for number, passage in enumerate(passages):

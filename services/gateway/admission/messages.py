@@ -84,7 +84,7 @@ def _check_counts(where: str, message: chat_pb2.Message) -> None:
 def _check_content(where: str, message: chat_pb2.Message) -> None:
     if message.parts:
         if message.content:
-            raise InvalidInput(f"{where}.parts", "none beside content", len(message.parts))
+            raise InvalidInput(f"{where}.parts", "none together with content", len(message.parts))
     elif not (message.content.strip() or message.tool_calls or message.role in _MAY_BE_EMPTY):
         raise InvalidInput(f"{where}.content", "text that is not blank", repr(message.content))
 
@@ -98,7 +98,7 @@ def _check_parts(where: str, message: chat_pb2.Message, *, last: bool) -> None:
         if kind is None:
             raise InvalidInput(place, "text, image or audio", "nothing")
         if kind in _MEDIA and message.role != chat_pb2.ROLE_USER:
-            raise InvalidInput(place, f"no {kind} but the user's", chat_pb2.Role.Name(message.role))
+            raise InvalidInput(place, f"{kind} only in messages of the user", chat_pb2.Role.Name(message.role))
         if kind == "audio" and (not last or kinds.count("audio") > 1):
             raise InvalidInput(place, "one recording, in the last message", "another")
         if kind in _MEDIA and not getattr(part, kind):
@@ -111,7 +111,7 @@ def _check_parts(where: str, message: chat_pb2.Message, *, last: bool) -> None:
 def _check_calls(where: str, message: chat_pb2.Message, called: set[str]) -> None:
     """The assistant calls tools by name, and every result is of a call before it."""
     if message.tool_calls and message.role != chat_pb2.ROLE_ASSISTANT:
-        raise InvalidInput(f"{where}.tool_calls", "none but the assistant's", chat_pb2.Role.Name(message.role))
+        raise InvalidInput(f"{where}.tool_calls", "only in messages of the assistant", chat_pb2.Role.Name(message.role))
     for number, call in enumerate(message.tool_calls):
         for field in ("id", "name"):
             if not getattr(call, field):
@@ -119,4 +119,4 @@ def _check_calls(where: str, message: chat_pb2.Message, called: set[str]) -> Non
     if message.role == chat_pb2.ROLE_TOOL and message.tool_call_id not in called:
         raise InvalidInput(f"{where}.tool_call_id", "the id of a call before it", repr(message.tool_call_id))
     if message.role != chat_pb2.ROLE_TOOL and message.tool_call_id:
-        raise InvalidInput(f"{where}.tool_call_id", "none but of ROLE_TOOL", message.tool_call_id)
+        raise InvalidInput(f"{where}.tool_call_id", "none outside of ROLE_TOOL", message.tool_call_id)

@@ -106,7 +106,7 @@ def check_beside(request: pb.GenerateRequest, checks: Checks | None, *, form: bo
     }
     for place, given in asked.items():
         for policy in (name for name, is_there in beside.items() if is_there and place in _NOT_LOOKED_AT):
-            raise NoneBeside(place, f"none beside {policy}, which looks at one text", shorten(given))
+            raise NoneBeside(place, f"none together with {policy}, which looks at one text", shorten(given))
         if checks and checks.asks and _is_unreadable(place, given):
             raise InvalidInput(place, "text, which the guard of requests can look through", shorten(given))
 

@@ -48,9 +48,11 @@ def check_mesh(request: pb.GenerateRequest, settings: ToolSettings) -> int:
     if len(asked) > MESH_TOOLS:
         raise InvalidInput("mesh_tools", f"at most {MESH_TOOLS}", len(asked))
     if request.prefix:
-        raise InvalidInput("mesh_tools", "none beside prefix", len(asked))
+        raise InvalidInput("mesh_tools", "none together with prefix", len(asked))
     if request.single_attempt and offers_mesh_tools(request):
-        raise InvalidInput("mesh_tools", "none offered beside single_attempt: a model is asked again", len(asked))
+        raise InvalidInput(
+            "mesh_tools", "none offered together with single_attempt: the model is called again", len(asked)
+        )
     return sum(_check_mesh_tool(f"mesh_tools[{index}]", each, settings) for index, each in enumerate(asked))
 
 
@@ -107,4 +109,4 @@ def _check_choice(request: pb.GenerateRequest, names: set[str], *, mesh: bool) -
         raise InvalidInput("tool_choice", "none without tools", "a tool that must be called")
     # A provider that gets the caller's own words says itself whether it takes both; any other model refuses them.
     if must_call(request) and request.HasField("response_format") and not (mesh or request.original.api):
-        raise InvalidInput("tool_choice", "no tool that must be called beside a response_format", "both")
+        raise InvalidInput("tool_choice", "no required tool call together with a response_format", "both")

@@ -83,7 +83,7 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool 
     written = messages.check(request, settings.max_messages) + tools.check(request, settings.response_format)
     written += len(request.prefix.encode()) + tools.check_mesh(request, settings.tools)
     if request.prefix and (request.HasField("response_format") or request.tools):
-        raise InvalidInput("prefix", "none beside response_format or tools", f"{len(request.prefix)} characters")
+        raise InvalidInput("prefix", "none together with response_format or tools", f"{len(request.prefix)} characters")
     if written > settings.max_content_bytes:
         most = f"at most {settings.max_content_bytes} bytes of content"
         raise InvalidInput("messages", most, f"{written} bytes")
@@ -133,7 +133,7 @@ def check_for(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySett
 
 def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:
     if policy.whole and policy.truncation == pb.TRUNCATION_AUTO:
-        raise InvalidInput("prompt.whole", "none beside TRUNCATION_AUTO", "true")
+        raise InvalidInput("prompt.whole", "none together with TRUNCATION_AUTO", "true")
     if policy.system and policy.system not in settings.system_prompts:
         known = ", ".join(sorted(settings.system_prompts)) or "none is kept here"
         raise InvalidInput("prompt.system", f"one of {known}", policy.system)
@@ -144,13 +144,15 @@ def _check_guard(policy: pb.GuardPolicy) -> None:
         if getattr(policy, field.name) not in _GUARD_ACTIONS:
             raise InvalidInput(f"guard.{field.name}", "a GuardAction, 0 to 2", getattr(policy, field.name))
     if policy.injection == pb.GUARD_ACTION_MASK:
-        raise InvalidInput("guard.injection", "GUARD_ACTION_REFUSE: nothing stands for it", "GUARD_ACTION_MASK")
+        raise InvalidInput(
+            "guard.injection", "GUARD_ACTION_REFUSE: an injection has no masked form", "GUARD_ACTION_MASK"
+        )
 
 
 def _check_cascade(request: pb.GenerateRequest) -> None:
     for field in ("model", "tier", "tools", "prefix"):
         if getattr(request, field):
-            raise InvalidInput("cascade", f"none beside {field}: the router chooses both models of one", "one")
+            raise InvalidInput("cascade", f"none together with {field}: the router chooses both models of one", "one")
     for index, verifier in enumerate(request.cascade.verifiers):
         if verifier not in _VERIFIERS:
             raise InvalidInput(f"cascade.verifiers[{index}]", "a Verifier, 1 to 4", verifier)
@@ -201,7 +203,7 @@ def _check_audio(request: pb.GenerateRequest, settings: GatewaySettings) -> None
 
 def _check_end(request: pb.GenerateRequest) -> None:
     if request.response_format.HasField("grammar") and (stops := len(request.sampling.stop)):
-        raise InvalidInput("sampling.stop", "none beside a grammar, which says where an answer ends", stops)
+        raise InvalidInput("sampling.stop", "none together with a grammar, which says where an answer ends", stops)
 
 
 def _check_sampling(sampling: chat_pb2.Sampling) -> None:

@@ -127,7 +127,7 @@ class IdempotencyStore:
             raise InvalidInput("idempotency_key", f"1 to {_LONGEST_KEY} characters", f"{len(key)} characters")
         kept = self._kept.get((tenant, key))
         if kept and kept.request != digest:
-            raise InvalidInput("idempotency_key", "one of its own for each request", "that of another request")
+            raise InvalidInput("idempotency_key", "a different key for each request", "the key of another request")
         if kept is None and seen:
             raise AnswerNotKept(
                 f"idempotency_key: no answer of this key is kept here, {seen} events of which were seen"

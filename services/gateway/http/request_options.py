@@ -92,7 +92,7 @@ def settle_replacing(order: RequestOptions, *, checks: bool) -> None:
         raise InvalidInput(f"{_BODY}.cascade_at_once", "with a cascade", "none")
     for name, wanted in (("repair", request.repair), ("cascade_at_once", order.at_once)):
         if order.stream and wanted:
-            raise InvalidInput(f"{_BODY}.{name}", "none beside stream, whose text cannot be replaced", "true")
+            raise InvalidInput(f"{_BODY}.{name}", "none together with stream, whose text cannot be replaced", "true")
     if checks and not (order.stream or request.HasField("repair")):
         request.repair = True
 
@@ -186,7 +186,7 @@ def _take_mesh_tool(asked: pb.MeshTool, given: Fields) -> None:
             raise InvalidInput(given.at(key), f"one of {', '.join(_MESH_TOOL)}", "an unknown name")
     name, source = given.text("name"), given.text("source")
     if name and source:
-        raise given.wrong("source", "none beside a name")
+        raise given.wrong("source", "none together with a name")
     if name:
         asked.name = name
     if source:

@@ -41,7 +41,7 @@ def mismatch(schema: dict[str, Any], given: Any, most_s: float) -> Mismatch | No
     except Unchecked:
         raise
     except RecursionError:
-        raise Unchecked("the schema goes round in circles, or the answer is too deep") from None
+        raise Unchecked("the schema refers to itself without end, or the answer is nested too deeply") from None
     except Exception as problem:  # an invalid schema, a reference to nowhere: the exceptions are not documented
         raise Unchecked(f"the schema cannot be followed ({type(problem).__name__})") from None
     if error is None:

@@ -135,7 +135,12 @@ class JudgeSettings(Group):
         "",
         description="The model that judges stored answers. Empty: that of the quality tier.",
     )
-    at_once: Fixed[int] = Field(2, ge=0, description="How many are judged at once; further ones are dropped. 0: none.")
+    at_once: Fixed[int] = Field(
+        2, ge=0, description="How many stored answers are judged at once; further ones are dropped. 0: none."
+    )
     ms: Fixed[int] = Field(
-        10_000, ge=1, le=600_000, description="The longest it may take, the wait for a spare slot included."
+        10_000,
+        ge=1,
+        le=600_000,
+        description="The longest that a judgement may take, the wait for a spare slot included.",
     )

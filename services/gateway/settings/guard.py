@@ -50,7 +50,7 @@ class GuardSettings(Group):
         "mask", description="Treatment of denied phrases and patterns in an answer."
     )
     pattern_ms: Fixed[float] = Field(
-        5, gt=0, le=1_000, description="The longest that one denied pattern may look at a time."
+        5, gt=0, le=1_000, description="Longest time of one search for one denied pattern."
     )
     late: Literal["open", "closed"] = Field(
         "closed",

@@ -18,7 +18,7 @@ class HttpSettings(Group):
     max_text_body_bytes: Fixed[int] = Field(
         limits.HTTP_TEXT_BODY_BYTES,
         ge=1_024,
-        description="Of other bodies: embeddings, rerank, moderations, reports of wrong answers.",
+        description="Largest body of embeddings, rerank, moderations and reports of wrong answers.",
     )
     max_waiting_bytes: Fixed[int | None] = Field(
         None,
@@ -39,7 +39,7 @@ class HttpSettings(Group):
         "gRPC. Of `messages` and `input` four times `max_messages`, where that is more.",
     )
     max_header_bytes: Fixed[int] = Field(
-        65_536, ge=1_024, description="Of a request's path and headers, without blanks."
+        65_536, ge=1_024, description="Largest path and headers of a request, without blanks."
     )
     max_connections: int = Field(
         4_096,
@@ -56,7 +56,7 @@ class HttpSettings(Group):
         10_000, ge=1, le=600_000, description="The longest a request's headers may take, from its first byte on."
     )
     body_ms: Fixed[int] = Field(
-        30_000, ge=1, le=600_000, description="The longest its body may take, from its headers on."
+        30_000, ge=1, le=600_000, description="The longest that a request's body may take, from its headers on."
     )
     write_ms: Fixed[int] = Field(
         20_000, ge=1, le=600_000, description="The longest a client may read nothing while there is something to read."

@@ -35,8 +35,8 @@ class PromptSettings(Group):
         "",
         description="The model that summarizes dropped turns. Empty: none.",
     )
-    summary_tokens: Fixed[int] = Field(128, ge=1, le=4_096, description="The most tokens of such a summary.")
-    summary_ms: Fixed[int] = Field(10_000, ge=1, le=600_000, description="The longest it may take.")
+    summary_tokens: Fixed[int] = Field(128, ge=1, le=4_096, description="The most tokens of a summary.")
+    summary_ms: Fixed[int] = Field(10_000, ge=1, le=600_000, description="The longest that a summary may take.")
 
 
 class SystemPromptSettings(Group):

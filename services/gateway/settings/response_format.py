@@ -36,8 +36,8 @@ class ConstraintSettings(Group):
     )
     max_length: Fixed[int] = Field(100_000, ge=0, description="`minLength` and `maxLength`, each.")
     max_patterns: Fixed[int] = Field(100, ge=0, description="Regular expressions in a JSON Schema.")
-    max_pattern_bytes: Fixed[int] = Field(2_048, ge=1, description="Of one regular expression.")
-    max_grammar_bytes: Fixed[int] = Field(8_192, ge=1, description="Of a grammar.")
+    max_pattern_bytes: Fixed[int] = Field(2_048, ge=1, description="Longest regular expression.")
+    max_grammar_bytes: Fixed[int] = Field(8_192, ge=1, description="Largest grammar.")
     check: bool = Field(True, description="Whether answers are checked when the request does not say so (`repair`).")
     check_ms: Fixed[float] = Field(
         200, gt=0, le=10_000, description="The processor time that the check of one answer may take, when it is whole."

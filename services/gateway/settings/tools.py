@@ -28,7 +28,10 @@ class ToolSourceSettings(Group):
     concurrency: int = Field(16, ge=1, le=10_000, description="Calls at once, from each worker.")
     queue_ms: Fixed[float] = Field(100, ge=0, le=60_000, description="The longest that a call waits for a slot.")
     reusable_ms: int = Field(
-        0, ge=0, le=86_400_000, description="Of an MCP server: time for which results of read-only tools are reused."
+        0,
+        ge=0,
+        le=86_400_000,
+        description="With `url` or `command`: time for which results of read-only tools are reused.",
     )
 
     @model_validator(mode="after")
@@ -47,19 +50,25 @@ class ToolSettings(Group):
     )
     max_steps: int = Field(2, ge=1, le=32, description="Most rounds of calls before a model must answer.")
     max_calls: int = Field(2, ge=1, le=128, description="Most calls of a model for one answer.")
-    max_tools: Fixed[int] = Field(64, ge=1, le=1_000, description="Tools of one source; those after them are left out.")
-    max_description_bytes: Fixed[int] = Field(2_048, ge=1, description="Of a tool's description; the rest is cut off.")
-    max_arguments_bytes: Fixed[int] = Field(16_384, ge=2, description="Of the arguments of a call.")
+    max_tools: Fixed[int] = Field(
+        64, ge=1, le=1_000, description="Most tools of one source; further ones are left out."
+    )
+    max_description_bytes: Fixed[int] = Field(
+        2_048, ge=1, description="Longest description of a tool; the rest is cut off."
+    )
+    max_arguments_bytes: Fixed[int] = Field(16_384, ge=2, description="Largest arguments of a call.")
     max_result_bytes: int = Field(
         16_384,
         ge=1,
         description="Size at which a result is cut.",
     )
     max_message_bytes: Fixed[int] = Field(
-        1_048_576, ge=1_024, description="Of one message of an MCP server; at a longer one its connection is closed."
+        1_048_576, ge=1_024, description="Largest message of an MCP server; at a larger one its connection is closed."
     )
     max_messages_per_s: Fixed[int] = Field(
-        500, ge=1, description="Of an MCP server; at more its connection is closed, and opened again after a pause."
+        500,
+        ge=1,
+        description="Most messages of an MCP server; at more its connection is closed, and opened again after a pause.",
     )
     list_ms: Fixed[float] = Field(
         2_000, ge=1, le=60_000, description="The longest that a source may take to list its tools."

@@ -154,7 +154,7 @@ class McpSource:
         if isinstance(error, MCPError) and error.code == mcp.REQUEST_TIMEOUT:
             return TooLate(f"{self._name}: no answer in time")
         if isinstance(error, (RuntimeError, ValidationError)):
-            return Faulty(f"{self._name}: what it sent is not what it may send")
+            return Faulty(f"{self._name}: it sent an invalid response")
         if isinstance(error, MCPError) and (error.code == mcp.CONNECTION_CLOSED or self._lost.is_set()):
             return Unavailable(f"{self._name}: {self._problem or 'the connection was lost'}")
         return Unavailable(f"{self._name}: {type(error).__name__}")

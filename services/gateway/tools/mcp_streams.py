@@ -65,7 +65,7 @@ async def command(
                 stream.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await stream.drain()
         except ConnectionError:  # it may live on, and even talk
-            ended("it takes no more messages")
+            ended("it accepts no more messages")
         except anyio.ClosedResourceError:
             pass
 
@@ -207,7 +207,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
             self._ended("it does not know the session any more")
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
-            raise httpx2.DecodingError("an encoding that was not asked for")  # a few bytes may be a gigabyte
+            raise httpx2.DecodingError("an encoding that was not requested")  # a few bytes may be a gigabyte
         if not response.headers.get("content-type", "").startswith(_EVENTS):
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _BoundedStream(response.stream, self._most_bytes)

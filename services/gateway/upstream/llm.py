@@ -47,7 +47,7 @@ class Completion:
         try:
             raw = await self._call.read()
             if raw is grpc.aio.EOF:
-                raise Unavailable(f"{self._who}: ended without saying why")
+                raise Unavailable(f"{self._who}: ended without a finish reason")
             message: llm_pb2.GenerateResponse = _parsed(llm_pb2.GenerateResponse, raw)
         except asyncio.CancelledError:
             if _is_cancelled():
@@ -57,7 +57,7 @@ class Completion:
             raise translate(error, self._who) from None
         except DecodeError:
             self._call.cancel()
-            raise Unavailable(f"{self._who}: sent what is not a message") from None
+            raise Unavailable(f"{self._who}: sent a malformed message") from None
         if message.HasField("finish"):
             self._take_finish(message)
         return message
@@ -140,7 +140,7 @@ class Llm:
         except grpc.aio.AioRpcError as error:
             raise translate(error, self._model) from None
         except DecodeError:
-            raise Unavailable(f"{self._model}: sent what is not a message") from None
+            raise Unavailable(f"{self._model}: sent a malformed message") from None
 
     async def context_tokens(self, timeout_s: float) -> int:
         """How many tokens its model's context holds; 0 where it does not say."""

@@ -53,7 +53,7 @@ class AudioCalls:
                         return reply.summary
         except Refused as refusal:  # it names the field of its own request; the caller's is in `audio`
             raise Refused(f"audio.{refusal.message}") from None
-        raise Unavailable("audio: ended without saying why")
+        raise Unavailable("audio: ended without a summary")
 
     async def recording(
         self, recording: bytes, options: audio_pb2.TranscribeOptions, timeout_s: float, metadata: Metadata

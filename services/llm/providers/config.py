@@ -65,9 +65,9 @@ class ProviderSettings(BaseModel):
     def _one_credential(cls, key: SecretStr | Path | None, info: ValidationInfo) -> SecretStr | Path | None:
         url = info.data.get("base_url")
         if key and url and urlsplit(url.get_secret_value()).username is not None:
-            raise ValueError("none beside a `base_url` with a user: both would be the same header")
+            raise ValueError("none together with a `base_url` with a user: both would be the same header")
         if info.field_name == "api_key_file" and key and info.data.get("api_key"):
-            raise ValueError("none beside an `api_key`")
+            raise ValueError("none together with an `api_key`")
         return key
 
     @field_validator("api_key_file", mode="before")

@@ -61,14 +61,14 @@ def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str, m
     field, why = _explanation(error)
     match meaning(status, error, why):
         case Meaning.CREDENTIAL:
-            return ProviderRefused("the provider does not accept our credential", status=str(status))
+            return ProviderRefused("the provider rejects the credential", status=str(status))
         case Meaning.FUNDS:
-            return ProviderRefused("what was paid for at the provider is used up", status=str(status))
+            return ProviderRefused("the credit at the provider is used up", status=str(status))
         case Meaning.MODEL:
             outline = f"the provider does not know the model {shorten(model)}, or the address"
             return ModelNotAtProvider(_with(outline, error, why), status=str(status), outline=outline)
         case Meaning.BUSY:
-            verb = "is overloaded" if status == _OVERLOADED else "limits our rate"
+            verb = "is overloaded" if status == _OVERLOADED else "limits the rate"
             return EngineBusy(f"the provider {verb}", retry_delay_s=retry_delay_s(headers, error))
         case Meaning.BROKEN:
             outline = f"the provider answered HTTP {status}"
@@ -93,7 +93,7 @@ def incomplete(answer: Answer, api_key: str, model: str) -> ServiceError:
         return to_error(in_stream_status(answer.error), {}, answer.error, api_key, model)
     if answer.broken:
         return EngineDown("the provider sent an event that its API does not have")
-    return EngineDown(f"the provider ended the stream {'in mid-answer' if answer.begun else 'before it said anything'}")
+    return EngineDown(f"the provider ended the stream {'in mid-answer' if answer.begun else 'before its first token'}")
 
 
 def in_stream_status(event: str) -> int:
@@ -166,5 +166,5 @@ def _error(body: str, *, lists: bool = True) -> Mapping[str, Any]:
 def _explanation(error: Mapping[str, Any]) -> tuple[str, str]:
     """(the parameter at fault, what the provider said)."""
     if not error:
-        return "request", "it did not say why"
+        return "request", "no reason given"
     return str(error.get("param") or "request"), " ".join(str(error.get("message") or "").split())

@@ -60,7 +60,7 @@ def whereabouts(error: BaseException | None) -> str:
         causes.append("".join(traceback.format_list(traceback.extract_tb(each.__traceback__))) + type(each).__name__)
         waiting += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
         waiting.append(each.__cause__ or (None if each.__suppress_context__ else each.__context__))
-    return "\nwhich comes of:\n".join(causes)
+    return "\ncaused by:\n".join(causes)
 
 
 class _Origin(logging.Filter):

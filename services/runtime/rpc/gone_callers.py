@@ -21,7 +21,7 @@ async def write(context: Any, message: Any) -> None:
     try:
         await context.write(message)
     except grpc.aio.InternalError:
-        raise asyncio.CancelledError("the caller is gone") from None
+        raise asyncio.CancelledError("the caller has left") from None
 
 
 def is_other(record: logging.LogRecord) -> bool:

@@ -67,7 +67,7 @@ async def test_an_answer_that_does_not_match_raises(
 async def test_a_type_without_a_schema_or_two_forms_are_refused_before_anything_is_sent(
     gateway: ScriptedGateway, client: hedgerow.AsyncClient
 ) -> None:
-    with pytest.raises(hedgerow.InvalidArgument, match="into: none beside choice, got City"):
+    with pytest.raises(hedgerow.InvalidArgument, match="into: none together with choice, got City"):
         await client.ask("?", into=City, choice=["a"])
     with pytest.raises(hedgerow.InvalidArgument, match="into: the type: a dataclass, a pydantic model"):
         await client.ask("?", into=object)

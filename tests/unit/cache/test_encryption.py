@@ -60,7 +60,7 @@ def test_a_sealed_entry_opens_unchanged_and_shows_nothing(asked: str, answer: by
 def test_an_entry_moved_to_another_row_does_not_open(moved: dict[str, object]) -> None:
     sealed = Encryption([KEY]).seal(ENTRY, b"")
     kept = replace(ENTRY, asked=sealed.asked, answer=sealed.answer)
-    with pytest.raises(UnreadableEntry, match="not as it was sealed"):
+    with pytest.raises(UnreadableEntry, match="authentication tag does not match"):
         Encryption([KEY]).open(replace(kept, **moved), b"")
 
 

@@ -85,7 +85,7 @@ class ScriptedCompletion:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._cancelled.wait(), step)
             self._check_open()
-        raise Unavailable("ended without saying why")
+        raise Unavailable("ended without a finish reason")
 
     def _check_open(self) -> None:
         if self.closed:

@@ -55,7 +55,7 @@ def asked(*messages: Message, **fields: Any) -> Request:
         ),
         (
             asked(tools=(WEATHER,), tool_choice=ToolChoice("named", "weather"), constraint=DIGITS),
-            "tool_choice: none that must be called beside a response_format, got weather",
+            "tool_choice: no required call together with a response_format, got weather",
         ),
         (
             asked(*CALLED, Message("tool", "rain", tool_call_id="call_2")),
@@ -63,14 +63,20 @@ def asked(*messages: Message, **fields: Any) -> Request:
         ),
         (
             asked(Message("user", "Hi.", tool_calls=(ToolCall("a", "b", ""),))),
-            "messages[0].tool_calls: none but the assistant's, got user",
+            "messages[0].tool_calls: only in messages of the assistant, got user",
         ),
         (
             asked(Message("assistant", tool_calls=(ToolCall("", "b", ""),)), *HELLO),
             "messages[0].tool_calls[0].id: 1 or more characters, got 0",
         ),
-        (asked(Message("user", "Hi.", tool_call_id="a")), "messages[0].tool_call_id: none but a tool's, got a"),
-        (asked(Message("system", parts=(IMAGE,)), *HELLO), "messages[0].parts[0]: no image but the user's, got system"),
+        (
+            asked(Message("user", "Hi.", tool_call_id="a")),
+            "messages[0].tool_call_id: only in messages of a tool, got a",
+        ),
+        (
+            asked(Message("system", parts=(IMAGE,)), *HELLO),
+            "messages[0].parts[0]: image only in messages of the user, got system",
+        ),
         (asked(Message("user", parts=(Part("image"),))), "messages[0].parts[0].image: 1 or more bytes, got 0"),
         (asked(sampling=Sampling(presence_penalty=2.5)), "sampling.presence_penalty: -2 to 2, got 2.5"),
         (asked(sampling=Sampling(frequency_penalty=-3)), "sampling.frequency_penalty: -2 to 2, got -3"),

@@ -62,7 +62,7 @@ class AgentStep:
         try:
             while not self._finish.reason:
                 if not (items := await self._next(reading)):
-                    raise TooLate("it ended without saying why")
+                    raise TooLate("it ended without a finish reason")
                 await self._take(items, reading)
                 if self._wants_none:
                     return None

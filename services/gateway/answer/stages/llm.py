@@ -54,7 +54,7 @@ class LlmStage(AnswerStage):
                     raise Unavailable(f"{reading.report.model}: empty answer")
                 return done
             await context.writer.flow()
-        raise Unavailable(f"{reading.report.model}: ended without saying why")
+        raise Unavailable(f"{reading.report.model}: ended without a finish reason")
 
     async def fallback(self, problem: ServiceError, stage: Running, reading: GenerationReading) -> Done:
         """End before the model's own end: with the text so far, with a substitute, or with the error."""

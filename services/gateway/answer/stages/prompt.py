@@ -114,7 +114,7 @@ class PromptStage(AnswerStage):
             prompt = replace(context.inputs.asked, messages=tuple(asked)).for_model()
             long = 0 < limit < window.most_tokens(prompt, self._tools_bytes)
             if not (report.diet or report.system or long):
-                stage.detail = "as it came"
+                stage.detail = "unchanged"
                 return
             if report.diet:
                 stage.detail = ", ".join(report.diet)

@@ -196,11 +196,11 @@ class ToolRun:
             ledger.decide(Act.TOOL_RETRIED, self.name, call_outcome.retried)
         if seen.withheld:
             self._close(ToolOutcome.WITHHELD, seen.withheld)
-            self.text = f"What {self.name} said is withheld: it may not be read."
+            self.text = f"The result of {self.name} is withheld by the guard."
             self.context.miss(Degraded.GUARD_WITHHELD)
             return
         if result.failed:
-            self._close(ToolOutcome.FAILED, "it says that it cannot")
+            self._close(ToolOutcome.FAILED, "it reported an error")
             self.text = f"{self.name} failed: {seen.content}"
             self.context.miss(Degraded.TOOLS_UNAVAILABLE)
             return

@@ -61,7 +61,7 @@ class ProviderReply:
         if not self.is_of("text/event-stream"):
             raise Broken("not an event stream")
         if self.headers.get("content-encoding", "identity").lower() != "identity":
-            raise Broken("a compressed event stream, which was not asked for")
+            raise Broken("a compressed event stream, which was not requested")
         parser, left = EventParser(self._limits.event_bytes), self._limits.answer_bytes
         try:
             while piece := await self._wired.read():

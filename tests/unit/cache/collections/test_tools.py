@@ -132,7 +132,10 @@ async def test_a_caller_without_a_tenant_has_no_tools(tools: ToolServicer) -> No
         ),
         ({"document": pb.Document(source="a", text="é" * 600)}, "document: at most 1000 bytes, got 1200 bytes"),
         ({"document": pb.Document(source="a", passages=[{"title": "t"}])}, r"document.passages\[0\].text: text other"),
-        ({"document": pb.Document(source="a", text="t", passages=[{"text": "t"}])}, "document.passages: none beside"),
+        (
+            {"document": pb.Document(source="a", text="t", passages=[{"text": "t"}])},
+            "document.passages: none together with",
+        ),
     ],
 )
 async def test_a_document_that_cannot_be_stored_is_refused_by_name(

@@ -46,12 +46,12 @@ def test_a_policy_that_looks_at_one_text_is_not_beside_several(
 ) -> None:
     request = chat(**asked, hedgerow=beside)
     (place,) = asked
-    with pytest.raises(InvalidInput, match=rf"^{place}: none beside {why}, which looks at one text, got "):
+    with pytest.raises(InvalidInput, match=rf"^{place}: none together with {why}, which looks at one text, got "):
         provider.check_beside(request, checks_for(GuardSettings(), request), form=False)
 
 
 def test_a_form_that_is_checked_is_not_beside_several_answers() -> None:
-    with pytest.raises(InvalidInput, match=r"^n: none beside a check of the answer's form"):
+    with pytest.raises(InvalidInput, match=r"^n: none together with a check of the answer's form"):
         provider.check_beside(chat(n=2), None, form=True)
     provider.check_beside(chat(n=2), None, form=False)
 

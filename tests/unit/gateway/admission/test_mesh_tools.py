@@ -28,8 +28,11 @@ def request(**fields: Any) -> pb.GenerateRequest:
         ({"mesh_tools": [pb.MeshTool(name="a", arguments="{}", offered=True)]}, "none of what is offered"),
         ({"mesh_tools": [pb.MeshTool(name="a", arguments='{"a":"%s"}' % ("x" * 20_000))]}, "at most 16384 bytes"),
         ({"mesh_tools": [NEWS] * 33}, "at most 32, got 33"),
-        ({"mesh_tools": [NEWS], "prefix": "It"}, "none beside prefix"),
-        ({"mesh_tools": [pb.MeshTool(source="kb")], "single_attempt": True}, "none offered beside single_attempt"),
+        ({"mesh_tools": [NEWS], "prefix": "It"}, "none together with prefix"),
+        (
+            {"mesh_tools": [pb.MeshTool(source="kb")], "single_attempt": True},
+            "none offered together with single_attempt",
+        ),
         ({"tool_limits": pb.ToolLimits(calls=0)}, "tool_limits.calls: at least 1, got 0"),
     ],
 )

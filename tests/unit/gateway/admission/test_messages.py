@@ -38,11 +38,17 @@ def test_a_tool_call_and_its_result_are_valid_messages():
     [
         ([ASKED, TOLD], r"messages\[1\]\.tool_call_id: the id of a call before it, got '1'"),
         ([ASKED, CALLED], r"messages\[1\]\.role: ROLE_USER or ROLE_TOOL for the last message, got ROLE_ASSISTANT"),
-        ([Message(role=ROLE_USER, content="?", tool_calls=CALLED.tool_calls)], r"tool_calls: none but the assistant's"),
-        ([Message(role=ROLE_USER, content="?", tool_call_id="1")], r"tool_call_id: none but of ROLE_TOOL, got 1"),
+        (
+            [Message(role=ROLE_USER, content="?", tool_calls=CALLED.tool_calls)],
+            r"tool_calls: only in messages of the assistant",
+        ),
+        ([Message(role=ROLE_USER, content="?", tool_call_id="1")], r"tool_call_id: none outside of ROLE_TOOL, got 1"),
         ([Message(role=ROLE_ASSISTANT, tool_calls=[ToolCall(id="1")]), ASKED], r"tool_calls\[0\]\.name: 1 or more"),
         ([Message(role=ROLE_ASSISTANT), ASKED], r"messages\[0\]\.content: text that is not blank, got ''"),
-        ([Message(role=ROLE_USER, content="?", parts=[Part(text="?")])], r"messages\[0\]\.parts: none beside content"),
+        (
+            [Message(role=ROLE_USER, content="?", parts=[Part(text="?")])],
+            r"messages\[0\]\.parts: none together with content",
+        ),
         ([parts(*[Part(text="x")] * 257)], r"messages\[0\]\.parts: at most 256, got 257"),
         (
             [Message(role=ROLE_ASSISTANT, tool_calls=CALLED.tool_calls[:] * 129), ASKED],
@@ -51,7 +57,10 @@ def test_a_tool_call_and_its_result_are_valid_messages():
         ([parts(Part())], r"messages\[0\]\.parts\[0\]: text, image or audio, got nothing"),
         ([parts(Part(text="?"), Part(image=b""))], r"messages\[0\]\.parts\[1\]\.image: 1 or more bytes, got 0"),
         ([parts(Part(text=" "))], r"messages\[0\]\.parts: text that is not blank, a picture or a recording, got blank"),
-        ([parts(Part(image=b"x"), role=ROLE_SYSTEM), ASKED], r"parts\[0\]: no image but the user's, got ROLE_SYSTEM"),
+        (
+            [parts(Part(image=b"x"), role=ROLE_SYSTEM), ASKED],
+            r"parts\[0\]: image only in messages of the user, got ROLE_SYSTEM",
+        ),
         ([parts(Part(audio=b"x")), ASKED], r"parts\[0\]: one recording, in the last message, got another"),
         ([parts(Part(audio=b"x"), Part(audio=b"x"))], r"parts\[0\]: one recording, in the last message, got another"),
     ],

@@ -45,7 +45,11 @@ def test_tools_are_admitted_with_and_without_a_choice():
         ([CLOCK], {"tool_choice": ToolChoice(name="watch")}, "tool_choice.name: one of clock, got watch"),
         ([CLOCK], {"tool_choice": ToolChoice(mode=9)}, "tool_choice.mode: a ToolMode, 0 to 3, got 9"),
         ([], {"tool_choice": ANY}, "tool_choice: none without tools, got a tool that must be called"),
-        ([CLOCK], {"tool_choice": ANY, "response_format": ResponseFormat(regex="a")}, "beside a response_format"),
+        (
+            [CLOCK],
+            {"tool_choice": ANY, "response_format": ResponseFormat(regex="a")},
+            "together with a response_format",
+        ),
         ([LARGE, Tool(name="s", description="x" * 200)], {"tool_choice": ANY}, "tools: at most 1000 bytes where one"),
     ],
 )

@@ -49,14 +49,14 @@ def request(content: str = "What is latency?", **fields: object) -> GenerateRequ
         (request(sampling=Sampling(stop=["x"] * 65)), "sampling.stop: at most 64 strings, got 65"),
         (
             request(sampling=Sampling(stop=["x"]), response_format=ResponseFormat(grammar="start: A")),
-            "sampling.stop: none beside a grammar, which says where an answer ends, got 1",
+            "sampling.stop: none together with a grammar, which says where an answer ends, got 1",
         ),
         (request(sampling=Sampling(stop=[""])), r"sampling.stop\[0\]: 1 to 256 characters, got 0"),
         (request(cache=CachePolicy(min_similarity=0.2)), "cache.min_similarity: 0.5 to 1, got 0.2"),
         (request(guard=GuardPolicy(personal=3)), "guard.personal: a GuardAction, 0 to 2, got 3"),
         (
             request(guard=GuardPolicy(injection=1)),
-            "guard.injection: GUARD_ACTION_REFUSE: nothing stands for it, got GUARD_ACTION_MASK",
+            "guard.injection: GUARD_ACTION_REFUSE: an injection has no masked form, got GUARD_ACTION_MASK",
         ),
         (request(images=[Image(data=b"x")]), "images: none: a model that the router may choose takes none"),
         (request(audio=Audio(data=b"xy")), "audio: none while no audio service is configured, got 2 bytes"),

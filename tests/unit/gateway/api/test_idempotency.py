@@ -156,7 +156,7 @@ async def test_a_failed_answer_is_not_kept():
 async def test_another_request_may_not_have_the_same_key_and_another_tenants_is_another():
     scene = Scene("a", "b")
     await scene.ask(most=1)
-    with pytest.raises(InvalidInput, match="idempotency_key: one of its own for each request"):
+    with pytest.raises(InvalidInput, match="idempotency_key: a different key for each request"):
         await scene.ask(messages=[chat_pb2.Message(content="Hi")])
     with pytest.raises(AnswerNotKept):
         await scene.ask("b", events_seen=1)

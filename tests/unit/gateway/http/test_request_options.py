@@ -73,7 +73,7 @@ def test_tools_of_the_mesh_are_given_by_name_or_with_options() -> None:
     [
         ([3], "hedgerow.mesh_tools[0]: a name or an object, got neither"),
         ([{"name": "a", "url": "http://a"}], "hedgerow.mesh_tools[0].url: one of name, source, arguments, offered"),
-        ([{"name": "a", "source": "b"}], "hedgerow.mesh_tools[0].source: none beside a name, got 'b'"),
+        ([{"name": "a", "source": "b"}], "hedgerow.mesh_tools[0].source: none together with a name, got 'b'"),
         ([{"name": "a", "arguments": "{}"}], "hedgerow.mesh_tools[0].arguments: an object, got '{}'"),
         ("weather", "hedgerow.mesh_tools: an array, got 'weather'"),
     ],
@@ -100,7 +100,7 @@ def test_an_answer_in_one_piece_is_repaired_unless_it_must_not_be(own: dict[str,
 @pytest.mark.parametrize("headers", [{"x-hedgerow-repair": "true"}, {"x-hedgerow-cascade-at-once": "true"}])
 def test_options_that_replace_text_are_refused_beside_stream(headers: dict[str, str]) -> None:
     order = read({**headers, "x-hedgerow-cascade": "rules"}, stream=True)
-    with pytest.raises(InvalidInput, match="none beside stream"):
+    with pytest.raises(InvalidInput, match="none together with stream"):
         settle_replacing(order, checks=True)
 
 

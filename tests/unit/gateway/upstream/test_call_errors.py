@@ -47,7 +47,7 @@ def test_each_code_has_a_meaning(code: grpc.StatusCode, means: type[ServiceError
 @pytest.mark.parametrize(
     ("original", "kind"),
     [
-        (llm.ProviderRefused("the provider does not accept our credential"), ProviderRefused),
+        (llm.ProviderRefused("the provider rejects the credential"), ProviderRefused),
         (llm.ModelNotAtProvider("the provider does not know the model x"), ModelNotAtProvider),
     ],
 )

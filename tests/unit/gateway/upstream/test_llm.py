@@ -94,7 +94,7 @@ class Channel:
 
 
 async def test_a_count_of_tokens_that_is_no_message_is_a_broken_model_and_no_fault_of_the_gateway() -> None:
-    with pytest.raises(Unavailable, match="small: sent what is not a message"):
+    with pytest.raises(Unavailable, match="small: sent a malformed message"):
         await Llm(Channel(b"no message"), "small").count_tokens([], 1.0, ())  # type: ignore[arg-type]
 
 

@@ -149,7 +149,7 @@ WRONG = [
     ),
     (
         "models:\n  a: {url: http://h/v1, key_env: PROVIDER_KEY, key_file: key.txt}",
-        "2:58: models.a.key_file: not beside key_env: one key",
+        "2:58: models.a.key_file: not together with key_env: one key",
     ),
     (
         "models: {a: x/y, A: x/z}",

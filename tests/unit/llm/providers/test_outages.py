@@ -103,7 +103,7 @@ async def test_a_connection_does_not_end_an_outage_of_a_provider_that_answers_wi
     model = await LLMServicer(engine).GetModel(llm_pb2.GetModelRequest(), Call((), Deadline.never(), INVALID_SPAN))
     assert (model.outage.url, model.outage.reason) == (
         "http://provider.test/v1",
-        "the provider does not accept our credential",
+        "the provider rejects the credential",
     )
 
 
@@ -146,7 +146,7 @@ async def test_rate_limits_of_a_provider_are_reported() -> None:
     engine = provider.engine()
     with pytest.raises(EngineBusy):
         _ = [chunk async for chunk in engine.generate(HELLO, Deadline.never())]
-    assert engine.load().outage == Outage("http://provider.test/v1", "the provider limits our rate")
+    assert engine.load().outage == Outage("http://provider.test/v1", "the provider limits the rate")
 
 
 @pytest.mark.parametrize(

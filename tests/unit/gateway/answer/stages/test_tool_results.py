@@ -29,7 +29,7 @@ MINE = "Ask anna@example.com or bob@example.com."
 KEY = "The key is ghp_abcdefghijklmnopqrstuvwxyz0123456789."
 WEATHER = pb.MeshTool(name="weather", arguments="{}")
 OFFERED = pb.MeshTool(name="weather", offered=True)
-WITHHELD = "What weather said is withheld: it may not be read."
+WITHHELD = "The result of weather is withheld by the guard."
 
 
 def scene(said: object, pause_s: float = 0.01, *script: object, **guard: object) -> Scene:
