@@ -85,7 +85,7 @@ def test_alerts_are_about_metrics_that_exist() -> None:
     for alert in alerts:
         for name, labels in re.findall(r"(hedgerow_\w+)(?:\{(\w+)=)?", alert["expr"]):
             name = re.sub("_(bucket|count)$", "", name)
-            (known,) = re.findall(rf"^\|.*`{name}(?:\{{([\w,]+)\}})?`", metrics, flags=re.MULTILINE)
+            (known,) = re.findall(rf"^- .*`{name}(?:\{{([\w,]+)\}})?`", metrics, flags=re.MULTILINE)
             assert not labels or labels in known.split(",")
 
 
