@@ -62,8 +62,8 @@ async def settled() -> None:
 
 async def _played(scene: Scene, number: int, moment: Moment) -> bool:
     """Whether the coroutine was cancelled at the await of that `number`."""
-    unheard = list[dict[str, Any]]()
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: unheard.append(told))
+    unhandled = list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: unhandled.append(told))
     async with scene() as work:
         steps = _Steps(work, number, moment)
         task = asyncio.create_task(steps)
@@ -72,21 +72,21 @@ async def _played(scene: Scene, number: int, moment: Moment) -> bool:
         await asyncio.wait({task})
         await settled()
         if steps.cancelled:
-            assert task.cancelled(), f"who was cancelled ended with {task}"
+            assert task.cancelled(), f"the cancelled task ended with {task}"
         elif problem := task.exception():
             assert isinstance(problem, ServiceError), problem
         cancelled = steps.cancelled
     del work, steps, task
     gc.collect(1)
-    assert not unheard, f"exceptions that nobody has heard of: {unheard}"
+    assert not unhandled, f"unhandled exceptions: {unhandled}"
     return cancelled
 
 
 async def _disturbed(scene: Scene, number: int, disturb: Callable[[asyncio.Task[object]], object]) -> bool:
     """Whether the coroutine ran for so many turns."""
     loop, told = asyncio.get_running_loop(), list[bool]()
-    unheard = list[dict[str, Any]]()
-    loop.set_exception_handler(lambda _, told: unheard.append(told))
+    unhandled = list[dict[str, Any]]()
+    loop.set_exception_handler(lambda _, told: unhandled.append(told))
     async with scene() as work:
         task = asyncio.create_task(work)
         with _after_turns(loop, number, partial(_look, task, told, disturb)):
@@ -96,7 +96,7 @@ async def _disturbed(scene: Scene, number: int, disturb: Callable[[asyncio.Task[
             assert isinstance(problem, ServiceError), problem
     del work, task
     gc.collect(1)
-    assert not unheard, f"exceptions that nobody has heard of: {unheard}"
+    assert not unhandled, f"unhandled exceptions: {unhandled}"
     return bool(told)
 
 

@@ -22,13 +22,13 @@ _TURNS = 10  # of the loop, for what was cancelled last to end
 async def nothing_left() -> AsyncIterator[None]:
     """Raises `AssertionError` at the end for what was left behind inside."""
     loop, before = asyncio.get_running_loop(), asyncio.all_tasks()
-    unheard, unclosed = list[str](), list[str]()
+    unhandled, unclosed = list[str](), list[str]()
     handler, finalizer = loop.get_exception_handler(), loop._asyncgen_finalizer_hook  # type: ignore[attr-defined]
 
     def hear(loop: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
         # gRPC's one poller may wake the closed loop of an earlier test.
         if not told["message"].startswith("Exception in callback PollerCompletionQueue._handle_events"):
-            unheard.append(f"{told['message']}: {told.get('exception')!r}")
+            unhandled.append(f"{told['message']}: {told.get('exception')!r}")
 
     def finalize(generator: Any) -> None:
         code = getattr(generator, "ag_code", None)  # gRPC's, in Cython, has none
@@ -48,7 +48,7 @@ async def nothing_left() -> AsyncIterator[None]:
         _finalize_with(loop, finalizer)
     left = sorted(filter(None, map(_name, asyncio.all_tasks() - before)))
     assert not left, f"tasks that still run: {left}"
-    assert not unheard, f"exceptions that nobody has heard of: {unheard}"
+    assert not unhandled, f"unhandled exceptions: {unhandled}"
     assert not unclosed, f"generators that only the garbage collector ends: {unclosed}"
 
 

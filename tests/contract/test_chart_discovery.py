@@ -85,7 +85,9 @@ def test_the_models_of_router_gateway_and_engines_have_the_same_names(variant: s
     answer = rendered(variant)
     catalogue = json.loads(environment(answer.ours["router"])["HEDGEROW_ROUTER_MODELS"])
     reachable = json.loads(environment(answer.ours["gateway"])["HEDGEROW_GATEWAY_LLM_ADDRESSES"])
-    assert [model["name"] for model in catalogue] == list(reachable), "in one order: the first stands in"
+    assert [model["name"] for model in catalogue] == list(reachable), (
+        "in the same order: the first model is the default"
+    )
     for name, target in reachable.items():
         engine = environment(answer.ours[target.removeprefix("xds:///")])
         assert engine["HEDGEROW_LLM_MODEL_NAME"] == name

@@ -86,7 +86,7 @@ def test_settings_are_written_as_the_services_read_them() -> None:
     cache = answer.workloads["cache"]
     variables = {name.removeprefix("HEDGEROW_CACHE_"): value for name, value in environment(cache).items()}
     assert (variables["MAX_ENTRIES"], variables["EXACT_ONLY"], variables["SHARE"]) == ("10000000", "false", "0.25")
-    assert variables["NAME"] == 'a $$(B) "c"', "Kubernetes puts no variable in its place"
+    assert variables["NAME"] == 'a $$(B) "c"', "Kubernetes expands no variable in it"
     assert (variables["SOME"], variables["LOG_LEVEL"]) == ('{"a":[1]}', "DEBUG")
     (other,) = [each for each in container(cache)["env"] if each["name"] == "HEDGEROW_CACHE_OTHER"]
     assert other["valueFrom"] == {"secretKeyRef": secret}

@@ -96,7 +96,7 @@ def test_services_wait_only_for_what_can_be_waited_for(services: dict[str, Any])
     for fields in services.values():
         for name, wait in fields.get("depends_on", {}).items():
             if wait == {"condition": "service_completed_successfully"}:
-                assert "restart" not in services[name], "it ends"
+                assert "restart" not in services[name], "a service that completes is not restarted"
             else:
                 assert wait == {"condition": "service_healthy"}
                 checked = "healthcheck" in services[name] or "HEALTHCHECK" in dockerfile(services[name]).read_text()

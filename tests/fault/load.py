@@ -1,4 +1,4 @@
-"""A steady load on a mesh whose services are there twice, how its calls end, and what the mesh says of itself."""
+"""A steady load on a mesh whose services are there twice, how its calls end, and what the mesh reports."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class _Link:
         while data:
             try:
                 data = await self._reader.read(_READ_BYTES)
-            except OSError:  # reset by the peer: the other side hears of it by our own reset
+            except OSError:  # reset by the peer: the other side is notified by our own reset
                 self._connection.close(reset=True)
                 data = b""
             await self._queue.put((time.monotonic(), data))

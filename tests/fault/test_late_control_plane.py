@@ -41,4 +41,4 @@ async def test_a_gateway_that_is_there_first_follows_the_router_and_the_cache_al
         await starter.start("control", control, topology=str(file))
         await caller.until(lambda outcome: outcome.ok, within_s=30, model="")  # the router's table is here
         await until(observed, 30)
-        await until(kept, 30)  # it keeps nothing before it hears of the cache's removals
+        await until(kept, 30)  # it stores nothing before it follows the cache's removals

@@ -55,7 +55,7 @@ class Scene:
         return sum(key.startswith(f"{tenant} {number:06d} ") for key in self.cache.looked_up)
 
     async def keeps(self) -> bool:
-        """Whether the gateway keeps answers by now: none that were begun before it heard of the cache's removals."""
+        """Whether the gateway keeps answers by now: none that were begun before it followed the cache's removals."""
         await self.ask("b", (2,))
         return await self.metric("hedgerow_l1_cache_bytes") > 0
 

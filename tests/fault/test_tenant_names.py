@@ -94,7 +94,7 @@ async def _reads_no_more_than_others(row: Row, page: httpx.AsyncClient, name: st
 
 
 async def test_indistinguishable_names_are_refused_at_the_start(starter: Processes, report: Report):
-    with report.case(46, "names that cannot be told apart, or are none, in the settings") as row:
+    with report.case(46, "names that are equal or invalid, in the settings") as row:
         launched = [
             starter.launch("gateway", llm_addresses={"m": "127.0.0.1:1"}, tenants={name: {"keys": [digest("key")]}})
             for name in _NO_NAMES

@@ -86,8 +86,8 @@ async def test_an_answer_survives_its_gateway(replicas: Replicated, report: Repo
             answers = await asyncio.gather(*asked)
         resumed = sum("llm:resumed" in answer.degraded for answer in answers)
         row.tally(ok=len(answers) - resumed, degraded=resumed)
-        assert {answer.text for answer in answers} == {"word " * words}, "doubled or lost"
-        assert resumed, "the gateway was in the middle of some"
+        assert {answer.text for answer in answers} == {"word " * words}, "words were repeated or lost"
+        assert resumed, "no answer was under way when the gateway was killed"
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm"])
@@ -185,7 +185,7 @@ async def test_streams_that_outlast_a_gateways_grace_end_in_a_typed_way(replicas
         row.count(*outcomes)
         assert code == 0
         cut = failures_in(list(outcomes))
-        assert cut, "both gateways had some of them"
+        assert cut, "each gateway served some of the calls"
         assert len(cut) < len(outcomes)
         assert all(outcome.text for outcome in cut)
 
@@ -221,7 +221,7 @@ async def test_redis_that_is_away_costs_no_answer(replicas: Replicated, report: 
         row.count(*outcomes)
         assert not failures_in(outcomes)
         marks = Counter(label for outcome in outcomes for label in outcome.final.degraded)
-        assert set(marks) == {"cache:local"}, "its own memory alone was asked, and the answer says so"
+        assert set(marks) == {"cache:local"}, "answers from the replica's memory alone are marked"
 
 
 async def test_a_configuration_refused_by_envoy_is_reported_and_the_good_one_stays(replicas: Replicated):

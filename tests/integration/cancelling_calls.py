@@ -81,7 +81,7 @@ async def before_it_began(calls: list[Pending]) -> None:
         each.cancel()
         with suppress(asyncio.CancelledError):
             await each.reply()
-            raise AssertionError("it was cancelled")
+            raise AssertionError("a cancelled call returned a reply")
 
 
 async def by_who_waits_in_the_sdk(calls: list[SdkCall]) -> None:

@@ -59,14 +59,14 @@ async def test_a_stored_answer_is_for_its_end_user_alone_and_all_go_with_their_t
         assert await verdict(ALIKE, hedgerow={**near, "end_user": "dora"}) == "miss"
         assert await verdict(ALIKE, user="anna", hedgerow=near) == "semantic"
         assert await verdict(CAPITAL, user="anna", safety_identifier="x") == "miss"
-        assert await verdict(CAPITAL, safety_identifier="anna") == "exact", "the same names, by another field"
+        assert await verdict(CAPITAL, safety_identifier="anna") == "exact", "the same end users, named by another field"
         assert await verdict(CAPITAL, key="test", user="anna") == "miss"
         await until(lambda: verdict(CAPITAL, key="test", user="anna"), holds=lambda told: told == "exact")
         assert await asked(CAPITAL) == {"verdict": "bypass", "reason": "no_user"}
 
         removed = await http.request("DELETE", "/v1/cache", headers={"authorization": "Bearer secret"})
-        assert removed.json()["removed"] >= 3, "of all end users"
-        assert await verdict(CAPITAL, key="test", user="anna") == "exact", "of another tenant"
+        assert removed.json()["removed"] >= 3, "entries of all end users are removed"
+        assert await verdict(CAPITAL, key="test", user="anna") == "exact", "another tenant's entries stay"
         for name in ("anna", "bert"):
             assert await verdict(CAPITAL, user=name) == "miss", name
 

@@ -94,7 +94,7 @@ async def test_envoy_takes_the_bootstrap_and_a_region_over_it(mode: str, tmp_pat
 async def test_before_it_is_stopped_envoy_drains_and_waits_no_longer_than_for_answers_in_flight(admin: int) -> None:
     script = (CHART_FILES / "drain.sh").read_text()
     assert (await run(["bash", "-c", script], admin)).returncode == 0
-    assert (await run(PROBE, admin)).returncode != 0, "it takes no more"
+    assert (await run(PROBE, admin)).returncode != 0, "a draining Envoy is not ready"
 
 
 async def test_the_region_is_envoys_own(tmp_path: Path) -> None:

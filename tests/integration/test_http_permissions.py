@@ -151,7 +151,7 @@ async def test_a_model_behind_another_api_refuses_such_fields_by_name(
     assert reply.status_code == 400, reply.text
     named = reply.json()["error"]["message"].partition(":")[0]
     about = (place.strip(), f"{place.strip()}.file.file_data", "tool_choice", "audio")
-    assert named in about, "the first of those that are about the same"
+    assert named in about, "the message names one of the refused fields"
     assert provider.asked == []
 
 

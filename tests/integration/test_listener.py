@@ -19,7 +19,7 @@ LOCAL, WINDOWS = ListenerSettings(), ListenerSettings(policy="windows")
 
 
 class Model:
-    """Hears a word in each quarter of a second, numbered. While it is held it does not answer."""
+    """Transcribes one numbered word for each quarter of a second. While it is held it does not answer."""
 
     def __init__(self) -> None:
         self.lengths: list[float] = []
@@ -123,7 +123,7 @@ async def test_the_listener_reads_while_the_model_works_and_then_takes_all_audio
     assert taken == 2 * len(question()) + RATE
     assert model.most_at_once == 1
     first, rest = model.lengths
-    assert 0.8 <= first < 1.0  # it begins as soon as there is enough to hear
+    assert 0.8 <= first < 1.0  # the first run begins as soon as there is enough audio
     assert rest > 1.5 * len(question()) / RATE
 
 

@@ -180,7 +180,7 @@ async def test_a_provider_that_moved_is_found_by_the_request_that_fails_at_its_o
         with pytest.raises(Broken):
             async with client.request("GET", f"{url}/models", Deadline.after(20)):
                 pass
-        assert asked == 1, "who is just found to be nowhere is not looked for again at once"
+        assert asked == 1, "a name that was just not found is not looked up again at once"
         addresses[:] = ["127.0.0.1"]
         async with client.request("GET", f"{url}/models", Deadline.after(20)) as reply:
             assert reply.status in (200, 404)

@@ -66,7 +66,7 @@ async def test_a_gateway_is_ready_from_its_first_model_on_until_it_stops(tmp_pat
         assert await _status(f"{gateway.metrics}/livez") == 200
         async with scripted_llm(later):
             await until(gateway.said, holds=lambda said: said == READY)
-        assert await gateway.said() == READY, "a model that goes takes nothing away"
+        assert await gateway.said() == READY, "the gateway stays ready when a model stops"
 
 
 async def test_a_question_waits_for_a_model_that_is_reached_late(tmp_path: Path) -> None:

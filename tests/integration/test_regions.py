@@ -108,7 +108,7 @@ async def regions(started: Regions) -> AsyncIterator[Regions]:
 
 
 def _region(outcome: Outcome) -> str:
-    """Whose llm has written an answer."""
+    """The region of the llm that wrote an answer."""
     words = len(outcome.text.split())
     return next((region for region, said in _WORDS.items() if said == words), "")
 

@@ -78,4 +78,4 @@ async def test_tracing_and_the_number_of_workers_are_changes_of_a_running_proces
         for setting in ("HEDGEROW_LLM_OTLP_ENDPOINT", "HEDGEROW_GATEWAY_WORKERS"):
             changed = replace(llm, environment={**llm.environment, setting: "3"})
             assert process.can_change(ServiceSpec.together("hedgerow", [changed]))
-        assert not process.can_change(llm), "a service alone is no process of services"
+        assert not process.can_change(llm), "a process of one service cannot become a shared process"

@@ -90,7 +90,7 @@ async def test_a_full_tenant_loses_its_least_recently_used_response(redis: Redis
     assert [await store.get(ACME, each) is not None for each in "1234"] == [True, False, True, True]
     assert await store.get(UMBRA, "0")
     await store.put(ACME, "4", b"y")
-    assert await store.put(ACME, "5", b"x" * 10 * KB), "what was replaced counts no more"
+    assert await store.put(ACME, "5", b"x" * 10 * KB), "a replaced response no longer counts"
     assert [await store.get(ACME, each) is not None for each in "1345"] == [True] * 4
     assert not await store.put(ACME, "6", b"x" * 35 * KB)
     assert [await store.get(ACME, each) is not None for each in "13456"] == [True] * 4 + [False]
@@ -169,7 +169,7 @@ async def test_quotas_have_a_connection_of_their_own(redis: RedisProcess) -> Non
         with pytest.raises(StoreUnavailable):
             await store.get(ACME, "resp_1")
         reservation = await shared.quotas.reserve("acme", Allowance(concurrency=1), 1, 5)
-        assert not reservation.local, "Redis has decided"
+        assert not reservation.local, "Redis still decides on quotas"
 
 
 @pytest.mark.parametrize("lost", ["used", "ends", "bytes"])

@@ -30,7 +30,7 @@ def scripted(*names: str, **environment: str) -> list[ServiceSpec]:
 
 
 class Changes:
-    """Hears what happens, and waits for it."""
+    """Records changes of processes, and waits for one."""
 
     def __init__(self) -> None:
         self.seen: list[Change] = []

@@ -72,7 +72,7 @@ async def test_a_wrong_hit_that_is_reported_never_comes_again(
         assert (await http.post("/v1/cache/wrong", json=body)).status_code == 401
         assert (await http.post("/v1/cache/wrong", json={}, headers={"x-api-key": "secret"})).status_code == 400
         replies = [(await http.post("/v1/cache/wrong", json=body, headers={"x-api-key": "rare"})) for _ in range(3)]
-        assert replies[-1].status_code == 429, "each is a request of the tenant's quota"
+        assert replies[-1].status_code == 429, "each report counts for the tenant's quota"
 
     for key, expected in (("secret", (0, {"tightened": True})), ("test", (1, {"tightened": False}))):
         command = ("cache", "wrong", hit.cache.key, "--gateway", target, "--api-key", key, "--json")

@@ -67,12 +67,12 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
     return {"paused": PausedLoop} if item.get_closest_marker("paused") else {"asyncio": asyncio.new_event_loop}
 
 
-def _audit(event: str, told: tuple[Any, ...]) -> None:
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     if not _watched:
         return
     if event in _PROCESSES:
-        raise AssertionError(f"a unit test starts no process: {event} {told[:2]}")
-    if event == "import" and told[0] in _ENGINES:
-        raise AssertionError(f"a unit test loads no engine: {told[0]}")
-    if event == "socket.connect" and isinstance(told[1], tuple) and not told[1][0].startswith(_LOOPBACK):
-        raise AssertionError(f"a unit test speaks to nobody beyond loopback: {told[1]}")
+        raise AssertionError(f"a unit test starts no process: {event} {arguments[:2]}")
+    if event == "import" and arguments[0] in _ENGINES:
+        raise AssertionError(f"a unit test loads no engine: {arguments[0]}")
+    if event == "socket.connect" and isinstance(arguments[1], tuple) and not arguments[1][0].startswith(_LOOPBACK):
+        raise AssertionError(f"a unit test connects to no address beyond loopback: {arguments[1]}")

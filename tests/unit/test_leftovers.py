@@ -57,7 +57,7 @@ def _run(work: Callable[[], Awaitable[None]]) -> None:
     ("work", "found"),
     [
         (_a_task_goes_on, r"tasks that still run: \['_for_ever'\]"),
-        (_an_exception_is_lost, r"nobody has heard of: .*RuntimeError\('lost'\)"),
+        (_an_exception_is_lost, r"unhandled exceptions: .*RuntimeError\('lost'\)"),
         (_a_generator_is_dropped, "only the garbage collector ends: .*messages"),
     ],
 )

@@ -93,7 +93,7 @@ async def replica(
 
 
 async def up_to_date(redis: RedisProcess, *replicas: Replica) -> None:
-    """Return when every replica has heard of everything."""
+    """Return when every replica has received every change."""
 
     async def all_of_them() -> bool:
         async with redis.client() as client:
@@ -111,7 +111,7 @@ async def kept(redis: RedisProcess) -> dict[str, bytes]:
 
 
 async def agreed(redis: RedisProcess, *replicas: Replica) -> dict[str, bytes]:
-    """What Redis and every replica hold, once they have heard of everything: the same."""
+    """The entries of Redis and of every replica, once all have received every change: they are equal."""
     await up_to_date(redis, *replicas)
     held = await kept(redis)
     assert all(each.holds() == held for each in replicas)

@@ -121,13 +121,13 @@ async def _live_through(redis: RedisProcess, steps: list[Step]) -> None:
             one.answers.sweep()  # as every second
             if "clock jumps" in {what for what, _, _ in steps}:
                 await until(lambda one=one: one.holds() == left or one.memory.overflowed)
-                assert one.holds().items() <= left.items(), "what replicas hold is what Redis has"
+                assert one.holds().items() <= left.items(), "replicas hold entries that Redis does not have"
             else:
                 assert one.holds() == left, "replicas converge"
             for question in _QUESTIONS:
                 await history.look_up(one, question)
                 if question.key in left:
-                    assert (await one.look_up(question)).entry, "what Redis has is found"
+                    assert (await one.look_up(question)).entry, "an entry of Redis is not found"
 
 
 async def test_nothing_removed_is_served_as_shared_and_replicas_converge(redis: RedisProcess) -> None:

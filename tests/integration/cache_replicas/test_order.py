@@ -135,7 +135,7 @@ async def test_an_answer_that_was_begun_before_a_removal_anywhere_is_not_stored_
             await each.keep(THEIRS, b"kept", epoch=epoch)
         await up_to_date(redis, a, b)
         assert CAPITAL.key not in a.holds() | b.holds() | await kept(redis)
-    async with replica(redis.url) as restarted:  # which heard of none of it
+    async with replica(redis.url) as restarted:  # which received none of these changes
         with pytest.raises(Conflict):
             await restarted.keep(CAPITAL, b"old", epoch=epoch)
         await restarted.keep(CAPITAL, b"new", epoch=restarted.answers.epoch)

@@ -38,7 +38,7 @@ async def test_without_redis_nothing_is_stored_and_nothing_is_removed(
     await redis.kill()
     await until(lambda: _away(a))
     assert await a.keep(OTHER, b"a thing") is False
-    assert a.answers.embedder.misses == embedded, "what is not kept need not be embedded"
+    assert a.answers.embedder.misses == embedded, "an answer that is not stored is not embedded"
     for remove in (a.remove(CAPITAL), a.remove_tenant("acme"), a.remove(OTHER)):
         with pytest.raises(NotRemoved) as refused:
             await remove
@@ -67,7 +67,7 @@ async def test_entries_removed_elsewhere_are_served_locally_until_the_replica_is
         assert found.verdict in (Verdict.EXACT, Verdict.MISS)
         await asyncio.sleep(0)
     assert found.verdict is Verdict.MISS
-    assert a.memory.stats.snapshots == 1, "the stream goes on from where it was"
+    assert a.memory.stats.snapshots == 1, "the stream continues at its position"
     assert a.holds() == b.holds() == await kept(redis) == {OTHER.key: b"a thing"}
 
 
@@ -133,7 +133,7 @@ async def test_a_removal_and_a_store_under_way_at_the_loss_of_redis_both_fail(
         await removing
     assert await storing is False
     await agreed(redis, a, b)
-    assert set(a.holds().values()) <= {b"Paris"}, "Redis may have heard of the removal; the store came after it"
+    assert set(a.holds().values()) <= {b"Paris"}, "Redis may have received the removal; the store came after it"
 
 
 async def test_an_answer_that_was_begun_before_redis_was_emptied_is_not_stored(

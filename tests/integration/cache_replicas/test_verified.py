@@ -126,7 +126,9 @@ async def test_a_tenant_that_was_removed_is_forgotten_in_all_its_categories_also
     await pair[0].remove_tenant("acme")
     await up_to_date(redis, *pair)
     assert [one.memory.thresholds.of(each) for one in pair for each in (ACME, CHAT, DOSAGES)] == [DEFAULT] * 6
-    pair[1].memory.thresholds._records._tenants["acme"] = OrderedDict({category: late})  # it has not heard of it yet
+    pair[1].memory.thresholds._records._tenants["acme"] = OrderedDict(
+        {category: late}
+    )  # as if the removal had not arrived yet
     async with redis.client() as client:
         await pair[1].store._verified.add(client, pair[1].store.sequence - 1)
         assert not await client.exists(f"{VERIFIED}engine:acme")

@@ -234,6 +234,6 @@ async def test_a_call_is_one_line_in_the_access_log_with_its_trace_id(edge: Edge
     line = await edge.logged(trace_id=trace_id)
     expected = {"path": GENERATE, "grpc_status": "OK", "upstream": scripted.target}
     assert expected.items() <= line.items()
-    assert "tenant" not in line, "nobody has said"
+    assert "tenant" not in line, "the request names no tenant"
     assert line["bytes_sent"] > 0
     assert line["duration_ms"] >= 0

@@ -157,7 +157,9 @@ async def test_every_service_authenticates_and_a_caller_without_a_certificate_re
         code, out, err = await run("collection", "put", "notes", str(pairs.state_dir / "notes.md"), *known)
         assert code == 0, out + err
         answer = await client.ask("Which port?", mesh_tools=["search_notes"])
-        assert [each.tool for each in answer.citations] == ["search_notes"], "the cache has proven that it is one"
+        assert [each.tool for each in answer.citations] == ["search_notes"], (
+            "the gateway accepts the cache's certificate"
+        )
     trusting = httpx.AsyncClient(verify=ssl.create_default_context(cafile=certificates / "ca.crt"))
     base_url = f"https://localhost:{pairs.service('envoy').spec.address.rpartition(':')[2]}/v1"
     async with AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, http_client=trusting) as client:

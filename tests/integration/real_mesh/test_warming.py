@@ -68,10 +68,10 @@ async def test_a_gateway_has_its_prompts_read_before_any_request_and_charges_no_
         answer = await client.ask("Hello?", system_prompt="support")
         assert answer.text == "Paris."
     cold_salt = llm.requests[-1].cache_salt
-    assert cold_salt not in ("", salt), "what was read for one tenant is nobody else's"
+    assert cold_salt not in ("", salt), "tenants must not share a prefix cache"
     told = await _metrics(metrics)
     assert 'hedgerow_warmed_total{model="m",outcome="ok"} 1.0' in told
-    assert 'hedgerow_attempts_total{kind="first",model="m",outcome="ok"} 1.0' in told, "users' calls alone"
+    assert 'hedgerow_attempts_total{kind="first",model="m",outcome="ok"} 1.0' in told, "warm-up calls do not count"
 
 
 async def test_hedgerow_warm_reports_each_step_and_refuses_tenants_without_permission(
@@ -148,7 +148,7 @@ async def test_an_engine_has_read_the_prompt_when_its_tenant_asks_for_the_first_
 
     assert await reused(KEY) > 0
     assert await reused(COLD_KEY) == 0
-    assert await reused(COLD_KEY) > 0, "what it has asked itself"
+    assert await reused(COLD_KEY) > 0, "a tenant reuses its own prompts"
 
 
 async def _metrics(address: str) -> str:

@@ -42,7 +42,9 @@ async def test_a_model_of_every_api_gets_the_whole_conversation(
     assert (first.output_text, first.store, first.previous_response_id) == ("Tokyo.", True, None)
     second = await ask("And its river?", previous_response_id=first.id)
     assert (second.store, second.previous_response_id) == (True, first.id)
-    assert recorded_response.ID != first.id != second.id != recorded_response.ID, "no caller guesses the gateway's"
+    assert recorded_response.ID != first.id != second.id != recorded_response.ID, (
+        "the gateway's ids differ from the provider's"
+    )
     third = await ask("Thanks.", previous_response_id=second.id, store=False)
     assert (third.store, third.previous_response_id) == (False, second.id)
 

@@ -1,4 +1,4 @@
-"""Stored responses by their ids: whose they are, what is not stored, and their limits."""
+"""Stored responses by their ids: owners, responses that are not stored, and limits."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_an_end_user_goes_on_with_responses_of_its_own(served: Transparent
         first = await anna.responses.create(model="gpt", input="?")
         assert (await anna.responses.retrieve(first.id)).id == first.id
         own = await nobody.responses.create(model="gpt", input="?", user="anna", previous_response_id=first.id)
-        assert own.output_text == "Tokyo.", "the same name, by another field"
+        assert own.output_text == "Tokyo.", "the same end user, named by another field"
         for user in ("bert", None):
             named: dict[str, Any] = {"user": user} if user else {}
             with pytest.raises(openai.BadRequestError, match=f"'{first.id}' not found"):
@@ -93,7 +93,7 @@ async def test_an_end_user_goes_on_with_responses_of_its_own(served: Transparent
         with pytest.raises(openai.NotFoundError):
             await nobody.responses.delete(first.id)
         named = await nobody.responses.create(model="gpt", input="?", user="an account", safety_identifier="anna")
-        assert (await anna.responses.retrieve(named.id)).id == named.id, "the name that OpenAI has for it now"
+        assert (await anna.responses.retrieve(named.id)).id == named.id, "the end user in OpenAI's newer field"
 
 
 async def test_a_response_of_an_unnamed_end_user_is_not_stored(

@@ -86,7 +86,7 @@ async def test_a_chat_completion_comes_back_as_it_was_streamed(
     assert reply.text.endswith("data: [DONE]\n\n")
     reply = await http.post("/v1/chat/completions", json=body)
     *events, last = events_of(reply.text)
-    assert [*events, _without_account(last)] == list(CHAT[:-1]), "usage is for clients that ask for it"
+    assert [*events, _without_account(last)] == list(CHAT[:-1]), "only clients that ask for usage receive it"
 
 
 async def test_a_message_comes_back_as_it_was_streamed(http: httpx.AsyncClient, provider: RecordingProvider) -> None:

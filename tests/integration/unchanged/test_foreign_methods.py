@@ -118,7 +118,9 @@ async def test_text_embeddings_inference_ranks_in_its_own_words(served: Served, 
     assert refused.json()["error"]["error_type"] == "Validation"
     refused = await http.post("/rerank", json={**body, "model": "tei", "texts": "a"})
     assert refused.status_code == 422
-    assert refused.json()["message"] == served.provider.answered[-1].decode(), "it is no JSON"
+    assert refused.json()["message"] == served.provider.answered[-1].decode(), (
+        "a body that is not JSON becomes the message"
+    )
 
 
 async def test_an_answer_is_byte_for_byte_the_providers(served: Served, http: httpx.AsyncClient) -> None:

@@ -53,7 +53,7 @@ async def test_openais_client(served: Transparent, status: int, stream: bool) ->
     through = await asked(f"{served.url}/v1")
     assert through == await asked(served.provider.url)
     assert through[2] == PROBLEMS[status]
-    assert len(served.provider.asked) == 2, "once each"
+    assert len(served.provider.asked) == 2, "one call through the gateway, one direct"
 
 
 @WHOLE_OR_STREAMED

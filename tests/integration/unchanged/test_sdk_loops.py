@@ -157,7 +157,7 @@ async def test_anthropics_tool_runner_comes_to_its_end(served: Transparent, stre
         last = await runner.until_done()
     assert last.content[0].text == "21 °C, 晴れ."
     first, second = (asked.body for asked in served.provider.asked)
-    assert "thread" not in first.keys() | second.keys(), "the conversation is not kept at the provider"
+    assert "thread" not in first.keys() | second.keys(), "the provider does not store the conversation"
     question, said, result = second["messages"]
     assert question == {"role": "user", "content": QUESTION}
     assert [block["type"] for block in said["content"]] == ["thinking", "tool_use"]

@@ -76,7 +76,9 @@ async def test_a_prompt_that_is_changed_on_request_keeps_all_other_fields_and_th
     assert reply.status_code == 200, reply.text
     (sent,) = provider.asked
     assert "jane@example.org" not in str(sent.body)
-    assert own_fields({**sent.body, "messages": asked}) == own_fields(body), "the gateway's own options stay here"
+    assert own_fields({**sent.body, "messages": asked}) == own_fields(body), (
+        "the gateway's own options are not forwarded"
+    )
     assert reply.json()["hedgerow"]["changes"] == [
         {"what": "budget", "to": "9000 ms", "by": "request"},
         {"what": "prompt_masked", "to": "1 email", "by": "request"},

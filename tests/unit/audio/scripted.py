@@ -23,7 +23,7 @@ from services.runtime.rpc.boundary import Call
 
 
 class ScriptedRecognizer:
-    """Hears one word in each second of audio: `w0`, `w1`, … A held one waits in the middle of its work."""
+    """Transcribes one word for each second of audio: `w0`, `w1`, … A held one waits in the middle of its work."""
 
     name, device, compute_type, translates = "scripted", "cpu", "int8", True
 

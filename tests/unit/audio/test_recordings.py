@@ -1,4 +1,4 @@
-"""Recordings that the audio service hears with a scripted model, as its clients see it."""
+"""Recordings that the audio service transcribes with a scripted model, as its clients see it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_recording_beyond_its_deadline_is_late_and_stops(service: START)
     under_way = running.recognizer.began.is_set()  # not on a machine that is too busy to get there in time
     running.recognizer.going.set()
     assert await running.transcribe(file(encoded(1)))
-    assert running.recognizer.steps == under_way + 1, "the step that was under way, and the next call's"
+    assert running.recognizer.steps == under_way + 1, "the running step and the next call's step"
 
 
 async def test_a_recording_stops_when_its_caller_cancels(service: START):

@@ -68,7 +68,7 @@ async def test_work_returns_its_result_and_raises_its_error(scheduler: Scheduler
 
 
 async def order(scheduler: Scheduler, *waiting: tuple[str, int, float]) -> list[str]:
-    """Whose work runs after whose: each has a name, how many pieces of it wait, and what one of them costs."""
+    """The order in which work runs: `waiting` has the name, the number and the cost of the pieces of each kind."""
     tasks = []
     with held(scheduler) as gate:
         await soon()

@@ -1,4 +1,4 @@
-"""Streams that the audio service hears with a scripted model, as their clients see it."""
+"""Streams that the audio service transcribes with a scripted model, as their clients see it."""
 
 from __future__ import annotations
 

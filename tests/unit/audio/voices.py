@@ -52,7 +52,7 @@ def speech(draw: st.DrawFn) -> list[Word]:
 
 
 class Hearing:
-    """Hears the words that lie in a span, with times that are off by up to `off_s`."""
+    """Transcribes the words that lie in a span, with times that are off by up to `off_s`."""
 
     def __init__(self, spoken: Sequence[Word], off_s: float = 0.0, seed: int = 0):
         self.spoken, self.off_s = spoken, off_s

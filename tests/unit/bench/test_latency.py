@@ -30,7 +30,9 @@ def test_the_articles_provider_has_the_articles_percentiles(totals_ms: list[floa
 def test_the_same_seed_draws_the_same_times() -> None:
     first, again = ([ARTICLES.first.draw_ms(rng) for _ in range(50)] for rng in (random.Random(3), random.Random(3)))
     assert first == again
-    assert {Mixture(70).draw_ms(random.Random(seed)) for seed in range(5)} == {70}, "without a spread"
+    assert {Mixture(70).draw_ms(random.Random(seed)) for seed in range(5)} == {70}, (
+        "a mixture without a spread has one value"
+    )
 
 
 @given(seed=st.integers(), tail_share=st.floats(0, 1), alpha=st.floats(0.1, 3))

@@ -38,7 +38,9 @@ def test_an_embedder_of_several_languages_knows_each_of_them() -> None:
     unknown = language.reader(("en", "de"))
     assert [unknown(text) for text in ("Wie hoch ist mein Kontostand?", "How do I reset my password?")] == ["", ""]
     assert unknown("¿Qué medicamentos tomo por la noche?") == "es"
-    assert language.reader(())("私の口座の残高はいくらですか？") == "", "one of nearly all languages has none read"
+    assert language.reader(())("私の口座の残高はいくらですか？") == "", (
+        "with nearly all languages the script is not detected"
+    )
 
 
 def german(text: str) -> str:

@@ -98,7 +98,9 @@ def test_a_failed_load_is_kept_for_a_while_and_then_tried_again(problem: Excepti
             needed()
         errors.append(caught.value)
     assert loading.times == 1
-    assert len({id(error.metadata) for error in errors}) == 3, "handlers write into them"
+    assert len({id(error.metadata) for error in errors}) == 3, (
+        "each error has its own metadata, because handlers write into it"
+    )
     assert not needed.is_loaded
     loading.problem, now[0] = None, 110.0
     assert needed() is needed()

@@ -22,7 +22,9 @@ def test_the_nearest_come_first_with_their_cosine() -> None:
 def test_removed_vectors_are_not_found_may_return_and_an_empty_partition_is_gone() -> None:
     index = VectorIndex(4)
     index.add(b"p", [("x", AXES[0]), ("y", AXES[1])])
-    assert (index.nearest(b"q", AXES[0], 8), b"q" in index) == ([], False), "partitions do not see each other"
+    assert (index.nearest(b"q", AXES[0], 8), b"q" in index) == ([], False), (
+        "a search of one partition finds vectors of another"
+    )
     index.remove(b"p", ["x", "never added"])
     assert index.nearest(b"p", AXES[0], 8) == [("y", 0)]
     index.remove(b"p", ["y"])

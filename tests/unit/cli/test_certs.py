@@ -105,7 +105,7 @@ def test_a_certificate_has_identity_hosts_and_usage() -> None:
     assert certificate.not_valid_before_utc == NOON - timedelta(minutes=5)
     certificate.verify_directly_issued_by(authority.certificate)
     constraints = authority.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    assert (constraints.ca, constraints.path_length) == (True, 0), "it signs no other authorities"
+    assert (constraints.ca, constraints.path_length) == (True, 0), "the CA may sign no other authorities"
 
 
 def test_more_names_are_the_edges_alone(tmp_path: Path) -> None:

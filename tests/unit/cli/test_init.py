@@ -31,7 +31,7 @@ def test_init_asks_for_model_variable_callers_and_stored_answers(file: Path) -> 
     model = written["models"]["claude"]
     assert (model["engine"], model["model"], model["key_env"]) == ("anthropic", "claude", "MY_KEY")
     assert written["tenants"]["me"] == {"key_env": "HEDGEROW_API_KEY"}
-    assert "cache" not in written, "none are given unless somebody says so"
+    assert "cache" not in written, "stored answers are off unless an option asks for them"
     assert "export MY_KEY=" in result.stdout
 
 

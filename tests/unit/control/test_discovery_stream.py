@@ -54,7 +54,7 @@ class GrpcClient:
         return self.ask(response.type_url, *self.names[response.type_url], refusal=refusal)
 
     def listen(self, now: Snapshot) -> list[tuple[str, list[str]]]:
-        """Hear and take all there is: (type, what was in it) in the order it came."""
+        """Receive and acknowledge all responses: (type, names of the resources) in their order."""
         received = []
         while response := self.next_response(now):
             received.append((response.type_url.rpartition(".")[2], content(response)))

@@ -69,7 +69,7 @@ async def test_without_a_schedule_it_is_read_once_and_again_by_replicas_that_ret
         assert len(model.requests) == 2
         breaker.disconnected()
         await asyncio.sleep(2)
-        assert len(model.requests) == 2, "who is away is not asked"
+        assert len(model.requests) == 2, "a replica without a connection is not called"
         breaker.connected()
         await asyncio.sleep(2)
         assert len(model.requests) == 4
@@ -148,14 +148,14 @@ async def test_a_busy_model_warms_nothing_beside_waiting_requests_and_sheds_none
     slots = [await limiter.enter(_ticket()) for _ in range(4)]
     async with scene.running():
         await asyncio.sleep(0.01)
-        assert limiter.waiting == 0, "it stands in no line"
+        assert limiter.waiting == 0, "warm-up does not wait in the limiter's queue"
         waiting = asyncio.create_task(limiter.enter(_ticket()))
         await asyncio.sleep(0.1)
         assert not model.requests
         slots.pop().release()
         slots.append(await waiting)
         await asyncio.sleep(0.1)
-        assert not model.requests, "a place that is free is for users first"
+        assert not model.requests, "a free slot goes to users first"
         for slot in slots:
             slot.release()
         await asyncio.sleep(20)
@@ -171,7 +171,7 @@ async def test_nothing_that_is_learned_from_users_moves() -> None:
     assert len(model.requests) > 100
     assert pool.baseline.quantile_s(0.5) is None
     assert pool.hedge.moment() == HedgeMoment(0.3, "the expected first-token time")
-    assert pool.limiter.queue_capacity == 100, "how long users hold a slot says how many may wait"
+    assert pool.limiter.queue_capacity == 100, "only users' calls determine the queue's capacity"
     assert (pool.limiter.in_flight, pool.limiter.waiting) == (0, 0)
     assert [replica.in_flight for replica in pool.replicas] == [0, 0, 0]
     assert all(replica.breaker.would_admit() for replica in pool.replicas)
@@ -243,7 +243,7 @@ async def test_calls_without_permission_of_unknown_names_or_beside_another_are_r
     with pytest.raises(Exhausted, match="one call at a time"):
         await scene.warmed()
     await first.aclose()
-    assert await scene.warmed(), "who left is not in the way"
+    assert await scene.warmed(), "a call that its caller left does not block the next one"
 
 
 @given(st.text(min_size=1, max_size=300), st.sampled_from(["off", "system", "all"]), st.integers(0, 400))

@@ -83,7 +83,7 @@ def test_redis_has_its_password_from_a_file_and_no_command_line_has_one(planned:
     for spec in planned.specs():
         assert password not in " ".join([*spec.command, *spec.environment.values()])
     planned.write_files()
-    assert password in Path(command[1]).read_text(), "what is kept is read again after a restart"
+    assert password in Path(command[1]).read_text(), "the password stays the same after a restart"
 
 
 def test_every_service_has_a_lame_duck_time_and_the_trace_endpoint(planned: ReplicatedMesh) -> None:

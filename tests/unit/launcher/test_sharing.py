@@ -57,7 +57,7 @@ def test_a_mesh_that_runs_keeps_its_shape_when_its_file_changes(tmp_path: Path) 
     text = TWO + "audio: openai/whisper-base\n"
     assert [spec.name for spec in shaped(text, tmp_path, Sharing.ALL)] == ["audio", "hedgerow"]
     (only,) = shaped(TWO + "gateway: {workers: 2}\n", tmp_path, Sharing.ALL)
-    assert only.name == "hedgerow", "its process keeps the workers running"
+    assert only.name == "hedgerow", "the process keeps its workers running"
 
 
 @pytest.mark.parametrize("workers", [1, 2])

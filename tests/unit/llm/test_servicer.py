@@ -212,7 +212,7 @@ async def test_cached_tokens_are_reported_only_where_they_cannot_be_other_tenant
     servicer = LLMServicer(_Caching(salts))  # type: ignore[arg-type]
     replies = [reply async for reply in servicer.Generate(asked, CALL)]
     assert (replies[-1].finish.usage.cached_prompt_tokens, replies[-1].finish.usage.prompt_tokens) == (cached, 100)
-    assert replies[-1].finish.billed_cached_tokens == 64, "accounts have what the provider bills"
+    assert replies[-1].finish.billed_cached_tokens == 64, "the cost follows what the provider bills"
 
 
 @pytest.mark.parametrize(("messages", "large"), [(10, False), (2_000, True)])

@@ -48,7 +48,7 @@ class Held(SpanExporter):
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> CollectorRegistry:
-    """That of a process whose telemetry has not begun."""
+    """The registry of a process whose telemetry has not begun."""
     monkeypatch.setattr(telemetry, "_exporting", telemetry._Exporting())
     monkeypatch.setattr(telemetry, "_sampling", telemetry._Sampling())
     monkeypatch.setattr(telemetry, "REGISTRY", registry := CollectorRegistry())

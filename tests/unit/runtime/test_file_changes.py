@@ -8,7 +8,7 @@ def test_a_file_is_read_again_once_it_has_stopped_changing_and_then_not_again(tm
     stamps = FileChanges(file)
     assert not stamps.changed()
     file.write_text("22")
-    assert not stamps.changed(), "who writes it may not be done"
+    assert not stamps.changed(), "the writer may not have finished"
     assert stamps.changed()
     assert not stamps.changed()
 

@@ -17,7 +17,7 @@ def test_bytes_and_paths_of_both_kinds_are_read(tmp_path: Path) -> None:
     assert list(read_all("images", given)) == [b"x", b"y", b"a", b"a"]
     assert list(read_all("images", ())) == []
     for single in (b"a", str(tmp_path / "a.png"), tmp_path / "a.png"):
-        assert list(read_all("images", single)) == [b"a"], "one needs no sequence"
+        assert list(read_all("images", single)) == [b"a"], "a single picture needs no sequence"
 
 
 def test_a_recording_that_is_deleted_before_it_is_sent_is_named_by_its_field(tmp_path: Path) -> None:

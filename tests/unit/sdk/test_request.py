@@ -35,7 +35,7 @@ def test_zero_and_empty_are_values_not_absence() -> None:
     assert request.sampling.HasField("temperature")
     assert request.sampling.HasField("seed")
     assert request.HasField("budget_ms")
-    assert generate_request("?", budget_ms=-5).budget_ms == -5, "for the gateway to refuse"
+    assert generate_request("?", budget_ms=-5).budget_ms == -5, "the gateway refuses it, not the SDK"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_classes_of_one_name_differ_by_their_index() -> None:
         ({}, (1_000, 1_000, -1_000), [Named(0, "a", 0.5), Named(1, "b", 0.5), Named(2, "c", 0.0)]),
         ({"activation": "sigmoid"}, (0, 1_000, -1_000), [Named(1, "b", 1.0), Named(0, "a", 0.5), Named(2, "c", 0.0)]),
     ],
-    ids=["a softmax shares one between all classes", "a sigmoid judges each class by itself"],
+    ids=["a softmax shares one between all classes", "a sigmoid judges each class separately"],
 )
 def test_scores_become_probabilities(changes: dict[str, str], scores: tuple[int, ...], expected: list[Named]) -> None:
     assert labels(model("a", "b", "c", **changes), row(*scores), 3) == expected

@@ -139,12 +139,12 @@ def test_gateways_that_allow_for_different_shares_move_no_threshold_of_each_othe
         for asked in (1.0, 0.002) * 5:
             assert kept.for_lookup(DOSAGES, asked) == alone[asked]
             for other in (1.0, 0.002):
-                assert kept.of(DOSAGES, other) == alone[other], f"while {asked} is asked for"
+                assert kept.of(DOSAGES, other) == alone[other], f"while lookups ask for {asked}"
     assert kept.alarms == 1
     assert caplog.text.count("more than 0.002 of its lookups") == 1
     for _ in range(2_000):
         kept.verify(DOSAGES, 0.8, True, False)
-    assert kept.of(DOSAGES, 0.002) > 0.8, "what is verified next counts for each"
+    assert kept.of(DOSAGES, 0.002) > 0.8, "new verdicts count for each threshold"
     assert kept.of(DOSAGES, 1.0) > 0.8
 
 

@@ -111,7 +111,7 @@ async def test_tokens_are_reserved_by_what_the_request_may_cost():
 
 
 def shared_door() -> AdmissionControl:
-    """One whose Redis has never answered."""
+    """Admission control whose Redis has never answered."""
     return AdmissionControl(
         ShedSettings(), WorkShares(lambda: 0.0, 0.85), SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10)
     )

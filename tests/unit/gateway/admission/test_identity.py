@@ -124,7 +124,7 @@ def test_a_name_that_the_edge_proved_is_the_tenant_with_its_settings() -> None:
     assert (beta.name, beta.premium, beta.allowance.concurrency) == ("beta", True, 3)
     assert replace(known.tenant(None, ["gamma"]), prefix_salt="") == Tenant("gamma", False, 1, Allowance(), 0)
     assert Identity({}, None, anonymous=True).tenant(None, ["beta"]).name == "beta"
-    assert KEYED.tenant("Bearer eyJhbGciOi", ["beta"]).name == "beta", "the token is the one that the edge checked"
+    assert KEYED.tenant("Bearer eyJhbGciOi", ["beta"]).name == "beta", "the edge has verified the bearer token"
 
 
 def test_a_key_beside_a_proven_name_must_be_of_the_same_tenant() -> None:

@@ -42,7 +42,7 @@ def test_the_tokens_of_an_answer(own: int, asked: int | None, limit: TokenLimit,
     request = pb.GenerateRequest(sampling=chat_pb2.Sampling(max_tokens=asked, min_tokens=80))
     before = request.SerializeToString()
     shorter, found = limited(request, tenant(max_tokens=own))
-    assert (found, request.SerializeToString()) == (limit, before), "what the caller sent stays as it is"
+    assert (found, request.SerializeToString()) == (limit, before), "the caller's request is not changed"
     assert (shorter.sampling.max_tokens if shorter.sampling.HasField("max_tokens") else None) == sent
     assert not limit.most or shorter.sampling.min_tokens <= limit.most
     changes = Changes()

@@ -53,7 +53,7 @@ def test_a_question_does_not_wait_for_what_is_found_out_of_another_in_a_thread(m
     thread.start()
     assert begun.wait(10)
     assert Question(pb.GenerateRequest()).unshared is None
-    assert thread.is_alive(), "the small one did not wait for it"
+    assert thread.is_alive(), "the small request does not wait for the large one"
     go_on.set()
     thread.join()
     assert large.unshared is None

@@ -84,7 +84,7 @@ class QuotaMachine(RuleBasedStateMachine):
                 self.running.append((tenant, reservation, 10, 1))
                 return
             self.time_passes(waits_s)
-        raise AssertionError("told three times to come back")
+        raise AssertionError("refused three times with a retry delay")
 
     @invariant()
     def each_tenant_holds_what_runs(self):

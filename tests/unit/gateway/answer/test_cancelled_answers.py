@@ -131,7 +131,7 @@ def test_a_cancelled_answer_leaves_nothing_behind(name: str, heartbeats: bool, p
         yield work()
         assert_over(scene_)
         await asyncio.sleep(600)
-        assert all(breaker.would_admit("acme") for breaker in breakers(scene_)), "a probe that never ends"
+        assert all(breaker.would_admit("acme") for breaker in breakers(scene_)), "a breaker still waits for a probe"
 
     assert cancelled_at_every_await(scene) >= 2
 
@@ -170,7 +170,7 @@ def test_a_cancelled_stored_answer_without_a_returning_client_leaves_nothing_beh
             await scene_.answer().give(send)
 
         async def admit(claim: Claim) -> Reservation:
-            raise AssertionError("there is one client")
+            raise AssertionError("a second client connected")
 
         request = pb.GenerateRequest(idempotency_key="k")
         yield with_heartbeats(partial(kept.follow, request, "acme", begin, admit, 60.0), read, 0.005)

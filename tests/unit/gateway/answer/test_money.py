@@ -74,7 +74,7 @@ CASES = {
     "a cache without prices of its own": lambda: Case(
         {"large": says(ends(read=1_200, written=300))}, [Used("large", 2_000, 100, cached=1_200, written=300)]
     ),
-    "a provider that tells no usage": lambda: Case(
+    "a provider that reports no usage": lambda: Case(
         {"small": says(text("Pa"), ends(0, 0))}, [Used("small", ESTIMATE, 2)]
     ),
     "a retry of a call that was refused": lambda: Case(

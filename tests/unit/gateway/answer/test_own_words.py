@@ -64,7 +64,7 @@ async def test_a_tool_that_had_to_be_called_need_not_be_called_again(choice: obj
     first, last = scene.llms["small"].requests
     assert [wanted, "tool_choice" in sent(first)] == [first.tool_choice, False]
     assert "tool_choice" not in sent(last)
-    assert ("tools" in sent(last)) == bool(tools), "the model is told of tools that its conversation has calls of"
+    assert ("tools" in sent(last)) == bool(tools), "a model receives the tools that its conversation has calls of"
     assert sent(last)["top_p"] == 0.5
 
 

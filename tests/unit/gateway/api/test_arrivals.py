@@ -64,7 +64,7 @@ async def soon() -> bytes:
 
 
 async def never() -> bytes:
-    raise AssertionError("it is refused before it is read")
+    raise AssertionError("a refused body was read")
 
 
 async def test_a_message_has_room_for_a_window_then_for_the_largest_and_then_for_what_it_is_until_it_is_admitted() -> (

@@ -90,7 +90,7 @@ class Talk:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     def unfinished(self) -> set[int]:
-        """Turns that were asked, and of whose answer nothing says how it has ended."""
+        """Turns with a question, but without an event that ends their answer."""
         begun = {each.turn for each in self.responses if each.transcript.final}
         return begun - {each.turn for each in self.responses if self._ends(each)}
 

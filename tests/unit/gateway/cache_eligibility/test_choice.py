@@ -62,7 +62,7 @@ def test_a_category_is_found_by_its_words_or_named_and_has_a_time_of_its_own():
     assert chosen(PLAIN, categories=PRICES) == CacheEligibility()
     assert chosen(PLAIN, policy={"category": "prices"}, categories=PRICES).category == "prices"
     both = {name: CategorySettings(words=("fare",), ttl_ms=ttl) for name, ttl in (("b", 1), ("a", 2))}
-    assert chosen("The fare?", categories=both).category == "b", "the first of two"
+    assert chosen("The fare?", categories=both).category == "b", "the first of two matching categories"
 
 
 @pytest.mark.parametrize(

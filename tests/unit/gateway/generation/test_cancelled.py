@@ -78,7 +78,9 @@ async def assert_as_before(fleet_: Fleet, job: Any) -> None:
     assert fleet_.retry._budget.level == BUDGET - (len(kinds) - kinds.count("hedge") - len(models))
     await asyncio.sleep(600)
     for pool in fleet_.pools.values():
-        assert all(replica.breaker.would_admit("acme") for replica in pool.replicas), "a probe that never ends"
+        assert all(replica.breaker.would_admit("acme") for replica in pool.replicas), (
+            "a breaker still waits for a probe"
+        )
 
 
 HEDGE = {"mode": "fixed", "delay_ms": 100}

@@ -98,7 +98,7 @@ def test_a_refusal_of_the_contract_has_the_name_that_a_caller_knows(field: str, 
     refused = InvalidInput(field, "none", 1)
     response = error_response(by_callers_names(refused))
     assert (response.param, response.message) == (name, f"{name}: none, got 1")
-    assert refused.metadata["field"] == field, "the error itself may be told to others"
+    assert refused.metadata["field"] == field, "the original error is not changed, because other callers may share it"
 
 
 def test_methods_without_a_conversation_say_it_as_coheres_and_voyages_clients_read_it() -> None:

@@ -25,8 +25,8 @@ class Bench:
     """Forms of tenants, and a thread that does one check at each call. `mallory`'s take their whole time."""
 
     def __init__(self) -> None:
-        self.begun: list[str] = []  # whose
-        self.results: list[tuple[str, str]] = []  # whose, and what was found
+        self.begun: list[str] = []  # tenants
+        self.results: list[tuple[str, str]] = []  # tenants, and the result of each check
         self._running: list[asyncio.Future[Checked]] = []
         self.forms = Forms(_WHOLE_MS, self._begin)
         self._asked: list[asyncio.Task[None]] = []
@@ -55,7 +55,7 @@ class Bench:
             await self.check()
 
     async def leave(self, number: int) -> None:
-        """Whose answer came so manieth goes."""
+        """Cancel the request with this number, from 0 in the order of arrival."""
         self._asked[number].cancel()
         await _settled()
 

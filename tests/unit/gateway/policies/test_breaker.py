@@ -244,7 +244,7 @@ def test_the_breaker_closes_without_a_probe_when_its_backend_has_started(clock):
     breaker.started()
     assert (breaker.state, breaker.why) == (State.CLOSED, "")
     fail(breaker, 4)
-    assert breaker.state is State.CLOSED, "what was before is forgotten"
+    assert breaker.state is State.CLOSED, "earlier failures do not count"
 
 
 def test_a_call_begun_before_its_backend_started_is_no_sample(clock):

@@ -148,7 +148,7 @@ class SharedBreakerMachine(RuleBasedStateMachine):
 
         self.breaker = SharedBreaker(made, LatencyBaseline(0.5, self.clock), 10.0, "stateful")
         self.running = list[tuple[str, SharedPermit]]()
-        self.guilty = set[str]()  # whose calls have not all gone well
+        self.guilty = set[str]()  # which had failed calls
         self.answered = {name: float("-inf") for name in "abc"}
         self.alone = True  # whether at each failure another tenant had just been answered, and no other had met it
 

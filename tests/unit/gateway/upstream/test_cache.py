@@ -8,7 +8,7 @@ from tests.clock import PausedClock
 
 @pytest.fixture
 def removals(clock: PausedClock) -> Invalidations:
-    """They are heard of, and the last three are remembered."""
+    """Followed removals, of which the last three are remembered."""
     removals = Invalidations(3, clock)
     removals.began()
     return removals

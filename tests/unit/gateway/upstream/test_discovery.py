@@ -120,7 +120,7 @@ def response(version: str, *resources: object, type_url: str = "") -> discovery_
 
 
 class Taken:
-    """A watcher that notes what it hears."""
+    """A watcher that records its notifications."""
 
     def __init__(self):
         self.assignments, self.drills = [], []

@@ -145,7 +145,7 @@ async def test_without_a_wait_an_unreached_backend_is_not_starting() -> None:
 async def test_a_call_refused_as_starting_has_health_checked_again() -> None:
     backend, start = Backend(), Start(Notice())
     start.refused()
-    assert not start.starting, "its health is not followed, so nothing would take that back"
+    assert not start.starting, "a backend whose health is not followed would count as starting for ever"
     async with following(start, backend):
         backend.become(READY, SERVING)
         await asyncio.sleep(1)
@@ -162,7 +162,7 @@ async def test_a_backend_whose_provider_cannot_be_reached_is_lost_for_a_time() -
         backend.become(READY, SERVING)
         await asyncio.sleep(1)
         backend.become(health=LOADING)
-        assert start.refused(), "it is expected to come back"
+        assert start.refused(), "the backend is expected to return"
         await asyncio.sleep(1)
         assert (start.starting, start.lost, backend.watched) == (True, True, "hedgerow.llm.v1.LLMService")
         await asyncio.sleep(UNREACHED_S)
@@ -206,7 +206,7 @@ def test_a_gateway_may_want_none_or_several_of_its_models(models: int, missing: 
     readiness = Readiness(behind, models, {})
     assert readiness.missing() == missing
     behind.pools["large"].replicas[0].start.started()
-    assert readiness.missing() == [], "three of two are two"
+    assert readiness.missing() == [], "a requirement of three models means both of two"
 
 
 async def test_readiness_waits_for_required_services() -> None:

@@ -105,7 +105,9 @@ def test_unset_properties_of_a_providers_model_are_the_public_ones(
     assert {name: entry[name] for name in entry if name not in ("name", "tier", "identity")} == row
     assert RouterSettings(models=[entry]).models[0].context_tokens == row.get("context_tokens", 0)
     engine = json.loads(specs["llm-m"].environment.get("HEDGEROW_LLM_ANTHROPIC", "{}"))
-    assert engine.get("context_tokens") == (1_000_000 if "1000000" in said else None), "what is public may be old"
+    assert engine.get("context_tokens") == (1_000_000 if "1000000" in said else None), (
+        "a public default of the context length is not sent, because it may be outdated"
+    )
 
 
 def test_the_router_and_a_models_service_have_the_same_identity(folder: Path) -> None:

@@ -117,7 +117,7 @@ def test_the_files_own_tools_stay_beside_the_collections_and_come_first(folder: 
     assert (both["max_steps"], list(both["sources"])) == (3, ["files", "collections"])
     own = tools_with("{sources: {collections: {address: 'x:1'}}}")
     assert own["sources"] == {"collections": {"address": "x:1"}}
-    assert tools_with("[]") == [], "what is wrong is for the gateway to say"
+    assert tools_with("[]") == [], "invalid values are passed on, for the gateway to refuse"
     assert tools_with("{sources: 3}") == {"sources": 3}
 
 

@@ -57,6 +57,6 @@ def test_off_without_quotes_is_the_word_in_settings_of_the_gateway_and_of_a_tena
     hedge, prompt = (file.gateway.settings[name] for name in ("hedge", "prompt"))
     assert HedgeSettings.model_validate(hedge).mode == "off"
     assert PromptSettings.model_validate(prompt).diet == "off"
-    assert PromptSettings.model_validate(prompt).whole is False, "a switch stays one"
+    assert PromptSettings.model_validate(prompt).whole is False, "`whole` is a boolean"
     with pytest.raises(ValidationError, match="input_value=True"):
         HedgeSettings.model_validate({"mode": True})

@@ -100,7 +100,7 @@ def test_a_tool_of_the_provider_s_is_neither_a_call_nor_a_broken_answer() -> Non
         json.dumps(end),
     )
     assert not reply.tool_calls
-    assert reply.finish.reason == chat_pb2.FINISH_REASON_LENGTH, "the turn goes on where its caller has it go on"
+    assert reply.finish.reason == chat_pb2.FINISH_REASON_LENGTH, "the caller continues the paused turn"
 
 
 @pytest.mark.parametrize("event", ['{"type":"error"}', '{"type":"error","error":"x"}', '{"error":{"code":1.5}}'])

@@ -22,7 +22,7 @@ def words(**body: Any) -> Original:
 
 def test_nothing_is_translated_where_nothing_was_changed() -> None:
     def translate() -> dict[str, Any]:
-        raise AssertionError("there is no need")
+        raise AssertionError("the body was parsed without need")
 
     own = words(model="m", stream=False, messages=[{"role": "user", "content": "Hi"}], temperature=0.3, hedgerow={})
     sent = forwarded(Request(ASKED), own, translate)

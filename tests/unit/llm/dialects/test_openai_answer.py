@@ -30,7 +30,7 @@ def test_several_choices_go_on_until_the_last_has_ended() -> None:
     reading = answer(2)
     assert text_and_count(reading.add([event(0, content="one")])) == ("one", 1)
     assert text_and_count(reading.add([event(1, content="uno"), event(0, "stop", content="!")])) == ("!", 2)
-    assert text_and_count(reading.add([event(1, content=" dos")])) == ("", 1), "it is told at once"
+    assert text_and_count(reading.add([event(1, content=" dos")])) == ("", 1), "the token count is reported at once"
     assert reading.add([event(1, "length", content=" tres")]) is None
     end = reading.finish()
     assert end.finish

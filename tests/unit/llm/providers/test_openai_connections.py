@@ -49,7 +49,7 @@ async def test_an_idle_connection_is_kept() -> None:
     async for _ in engine.generate(Request(HELLO), Deadline.never()):
         pass
     await asyncio.sleep(59)
-    assert len(provider.requests) == 2, "what was asked keeps it as well"
+    assert len(provider.requests) == 2, "a request keeps the connection open, too"
     await asyncio.sleep(2)
     assert [asked.url.rpartition("/")[2] for asked in provider.requests] == ["models", "completions", "models"]
     keeping.cancel()

@@ -35,7 +35,7 @@ async def test_new_services_start_before_changed_ones_restart_and_removed_ones_s
     async with brought(scene.llm("a", 0), scene.llm("b", 1), scene.gateway()) as together:
         scene.done.clear()
         await together.bring([scene.llm("a", 0), scene.llm("c", 2), scene.gateway(lame_duck_ms=1)])
-        assert scene.done == ["+c", "+gateway", "-gateway", "-b"], "the front serves until the other does"
+        assert scene.done == ["+c", "+gateway", "-gateway", "-b"], "the old front serves until the new one does"
 
 
 async def test_the_front_reaches_a_service_that_has_started_again_by_the_same_channel() -> None:
@@ -79,11 +79,11 @@ async def test_a_second_process_cannot_have_the_port_of_the_front_while_it_is_ex
         await bringing
         with pytest.raises(PortTaken, match=refusal):
             await other.bring([second.llm("a", 0), second.gateway()])
-        assert second.done == [], "nothing has started"
+        assert second.done == [], "a service was started although its port was taken"
         assert await check_health(scene.address(3), 20) == "SERVING"
         await together.bring([scene.gateway(port=2)])
         await other.bring([second.gateway()])
-        assert second.done == ["+gateway"], "a port that was left is free"
+        assert second.done == ["+gateway"], "a port is free after its process has moved"
         await together.stop()
         await other.stop()
 

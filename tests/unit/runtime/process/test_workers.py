@@ -159,7 +159,7 @@ async def test_an_order_that_a_later_worker_refuses_is_taken_back_from_the_first
     with pytest.raises(ValueError, match="worker 2: gateway metrics_address: cannot listen"):
         await bring(serving(first, second))
     assert first.given == [("new", 1), ("old", 1)]
-    assert second.given == [("new", 2)], "it has not changed"
+    assert second.given == [("new", 2)], "the worker that refused keeps its services"
 
 
 async def test_a_later_worker_that_ends_during_an_order_does_not_refuse_it() -> None:

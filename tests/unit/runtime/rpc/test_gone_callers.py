@@ -21,7 +21,7 @@ WATCH = cache_pb2.DESCRIPTOR.services_by_name["CacheService"].methods_by_name["W
 
 
 class Context:
-    """Of a call whose connection is gone."""
+    """The context of a call whose connection is closed."""
 
     def invocation_metadata(self) -> tuple[()]:
         return ()

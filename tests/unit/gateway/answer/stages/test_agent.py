@@ -270,7 +270,7 @@ async def _leaving(asked: Scene, at: Callable[[pb.Event], bool]) -> None:
         async for message in messages:
             if any(at(event) for event in message.events):
                 return
-    pytest.fail("there was no such event")
+    pytest.fail("no event matched")
 
 
 _NAMES = st.sampled_from(["weather", "news", "rocket"])

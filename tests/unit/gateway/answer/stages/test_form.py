@@ -39,7 +39,7 @@ async def broken(scene_: Scene, **fields: Any) -> tuple[FormBroken, list[pb.Even
             events += message.events
     except FormBroken as error:
         return error, events
-    raise AssertionError("it was given")
+    raise AssertionError("the broken answer was sent")
 
 
 def told(error: FormBroken) -> list[tuple[str, str]]:

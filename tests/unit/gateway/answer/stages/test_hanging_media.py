@@ -134,7 +134,7 @@ async def test_a_model_that_hangs_is_closed_to_all_and_a_probe_opens_it_again(as
     assert asking.breaker.state is State.OPEN
     assert await asking.ask("another", 1, 0.5) == f"{asking.kind}:unavailable"
     await asyncio.sleep(2)
-    assert await asking.ask("another", amount, 0.5) == f"{asking.kind}:budget", "the probe hangs, too"
+    assert await asking.ask("another", amount, 0.5) == f"{asking.kind}:budget", "the breaker's probe hangs as well"
     assert await asking.ask("another", amount, 0.5) == f"{asking.kind}:unavailable"
     asking.model.hangs = False
     await asyncio.sleep(2)

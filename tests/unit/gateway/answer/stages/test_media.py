@@ -207,9 +207,9 @@ async def test_a_client_that_cancels_a_transcription_is_charged_by_the_bytes_of_
 
 def test_the_reservation_for_a_recording_is_estimated_from_its_bytes():
     request = pb.GenerateRequest(messages=[said("user", "What does she want?")], audio=LONG)
-    unheard = Question(request, "context", prompt_tokens(request.messages))
+    unhandled = Question(request, "context", prompt_tokens(request.messages))
     media = senses(audio=ScriptedAudio("Call me back."))
-    assert _tokens(replace(unheard, audio=media.audio)) == _tokens(unheard) + 50
+    assert _tokens(replace(unhandled, audio=media.audio)) == _tokens(unhandled) + 50
 
 
 async def test_silence_is_no_question():

@@ -1,4 +1,4 @@
-"""The end user of a request by HTTP: by whose field, and which is stronger."""
+"""The end user of a request by HTTP: which field names it, and which field takes precedence."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ async def test_a_server_is_followed_also_where_the_process_has_no_descriptor_for
         following = bind(settings)
         server._bound = full = Full(fileno=bound.detach())
         server.leave()
-        assert full.fileno() == -1, "it has left"
+        assert full.fileno() == -1, "the server has closed its socket"
     assert following
     following.close()
 

@@ -1,4 +1,4 @@
-"""Responses in the memory of one gateway: whose they are, for how long, and which one makes room."""
+"""Responses in the memory of one gateway: owner, lifetime and eviction."""
 
 from __future__ import annotations
 

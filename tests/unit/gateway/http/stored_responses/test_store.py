@@ -39,4 +39,4 @@ def test_a_response_is_read_as_it_was_stored(text: str) -> None:
     data = stored.serialize()
     assert StoredResponse.parse(data) == stored
     assert len(data) < len(text.encode(errors="surrogatepass")) * 1_300, "no escapes"
-    assert len(data.splitlines()) == 2, "one line each, between which a thread lets the event loop run"
+    assert len(data.splitlines()) == 2, "one line for each item, so that the writing thread can yield to the event loop"

@@ -48,7 +48,7 @@ async def test_the_first_lookup_waits_and_none_after_it_while_addresses_are_rene
     inner = Scripted()
     names = FreshNames(inner)
     waited = [waited_s for waited_s, _ in await asyncio.gather(*(took(names) for _ in range(5)))]
-    assert inner.asked == 1, "one question for all"
+    assert inner.asked == 1, "one look-up for all"
     assert waited == [pytest.approx(1)] * 5
     inner.addresses = ["10.0.0.3"]
     await asyncio.sleep(AGAIN_S + 2)
@@ -58,7 +58,7 @@ async def test_the_first_lookup_waits_and_none_after_it_while_addresses_are_rene
     await names.close()
     asked = inner.asked
     await asyncio.sleep(10 * AGAIN_S)
-    assert inner.asked == asked, "who is closed asks nobody"
+    assert inner.asked == asked, "a closed resolver makes no look-up"
 
 
 async def test_connections_begin_with_each_address_in_turn() -> None:
@@ -98,7 +98,7 @@ async def test_after_a_failed_lookup_the_next_one_asks_again() -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
     await took(names)
-    assert not names.forget(began), "it was asked for just now"
+    assert not names.forget(began), "the name was looked up just now"
     assert (await took(names))[0] == 0
     await asyncio.sleep(1)
     assert names.forget(loop.time())
@@ -120,7 +120,7 @@ async def test_a_name_is_renewed_once_in_its_time_however_many_connects_failed()
     await names.close()
     asked = inner.asked
     await asyncio.sleep(10 * AGAIN_S)
-    assert inner.asked == asked, "which ends when it is closed"
+    assert inner.asked == asked, "renewals end when the resolver is closed"
 
 
 async def test_a_cancelled_lookup_cancels_no_other() -> None:

@@ -40,7 +40,7 @@ async def test_each_end_user_has_a_key_and_a_partition_of_its_own():
     assert question_key.digest(anna) != question_key.digest(bert)
     stored = [each.question.end_user for each in scene.write_behind.stored]
     assert stored == [anna.end_user, bert.end_user, anna.end_user]
-    assert "anna" not in str(anna), "no store is told who it is"
+    assert "anna" not in str(anna), "the cache receives no name of the end user"
 
 
 async def test_end_users_are_one_where_all_their_names_are_the_same():
@@ -82,7 +82,7 @@ async def test_a_copy_in_the_gateway_is_for_its_end_user_alone():
     scene.cache.outcome = MISS
     again, other = await scene.final(end_user=["anna"]), await scene.final(end_user=["bert"])
     assert [final.cache.verdict for final in (first, again)] == [pb.CACHE_VERDICT_EXACT] * 2
-    assert len(scene.cache.questions) == 2, "the second time, the gateway had it itself"
+    assert len(scene.cache.questions) == 2, "the second answer comes from the L1 cache"
     assert other.cache.verdict == pb.CACHE_VERDICT_MISS
 
 

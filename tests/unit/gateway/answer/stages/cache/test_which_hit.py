@@ -67,7 +67,7 @@ async def test_a_request_that_allows_the_kind_is_looked_up_and_stored():
     assert not decided(final)
     assert scene.cache.similarities == [None]
     (stored,) = scene.write_behind.stored
-    assert not stored.HasField("ttl_ms"), "without a category, the cache says how long"
+    assert not stored.HasField("ttl_ms"), "without a category, the cache decides the lifetime"
 
 
 async def test_a_question_for_exact_hits_is_looked_up_and_stored_as_exact():
@@ -86,7 +86,7 @@ async def test_a_language_that_the_embedder_does_not_know_is_the_reason_of_an_ex
     assert decided(final) == [("cache", "exact", "language: de")]
     assert (final.cache.verdict, final.cache.reason) == (pb.CACHE_VERDICT_MISS, "language")
     (stored,) = scene.write_behind.stored
-    assert not stored.question.exact_only, "the cache itself leaves its vector out"
+    assert not stored.question.exact_only, "the cache itself does not store the vector"
 
 
 async def test_a_categorys_answers_are_kept_for_its_time_and_the_report_names_it():
