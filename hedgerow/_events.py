@@ -50,7 +50,7 @@ class TokenLogprob:
     token: str
     bytes: bytes
     logprob: float
-    top: tuple[TokenLogprob, ...] = ()  # the likeliest in this place, best first
+    top: tuple[TokenLogprob, ...] = ()  # the likeliest at this position, best first
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ class Label:
 
     name: str  # for example `red circle`; several classes may have the same name
     score: float  # probability, 0 to 1
-    index: int = 0  # the class's place among the model's outputs, from 0
+    index: int = 0  # the class's position in the model's output, from 0
 
 
 @dataclass(frozen=True, slots=True)

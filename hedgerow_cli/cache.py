@@ -252,17 +252,17 @@ async def _ask_questions(questions: Sequence[str], reach: Reach, at_once: int) -
 
     from hedgerow import AsyncClient
 
-    places = asyncio.Semaphore(at_once)
+    slots = asyncio.Semaphore(at_once)
     async with AsyncClient(**reach) as client:
         await client.prewarm(timeout_s=TIMEOUT_S)  # a gateway that is not there is one failure
-        return list(await asyncio.gather(*(_ask_one(client, question, places) for question in questions)))
+        return list(await asyncio.gather(*(_ask_one(client, question, slots) for question in questions)))
 
 
-async def _ask_one(client: AsyncClient, question: str, places: Any) -> Answer | None:
+async def _ask_one(client: AsyncClient, question: str, slots: Any) -> Answer | None:
     from hedgerow import HedgerowError
     from hedgerow_cli.failures import explain, notify
 
-    async with places:
+    async with slots:
         try:
             return await client.ask(question, cache="use")
         except HedgerowError as error:

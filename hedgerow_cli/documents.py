@@ -53,13 +53,13 @@ class PutAll:
 
     async def __call__(self, client: AsyncCollectionClient) -> PutCounts:
         counts = PutCounts()
-        places = asyncio.Semaphore(_AT_ONCE)
+        slots = asyncio.Semaphore(_AT_ONCE)
         console = Console(stderr=True)
         with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
             bar = progress.add_task(self.name, total=len(self.files))
 
             async def one(source: str, file: Path) -> None:
-                async with places:
+                async with slots:
                     await self._put(client, source, file, counts)
                     progress.advance(bar)
 

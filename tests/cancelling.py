@@ -1,6 +1,6 @@
 """Cancels a coroutine at each of its awaits in turn, or at each turn of the loop.
 
-A scene prepares what the coroutine works with, yields it, and asserts afterwards that nothing of it is left: no place,
+A scene prepares what the coroutine works with, yields it, and asserts afterwards that nothing of it is left: no slot,
 lease, permit, reservation or timer. It is played once for each await, and at each await in two moments: as soon as the
 coroutine waits there, and when what it waited for is there and it has not run since (between a grant and its wake).
 

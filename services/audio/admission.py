@@ -88,12 +88,12 @@ class Admission:
     def stream(
         self, policy: str, tenant: str = "", end: Callable[[Exception], None] = lambda _: None
     ) -> Iterator[Stream]:
-        """A place for a stream, which may be ended with `GaveWay`. Raises StreamsFull, which names the limit and the
+        """A slot for a stream, which may be ended with `GaveWay`. Raises StreamsFull, which names the limit and the
         value."""
         try:
             self._check(policy)
         except StreamsFull as full:
-            if not self._someone_gives_way(tenant):
+            if not self._preempt_for(tenant):
                 REFUSED.labels("stream", full.metadata["why"]).inc()
                 raise
         stream = Stream(FairMember(live=True), policy, tenant, end, self._clock())
@@ -106,7 +106,7 @@ class Admission:
 
     @contextmanager
     def recording(self) -> Iterator[FairMember]:
-        """A place for a recording. Raises RecordingsFull."""
+        """A slot for a recording. Raises RecordingsFull."""
         if self._recordings >= self._max_recordings:
             REFUSED.labels("recording", "count").inc()
             raise RecordingsFull(
@@ -151,8 +151,8 @@ class Admission:
             what = f"streams behind by more than {MAX_BEHIND_S:g} s: none, got {len(late)}"
             raise self._full("behind", what, "0", value=str(len(late)))
 
-    def _someone_gives_way(self, tenant: str) -> bool:
-        """Whether a place was made for one more stream of `tenant`."""
+    def _preempt_for(self, tenant: str) -> bool:
+        """End a stream of a tenant with more than its share, for one of `tenant`. False if there is none."""
         counts = Counter(stream.tenant for stream in self._streams)
         share = len(self._streams) / len(counts.keys() | {tenant})
         most = max(counts.values(), default=0)

@@ -246,7 +246,7 @@ def _tenant(call: Call) -> str:
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Cancel the call after that: a client that takes no answers would keep its place for as long as it likes."""
+    """Cancel the call after that: a client that takes no answers would keep its slot for as long as it likes."""
     task = asyncio.current_task()
     timer = asyncio.get_running_loop().call_later(seconds, task.cancel) if task else None
     try:

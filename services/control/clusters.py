@@ -68,7 +68,7 @@ def health_cluster(name: str) -> str:
 
 def for_health(cluster: Cluster, checks: int) -> Cluster:
     """The same endpoints as `cluster`, for health checks that come from outside: with connections and thresholds of its
-    own, so that strangers take no place of callers; and no endpoint is ejected for requests of strangers."""
+    own, so that strangers take no slot of callers; and no endpoint is ejected for requests of strangers."""
     own = Cluster()
     own.CopyFrom(cluster)
     own.name = health_cluster(cluster.name)

@@ -96,7 +96,7 @@ def _http(edge: Edge) -> Iterator[dict[str, Any]]:
 
 
 def _check(edge: Edge) -> dict[str, Any]:
-    """For every caller: by a way of its own, whose places are taken only by what is whole, and soon done."""
+    """For every caller: by a route of its own, whose slots are taken only by complete requests, which end soon."""
     longest = {"max_stream_duration": _CHECK_S, "grpc_timeout_header_max": _CHECK_S}
     whole = BufferPerRoute(buffer={"max_request_bytes": {"value": _CHECK_BYTES}})
     return {

@@ -183,7 +183,7 @@ class GatewaySettings(Timed):
         10_000,
         ge=100,
         le=600_000,
-        description="With `redis_url`: when the places that a gateway holds for its tenants' requests are free again "
+        description="With `redis_url`: when the slots that a gateway holds for its tenants' requests are released "
         "after it was killed.",
     )
     hedge: HedgeSettings = Field(HedgeSettings(), description="Second calls for late first texts.")

@@ -1,4 +1,4 @@
-"""The waiting place of a stream of frames: one frame wide, and the newest wins."""
+"""The one waiting frame of a stream: a newer frame replaces it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How to look at the frames of a stream; None is for what its first message does not set."""
+    """The options of a stream; None where its first message does not set one."""
 
     model: str
     top_k: int | None
@@ -24,8 +24,8 @@ class Frame:
     arrived: float
 
 
-class WaitingPlace:
-    """A writer opens it, puts and closes; one reader gets. Used on one event loop."""
+class FrameSlot:
+    """Holds the newest frame. A writer opens it, puts frames and closes it; one reader gets them. On one event loop."""
 
     def __init__(self) -> None:
         self._opening: Opening | None = None
@@ -49,13 +49,13 @@ class WaitingPlace:
         return self._opening
 
     def put(self, id: int, data: bytes | None) -> None:
-        """Take the place, from an older frame if need be."""
+        """Put a frame, in place of one that still waits."""
         self._dropped += self._frame is not None
         self._frame = Frame(id, data, time.perf_counter())
         self._changed.set()
 
     def close(self) -> None:
-        """No frame will come any more; one that waits may still be got."""
+        """No more frames will come; a waiting one may still be read."""
         self._closed = True
         self._changed.set()
 

@@ -91,7 +91,7 @@ class Model:
 
     @contextmanager
     def admit(self, items: int) -> Iterator[None]:
-        """Places for all items of a call, or `Exhausted`. The model is not closed while a call is inside."""
+        """Admit all items of a call, or raise `Exhausted`. The model is not closed while a call is inside."""
         if self._inside + items > self._max_queue:
             message = f"{self.name}: {self._inside} of {self._max_queue} images queued or running, {items} more came"
             raise Exhausted(message, retry_delay_s=self._item_s * self._max_queue)
@@ -158,10 +158,10 @@ class Model:
             self._queue_seconds.observe(began - waiting.since)
         return [
             Row(
-                {name: array[place] for name, array in outputs.items()},
+                {name: array[position] for name, array in outputs.items()},
                 Timing(waiting.item.seconds, began - waiting.since, compute_s, size),
             )
-            for place, waiting in enumerate(batch)
+            for position, waiting in enumerate(batch)
         ]
 
     def _compute(self, arrays: list[Array]) -> Mapping[str, Array]:

@@ -12,7 +12,7 @@ from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from services.runtime.rpc.boundary import Call
 from services.vision import metrics, outputs, tensors
 from services.vision.config import VisionSettings
-from services.vision.frames import Frame, Opening, WaitingPlace
+from services.vision.frames import Frame, FrameSlot, Opening
 from services.vision.model import Model, Row
 from services.vision.pictures import Pictures, Prepared
 from services.vision.repository import Repository
@@ -25,7 +25,7 @@ class VisionServicer:
 
     def __init__(self, repository: Repository, pictures: Pictures, settings: VisionSettings):
         self._repository, self._pictures, self._settings = repository, pictures, settings
-        self._streams: set[WaitingPlace] = set()
+        self._streams: set[FrameSlot] = set()
         self._draining = False
 
     async def Classify(self, request: vision_pb2.ClassifyRequest, call: Call) -> vision_pb2.ClassifyResponse:
@@ -57,20 +57,20 @@ class VisionServicer:
     async def ClassifyFrames(
         self, requests: AsyncIterator[vision_pb2.ClassifyFramesRequest], call: Call
     ) -> AsyncGenerator[vision_pb2.ClassifyFramesResponse, None]:
-        place = WaitingPlace()
-        self._streams.add(place)
-        reading = asyncio.create_task(_read(requests, place))
+        slot = FrameSlot()
+        self._streams.add(slot)
+        reading = asyncio.create_task(_read(requests, slot))
         try:
-            if (opening := await place.opened()) and not self._draining:
+            if (opening := await slot.opened()) and not self._draining:
                 model = self._repository.get(opening.model)
                 outputs.check_labels(model)
                 top_k = outputs.check_top_k(opening.top_k, model)
-                while not self._draining and (frame := await place.get()):
-                    yield await self._frame(frame, place, opening.model, top_k, call.deadline)
+                while not self._draining and (frame := await slot.get()):
+                    yield await self._frame(frame, slot, opening.model, top_k, call.deadline)
             if reading.done():
                 reading.result()  # raises for a message that was no message
         finally:
-            self._streams.discard(place)
+            self._streams.discard(slot)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
@@ -95,8 +95,8 @@ class VisionServicer:
     def drain(self) -> None:
         """End the streams of frames, which would otherwise stay open for as long as their clients like."""
         self._draining = True
-        for place in self._streams:
-            place.close()
+        for slot in self._streams:
+            slot.close()
 
     async def _infer(self, model: Model, images: Sequence[vision_pb2.Image], call: Call) -> list[Row]:
         if not 1 <= len(images) <= self._settings.max_images:
@@ -117,7 +117,7 @@ class VisionServicer:
             return await model.compute(prepared, deadline)
 
     async def _frame(
-        self, frame: Frame, place: WaitingPlace, name: str, top_k: int, deadline: Deadline
+        self, frame: Frame, slot: FrameSlot, name: str, top_k: int, deadline: Deadline
     ) -> vision_pb2.ClassifyFramesResponse:
         """The labels of a frame, or why there are none. The model is looked up again: it may have been exchanged."""
         reply = vision_pb2.ClassifyFramesResponse(id=frame.id)
@@ -130,26 +130,26 @@ class VisionServicer:
             reply.labels.extend(_labels(model, row, top_k).labels)
         except _PASSING as error:
             reply.problem = error.message
-        reply.dropped = place.dropped()
+        reply.dropped = slot.dropped()
         metrics.DROPPED.inc(reply.dropped)
         reply.age_ms = (time.perf_counter() - frame.arrived) * 1000
         return reply
 
 
-async def _read(requests: AsyncIterator[vision_pb2.ClassifyFramesRequest], place: WaitingPlace) -> None:
-    """Put each frame into the waiting place as it comes."""
+async def _read(requests: AsyncIterator[vision_pb2.ClassifyFramesRequest], slot: FrameSlot) -> None:
+    """Put each frame into the slot as it comes."""
     try:
         async for request in requests:
             top_k = request.top_k if request.HasField("top_k") else None
-            first = not place.is_open
+            first = not slot.is_open
             if first:
-                place.open(Opening(request.model, top_k))
+                slot.open(Opening(request.model, top_k))
             elif request.model or top_k is not None:
                 raise InvalidInput("model" if request.model else "top_k", "in the first message only", "a later one")
             if request.HasField("frame") or not first:
-                place.put(request.id, request.frame.data if request.HasField("frame") else None)
+                slot.put(request.id, request.frame.data if request.HasField("frame") else None)
     finally:
-        place.close()
+        slot.close()
 
 
 def _ready(item: Prepared) -> asyncio.Future[Prepared]:

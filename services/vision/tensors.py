@@ -48,9 +48,9 @@ def read(inputs: Sequence[vision_pb2.Tensor], model: Model, max_rows: int) -> Ar
 
 def outputs(wanted: Sequence[str], model: Model) -> list[str]:
     """The names of the outputs to return: those that are wanted, or all."""
-    for place, name in enumerate(wanted):
+    for position, name in enumerate(wanted):
         if name not in model.shapes:
-            raise InvalidInput(f"outputs[{place}]", f"one of {', '.join(model.shapes)}", name)
+            raise InvalidInput(f"outputs[{position}]", f"one of {', '.join(model.shapes)}", name)
     return list(wanted) or list(model.shapes)
 
 

@@ -184,11 +184,11 @@ async def _honest(b: Asker, seconds: float) -> list[Outcome]:
 async def _hostile(address: str, kinds: str) -> AsyncIterator[grpc.StatusCode]:
     """A asks, 50 times a second; how each call ended."""
     ended: asyncio.Queue[grpc.StatusCode] = asyncio.Queue()
-    places = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_AT_ONCE)
     requests = _endless([kind(number).SerializeToString() for number in range(_ALIKE) for kind in _KINDS[kinds]])
 
     async def one(request: bytes) -> None:
-        async with places:
+        async with slots:
             call = generate(request, timeout=20, metadata=a.metadata)
             try:
                 while await call.read() is not grpc.aio.EOF:

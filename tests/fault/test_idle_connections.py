@@ -22,7 +22,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 _TOGETHER = 50  # connections that are made at once
 _CALLS = 40
-_QUESTION = {"model": "simulated", "messages": [{"role": "user", "content": "Is there a place?"}]}
+_QUESTION = {"model": "simulated", "messages": [{"role": "user", "content": "Is there a slot?"}]}
 _HEALTH = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
@@ -84,23 +84,23 @@ async def _crowd(port: int) -> AsyncIterator[Crowd]:
 
 
 async def test_idle_connections_keep_no_client_out(starter: Processes, llm: FaultyLlm, report: Report, full_size: bool):
-    places, number = (4_096, 4_200) if full_size else (64, 70)
-    of_one, port = places // 2, free_port()
-    limits = {"max_connections": places, "max_connections_of_one": of_one}
+    slots, number = (4_096, 4_200) if full_size else (64, 70)
+    of_one, port = slots // 2, free_port()
+    limits = {"max_connections": slots, "max_connections_of_one": of_one}
     async with AsyncExitStack() as stack:
         await starter.gateway(llm.address, tenants=tenants("a", "b"), http_address=f"127.0.0.1:{port}", http=limits)
         crowd = await stack.enter_async_context(_crowd(port))
         kept = await stack.enter_async_context(_client(port, "127.0.0.2", keep=True))
         before = [await _ask(port, "127.0.0.2") for _ in range(_CALLS)]
         assert await _on(kept) == 200  # from now on an idle connection that a tenant has used
-        with report.case(50, f"{number:,} idle connections from one address, where {places:,} may be") as row:
+        with report.case(50, f"{number:,} idle connections from one address, beyond a limit of {slots:,}") as row:
             stayed = await crowd.come(number, "127.0.0.3")
             assert stayed == of_one
             _check(row, before, [await _ask(port, "127.0.0.2") for _ in range(_CALLS)])
-        with report.case(50, f"{2 * number:,} idle connections from two addresses: every place is taken") as row:
+        with report.case(50, f"{2 * number:,} idle connections from two addresses: every slot is taken") as row:
             await crowd.come(number, "127.0.0.4")
             _check(row, before, [await _ask(port, "127.0.0.5") for _ in range(_CALLS)])
-            await until(lambda: crowd.left < places, 10)  # they made room
+            await until(lambda: crowd.left < slots, 10)  # they lost their slots
             assert await _on(kept) == 200
             row.tally(ok=1)
             assert kept.connections == 1

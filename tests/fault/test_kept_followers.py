@@ -103,10 +103,10 @@ async def _at_a_bare_server(number: int) -> Slowed:
 async def _crowd(address: str, number: int, at_once: int) -> AsyncIterator[Outcome]:
     """So many calls, `at_once` of them under way; how each ended."""
     ended: asyncio.Queue[Outcome] = asyncio.Queue()
-    places = asyncio.Semaphore(at_once)
+    slots = asyncio.Semaphore(at_once)
 
     async def ask(caller: Asker) -> None:
-        async with places:
+        async with slots:
             ended.put_nowait(await caller.ask(_SAME, idempotency_key="one", budget_ms=60_000))
 
     async with AsyncExitStack() as stack:

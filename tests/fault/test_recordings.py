@@ -205,7 +205,7 @@ async def _spoken(seconds: float) -> AsyncGenerator[audio_pb2.TranscribeStreamRe
 
 
 async def _well(audio: _Audio, row: Row) -> None:
-    """The next caller is served, and no stream holds a place any more."""
+    """The next caller is served, and no stream holds a slot any more."""
     assert await audio.transcribe(encoded(1)) is grpc.StatusCode.OK
     row.tally(ok=1)
     assert not (await audio.stub.GetModel(audio_pb2.GetModelRequest(), timeout=5)).streams

@@ -1,4 +1,4 @@
-"""Open conversations do not harm other callers: silent ones that fill all places, ones without a credential, ones that
+"""Open conversations do not harm other callers: silent ones that fill all slots, ones without a credential, ones that
 send too fast."""
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def spoken(models: Path) -> Path:
 async def _mesh(
     starter: Processes, llm: FaultyLlm, models: Path, streams: int = 8, **settings: object
 ) -> tuple[ServiceProcess, ServiceProcess]:
-    # With long steps a stream needs little of the model, so that it is the places which run out, on slow machines too.
+    # With long steps a stream needs little of the model, so that the slots run out, on slow machines too.
     model = str(models / "demo-whisper")
     audio = await starter.start("audio", model=model, max_streams=streams, max_load=1, step_ms=1_000)
     return audio, await starter.gateway(llm.address, audio_address=audio.spec.address, **settings)
@@ -162,7 +162,7 @@ async def test_conversations_count_against_their_tenants_concurrency(
             async with talking(caller, 1) as silent, talking(caller, 1, silent=False) as talks:
                 await asyncio.sleep(0)
                 await talks[0].say(spoken)
-                assert await talks[0].end() == (grpc.StatusCode.OK, "")  # its turns need no place of their own
+                assert await talks[0].end() == (grpc.StatusCode.OK, "")  # its turns need no slot of their own
                 assert any(response.HasField("answer") for response in talks[0].responses)
                 row.tally(ok=1)
                 async with talking(caller, 2) as more:

@@ -165,7 +165,7 @@ async def test_degraded_and_partial_answers_are_never_stored(starter: Processes,
 
 
 async def test_one_tenants_flood_does_not_slow_another(starter: Processes, llm: FaultyLlm, report: Report):
-    llm.behaviour = Behaviour(first_ms=50, jitter_ms=20)  # places come free one by one
+    llm.behaviour = Behaviour(first_ms=50, jitter_ms=20)  # slots are released one by one
     limit = {"algorithm": "fixed", "initial": 8, "queue": 100, "queue_ms": 1_000}
     gateway = await starter.gateway(llm.address, tenants=tenants("a", "b"), limit=limit)
     async with asking(gateway.spec.address, "key-b") as b:

@@ -72,7 +72,7 @@ async def test_peers_without_a_credential_take_nothing_from_callers(
 async def test_a_call_without_a_valid_key_takes_no_slot_at_the_gateway(
     entrances: Entrances, report: Report, full_size: bool, kind: str, key: str
 ):
-    """An Envoy that cannot authenticate passes each call on; the gateway refuses it, without a place of the limiter."""
+    """An Envoy that cannot authenticate passes each call on; the gateway refuses it, without a slot of the limiter."""
     async with asking(entrances.open, _KEY) as caller, strangers(entrances.open, kind, key=key):
         assert [each for each in await _ask(caller, full_size) if not each.ok] == []
 

@@ -1,4 +1,4 @@
-"""After a cancellation the model stops, its place is free, and the tokens that it has read and written are charged. For
+"""After a cancellation the model stops, its slot is free, and the tokens that it has read and written are charged. For
 every route, by HTTP/1.1, by HTTP/2 through Envoy and by gRPC, at every moment. How soon: `hedgerow bench cancel`."""
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class HoldingLlm(ScriptedLlm):
 
 
 @dataclass
-class Place:
-    """A gateway whose one model has one place, and an Envoy before it."""
+class OneSlot:
+    """A gateway whose one model has one slot, and an Envoy before it."""
 
     gateway: HttpGateway
     edge: Edge
@@ -105,7 +105,7 @@ def by(key: str) -> dict[str, str]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OneSlot]:
     folder = tmp_path_factory.mktemp("cancellation")
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -128,10 +128,10 @@ async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pl
         edge = await enter(edge_before(folder, [endpoint], {}))
         http = await enter(httpx.AsyncClient(base_url=gateway.url, timeout=WAIT_S))
         channel = await enter(open_channel(gateway.process.spec.address))
-        place = Place(gateway, edge, llm, audio, cache, channel, http)
-        await until(place.is_free)
+        mesh = OneSlot(gateway, edge, llm, audio, cache, channel, http)
+        await until(mesh.is_free)
         await until(lambda: _serves(edge))
-        yield place
+        yield mesh
 
 
 async def _serves(edge: Edge) -> bool:
@@ -140,7 +140,7 @@ async def _serves(edge: Edge) -> bool:
 
 
 @pytest.fixture
-def place(standing: Place) -> Place:
+def mesh(standing: OneSlot) -> OneSlot:
     for each in (standing.llm, standing.audio, standing.cache):
         each.requests.clear()
         each.cancelled = asyncio.Event()
@@ -172,22 +172,22 @@ class _Grpc:
 
 
 @asynccontextmanager
-async def by_grpc(place: Place, key: str) -> AsyncIterator[Asked]:
+async def by_grpc(mesh: OneSlot, key: str) -> AsyncIterator[Asked]:
     asked = gateway_pb2.GenerateRequest(
         model="m",
         messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content=PROMPT)],
         sampling=chat_pb2.Sampling(max_tokens=LIMIT),
     )
-    stub: Any = gateway_pb2_grpc.GatewayServiceStub(place.channel)
+    stub: Any = gateway_pb2_grpc.GatewayServiceStub(mesh.channel)
     yield (call := _Grpc(stub.Generate(asked, metadata=tuple(by(key).items()), timeout=WAIT_S)))
     await call.leave()
 
 
-def by_http(place: Place, wire: str, key: str, path: str, **given: Any) -> AbstractAsyncContextManager[Asked]:
+def by_http(mesh: OneSlot, wire: str, key: str, path: str, **given: Any) -> AbstractAsyncContextManager[Asked]:
     """HTTP/1.1 is the gateway's own, HTTP/2 is Envoy's."""
     request = httpx.Request("POST", f"http://gateway{path}", headers=by(key), **given)
     headers = {name: request.headers[name] for name in ("authorization", "content-type")}
-    send, address = (http2, place.edge.address) if wire == "h2" else (http1, f"127.0.0.1:{place.gateway.port}")
+    send, address = (http2, mesh.edge.address) if wire == "h2" else (http1, f"127.0.0.1:{mesh.gateway.port}")
     return send(address, path, headers, request.read())
 
 
@@ -202,48 +202,48 @@ def moments() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("wire", "route", "moment"), [*moments()])
 async def test_cancelling_a_generation_cancels_the_call_to_the_model(
-    place: Place, key: str, wire: str, route: str, moment: str
+    mesh: OneSlot, key: str, wire: str, route: str, moment: str
 ) -> None:
     def ask() -> AbstractAsyncContextManager[Asked]:
         if wire == "gRPC":
-            return by_grpc(place, key)
+            return by_grpc(mesh, key)
         body = {"model": "m", "stream": moment != "not streamed", **ROUTES[route]}
-        return by_http(place, wire, key, route, json=body)
+        return by_http(mesh, wire, key, route, json=body)
 
     if moment == "waiting":
-        await _leave_the_line(place, ask())
+        await _leave_the_line(mesh, ask())
     else:
         begun = moment != "before the first text"
-        place.llm.script = [*([llm_pb2.GenerateResponse(text="Paris", tokens=WRITTEN)] if begun else []), Hold()]
+        mesh.llm.script = [*([llm_pb2.GenerateResponse(text="Paris", tokens=WRITTEN)] if begun else []), Hold()]
         async with ask() as asked:
-            await until(lambda: place.llm.requests)
+            await until(lambda: mesh.llm.requests)
             if moment == "in mid-stream":
                 await asked.until(b"Paris")
             await asked.leave()
             async with asyncio.timeout(WAIT_S):
-                await place.llm.cancelled.wait()
+                await mesh.llm.cancelled.wait()
     charged = PER_MINUTE - CHARGED[moment]
     # Tokens refilled during the test are fewer than the noise between two moments; whole answers may have begun.
     least = charged - WRITTEN if moment == "not streamed" else charged
-    place.llm.script = [*words("Paris"), end()]
-    await until(lambda: place.left(key), holds=lambda left: least <= left < charged + 200)
-    await until(place.is_free)
+    mesh.llm.script = [*words("Paris"), end()]
+    await until(lambda: mesh.left(key), holds=lambda left: least <= left < charged + 200)
+    await until(mesh.is_free)
 
 
-async def _leave_the_line(place: Place, asking: AbstractAsyncContextManager[Asked]) -> None:
-    """Another caller has the place, and keeps it for longer."""
+async def _leave_the_line(mesh: OneSlot, asking: AbstractAsyncContextManager[Asked]) -> None:
+    """Another caller has the slot, and keeps it for longer."""
     hold = Hold()
-    place.llm.script = [*words("Par"), hold, end()]
+    mesh.llm.script = [*words("Par"), hold, end()]
     stream = {"model": "m", "stream": True, "messages": [{"role": "user", "content": f"{next(_unused)}?"}]}
-    async with by_http(place, "http/1.1", FREE, CHAT, json=stream) as other:
+    async with by_http(mesh, "http/1.1", FREE, CHAT, json=stream) as other:
         await other.until(b"Par")
         async with asking as asked:
-            await until(place.waiting)
+            await until(mesh.waiting)
             await asked.leave()
-            await until(place.waiting, holds=lambda waits: waits == 0)
+            await until(mesh.waiting, holds=lambda waits: waits == 0)
         hold.release.set()
         await other.until(b"[DONE]")
-    assert len(place.llm.requests) == 1
+    assert len(mesh.llm.requests) == 1
 
 
 def beside() -> Iterator[Any]:
@@ -257,26 +257,26 @@ def beside() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("wire", "route", "moment"), [*beside()])
 async def test_cancelling_a_request_cancels_its_call_to_another_service(
-    place: Place, key: str, wire: str, route: str, moment: str
+    mesh: OneSlot, key: str, wire: str, route: str, moment: str
 ) -> None:
-    place.audio.script, place.cache.hold, place.llm.counting = [Heard(), Hold()], Hold(), Hold()
+    mesh.audio.script, mesh.cache.hold, mesh.llm.counting = [Heard(), Hold()], Hold(), Hold()
     given: dict[str, Any] = {"json": {"model": "m", "messages": SAID}}
-    service: Any = place.llm
+    service: Any = mesh.llm
     if route == TRANSCRIPTIONS:
-        service, given = place.audio, {"files": {"file": b"RIFF....WAVE"}}
+        service, given = mesh.audio, {"files": {"file": b"RIFF....WAVE"}}
         given["data"] = {"stream": str(moment != "not streamed").lower()}
         if moment == "in mid-stream":
-            place.audio.script = [Heard(), audio_pb2.TranscribeResponse(segment=segment(0, "Hello.")), Hold()]
+            mesh.audio.script = [Heard(), audio_pb2.TranscribeResponse(segment=segment(0, "Hello.")), Hold()]
     elif route == EMBEDDINGS:
-        service, given = place.cache, {"json": {"input": "one"}}
-    async with by_http(place, wire, key, route, **given) as asked:
+        service, given = mesh.cache, {"json": {"input": "one"}}
+    async with by_http(mesh, wire, key, route, **given) as asked:
         await (asked.until(b"Hello.") if moment == "in mid-stream" else until(lambda: service.requests))
         await asked.leave()
         async with asyncio.timeout(WAIT_S):
             await service.cancelled.wait()
-    place.cache.hold = place.llm.counting = None
+    mesh.cache.hold = mesh.llm.counting = None
     counted = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
-    # The tenant has one place.
-    await until(lambda: place.http.post(COUNTING, json=counted, headers=by(key)), holds=lambda told: told.is_success)
-    place.llm.script = [*words("Paris"), end()]
-    await until(lambda: place.left(key), holds=lambda left: left == PER_MINUTE)  # no tokens
+    # The tenant has one slot.
+    await until(lambda: mesh.http.post(COUNTING, json=counted, headers=by(key)), holds=lambda told: told.is_success)
+    mesh.llm.script = [*words("Paris"), end()]
+    await until(lambda: mesh.left(key), holds=lambda left: left == PER_MINUTE)  # no tokens

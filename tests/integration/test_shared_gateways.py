@@ -86,7 +86,7 @@ async def _run_when_admitted(caller: Asker) -> Asked:
     async with asyncio.timeout(_WITHIN_S):
         while True:
             asked = caller.start()
-            with suppress(grpc.aio.AioRpcError):  # refused: there is no place yet
+            with suppress(grpc.aio.AioRpcError):  # refused: there is no slot yet
                 await asked.first_text()
                 return asked
 

@@ -13,7 +13,7 @@ from services.cache.errors import NoCollection
 from services.cache.vectors import Vector
 
 _CANDIDATES = 50  # of each ranking: the right one may be far down in one of them
-_K = 60  # the paper's: how little the first places of a ranking count above those that follow
+_K = 60  # the paper's: how little the first positions of a ranking count above the next ones
 _MAX_WORDS = 64  # of a question; the rest says little that these do not
 # Every snippet that has one of the words is scored. In a collection of more than so many the commonest words are left
 # out, which say least and cost most: of 18,000 short texts as many were found, in half of the time.
@@ -126,6 +126,6 @@ def fused(rankings: Sequence[Sequence[int]]) -> list[tuple[int, float]]:
     """
     scores: defaultdict[int, float] = defaultdict(float)
     for ranking in rankings:
-        for place, item in enumerate(ranking, 1):
-            scores[item] += (_K + 1) / (_K + place) / len(rankings)
+        for position, item in enumerate(ranking, 1):
+            scores[item] += (_K + 1) / (_K + position) / len(rankings)
     return sorted(scores.items(), key=lambda scored: -scored[1])

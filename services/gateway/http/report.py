@@ -100,11 +100,11 @@ def _cache(report: pb.CacheReport) -> dict[str, Any]:
 
 
 def _citations(found: pb.Citations) -> dict[str, Any]:
-    places = [
+    sources = [
         {"source": each.source, "title": each.title, "text": each.text, "score": round(each.score, 4)}
         for each in found.citations
     ]
-    return {"tool": found.tool, "citations": places}
+    return {"tool": found.tool, "citations": sources}
 
 
 def _patch(patch: pb.Patch) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class Serving(ServiceSettings):
         ge=1,
         le=600_000,
         description="The longest that a call's first message may take to arrive whole, from its headers on: headers "
-        "alone hold a place.",
+        "alone hold a slot.",
     )
     http_address: str = Field(
         "",

@@ -140,16 +140,16 @@ def _item_events(item: Mapping[str, Any], index: int) -> Iterator[Mapping[str, A
         yield {"type": f"{written}.delta", **at, "delta": item[field]}
         yield {"type": f"{written}.done", **at, field: item[field]}
     for name in lists:
-        for place, part in enumerate(item[name]):
-            yield from _part_events(part, at, place)
+        for position, part in enumerate(item[name]):
+            yield from _part_events(part, at, position)
     yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
-def _part_events(part: Mapping[str, Any], at: Mapping[str, Any], place: int) -> Iterator[Mapping[str, Any]]:
+def _part_events(part: Mapping[str, Any], at: Mapping[str, Any], position: int) -> Iterator[Mapping[str, Any]]:
     if part["type"] not in _PARTS:
         return
     field, texts, parts, index = _PARTS[part["type"]]
-    at = {**at, index: place}
+    at = {**at, index: position}
     logprobs = {"logprobs": part.get("logprobs") or []} if part["type"] == "output_text" else {}
     yield {"type": f"{parts}.added", **at, "part": {**part, field: ""}}
     yield {"type": f"{texts}.delta", **at, "delta": part[field], **logprobs}

@@ -1,4 +1,4 @@
-"""The first message of a call, which need not come: headers alone begin a call, and hold its place.
+"""The first message of a call, which need not come: headers alone begin a call, and hold its slot.
 
 So where strangers call, handlers are registered as if every request were a stream: gRPC then hands a call over with its
 headers, a caller without permission is refused by those alone, and other callers' messages have a time to arrive. A

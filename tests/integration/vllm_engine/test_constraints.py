@@ -174,7 +174,7 @@ async def first_text_s(service: Service, tenant: str, wanted: chat_pb2.ResponseF
 async def flooding(service: Service, tenant: str) -> AsyncIterator[list[str]]:
     """50 costly constraints a second, 32 at once at most, no two alike; how each call ended is in the list."""
     ended: list[str] = []
-    places = asyncio.Semaphore(32)
+    slots = asyncio.Semaphore(32)
 
     async def one(wanted: chat_pb2.ResponseFormat) -> None:
         try:
@@ -186,12 +186,12 @@ async def flooding(service: Service, tenant: str) -> AsyncIterator[list[str]]:
         except grpc.aio.AioRpcError as error:
             ended.append(error.code().name)
         finally:
-            places.release()
+            slots.release()
 
     async def flood() -> None:
         async with asyncio.TaskGroup() as group:
             for wanted in hostile.endless(*hostile.COSTLY):
-                await places.acquire()
+                await slots.acquire()
                 group.create_task(one(wanted))
                 await asyncio.sleep(0.02)
 

@@ -95,7 +95,7 @@ class RelayedChat:
 
     def _waits(self, said: Mapping[str, Any]) -> bool:
         """Whether a chunk ends a choice, or comes after that; the other choices go on."""
-        choices = {_place(choice) for choice in said.get("choices") or ()}
+        choices = {_choice_index(choice) for choice in said.get("choices") or ()}
         self._begun |= choices
         waits = _ends(said) or bool(choices & self._waiting or (self._last and not choices))
         self._waiting |= choices if waits else set()
@@ -139,7 +139,7 @@ class GrowingCompletion(GrowingAnswer):
         self.ended = self.ended or _ends(event)
 
 
-def _place(choice: Mapping[str, Any]) -> int:
+def _choice_index(choice: Mapping[str, Any]) -> int:
     """The index of a choice. A provider may leave it out, or send one that is no number."""
     index = choice.get("index")
     return index if isinstance(index, int) else 0

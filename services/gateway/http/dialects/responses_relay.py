@@ -13,7 +13,7 @@ from services.gateway.http.sse import GrowingTexts
 
 _BEGINS = ("response.created", "response.in_progress", "response.queued")
 _ENDS = ("response.completed", "response.incomplete")
-_PARTS = {  # by the kind of a part: the events of it, the list of its item that has it, and its place there
+_PARTS = {  # by the kind of a part: the events of it, the list of its item that has it, and the name of its index there
     "output_text": ("response.output_text.", "content", "content_index"),
     "refusal": ("response.refusal.", "content", "content_index"),
     "reasoning_text": ("response.reasoning_text.", "content", "content_index"),
@@ -89,9 +89,9 @@ class RelayedResponse:
             at = {"item_id": item.get("id"), "output_index": index}
             if known := _WHOLE.get(str(item.get("type"))):
                 yield f"{known[0]}done", {**at, known[1]: item.get(known[1], "")}
-            for name, place in (("summary", "summary_index"), ("content", "content_index")):
+            for name, index_name in (("summary", "summary_index"), ("content", "content_index")):
                 for number, part in enumerate(_objects(item.get(name))):
-                    yield from _closed(part, {**at, place: number})
+                    yield from _closed(part, {**at, index_name: number})
             yield "response.output_item.done", {"output_index": index, "item": item}
         self._open.clear()
 
@@ -111,9 +111,9 @@ class RelayedResponse:
             self._items[int(fields["output_index"])] = _copied(fields["item"])
             self._open.discard(int(fields["output_index"]))
         elif kind in ("response.content_part.added", "response.reasoning_summary_part.added"):
-            name, place = ("content", "content_index") if "content" in kind else ("summary", "summary_index")
+            name, index_name = ("content", "content_index") if "content" in kind else ("summary", "summary_index")
             parts = self._items[fields["output_index"]].setdefault(name, [])
-            parts[fields[place] :] = [_copied(fields["part"])]
+            parts[fields[index_name] :] = [_copied(fields["part"])]
         elif kind.endswith(".delta"):
             self._grow(kind.removesuffix("delta"), fields)
 
@@ -122,9 +122,9 @@ class RelayedResponse:
         for prefix, field in _WHOLE.values():
             if prefix == events:
                 self._growing.add(item, field, fields["delta"])
-        for prefix, name, place in _PARTS.values():
+        for prefix, name, index_name in _PARTS.values():
             if prefix == events:
-                part = item[name][fields[place]]
+                part = item[name][fields[index_name]]
                 field = "refusal" if "refusal" in part else "text"
                 self._growing.add(part, field, fields["delta"])
 

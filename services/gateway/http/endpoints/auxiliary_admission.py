@@ -56,19 +56,19 @@ class AuxiliaryAdmission:
         tokens: int = 0,
         order: RequestOptions | None = None,
     ) -> AsyncIterator[Admitted]:
-        """Inside, the tenant has a place, and `tokens` are reserved. `beat` keeps a stream alive. `longest_ms`: the
+        """Inside, the tenant has a slot, and `tokens` are reserved. `beat` keeps a stream alive. `longest_ms`: the
         budget of what names none, and the most that can be named; None: as for any request. `order`: the request's
         options; None: those of its headers. Raises `QuotaExceeded`, and
         `Left`."""
         tenant, timeout_s = exchange.credential.tenant, self._budget_s(exchange, longest_ms, order)
-        place = await self.admission.hold(tenant, exchange.trace_id, timeout_s, REQUEST, tokens)
+        reservation = await self.admission.hold(tenant, exchange.trace_id, timeout_s, REQUEST, tokens)
         exchange.admitted()
         admitted = Admitted(tenant.name, timeout_s, (*telemetry.propagate(exchange.span), whose(tenant.name)), tokens)
         try:
             with ConnectionWatch(exchange.receive, 0, self.settings.http.heartbeat_ms / 1000, beat):
                 yield admitted
         finally:
-            place.settle(admitted.tokens)
+            reservation.settle(admitted.tokens)
 
     def _budget_s(self, exchange: Exchange, longest_ms: int | None, order: RequestOptions | None) -> float:
         settings = self.settings

@@ -136,12 +136,12 @@ def _check_known(model: str, error: ServiceError, others: Sequence[str]) -> None
 
 
 def _by_callers_name(error: ServiceError, name: Callable[[int], str]) -> ServiceError:
-    """With the `name` that the caller knows a text by, where the cache has named it by its place in a request."""
+    """With the `name` that the caller knows a text by, where the cache has named it by its position in a request."""
     field = error.metadata.get("field", "")
     if not (isinstance(error, InvalidInput) and field.startswith("texts[")):
         return error
-    place = name(int(field[len("texts[") : -1]))
-    return InvalidInput(place, error.metadata["limit"], error.metadata["value"])
+    path = name(int(field[len("texts[") : -1]))
+    return InvalidInput(path, error.metadata["limit"], error.metadata["value"])
 
 
 def _text_of_rerank(begin: int, at: int) -> str:
@@ -157,13 +157,13 @@ def _documents(body: Fields) -> list[str]:
     return [_document(f"documents[{index}]", each) for index, each in enumerate(given)]
 
 
-def _document(place: str, given: Any) -> str:
+def _document(path: str, given: Any) -> str:
     if isinstance(given, str):
         return given
-    document = Fields({place: given}).object(place)
+    document = Fields({path: given}).object(path)
     if document is None:
-        raise InvalidInput(place, "a string, or an object with a text", "null")
-    return Fields({"text": document.seen("text")}, place).needed("text")
+        raise InvalidInput(path, "a string, or an object with a text", "null")
+    return Fields({"text": document.seen("text")}, path).needed("text")
 
 
 def _most(body: Fields, count: int) -> int:

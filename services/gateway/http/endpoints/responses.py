@@ -112,10 +112,10 @@ def page(items: Sequence[Mapping[str, Any]], response_id: str, query: Mapping[st
     if order == "desc":
         listed.reverse()
     if after is not None:
-        places = [place for place, item in enumerate(listed) if item["id"] == after]
-        if not places:
+        positions = [position for position, item in enumerate(listed) if item["id"] == after]
+        if not positions:
             raise InvalidInput("after", "the id of one of the items", after)
-        listed = listed[places[0] + 1 :]
+        listed = listed[positions[0] + 1 :]
     data = listed[: int(limit)]
     ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {"first_id": "", "last_id": ""}
     return {"object": "list", "data": data, **ends, "has_more": len(data) < len(listed)}

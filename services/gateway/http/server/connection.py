@@ -1,4 +1,4 @@
-"""One connection: uvicorn's, with limits on time and size, and a place among all connections. One without a request
+"""One connection: uvicorn's, with limits on time and size, and a slot among all connections. One without a request
 under way is idle."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from services.gateway.http.server.connection_places import Room
+from services.gateway.http.server.connection_slots import ConnectionSlots
 from services.gateway.http.sse import compact
 from services.gateway.settings.http import HttpSettings
 from services.runtime.security.tls import caller_in
@@ -31,12 +31,12 @@ class ConnectionsState(ServerState):
 
     def __init__(self, limits: HttpSettings) -> None:
         super().__init__()
-        self.room = Room(limits.max_connections, limits.connections_of_one)
+        self.slots = ConnectionSlots(limits.max_connections, limits.connections_of_one)
 
 
 class Connection(HttpToolsProtocol):
     """Closed where headers take too long or are too large, where a client reads nothing for too long, and where its
-    place is needed."""
+    slot is needed."""
 
     def __init__(self, limits: HttpSettings, config: Config, state: ConnectionsState):
         super().__init__(config, state, {})
@@ -55,14 +55,14 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._peer = caller_in(transport.get_extra_info("peercert"))
         self.address = str((transport.get_extra_info("peername") or [""])[0])
-        if not self._shared.room.enter(self):
+        if not self._shared.slots.acquire(self):
             transport.abort()
             return
-        self._shared.room.idle(self)
+        self._shared.slots.idle(self)
         self._arm("head", self._limits.header_ms)
 
     def abort(self) -> None:
-        """Close it at once, as `Room` asks."""
+        """Close it at once, as `ConnectionSlots` asks."""
         self.transport.abort()
 
     def prove(self) -> None:
@@ -70,7 +70,7 @@ class Connection(HttpToolsProtocol):
         self.proven = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._shared.room.leave(self)
+        self._shared.slots.release(self)
         for name in list(self._timers):
             self._disarm(name)
         self._stop_closing()
@@ -129,7 +129,7 @@ class Connection(HttpToolsProtocol):
         self._disarm("head")
         super().on_headers_complete()
         self._cycles.append(self.cycle)
-        self._shared.room.busy(self)
+        self._shared.slots.busy(self)
         self._stop_closing()
         if self._shared.leaving or self._closes_soon:
             self.cycle.keep_alive = False
@@ -144,7 +144,7 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if self._cycles or self.transport.is_closing():
             return
-        self._shared.room.idle(self)
+        self._shared.slots.idle(self)
         if self._closes_soon:
             self._begin_closing()
         if self._last_words:

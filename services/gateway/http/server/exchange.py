@@ -154,8 +154,8 @@ class Exchange:
             async with asyncio.timeout(within_ms / 1000):
                 keyed = bool(self.headers.get("idempotency-key"))  # whether it may be for an answer that has a place
                 claim = NOTHING if keyed else CONVERSATION
-                place = intake.reading(self.credential.tenant, self.trace_id, claim) if intake else nullcontext()
-                with place as self._held:
+                reading = intake.reading(self.credential.tenant, self.trace_id, claim) if intake else nullcontext()
+                with reading as self._held:
                     return await self._all(most, self._held)
         except TimeoutError:
             raise BodyLate(f"body: within {within_ms} ms, got less") from None

@@ -45,14 +45,14 @@ def bind(settings: GatewaySettings) -> socket.socket | None:
 def _bind(settings: GatewaySettings) -> socket.socket:
     host, _, port = settings.http_address.rpartition(":")
     try:
-        family, kind, *_, place = socket.getaddrinfo(
+        family, kind, *_, bind_address = socket.getaddrinfo(
             host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         bound = socket.socket(family, kind)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if settings.processes > 1 or settings.overlaps:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        bound.bind(place)
+        bound.bind(bind_address)
     except (OSError, ValueError):
         _log.error("http_address: cannot listen at %s; another process may use it", settings.http_address)
         raise SystemExit(1) from None

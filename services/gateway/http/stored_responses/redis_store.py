@@ -100,7 +100,7 @@ class RedisResponses:
 
     def __init__(self, state: SharedState, ttl_ms: int, tenant_bytes: int):
         self._state, self._ttl_ms, self._tenant_bytes = state, ttl_ms, tenant_bytes
-        self._places = asyncio.Semaphore(_CALLS)
+        self._slots = asyncio.Semaphore(_CALLS)
 
     async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
         name = owner.name(response_id)
@@ -132,7 +132,7 @@ class RedisResponses:
             return await client.eval(script, 4, f"{own}used", f"{own}ends", f"{own}bytes", own, *given)
 
         try:
-            async with self._places:
+            async with self._slots:
                 return await self._state.follow(call, _TRANSFER_S)
         except SharedStateLost as lost:
             raise StoreUnavailable(f"stored responses: {lost}", retry_delay_s=1.0) from None

@@ -22,7 +22,7 @@ class ProviderClient:
     def __init__(self, wire: Wire, headers: Mapping[str, str], max_requests: int, limits: ReplyLimits):
         self._wire, self._headers, self._limits = wire, headers, limits
         self.used_at = float("-inf")  # when a request or an answer was last seen, on the loop's clock
-        self._places = asyncio.Semaphore(max_requests)
+        self._slots = asyncio.Semaphore(max_requests)
         self._draining: set[asyncio.Task[None]] = set()
         self._about_to_end: set[asyncio.Task[None]] = set()
 
@@ -37,11 +37,11 @@ class ProviderClient:
         left, loop = deadline.remaining(), asyncio.get_running_loop()
         self.used_at = loop.time()
         async with asyncio.timeout(left if left < float("inf") else None):
-            await self._place()
+            await self._acquire_slot()
             try:
                 wired = await self._send(method, url, {**self._headers, **headers}, body)
             except BaseException:
-                self._places.release()
+                self._slots.release()
                 raise
             reply = ProviderReply(wired, self._limits)
             try:
@@ -56,10 +56,10 @@ class ProviderClient:
         await asyncio.gather(*self._draining, return_exceptions=True)
         await self._wire.close()
 
-    async def _place(self) -> None:
+    async def _acquire_slot(self) -> None:
         if self._about_to_end:
             await asyncio.wait(self._about_to_end, timeout=_ABOUT_TO_END_S)
-        await self._places.acquire()
+        await self._slots.acquire()
 
     async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> WireReply:
         """Kept connections may have died unnoticed. Then nothing was asked yet, and each is met once."""
@@ -75,7 +75,7 @@ class ProviderClient:
         if reply.complete and not wired.ended:
             self._drain_behind(wired)
             return
-        self._places.release()
+        self._slots.release()
         if not wired.ended:
             await wired.drop()
 
@@ -94,6 +94,6 @@ class ProviderClient:
                     while left > 0 and not wired.ended:
                         left -= len(await wired.read())
         finally:
-            self._places.release()
+            self._slots.release()
             if not wired.ended:
                 await wired.drop()

@@ -14,7 +14,7 @@ REDIS_S = 0.01
 
 
 class ScriptedRedis:
-    """Answers a pipeline after 10 ms, as the scripts do for one tenant that has one place; `leases` are its."""
+    """Answers a pipeline after 10 ms, as the scripts do for one tenant that has one slot; `leases` are its."""
 
     def __init__(self) -> None:
         self.leases: dict[str, float] = {}  # when each ends, by id

@@ -1,4 +1,4 @@
-"""A request that is cancelled during admission, at any await, holds no place and owes no tokens."""
+"""A request that is cancelled during admission, at any await, holds no slot and owes no tokens."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ScriptedState:
 
 
 async def answer(admission: AdmissionControl, within_s: float) -> None:
-    """One request that waits for its place, and uses none of its tokens."""
+    """One request that waits for its slot, and uses none of its tokens."""
     reservation = await admission.admit_in_time(request(), LIMITED, "0" * 32, Deadline.after(within_s, loop_clock))
     try:
         await asyncio.sleep(0.1)
@@ -47,7 +47,7 @@ async def answer(admission: AdmissionControl, within_s: float) -> None:
 
 @pytest.mark.parametrize("within_s", [60.0, 0.5])
 def test_by_this_gateway_alone(within_s: float):
-    """`within_s`: longer, and shorter, than another keeps the tenant's only place."""
+    """`within_s`: longer, and shorter, than another keeps the tenant's only slot."""
 
     @asynccontextmanager
     async def scene() -> Work:

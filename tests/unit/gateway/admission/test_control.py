@@ -169,9 +169,9 @@ async def test_an_item_of_a_batch_waits_for_its_quota_and_for_the_pressure_to_fa
 
 async def test_a_conversation_is_held_under_any_pressure_and_counts_as_one_at_once():
     at, only_one = admission_control(pressure=2.0), tenant(concurrency=1)
-    place = await at.hold(only_one, "0" * 32, 1)
+    reservation = await at.hold(only_one, "0" * 32, 1)
     with pytest.raises(QuotaExceeded) as refused:
         await at.hold(only_one, "ab" * 16, 1)
     assert refused.value.metadata["trace_id"] == "ab" * 16
-    place.settle(0)
+    reservation.settle(0)
     await at.hold(only_one, "0" * 32, 1)

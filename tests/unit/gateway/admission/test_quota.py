@@ -143,7 +143,7 @@ def test_requests_admitted_elsewhere_count_for_the_quotas_of_this_gateway(quotas
     allowance = Allowance(concurrency=1, tokens_per_minute=60)
     left = list[int]()
     booked = quotas.book("acme", allowance, 50, REQUEST, left.append)
-    beyond = quotas.book("acme", allowance, 50, REQUEST, left.append)  # there is no place and there are no tokens
+    beyond = quotas.book("acme", allowance, 50, REQUEST, left.append)  # there is no slot and there are no tokens
     assert refusal(quotas, allowance).metadata["quota"] == "concurrency"
     booked.settle(20)
     beyond.settle(60)

@@ -102,7 +102,7 @@ class QuotaMachine(RuleBasedStateMachine):
             return None, refused.retry_delay_s or 0.0
 
     def held(self, tenant: str) -> int:
-        return sum(places for name, _, _, places in self.running if name == tenant)
+        return sum(slots for name, _, _, slots in self.running if name == tenant)
 
 
 @pytest.fixture(autouse=True)

@@ -53,7 +53,7 @@ class FlakyState:
 
 
 class SharedQuotasMachine(RuleBasedStateMachine):
-    """One tenant, with one place."""
+    """One tenant, with one slot."""
 
     ALLOWANCE = Allowance(concurrency=1, tokens_per_minute=6_000)
 

@@ -141,9 +141,9 @@ async def test_a_tenant_over_its_quota_is_refused_before_its_message_is_read() -
     with pytest.raises(QuotaExceeded, match="1 of 1 requests at once"):
         await scene.arrival("a").one(never)
     assert await scene.arrival("b").one(soon) == MESSAGE
-    assert await scene.arrival("a", "GenerateBatch").one(soon) == MESSAGE  # its items wait for their places
+    assert await scene.arrival("a", "GenerateBatch").one(soon) == MESSAGE  # its items wait for their slots
     scene.kept.unread = lambda tenant: tenant == "a"
-    assert await scene.arrival("a").one(soon) == MESSAGE  # it may be for an answer that has the place
+    assert await scene.arrival("a").one(soon) == MESSAGE  # it may be for an answer that has the slot
     await reading
     scene.kept.unread = lambda _: False
     assert await scene.arrival("a").one(soon) == MESSAGE

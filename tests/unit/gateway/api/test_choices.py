@@ -65,7 +65,7 @@ class ScriptedPreparation(Preparation):
         return ScriptedAnswer(admitted, self.problems.pop(0) if self.problems else None)
 
     def left(self) -> tuple[int, int, int]:
-        """The places taken, and the whole requests and tokens that the buckets hold."""
+        """The slots taken, and the whole requests and tokens that the buckets hold."""
         account = self._admission._quotas._accounts[LIMITED.name]
         assert account.requests
         assert account.tokens

@@ -132,10 +132,10 @@ class Kept(RuleBasedStateMachine):
     def each_client_reads_one_answer_in_order_from_where_it_was(self) -> None:
         for client in self.clients.values():
             numbers = {word[0] for word in client.read}
-            places = [int(word[2:]) for word in client.read]
+            positions = [int(word[2:]) for word in client.read]
             assert len(numbers) <= 1
-            assert places == list(range(client.seen, client.seen + len(places)))
-            assert client.ended != "whole" or client.seen + len(places) == _WORDS
+            assert positions == list(range(client.seen, client.seen + len(positions)))
+            assert client.ended != "whole" or client.seen + len(positions) == _WORDS
 
     def teardown(self) -> None:
         for task in self.clients:

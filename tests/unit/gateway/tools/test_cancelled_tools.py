@@ -1,4 +1,4 @@
-"""A call of a tool that is cancelled, at any await, holds no place, no probe and no retry."""
+"""A call of a tool that is cancelled, at any await, holds no slot, no probe and no retry."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ async def test_a_tenant_at_its_limit_gets_a_retry_delay():
     assert isinstance(refused, ShareUsed)
     assert refused.retry_delay_s
     assert other is None
-    await workers.come("a")  # its places are free again
+    await workers.come("a")  # its slots are free again
     assert workers.order[-1] == "a"
 
 

@@ -120,7 +120,7 @@ async def test_a_tenant_over_its_quota_is_refused_by_the_headers() -> None:
     over = await scene.send("a", 1_000, 0, "expect: 100-continue")
     assert over.statuses == [429]
     assert b'"code":"rate_limit_exceeded"' in over.transport.written
-    assert (await scene.send("a", 10, 10, "idempotency-key: k")).statuses == [200]  # its answer may have a place
+    assert (await scene.send("a", 10, 10, "idempotency-key: k")).statuses == [200]  # its answer may hold a slot
     assert (await scene.send("b", 10, 10)).statuses == [200]
     await reading.send(b"x" * 990)
     assert (await scene.send("a", 10, 10)).statuses == [200]

@@ -1,4 +1,4 @@
-"""Providers that break HTTP, over a real socket in this process, with their bytes cut at every place."""
+"""Providers that break HTTP, over a real socket in this process, with their bytes cut at every position."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from services.llm.providers.transport.wire import Broken, Options
 from services.runtime.deadline import Deadline
 from tests.waiting import until
 
-_PLACES, _READ_S = 2, 30
+_SLOTS, _READ_S = 2, 30
 BROKEN = "broken"
 A, B = b"data: a\n\n", b"data: b\n\n"
 
@@ -64,11 +64,11 @@ class Script:
 async def asking(script: Script, read_s: float = _READ_S) -> AsyncIterator[tuple[ProviderClient, str]]:
     server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    options = Options(_PLACES, connect_s=5, read_s=read_s, idle_s=60)
-    client = ProviderClient(Http1(url, options), {}, _PLACES, ReplyLimits(1_000, 10_000))
+    options = Options(_SLOTS, connect_s=5, read_s=read_s, idle_s=60)
+    client = ProviderClient(Http1(url, options), {}, _SLOTS, ReplyLimits(1_000, 10_000))
     try:
         yield client, url
-        assert client._places._value == _PLACES
+        assert client._slots._value == _SLOTS
     finally:
         await client.close()
         server.close()

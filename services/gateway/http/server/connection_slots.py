@@ -1,6 +1,6 @@
-"""Places for connections, among which those that are idle give way.
+"""Slots for connections; an idle connection can lose its slot to a new one.
 
-When all places are taken, a new connection gets the place of the one that has been idle longest; connections on which a
+When all slots are taken, a new connection gets the slot of the one that has been idle longest; connections on which a
 tenant has authenticated are the last to go. So connections that send nothing keep no client out.
 """
 
@@ -20,8 +20,8 @@ class Tracked(Protocol):
         """Close it at once."""
 
 
-class Room:
-    """`most` places, and at most `most_of_one` for each address."""
+class ConnectionSlots:
+    """`most` slots, and at most `most_of_one` for each address."""
 
     def __init__(self, most: int, most_of_one: int):
         self._most, self._most_of_one = most, most_of_one
@@ -29,18 +29,18 @@ class Room:
         self._taken: Counter[str] = Counter()  # places by address
         self._idle: dict[bool, OrderedDict[Tracked, None]] = {False: OrderedDict(), True: OrderedDict()}
 
-    def enter(self, new: Tracked) -> bool:
-        """Take a place, or say that there is none."""
+    def acquire(self, new: Tracked) -> bool:
+        """Take a slot. False if there is none."""
         if self._taken[new.address] >= self._most_of_one:
             return False
-        if len(self._inside) >= self._most and not self._make_room():
+        if len(self._inside) >= self._most and not self._close_idle():
             return False
         self._inside.add(new)
         self._taken[new.address] += 1
         return True
 
-    def leave(self, gone: Tracked) -> None:
-        """Give its place back, if it has one."""
+    def release(self, gone: Tracked) -> None:
+        """Release its slot, if it has one."""
         if gone not in self._inside:
             return
         self._inside.discard(gone)
@@ -59,10 +59,10 @@ class Room:
         for idle in self._idle.values():
             idle.pop(connection, None)
 
-    def _make_room(self) -> bool:
+    def _close_idle(self) -> bool:
         longest = next((next(iter(idle)) for idle in self._idle.values() if idle), None)
         if longest is None:
             return False
-        self.leave(longest)
+        self.release(longest)
         longest.abort()
         return True
