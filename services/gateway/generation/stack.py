@@ -30,7 +30,7 @@ from services.gateway.generation.start_wait import StartWait
 from services.gateway.labels import Act
 from services.gateway.upstream import balance
 from services.gateway.upstream.fleet import Fleet
-from services.runtime.errors import ServiceError
+from services.runtime.errors import ServiceError, Unavailable
 
 _STARTED: Mapping[Kind, Act] = {"hedge": Act.HEDGE_STARTED, "failover": Act.FAILOVER_STARTED}
 
@@ -46,13 +46,15 @@ def make_stack(fleet: Fleet, observe: Observe, *, shared: bool = True) -> Shared
 
 class LoadBalancing:
     """Chooses the best available replica, by balancing policy, breakers and the prefix of the prompt. Raises
-    `BreakerOpen`, or `Throttled`, where there is none."""
+    `BreakerOpen`, or `Throttled`, where there is none, and `Unavailable` where the job has been billed."""
 
     def __init__(self, fleet: Fleet, inner: Generate[Sent]):
         self._fleet, self._inner = fleet, inner
 
     async def __call__(self, granted: Granted) -> Call:
         attempt, job = granted.attempt, granted.attempt.job
+        if job.report.billed:  # the last reader has left in this turn of the event loop, and would not be charged
+            raise Unavailable("cancelled: the last reader has left")
         pool = self._fleet.pools[job.model]
         tenant = job.slot_request.tenant
         prompt = balance.blocks_of(job.request) if pool.reads_prompts else ()

@@ -219,6 +219,16 @@ async def test_when_all_readers_leave_the_last_is_billed_for_the_usage_so_far():
     counted.assert_is(Used("small", ESTIMATE, 1))
 
 
+async def test_no_hedge_is_sent_once_the_last_reader_has_left_and_is_billed():
+    counted, asked = Counted(), scene(HEDGE, small=says(None), large=says(None))
+    loop, after_s = asyncio.get_running_loop(), HEDGE["hedge"]["delay_ms"] / 1000  # type: ignore[operator]
+    answer = loop.create_task(asked.answer().give())
+    loop.call_later(after_s - 1e-10, answer.cancel)  # in the turn of the event loop in which the hedge begins
+    await asyncio.wait({answer})
+    assert (len(asked.llms["large"].calls), asked.billed) == (0, [ESTIMATE])
+    counted.assert_is(Used("small", ESTIMATE, 0))
+
+
 async def test_joined_readers_count_once():
     counted, asked = Counted(), scene(small=says(text("Pa"), 0.05, ends()))
     finals = await asyncio.gather(*(asked.final() for _ in range(5)))
