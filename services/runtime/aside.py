@@ -5,18 +5,15 @@ own, and tenants take turns. Between two turns the event loop does all that is r
 small call takes some 40 steps of the event loop, and with a piece of 0.4 ms before each of them it took 20 ms.
 
 Large work is done beside the event loop. One thread does it all: several would keep the interpreter from the event loop
-for longer. Tenants take turns at it, or the large request of one would wait for all those of another. Python runs one
-thread at a time. While a large request is worked on, the event loop waits for its turn after each call of the operating
-system. So threads then take turns every 0.5 ms: with Python's 5 ms a small call of ten such steps took 50 ms. Objects
-of JSON have no cycles, and to look for some among 100,000 of them takes 60 ms in one go. So Python does not look
-meanwhile, and work that frees its objects before it ends leaves none to look at.
+for longer. Tenants take turns at it, or the large request of one would wait for all those of another. Objects of JSON
+have no cycles, and to look for some among 100,000 of them takes 60 ms in one go. So Python does not look meanwhile, and
+work that frees its objects before it ends leaves none to look at.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,7 +31,6 @@ MEDIUM_BYTES = 8_192  # likewise: some 1 ms
 _OBJECT_BYTES, _VALUE_BYTES = 64, 8
 _COUNTED_BYTES, _SAMPLES = 262_144, 64  # of a longer body so many parts are counted: to count 1 MiB takes 3 ms
 _LONG_BYTES = 1_048_576  # a body that is large whatever is in it
-_TURN_S = 0.0005
 _QUIET_S = 0.00005  # a turn of the event loop that takes longer did something
 _MOST_S = 0.002  # that work waits for others which always have something to do
 _MAX_WAITING = 10_000
@@ -107,22 +103,12 @@ async def _quiet() -> None:
 
 
 def _yielding(work: Callable[[], T]) -> T:
-    with _short_turns(), _without_collection():
+    with _without_collection():
         try:
             return work()
         except BaseException as error:
             clear_frames(error.__traceback__)  # whose variables hold all that was made of a refused request
             raise
-
-
-@contextmanager
-def _short_turns() -> Iterator[None]:
-    usual_s = sys.getswitchinterval()
-    sys.setswitchinterval(_TURN_S)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual_s)
 
 
 @contextmanager

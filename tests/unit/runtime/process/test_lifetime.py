@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import resource
+import signal
+import sys
+from collections.abc import Coroutine
 
+import grpc
 import pytest
+import uvloop
 
-from services.runtime.process.lifetime import allow_many_connections
+from services.runtime.process.lifetime import allow_many_connections, to_the_end
 
 _NO_LIMIT = resource.RLIM_INFINITY
 
@@ -30,3 +35,24 @@ def test_a_process_may_open_as_many_connections_as_the_hard_limit_allows(
     monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
     allow_many_connections()
     assert limits[resource.RLIMIT_NOFILE] == (then, hard)
+
+
+def test_threads_of_a_process_take_short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serving() -> bool:
+        return True
+
+    def run(work: Coroutine[None, None, None]) -> None:
+        work.close()
+        seen.append(sys.getswitchinterval())
+
+    seen, usual_s = list[float](), sys.getswitchinterval()
+    monkeypatch.setattr(uvloop, "run", run)
+    monkeypatch.setattr(grpc.aio, "init_grpc_aio", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda number, action: None)
+    work = serving()
+    try:
+        to_the_end(work)
+    finally:
+        sys.setswitchinterval(usual_s)
+        work.close()
+    assert seen == [pytest.approx(0.0005)]
