@@ -9,6 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.cache.v1.cache_pb2_grpc import CacheServiceStub
+from hedgerow.channel import open_channel
 from tests.conftest import Start
 from tests.fault.mesh import PATIENT_LOOKUPS
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
@@ -28,10 +31,16 @@ Asked = dict[str, Any]
 
 
 @pytest.fixture
-async def gateway(start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path) -> HttpGateway:
+async def cache(start: Start, model_cache: Path, tmp_path: Path) -> str:
+    """Its address."""
+    process = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
+    return process.spec.address
+
+
+@pytest.fixture
+async def gateway(start: Start, llm: ScriptedLlm, cache: str) -> HttpGateway:
     llm.script = [*words("Twelve euros."), end()]
-    cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
-    settings = {"cache_address": cache.spec.address, "tenants": json.dumps(TENANTS)}
+    settings = {"cache_address": cache, "tenants": json.dumps(TENANTS)}
     return await start_http_gateway(start, llm, stages=json.dumps(PATIENT_LOOKUPS), **settings)
 
 
@@ -45,10 +54,20 @@ async def asked(gateway: HttpGateway, question: str, user: str) -> Asked:
     return dict(reply.json()["hedgerow"]["cache"])
 
 
-async def test_a_question_is_compared_with_others_only_in_the_language_of_the_embedder(gateway: HttpGateway) -> None:
+async def stored(cache: str) -> int:
+    """How many answers the cache has stored, and can compare with."""
+    async with open_channel(cache) as channel:
+        return int((await CacheServiceStub(channel).GetStats(cache_pb2.GetStatsRequest())).stores)
+
+
+async def test_a_question_is_compared_with_others_only_in_the_language_of_the_embedder(
+    gateway: HttpGateway, cache: str
+) -> None:
     for language, (first, alike) in PRIVATE.items():
+        before = await stored(cache)
         assert (await asked(gateway, first, "anna"))["verdict"] == "miss", language
         await until(lambda first=first: asked(gateway, first, "anna"), holds=lambda told: told["verdict"] == "exact")
+        await until(lambda: stored(cache), holds=lambda number, before=before: number > before)
         told = await asked(gateway, alike, "bert")
         found = (told["verdict"], told.get("reason"))
         assert found == (("semantic", None) if language == "en" else ("miss", "language")), language
