@@ -10,7 +10,7 @@ import grpc
 
 from hedgerow import _convert
 from hedgerow._answer_stream_aio import AsyncAnswerStream
-from hedgerow._base_aio import AsyncServiceClient, broken_off, settle, value_of
+from hedgerow._base_aio import AsyncServiceClient, reraise, run_callbacks, value_of
 from hedgerow._chat_input import refuse_unknown
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError
@@ -139,7 +139,7 @@ class AsyncClient(AsyncServiceClient):
             async for event in stream:
                 if isinstance(event, Final):
                     answer = event.answer
-                await settle(callbacks.notify(event))
+                await run_callbacks(callbacks.notify(event))
         assert answer is not None  # a stream without a final event raises
         return parsed(answer, into) if into is not None else answer
 
@@ -196,7 +196,7 @@ class AsyncClient(AsyncServiceClient):
         except grpc.RpcError as error:
             raise from_rpc_error(error, self._peer, out.timeout_s) from error
         except BaseException:
-            broken_off(call)
+            reraise(call)
         finally:
             call.cancel()
         incoming.ended()

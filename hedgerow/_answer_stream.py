@@ -18,8 +18,8 @@ from hedgerow._resuming import HUNG_UP, Resuming
 from hedgerow._streams import EventStream
 from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
 
-_PAUSE_S = 0.02  # for a channel to notice which of its connections are gone
-_RECONNECT_S = 0.15  # for a channel to connect again: until then, it fails calls as it failed the last one
+_PAUSE_S = 0.02  # in which a channel notices lost connections
+_RECONNECT_S = 0.15  # in which a channel connects again: until then, calls fail at once
 
 
 class AnswerStream(EventStream[Event]):
@@ -82,7 +82,7 @@ class AnswerStream(EventStream[Event]):
                 if rest is None:
                     raise lost from None
             except HedgerowError as problem:
-                if lost and problem.code == "UNIMPLEMENTED":  # no model can go on from a text
+                if lost and problem.code == "UNIMPLEMENTED":  # no model can continue a text
                     raise lost from None
                 raise
             pause(pause_s)

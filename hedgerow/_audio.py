@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hedgerow import _audio_messages as messages
-from hedgerow._base import ServiceClient, settle
+from hedgerow._base import ServiceClient, run_callbacks
 from hedgerow._options import Media
 from hedgerow._peer import Peer
 from hedgerow._request import live_blocks
@@ -62,7 +62,7 @@ class AudioClient(ServiceClient):
         )
         with call as events:
             for event in events:
-                settle([notices.notify(event)])
+                run_callbacks([notices.notify(event)])
                 result = event
         assert isinstance(result, Transcription)  # a stream without its summary raises
         return result

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from typing import Any
 
 from hedgerow import _audio_messages as messages
-from hedgerow._base_aio import AsyncServiceClient, settle
+from hedgerow._base_aio import AsyncServiceClient, run_callbacks
 from hedgerow._options import Media
 from hedgerow._peer import Peer
 from hedgerow._request import live_blocks
@@ -60,7 +60,7 @@ class AsyncAudioClient(AsyncServiceClient):
         )
         async with call as events:
             async for event in events:
-                await settle([notices.notify(event)])
+                await run_callbacks([notices.notify(event)])
                 result = event
         assert isinstance(result, Transcription)  # a stream without its summary raises
         return result

@@ -1,4 +1,4 @@
-"""What the clients without an event loop share: a connection, and what waiting for one means."""
+"""The base of the blocking clients: the connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hedgerow._status import from_rpc_error, no_service_at
 from hedgerow.channel import open_blocking_channel
 
 CLOSED: type[Exception] = ValueError  # of a call on a channel that was closed
-_WHY_S = 0.5  # for gRPC to say why there is no connection
+_WHY_S = 0.5  # timeout of the call that asks why there is no connection
 
 
 class ServiceClient:
@@ -35,24 +35,25 @@ class ServiceClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection and cancel what runs on it."""
+        """Close the connection, and cancel its calls."""
         with self._opening:
             if self._opened:
                 self._opened[0].close()
                 self._opened = None
 
     def prewarm(self, timeout_s: float = 5.0) -> None:
-        """Connect now, so that the first request does not wait for it. Raises `Unavailable` when no process answers."""
+        """Connect now, so that the first request need not wait for a connection. Raises `Unavailable` if no process
+        answers."""
         ready = grpc.channel_ready_future(self._open()[0])
         try:
             ready.result(timeout_s)
         except grpc.FutureTimeoutError:
-            raise self._why_not() from None
+            raise self._connection_error() from None
         finally:
             ready.cancel()
 
-    def _why_not(self) -> Unavailable:
-        """Why no process answers, from the status of a call that does not wait for a connection."""
+    def _connection_error(self) -> Unavailable:
+        """The error that says why no process answers, from the status of a call without `wait_for_ready`."""
         call: Any = self._open()[0].unary_unary("/hedgerow/Prewarm")
         try:
             call(b"", timeout=_WHY_S)
@@ -86,8 +87,8 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def settle(results: Iterable[Any]) -> None:
-    """Call the callbacks whose results these are: an iterator calls each when it is asked for the next."""
+def run_callbacks(results: Iterable[Any]) -> None:
+    """Consume an iterator of results: it calls one callback for each."""
     for _ in results:
         pass
 
@@ -100,7 +101,7 @@ def value_of(result: Any) -> Any:
     return result
 
 
-def broken_off(call: Any) -> NoReturn:
-    """Inside `except BaseException`, while waiting for `call`: Ctrl-C ends it too."""
+def reraise(call: Any) -> NoReturn:
+    """Cancel `call`, and raise the current exception again. For use inside `except BaseException`."""
     call.cancel()
     raise  # noqa: PLE0704

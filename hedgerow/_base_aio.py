@@ -1,4 +1,4 @@
-"""What the asyncio clients share: a connection, and what waiting for one means."""
+"""The base of the asyncio clients: the connection."""
 
 from __future__ import annotations
 
@@ -37,21 +37,22 @@ class AsyncServiceClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection and cancel what runs on it."""
+        """Close the connection, and cancel its calls."""
         if self._opened:
             await self._opened[0].close()
             self._opened = None
 
     async def prewarm(self, timeout_s: float = 5.0) -> None:
-        """Connect now, so that the first request does not wait for it. Raises `Unavailable` when no process answers."""
+        """Connect now, so that the first request need not wait for a connection. Raises `Unavailable` if no process
+        answers."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._open()[0].channel_ready()
         except TimeoutError:
-            raise await self._why_not() from None
+            raise await self._connection_error() from None
 
-    async def _why_not(self) -> Unavailable:
-        """Why no process answers, from the status of a call that does not wait for a connection."""
+    async def _connection_error(self) -> Unavailable:
+        """The error that says why no process answers, from the status of a call without `wait_for_ready`."""
         call: Any = self._open()[0].unary_unary("/hedgerow/Prewarm")
         try:
             await call(b"", timeout=_WHY_S)
@@ -86,8 +87,8 @@ async def pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def settle(results: Iterable[Any]) -> None:
-    """Call the callbacks whose results these are, and wait for each result that can be waited for."""
+async def run_callbacks(results: Iterable[Any]) -> None:
+    """Consume an iterator of results, which calls one callback for each, and await the awaitable ones."""
     for result in results:
         if isawaitable(result):
             await result
@@ -98,15 +99,17 @@ async def value_of(result: Any) -> Any:
     return await result if isawaitable(result) else result
 
 
-def broken_off(call: Any) -> NoReturn:
-    """Inside `except BaseException`, while waiting for `call`: raise what it means for the caller."""
+def reraise(call: Any) -> NoReturn:
+    """Raise the current exception again, or `Cancelled` if only `call` was cancelled. For use inside `except
+    BaseException`."""
     if isinstance(sys.exception(), asyncio.CancelledError):
         raise_cancelled()
     raise  # noqa: PLE0704
 
 
 def raise_cancelled() -> NoReturn:
-    """Inside `except CancelledError`: gRPC raises that also for a cancelled call, while the task itself goes on."""
+    """Raise `Cancelled` if only the call was cancelled, and not the task: gRPC raises `CancelledError` for both. For
+    use inside `except CancelledError`."""
     task = asyncio.current_task()
     if task is None or task.cancelling():
         raise  # noqa: PLE0704

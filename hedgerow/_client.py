@@ -12,7 +12,7 @@ import grpc
 
 from hedgerow import _convert
 from hedgerow._answer_stream import AnswerStream
-from hedgerow._base import ServiceClient, broken_off, settle, value_of
+from hedgerow._base import ServiceClient, reraise, run_callbacks, value_of
 from hedgerow._chat_input import refuse_unknown
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError
@@ -141,7 +141,7 @@ class Client(ServiceClient):
             for event in stream:
                 if isinstance(event, Final):
                     answer = event.answer
-                settle(callbacks.notify(event))
+                run_callbacks(callbacks.notify(event))
         assert answer is not None  # a stream without a final event raises
         return parsed(answer, into) if into is not None else answer
 
@@ -198,7 +198,7 @@ class Client(ServiceClient):
         except grpc.RpcError as error:
             raise from_rpc_error(error, self._peer, out.timeout_s) from error
         except BaseException:
-            broken_off(call)
+            reraise(call)
         finally:
             call.cancel()
         incoming.ended()

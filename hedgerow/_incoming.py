@@ -81,7 +81,7 @@ class IncomingAnswer:
         fixed text that is not allowed: its text and its end come in one message, so none of it was given."""
         if self._resuming:
             for each in message.events:
-                self._resuming.saw(each)
+                self._resuming.record(each)
         events = [event for each in message.events if (event := self._event(each))]
         if events and isinstance(last := events[-1], Final) and not self._allow_fallback:
             refuse_fallback(last.answer)

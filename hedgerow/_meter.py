@@ -10,7 +10,7 @@ from hedgerow._sentences import SentenceSplitter
 
 
 class Meter:
-    """Starts when it is made; `clock` gives seconds, monotonic."""
+    """Starts at its construction; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter):
         self._clock = clock
@@ -22,7 +22,7 @@ class Meter:
         self._sentences = SentenceSplitter()
 
     def text(self, text: str, tokens: int) -> None:
-        """Note that text came, holding so many tokens (0: not known)."""
+        """Record new text with its number of tokens (0: not known)."""
         now = self._clock()
         if self._first_text is None:
             self._first_text = now
@@ -33,7 +33,7 @@ class Meter:
             self._first_sentence = now
 
     def timings(self) -> Timings:
-        """The account, at the end of the answer."""
+        """The measurements, at the end of the answer."""
         if self._first_sentence is None and self._sentences.flush():
             self._first_sentence = self._clock()
         return Timings(

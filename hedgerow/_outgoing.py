@@ -1,4 +1,4 @@
-"""A call before it is made: request, deadline and metadata. No I/O here; both clients share it."""
+"""A call before it is sent: request, deadline and metadata. No I/O here; both clients share it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,15 @@ from hedgerow._speech import AudioFormat
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 
 DEFAULT_TARGET = "127.0.0.1:50050"
-METHODS = ("allow_fallback", "on_token", "on_sentence", "on_complete", "on_replaced", "into")  # no part of a request
-GRACE_S = 1.0  # the gateway ends an answer at its budget; the call's deadline only catches a gateway that does not
+METHODS = (
+    "allow_fallback",
+    "on_token",
+    "on_sentence",
+    "on_complete",
+    "on_replaced",
+    "into",
+)  # options of a method, not of a request
+GRACE_S = 1.0  # after the budget, at which the gateway ends an answer itself
 NO_BUDGET_DEADLINE_S = 60.0
 
 P = TypeVar("P", bound=Proto)
@@ -27,7 +34,7 @@ P = TypeVar("P", bound=Proto)
 
 @dataclass(frozen=True, slots=True)
 class Outgoing(Generic[P]):
-    """A call, ready to be made."""
+    """A call that is ready to be sent."""
 
     request: P
     timeout_s: float
@@ -42,7 +49,7 @@ class Caller:
     default_budget_ms: int | None
 
     def generate(self, question: Request, method: str = "stream()") -> Outgoing[pb.GenerateRequest]:
-        """One question, of a `method` that errors name."""
+        """One question. Errors name `method`."""
         refuse_unknown(method, question, METHODS)
         request = self._request(question)
         return self._outgoing(request, [request])
@@ -58,7 +65,7 @@ class Caller:
         return self._outgoing(pb.GenerateBatchRequest(requests=requests), requests)
 
     def converse(self, shared: Request, audio: AudioFormat, pause_ms: int | None) -> pb.ConverseRequest:
-        """How a conversation goes: what each turn is asked with, and the form of the audio."""
+        """The first message of a conversation: the options of each turn, and the form of the audio."""
         refuse_unknown("converse()", shared, METHODS)
         spoken = pb.ConverseOptions(request=self._request(shared, spoken=True), format=audio_format(audio))
         set_fields(spoken, "", pause_ms=pause_ms)

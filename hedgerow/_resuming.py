@@ -41,7 +41,7 @@ class Resuming:
         """Whether this is not the first gateway."""
         return self._lost > 0
 
-    def saw(self, event: pb.Event) -> None:
+    def record(self, event: pb.Event) -> None:
         """One event of the answer."""
         kind = event.WhichOneof("kind")
         self._seen += kind != "heartbeat"

@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import grpc
 
-from hedgerow._base import broken_off
+from hedgerow._base import reraise
 from hedgerow._errors import Cancelled
 from hedgerow._incoming import Incoming
 
@@ -53,7 +53,7 @@ class EventStream(Generic[E]):
         except grpc.RpcError as error:
             self._incoming.failed(error)
         except BaseException:
-            broken_off(self._call)
+            reraise(self._call)
         self._incoming.ended()
 
     def __enter__(self) -> Self:
@@ -68,5 +68,5 @@ class EventStream(Generic[E]):
         self._call.cancel()
 
     def __del__(self) -> None:
-        if call := getattr(self, "_call", None):  # there is none where it could not begin
+        if call := getattr(self, "_call", None):  # absent if `__init__` failed
             call.cancel()

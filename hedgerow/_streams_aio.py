@@ -7,7 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import grpc
 
-from hedgerow._base_aio import broken_off
+from hedgerow._base_aio import reraise
 from hedgerow._errors import Cancelled
 from hedgerow._incoming import Incoming
 
@@ -51,7 +51,7 @@ class AsyncEventStream(Generic[E]):
         except grpc.RpcError as error:
             self._incoming.failed(error)
         except BaseException:
-            broken_off(self._call)
+            reraise(self._call)
         self._incoming.ended()
 
     async def __aenter__(self) -> Self:
@@ -66,5 +66,5 @@ class AsyncEventStream(Generic[E]):
         self._call.cancel()
 
     def __del__(self) -> None:
-        if call := getattr(self, "_call", None):  # there is none where it could not begin
+        if call := getattr(self, "_call", None):  # absent if `__init__` failed
             call.cancel()

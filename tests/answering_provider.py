@@ -123,7 +123,7 @@ def _message_events(message: Json) -> Iterator[Json]:
     started = {**message, "content": [], "usage": {**usage, "output_tokens": 1}, **dict.fromkeys(ended)}
     yield {"type": "message_start", "message": started}
     for index, block in enumerate(message["content"]):
-        begun, deltas = _growing(block)
+        begun, deltas = _split_block(block)
         yield {"type": "content_block_start", "index": index, "content_block": begun}
         yield {"type": "ping"}
         yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
@@ -132,7 +132,7 @@ def _message_events(message: Json) -> Iterator[Json]:
     yield {"type": "message_stop"}
 
 
-def _growing(block: Json) -> tuple[Json, Iterable[Json]]:
+def _split_block(block: Json) -> tuple[Json, Iterable[Json]]:
     match block["type"]:
         case "tool_use":
             pieces = ["", *_pieces(json.dumps(block["input"]))]

@@ -1,7 +1,7 @@
-"""The options of a request: all that it may ask of the mesh, beyond its messages and its sampling.
+"""The options of a request, beyond its messages and its sampling.
 
-Each is declared once, in `table.py`. From there come the SDK's keywords, the HTTP API's object `hedgerow` and its
-`x-hedgerow-*` headers, the flags of the command line, the limits that the gateway checks, and their documents.
+Each is declared once, in `table.py`. The SDK's keywords, the HTTP API's object `hedgerow` and its `x-hedgerow-*`
+headers, the flags of the command line, the limits that the gateway checks, and their documents follow from there.
 CONTRIBUTING.md has the steps of a new option.
 """
 
@@ -19,14 +19,14 @@ class Kind(Enum):
     NUMBER = auto()
     FLAG = auto()
     TEXT = auto()
-    TEXTS = auto()  # the SDK takes one alone, too
+    TEXTS = auto()  # the SDK takes a single one, too
     WORD = auto()  # one of `words`
     WORDS = auto()  # some of `words`
     OWN = auto()  # of a type of its own: each surface converts it in a function of its own
 
 
 class Surface(Enum):
-    """Places where a caller gives options. A caller by gRPC sets the field."""
+    """Interfaces on which a caller gives options. A caller by gRPC sets the field."""
 
     HTTP = auto()
     SDK = auto()
@@ -38,11 +38,11 @@ EVERYWHERE = frozenset(Surface)
 
 @dataclass(frozen=True, slots=True)
 class RequestOption:
-    """One option, by the name that it has on every surface.
+    """One option, with the same name on every surface.
 
-    `field` is its place in `hedgerow.gateway.v1.GenerateRequest`; empty where the HTTP API alone acts on it. A word
-    stands for the value of the field's enum that ends with it; where the field is a bool, the second word is true.
-    `least` and `most` are within the limits, `above` is not.
+    `field` is its path in `hedgerow.gateway.v1.GenerateRequest`; empty if only the HTTP API uses it. A word stands for
+    the value of the field's enum that ends with it; if the field is a bool, the second word is true. `least` and `most`
+    are within the limits, `above` is not.
 
     `help` documents it on every surface, in a sentence or two. `sdk_note` and `http_note` follow it in docs/sdk.md and
     docs/http.md.
@@ -54,21 +54,21 @@ class RequestOption:
     _: KW_ONLY
     field: str | None = None  # None: of the same name
     words: tuple[str, ...] = ()
-    http_words: tuple[str, ...] = ()  # where they are others by HTTP
+    http_words: tuple[str, ...] = ()  # if HTTP has other words
     least: float | None = None
     above: float | None = None
     most: float | None = None
     on: frozenset[Surface] = EVERYWHERE
     metavar: str | None = None  # on the command line
-    alias: str = ""  # of the words' type, where the SDK exports one
-    sdk_type: str = ""  # of an option of its own
-    schema: str = ""  # the component of docs/openapi.yaml that an option of its own is
+    alias: str = ""  # the type of the words, if the SDK exports one
+    sdk_type: str = ""  # the type of an option of kind `OWN`
+    schema: str = ""  # the component of docs/openapi.yaml for an option of kind `OWN`
     sdk_note: str = ""
     http_note: str = ""
 
     @property
     def place(self) -> str:
-        """Its field, by the path from the request."""
+        """The path of its field in the request."""
         return self.name if self.field is None else self.field
 
     @property

@@ -55,7 +55,7 @@ class Need:
     def share(self) -> float:
         return self._cost_s / self._every_s
 
-    def saw(self, cost_s: float) -> None:
+    def add(self, cost_s: float) -> None:
         """A piece of work has taken so long."""
         self._cost_s += (cost_s - self._cost_s) * _SMOOTHING
 
@@ -123,7 +123,7 @@ class Admission:
 
     def worked(self, stream: Stream, took_s: float) -> None:
         """The model worked `took_s` for a stream."""
-        self._needs[stream.policy].saw(took_s)
+        self._needs[stream.policy].add(took_s)
 
     def spoke(self, stream: Stream) -> None:
         """Speech was heard."""

@@ -1,14 +1,14 @@
 """Recordings: a file's bytes → 16 kHz mono float32.
 
-The format is found in the bytes, never in a name, and only its own demuxer is tried. FFmpeg (through PyAV) decodes: it
-reads all four formats and Opus packets besides, is silent about broken input (libsndfile's MP3 decoder writes to the
-process's standard error), and is three times as fast for Opus. The length in a header can only refuse a file; samples
-are counted as they come, in pieces of about a second.
+The format is detected from the bytes, never from a name, and only its own demuxer is tried. FFmpeg (through PyAV)
+decodes: it reads all four formats and also Opus packets, does not write about broken input (libsndfile's MP3 decoder
+writes to standard error), and is three times as fast for Opus. The length in a header can only refuse a file; decoded
+samples are counted, in pieces of about a second.
 
-Damage is refused where it shows: a WAV that is shorter than its header says, an Ogg file that ends within a
-page, a FLAC or Ogg file that has lost frames or pages (FFmpeg leaves out those with a wrong checksum, so there is less
-than was declared). A WAV that was written to a pipe (length 0 or the largest there is) ends where it ends, and so does
-an MP3 file, which does not say how long it is.
+Detected damage is refused: a WAV that is shorter than its header says, an Ogg file that ends within a page, a FLAC or
+Ogg file with lost frames or pages (FFmpeg skips those with a wrong checksum, so the audio is shorter than declared). A
+WAV that was written to a pipe (length 0 or the largest possible) and an MP3 file, which declares no length, end at
+their last byte.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from services.audio.speech import RATE, Audio
 from services.runtime.errors import InvalidInput
 
 MIN_RATE, MAX_RATE = 8_000, 48_000
-# PyAV 18 reads beyond its array of planes where a frame has 8 or more of them: what decodes to planes is taken with 2.
+# PyAV 18 reads beyond its array of planes if a frame has 8 or more: planar formats are accepted with 2 channels.
 _MOST_PLANES = 7
 MAX_CHANNELS = {"wav": 8, "flac": 8, "mp3": 2, "ogg": 2}
 FORMATS = "WAV, FLAC, MP3 or Ogg Opus"
@@ -40,15 +40,15 @@ _CODECS = {
     "ogg": {"opus", "libopus"},
 }
 _NAMES = {"wav": "WAV", "flac": "FLAC", "mp3": "MP3", "ogg": "OGG/OPUS"}
-_SPARE_S = 2.0  # for what a resampler may give beyond what it got
-_PIPED = 0x7FFFF000  # from here on, a WAV's data length means that its writer did not know
+_SPARE_S = 2.0  # space for samples that a resampler adds
+_PIPED = 0x7FFFF000  # a WAV's data length from here on means: unknown to its writer
 _SCALE = {"u8": 2.0**7, "s16": 2.0**15, "s32": 2.0**31, "flt": 1.0, "dbl": 1.0}
-_GAP_S = {"flac": 0.001, "ogg": 0.05}  # audio that a file declares and does not have: more was lost to damage
+_GAP_S = {"flac": 0.001, "ogg": 0.05}  # missing audio that is tolerated; more means damage
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingLimits:
-    """Of a recording. `max_pcm_bytes`: as 32-bit floats of all channels at the file's rate."""
+    """Limits of a recording. `max_pcm_bytes`: as 32-bit floats of all channels at the file's rate."""
 
     max_duration_s: float
     max_pcm_bytes: int
@@ -56,7 +56,7 @@ class RecordingLimits:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecording:
-    """Decoded. `format`, `rate_hz` and `channels` are the file's; `audio` is at 16 kHz, mono."""
+    """A decoded recording. `format`, `rate_hz` and `channels` are the file's; `audio` is at 16 kHz, mono."""
 
     format: str
     rate_hz: int
@@ -69,9 +69,9 @@ class DecodedRecording:
 
 
 class Decoding:
-    """One file being decoded: call `step` until it returns False, then `recording`. Both block, for a short time.
+    """The decoding of one file: call `step` until it returns False, then `recording`. Both block for a short time.
 
-    Raises InvalidInput, naming field, limit and value, for what is no recording or is beyond a limit.
+    Raises InvalidInput, with field, limit and value, for data that is no recording or exceeds a limit.
     """
 
     def __init__(self, data: bytes, limits: RecordingLimits):
@@ -88,14 +88,14 @@ class Decoding:
         self._check_header()
         self._frames: Iterator[Any] = self._container.decode(self._stream)
         self._resampler = Resampler(self.rate_hz, "data")
-        # Memory is only used as it is written to, so room for the longest costs nothing.
+        # Unwritten memory is not allocated, so an array for the longest recording costs nothing.
         longest_s = min(limits.max_duration_s, limits.max_pcm_bytes / (4 * self.rate_hz * self.channels))
         self._audio: Audio = np.empty(round((longest_s + _SPARE_S) * RATE), np.float32)
         self._written = self._samples = 0  # at 16 kHz; at the file's rate
 
     def _audio_stream(self) -> Any:
         streams = self._container.streams.audio
-        context = streams[0].codec_context if streams else None  # None: nothing that FFmpeg knows
+        context = streams[0].codec_context if streams else None  # None: no stream that FFmpeg knows
         codec = context.name if context else "none that is known"
         if codec not in _CODECS[self._demuxer]:
             allowed = {"wav": "PCM, float, µ-law or A-law samples", "ogg": "Opus"}.get(self._demuxer, "audio")
@@ -141,11 +141,11 @@ class Decoding:
 
     @property
     def decoded_s(self) -> float:
-        """So far."""
+        """Seconds decoded so far."""
         return self._samples / self.rate_hz
 
     def _check_frame(self, frame: Any) -> None:
-        """A stream may not change its form on the way, and PyAV is asked for no more planes than it can count."""
+        """Refuse a frame that differs from the stream's format, or has more planes than PyAV can read."""
         if (frame.sample_rate, frame.layout.nb_channels) != (self.rate_hz, self.channels):
             form = f"{frame.sample_rate} Hz, {frame.layout.nb_channels} channels"
             raise InvalidInput("data", f"{self.rate_hz} Hz, {self.channels} channels throughout", form)
@@ -163,7 +163,7 @@ class Decoding:
         return DecodedRecording(_NAMES[self._demuxer], self.rate_hz, self.channels, self._audio[: self._written])
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._container.close()
 
 
@@ -196,7 +196,7 @@ def _refuse_cut_wav(data: bytes) -> None:
 
 
 def _refuse_cut_ogg(data: bytes) -> None:
-    """Raise InvalidInput for what is not one page after the other (RFC 3533, 6), up to the end."""
+    """Raise InvalidInput unless the data is a sequence of whole Ogg pages (RFC 3533, 6)."""
     at = 0
     while at < len(data):
         segments = data[at + 26] if len(data) > at + 26 else 0
@@ -217,14 +217,15 @@ def _mono(frame: Any) -> Audio:
         samples -= 128.0
     if _SCALE[name] != 1.0:
         samples /= np.float32(_SCALE[name])
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused further on
+    with np.errstate(over="ignore", invalid="ignore"):  # values that are not finite are refused later
         mono: Audio = samples.mean(axis=1, dtype=np.float32) if samples.shape[1] > 1 else samples[:, 0]
     return mono
 
 
 @contextmanager
 def _readable(demuxer: str) -> Iterator[None]:
-    """Refuse audio that FFmpeg cannot read. PyAV's errors derive from built-in ones, and some are just those."""
+    """Raise InvalidInput for audio that FFmpeg cannot read. PyAV's errors derive from built-in ones, and some are plain
+    built-in errors."""
     try:
         yield
     except (av.error.FFmpegError, ValueError, EOFError, IndexError, OverflowError):

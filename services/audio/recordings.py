@@ -1,4 +1,4 @@
-"""A recording, from the bytes that come in to the words that go out."""
+"""The transcription of a recording, from its bytes to its segments."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from services.runtime.errors import InvalidInput, TooLate
 
 T = TypeVar("T")
 _ENGLISH = "en"
-_PIECE_COST_S = 1.0  # all alike: recordings take turns
+_PIECE_COST_S = 1.0  # the same for all: recordings take turns
 
 
 async def gathered(pieces: AsyncIterator[bytes], max_bytes: int) -> bytes:
-    """A file that comes in pieces. Raises InvalidInput with the first byte that is too many."""
+    """A file from its pieces. Raises InvalidInput once there are more than `max_bytes`."""
     kept: list[bytes] = []
     size = 0
     async for piece in pieces:
@@ -35,15 +35,15 @@ async def gathered(pieces: AsyncIterator[bytes], max_bytes: int) -> bytes:
 
 
 class RecordingDecoder:
-    """Decodes files on a thread of its own, a second of audio at a time: files take turns, and one whose caller has
-    gone is decoded no further."""
+    """Decodes files on a thread of its own, one second of audio at a time: files take turns, and decoding stops when
+    the caller leaves."""
 
     def __init__(self, limits: RecordingLimits):
         self._limits = limits
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
     async def decode(self, data: bytes) -> DecodedRecording:
-        """Raises InvalidInput for what is no recording or is too long."""
+        """Decode a file. Raises InvalidInput for data that is no recording or is too long."""
         decoding = await self._run(lambda: Decoding(data, self._limits))
         while await self._run(decoding.step):
             pass
@@ -53,20 +53,20 @@ class RecordingDecoder:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def close(self) -> None:
-        """Wait for what runs, and end the thread."""
+        """Wait for the running step, and end the thread."""
         await asyncio.to_thread(self._thread.shutdown)
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
-    """The time that a recording may take: until its call's deadline, and at most `base_s` and `per_s` seconds for each
-    of its own."""
+class TimeLimit:
+    """The time limit of a recording: its call's deadline, and at most `base_s` plus `per_s` for each second of
+    audio."""
 
     base_s: float
     per_s: float
 
     def until(self, deadline: Deadline, duration_s: float) -> tuple[Deadline, str]:
-        """The deadline for a recording that begins now, and what to call it."""
+        """The deadline for a recording that begins now, and its name in errors."""
         limit_s = self.base_s + self.per_s * duration_s
         if deadline.remaining() <= limit_s:
             return deadline, "the call's deadline"
@@ -75,10 +75,11 @@ class Allowed:
 
 
 class Transcription:
-    """One recording's way through the model, piece of work by piece of work, between what others want of it.
+    """Transcribes one recording, in pieces of work between those of other callers.
 
-    `language`, `speech_s`: as far as it has come. `batch` says how many windows may be decoded in one piece.
-    `translate`: into English."""
+    `language`, `speech_s`: known so far. `batch` returns how many windows may be decoded in one piece. `translate`:
+    into English.
+    """
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class Transcription:
     async def segments(
         self, language: str, deadline: Deadline, limit: str = "the call's deadline"
     ) -> AsyncGenerator[Segment, None]:
-        """Each segment when it is done. Raises TooLate at the deadline, which it calls `limit`."""
+        """Each segment when it is done. Raises TooLate at the deadline, with its name `limit`."""
         steps = self._recognizer.transcribe(self._audio, language, self._batch, translate=self._translate)
         self.language = language
         sentences = TranscriptSentences(_ENGLISH if self._translate else language)

@@ -1,9 +1,9 @@
-"""The scheduler: which piece of work the model does next.
+"""The scheduler: decides which piece of work the model does next.
 
-Pieces are bounded (one run of a stream; voice activity, one encoded window or one batch of a recording) and run to
-their end, one per worker. Streams go before recordings. Among streams, and among recordings, the order is start-time
-fair (`policy/fair.py`), charged by the expected cost of a piece, so that asking more often gets no more. Work whose
-caller has gone never begins; when it runs already, its result is dropped.
+A piece is bounded (one run of a stream; voice activity, one encoded window or one batch of a recording) and is not
+interrupted; each worker runs one. Streams go before recordings. Among streams, and among recordings, start-time fair
+queueing (`policy/fair.py`) applies, with the expected cost of a piece, so that frequent requests get no larger share.
+Work whose caller has left never begins; if it runs already, its result is dropped.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from services.runtime.deadline import Clock
 from services.runtime.policy.fair import FairQueue, Rank
 
 T = TypeVar("T")
-WINDOW_S = 10.0  # over which load is measured
+WINDOW_S = 10.0  # the window in which load is measured
 _LEAST_COST_S = 0.001
 _numbers = count()
 
 
 @dataclass(eq=False, slots=True)
 class FairMember:
-    """A stream or a recording. `busy_s`: for how long the model worked for it."""
+    """A stream or a recording. `busy_s`: the time that the model spent on it."""
 
     live: bool
     name: str = field(default_factory=lambda: str(next(_numbers)))
@@ -43,7 +43,8 @@ class FairMember:
 
 @dataclass(eq=False, slots=True)
 class _WaitingWork(Generic[T]):
-    """The work that waits. Meets `fair.Waiting`: a flow's weight is read with each turn, so 1/cost charges its cost."""
+    """Waiting work. It meets `fair.Waiting`: a flow's weight is read with each turn, so a weight of 1/cost charges its
+    cost."""
 
     member: FairMember
     work: Callable[[], T]
@@ -58,7 +59,7 @@ class _WaitingWork(Generic[T]):
 
 
 class BusyMeter:
-    """The share of the last seconds in which something was at work."""
+    """The share of the last seconds in which a worker was busy."""
 
     def __init__(self, clock: Clock = time.monotonic):
         self._clock = clock
@@ -66,12 +67,12 @@ class BusyMeter:
         self._lock = Lock()  # a scrape of metrics comes from another thread
 
     def add(self, began: float) -> None:
-        """A piece of work has just ended."""
+        """Add a piece of work that has just ended."""
         with self._lock:
             self._pieces.append((began, self._clock()))
 
     def share(self, running: list[float] | None = None) -> float:
-        """0 to 1 for each worker; `running`: when what runs now began."""
+        """0 to 1 for each worker. `running`: the start times of running pieces."""
         now = self._clock()
         since = now - WINDOW_S
         with self._lock:
@@ -88,7 +89,7 @@ class Scheduler:
         self._workers, self._clock = workers, clock
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="model")
         self._waiting: dict[bool, FairQueue[_WaitingWork[Any]]] = {True: FairQueue(), False: FairQueue()}
-        self._running: dict[_WaitingWork[Any], float] = {}  # and when it began
+        self._running: dict[_WaitingWork[Any], float] = {}  # with its start time
         self._meters = {live: BusyMeter(clock) for live in (True, False)}
         self._ranks = count()
 
@@ -108,7 +109,7 @@ class Scheduler:
             self._waiting[member.live].remove(turn)
 
     def load(self, streams_only: bool = False) -> float:
-        """The share of the last 10 s in which the model worked, 0 to 1; all workers at once are 1."""
+        """The share of the last 10 s in which the model was busy, 0 to 1; 1 is all workers at once."""
         running = self._running.copy()
         kinds = (True,) if streams_only else (True, False)
         shares = (
@@ -118,11 +119,11 @@ class Scheduler:
         return min(1.0, sum(shares) / self._workers)
 
     async def close(self) -> None:
-        """Wait for what runs, and end the threads."""
+        """Wait for running work, and end the threads."""
         await asyncio.to_thread(self._pool.shutdown)
 
     def _start(self) -> None:
-        """Give free workers to the next in turn."""
+        """Give free workers to the work whose turn is next."""
         while len(self._running) < self._workers:
             queue = self._waiting[True] if self._waiting[True] else self._waiting[False]
             turn = queue.best()

@@ -20,7 +20,7 @@ from services.audio.frames import open_frames
 from services.audio.language import StreamLanguage
 from services.audio.listener import Listener, ListenerSettings, TranscribeUtterance
 from services.audio.metrics import AUDIO, LOAD
-from services.audio.recordings import Allowed, RecordingDecoder, Transcription, gathered, in_time, not_idle
+from services.audio.recordings import RecordingDecoder, TimeLimit, Transcription, gathered, in_time, not_idle
 from services.audio.scheduler import Scheduler
 from services.audio.speech import RATE, Audio, Behind, Segment, StreamEvent, Transcript, Word, written
 from services.audio.stream_reader import AudioReader
@@ -63,7 +63,7 @@ class AudioServicer:
         self._scheduler, self._admission, self._decoder = scheduler, admission, decoder
         self._settings, self._listening = settings, listening
         self._idle_timeout_s = settings.idle_timeout_ms / 1000
-        self._allowed = Allowed(settings.recording_base_ms / 1000, settings.recording_time_factor)
+        self._time_limit = TimeLimit(settings.recording_base_ms / 1000, settings.recording_time_factor)
         self._inboxes: set[Inbox] = set()
         self._draining = self._stopping = False  # no more streams; no more of recordings
         LOAD.set_function(scheduler.load)
@@ -78,7 +78,7 @@ class AudioServicer:
         language = language_wanted(options.language, self._settings, self._languages)
         if options.translate and not self._recognizer.translates:
             raise NotSupported(f"translate: a model of several languages, got {self._recognizer.name}")
-        longest_s = self._allowed.base_s + self._allowed.per_s * self._settings.max_duration_s
+        longest_s = self._time_limit.base_s + self._time_limit.per_s * self._settings.max_duration_s
         with self._admission.recording() as member, _at_most(longest_s + _LEAVE_S):
             data = await in_time(self._upload(first.data, requests), call.deadline)
             recording = await in_time(self._decoder.decode(data), call.deadline)
@@ -96,7 +96,7 @@ class AudioServicer:
                 self._recognizer, self._scheduler, member, recording, self._batch, translate=options.translate
             )
             texts: list[str] = []
-            deadline, limit = self._allowed.until(call.deadline, recording.duration_s)
+            deadline, limit = self._time_limit.until(call.deadline, recording.duration_s)
             async with aclosing(work.segments(language, deadline, limit)) as segments:
                 async for segment in segments:
                     texts.append(written(segment.words))

@@ -21,15 +21,15 @@ from services.audio.packing import PackedWindow, speech_for, windows
 from services.audio.speech import RATE, Audio, Transcript, Word
 from services.audio.whisper_parts import FRAMES_PER_S, FULL, Decoded, Encoded, SpeechDecoder
 
-_ROOM = 0.4  # of the shortest window is silence after the speech: with less, models invent words
-_STEP_S = 5.0  # windows have few lengths, so that they can be decoded together
-_BEAM = 5  # where the first try, which is greedy, looks wrong
-_UNSURE, _TOKENS_PER_S = 0.5, 4.0  # a language less probable is not believed; what people say in a second
+_SILENT_SHARE = 0.4  # share of the shortest window that stays silent after the speech: with less, models invent words
+_STEP_S = 5.0  # window lengths are multiples of it, so that many windows have the same length and share a batch
+_BEAM = 5  # beam size if the result of greedy decoding looks wrong
+_UNSURE, _TOKENS_PER_S = 0.5, 4.0  # least probability of a detected language; tokens of a second of speech
 
 
 @dataclass(frozen=True, slots=True)
 class WindowLengths:
-    """The shortest window that the encoder gets, and the most speech that is put in one, in seconds.
+    """The encoder's shortest window, and the most speech in one window, in seconds.
 
     Whispers are trained on 30 s. In windows of less than 10 s they invent words, unless they were trained for them:
     whisper-base gets 11.0% of the words of single utterances wrong in 8 s, 2.4% in 10 s, 2.6% in 30 s.
@@ -48,12 +48,12 @@ def open_whisper(
     workers: int = 1,
 ) -> Whisper:
     """Load a CTranslate2 Whisper: a folder, or a name that faster-whisper knows. `device`: cpu, cuda, auto.
-    `shortest_window_s`: the least the encoder gets; None: what the model says of itself, or else 10 s. `workers`: runs
-    at once, each with `threads`; they share the weights, and further ones wait. Raises ValueError, RuntimeError and
-    OSError where no such model can be loaded.
+    `shortest_window_s`: the encoder's shortest window; None: the model's own setting, else 10 s. `workers`: concurrent
+    runs, each with `threads`; they share the weights, and further runs wait. Raises ValueError, RuntimeError and
+    OSError if the model cannot be loaded.
 
-    Takes NumPy's BLAS down to one thread, for the whole process: spinning on the small product of the mel filters, its
-    other threads cost more than the model does (46 instead of 17 ms of CPU for two seconds of speech).
+    Limits NumPy's BLAS to one thread, for the whole process: with more threads, the spinning of the others on the small
+    product of the mel filters costs more than the model (46 instead of 17 ms of CPU for two seconds of speech).
     """
     threadpool_limits(1, "blas")
     folder = Path(model if Path(model).is_dir() else download_model(model))
@@ -70,7 +70,7 @@ def open_whisper(
 
 
 def _check_files(folder: Path) -> None:
-    """Raises ValueError for a model whose words could not be read, or have no times."""
+    """Raise ValueError for a model without the files for words and their times."""
     if not (folder / "tokenizer.json").is_file():  # faster-whisper would ask the hub for another model's
         raise ValueError(f"tokenizer.json: required beside model.bin, not found in {folder}")
     config = folder / "config.json"
@@ -79,8 +79,8 @@ def _check_files(folder: Path) -> None:
 
 
 def window_lengths(folder: Path) -> WindowLengths:
-    """A model that was trained on shorter windows says so in its `preprocessor_config.json`, with `shortest_window_s`
-    and `longest_window_s`."""
+    """The window lengths of a model: `shortest_window_s` and `longest_window_s` of its `preprocessor_config.json`, if
+    it was trained on shorter windows."""
     try:
         said = json.loads((folder / "preprocessor_config.json").read_text())
     except OSError:  # not every model has one
@@ -123,8 +123,8 @@ class Whisper:
     def transcribe(
         self, recording: Audio, language: str, batch: Callable[[], int], *, translate: bool = False
     ) -> Iterator[Transcript]:
-        """Voice activity, block by block; then window after window through the encoder; then windows of one length
-        through the decoder, up to `batch()` at a time."""
+        """Detect voice activity, block by block; then encode window after window; then decode windows of one length, up
+        to `batch()` at a time."""
         speech, spoken = speech_for(self._lengths.longest_s), 0
         waiting: list[tuple[PackedWindow, Encoded]] = []
         for window in windows(recording, self._lengths.longest_s, speech):
@@ -146,10 +146,10 @@ class Whisper:
             yield self._transcript(waiting, language, translate=translate)
 
     def cost_s(self, seconds: float) -> float:
-        """How long an utterance of speech takes, in seconds of one worker."""
+        """The duration of a run on an utterance, in seconds of one worker."""
         frames, tokens = self._window_frames(round(seconds * FRAMES_PER_S)), round(seconds * _TOKENS_PER_S)
         took: list[float] = []
-        for _ in range(4):  # the first one is slow
+        for _ in range(4):  # the first run is slow
             began = time.perf_counter()
             self._decoder.work(frames, tokens, self._tokenizer("en"))
             took.append(time.perf_counter() - began)
@@ -173,7 +173,7 @@ class Whisper:
         return Transcript(tuple(found), language)
 
     def _again(self, window: Encoded, tokenizer: Tokenizer) -> tuple[Encoded, Decoded]:
-        """A window that came out wrong, in full length and with a beam."""
+        """Transcribe a window with a bad result again, in full length and with a beam."""
         if window.features.shape[-1] < FULL:
             window = self._decoder.encode(window.features[..., : window.frames], FULL)
         (decoded,) = self._decoder.decode([window], tokenizer, _BEAM)
@@ -186,7 +186,7 @@ class Whisper:
         return [() if each.silent else without_loops(words) for words, each in zip(found, decoded, strict=True)]
 
     def _language(self, window: Encoded, language: str) -> tuple[str, float]:
-        """The language asked for, or else the one detected, and how probable it is."""
+        """The requested language, or else the detected one, and its probability."""
         if language:
             return language, 1.0
         if len(self.languages) == 1:
@@ -194,8 +194,8 @@ class Whisper:
         return self._decoder.language(window)
 
     def _window_frames(self, frames: int) -> int:
-        """The shortest window in which so many frames have room."""
-        needed_s = frames / FRAMES_PER_S + _ROOM * self._lengths.shortest_s
+        """The shortest window for this many frames."""
+        needed_s = frames / FRAMES_PER_S + _SILENT_SHARE * self._lengths.shortest_s
         window_s = max(self._lengths.shortest_s, math.ceil(needed_s / _STEP_S) * _STEP_S)
         return min(FULL, round(window_s * FRAMES_PER_S))
 
@@ -203,23 +203,24 @@ class Whisper:
         task = "translate" if translate else "transcribe"
         made = Tokenizer(self._model.hf_tokenizer, self._model.model.is_multilingual, task=task, language=language)
         if translate:
-            made.language_code = "en"  # by which words are found in what it writes; what it hears is in its prompt
+            made.language_code = "en"  # the language of the text, for its words; the prompt has the spoken language
         return made
 
 
 def _knows(model: WhisperModel, language: str) -> bool:
-    """faster-whisper lists the languages of the newest Whisper, whatever the model."""
+    """Whether the model knows a language; faster-whisper lists the languages of the newest Whisper for every model."""
     return model.hf_tokenizer.token_to_id(f"<|{language}|>") is not None
 
 
 def _recorded(word: Word, window: PackedWindow) -> Word:
-    """A word of a window, with its time in the recording."""
+    """A word of a window, with its times in the recording."""
     start_s, end_s = window.recorded_s(word.start_s, word.end_s)
     return replace(word, start_s=start_s, end_s=end_s)
 
 
 def without_loops(words: Sequence[Word], most: int = 3, longest: int = 12) -> tuple[Word, ...]:
-    """Says once what a decoder that got stuck said more than `most` times in a row: up to `longest` words at a time."""
+    """Remove the repetitions of a decoder in a loop: a sequence of up to `longest` words that comes more than `most`
+    times in a row is kept once."""
     texts = [plain(word.text) for word in words]
     for length in range(1, longest + 1):
         for at in range(len(texts) - length * (most + 1) + 1):

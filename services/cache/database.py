@@ -1,7 +1,7 @@
-"""The entries on disk: one SQLite file in WAL mode, owned by one process and used by one thread of it.
+"""The entries on disk: one SQLite file in WAL mode, owned by one process and used by one of its threads.
 
-`synchronous=FULL` makes a commit survive the loss of power, not of the process alone; concurrent stores share commits.
-Source: https://www.sqlite.org/wal.html
+With `synchronous=FULL` a commit survives a power failure, not only the end of the process; concurrent stores share
+commits. Source: https://www.sqlite.org/wal.html
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from services.cache.vector_bytes import unpacked
 if TYPE_CHECKING:
     from services.cache.vectors import Vector
 
-Statement = tuple[str, Sequence[tuple[object, ...]]]  # SQL, and the parameters of each time it runs
+Statement = tuple[str, Sequence[tuple[object, ...]]]  # SQL, and the parameters of each execution
 
 _log = logging.getLogger(__name__)
 APPLICATION_ID = 0x48444743  # `HDGC`: marks the file as ours
@@ -44,7 +44,7 @@ CREATE TABLE entries (
 );
 CREATE INDEX entries_by_tenant ON entries (tenant);
 """
-# Older versions pass these over: they write all columns of an entry by position, so it may have no other.
+# Separate tables, which older versions ignore: they write all columns of an entry by position, so it gets no new ones.
 _ADDED = """
 CREATE TABLE IF NOT EXISTS position (id INTEGER PRIMARY KEY, last INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS tightened (key TEXT PRIMARY KEY, least_score REAL NOT NULL) WITHOUT ROWID;
@@ -77,7 +77,7 @@ CREATE TABLE IF NOT EXISTS verified_traffic (
 
 
 def insert(entry: Entry, embedded_by: str, vector: Vector | None, encryption: Encryption) -> Statement:
-    """Write an entry over any of the same key."""
+    """Insert an entry, or replace the one with its key."""
     asked, answer, embedding = encryption.seal(entry, b"" if vector is None else vector.astype("<f4").tobytes())
     columns = (entry.key, entry.tenant, entry.partition, asked, answer, entry.expires_at_ms)
     row = (*columns, entry.used_at_ms, embedded_by, embedding or None)
@@ -85,7 +85,7 @@ def insert(entry: Entry, embedded_by: str, vector: Vector | None, encryption: En
 
 
 def tighten(entry: Entry) -> Statement:
-    """Write the least score of an entry that is there; a greater one stays."""
+    """Raise the least score of a stored entry; a greater one stays."""
     sql = """INSERT INTO tightened SELECT key, ? FROM entries WHERE key = ?
         ON CONFLICT (key) DO UPDATE SET least_score = max(least_score, excluded.least_score)"""
     return sql, [(entry.least_score, entry.key)]
@@ -97,7 +97,7 @@ def delete(keys: Iterable[str]) -> Statement:
 
 
 def remove(removal: Removal) -> Statement:
-    """Delete what a removal covers."""
+    """Delete the entries of a removal."""
     given = {column: value for column in ("key", "tenant") if (value := getattr(removal, column))}
     return f"DELETE FROM entries WHERE {' AND '.join(f'{column} = ?' for column in given)}", [tuple(given.values())]
 
@@ -108,39 +108,39 @@ def touch(entries: Iterable[Entry]) -> Statement:
 
 
 def verified(traffic: Traffic, made_by: str, at_ms: int, row: Row) -> Statement:
-    """Write what was verified over what was written before."""
+    """Replace a verification record."""
     return f"INSERT OR REPLACE INTO verified_traffic VALUES ({', '.join('?' * 13)})", [(*traffic, made_by, at_ms, *row)]
 
 
 def keep_verified(most: int) -> Statement:
-    """Delete what was verified but for the last that was written of each tenant, then the second last of each, and so
-    on: so that many categories of one tenant take no other's place."""
+    """Keep at most `most` verification records: the newest of each tenant first, then the second newest of each, and so
+    on, so that a tenant with many categories displaces no other tenant's records."""
     turn = "row_number() OVER (PARTITION BY tenant ORDER BY written_at_ms DESC)"
     kept = f"SELECT tenant, category FROM verified_traffic ORDER BY {turn}, written_at_ms DESC LIMIT ?"
     return f"DELETE FROM verified_traffic WHERE (tenant, category) NOT IN ({kept})", [(most,)]
 
 
 def forget(tenant: str) -> Statement:
-    """Delete what was verified of a tenant, of whichever category."""
+    """Delete all verification records of a tenant."""
     return "DELETE FROM verified_traffic WHERE tenant = ?", [(tenant,)]
 
 
 def worth(entries: Iterable[Entry]) -> Statement:
-    """Write what entries are worth."""
+    """Write the use counts and priorities of entries."""
     return "INSERT OR REPLACE INTO worth VALUES (?, ?, ?)", [(each.key, each.uses, each.priority) for each in entries]
 
 
 def sequence(last: int) -> Statement:
-    """Write the last sequence number down, over any earlier one."""
+    """Replace the last sequence number."""
     return "INSERT OR REPLACE INTO position VALUES (0, ?)", [(last,)]
 
 
 def prepare(connection: sqlite3.Connection, schema: str, application_id: int, version: int) -> None:
-    """Lay an empty file out; see that another one is of this version, and whole. Commits survive the loss of power.
-    Raises `DatabaseRefused`."""
+    """Create the tables in an empty file, or check that a file is of this version and undamaged. Commits survive a
+    power failure. Raises `DatabaseRefused`."""
     execute = connection.execute
     if not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        # Before WAL, so that the header of the file itself says whose it is.
+        # Before WAL, so that the header of the file itself has the application id.
         marks = f"PRAGMA application_id = {application_id}; PRAGMA user_version = {version};"
         connection.executescript(f"BEGIN IMMEDIATE; {schema} {marks} COMMIT;")
     found = execute("PRAGMA user_version").fetchone()[0]
@@ -154,10 +154,10 @@ def prepare(connection: sqlite3.Connection, schema: str, application_id: int, ve
 
 
 class Database:
-    """An open file. `path` may be empty: a file of SQLite's own that vanishes when it is closed."""
+    """An open file. With an empty `path`, a temporary file of SQLite that is deleted at the close."""
 
     def __init__(self, path: str, encryption: Encryption | None = None):
-        """Open the file, or create it. Raises `DatabaseRefused`, and leaves the file alone, when it is not usable."""
+        """Open the file, or create it. Raises `DatabaseRefused` if it is not usable, and then does not change it."""
         self.path, self.encryption = path, encryption or Encryption()
         try:
             if path:
@@ -183,7 +183,7 @@ class Database:
             execute("DELETE FROM sealed")
 
     def _leave_no_clear_text(self) -> None:
-        """Delete what is in clear text, and whatever SQLite has left of it in the file and its log."""
+        """Delete entries in clear text, and their remains in the file and its log."""
         execute = self._connection.execute
         gone = execute("DELETE FROM entries WHERE CAST(asked AS BLOB) <> ?", (SEALED,)).rowcount
         if gone:
@@ -194,17 +194,17 @@ class Database:
             execute("VACUUM")
             execute("PRAGMA wal_checkpoint(TRUNCATE)")
             execute("INSERT OR REPLACE INTO sealed VALUES (0)")
-        except sqlite3.Error as error:  # the disk is full, perhaps
+        except sqlite3.Error as error:  # such as a full disk
             _log.error(
                 "clear text that was deleted may still be in the file, and the next start tries again: %s", error
             )
 
     def load(self, embedded_by: str, over_ms: int) -> Iterator[tuple[Entry, Vector | None]]:
-        """Every entry, least recently used first, with its embedding if `embedded_by` made it. Entries that the
-        `encryption_key` does not open are skipped, and stay in the file until their lifetime is over: a later start may
-        have the right key.
+        """Every entry, least recently used first, with its embedding if `embedded_by` made it. Entries that
+        `encryption_key` cannot decrypt are skipped, and stay in the file until they expire: a later start may have the
+        right key.
 
-        Entries whose time was over at `over_ms` (Unix time in milliseconds) are deleted.
+        Entries that expired before `over_ms` (Unix time in milliseconds) are deleted.
         """
         self._connection.execute("DELETE FROM entries WHERE expires_at_ms <= ?", (over_ms,))
         read = "key, tenant, partition, CAST(asked AS BLOB), answer, expires_at_ms, used_at_ms, embedded_by, embedding"
@@ -221,25 +221,25 @@ class Database:
             yield entry, unpacked(embedding) if embedding and made_by == embedded_by else None
 
     def verified(self, made_by: str) -> list[tuple[Traffic, tuple[object, ...]]]:
-        """The verified records of each tenant and category, the least recently written first. Records that others than
-        `made_by` scored are deleted."""
+        """The verification records of each tenant and category, the least recently written first. Records by another
+        engine than `made_by` are deleted."""
         self._connection.execute("DELETE FROM verified_traffic WHERE made_by <> ?", (made_by,))
         rows = self._connection.execute("SELECT * FROM verified_traffic ORDER BY written_at_ms").fetchall()
         return [(Traffic(str(tenant), str(category)), tuple(row)) for tenant, category, _, _, *row in rows]
 
     def sequence(self) -> int:
-        """The last sequence number that was written down."""
+        """The last sequence number that was written."""
         row = self._connection.execute("SELECT last FROM position").fetchone()
         return int(row[0]) if row else 0
 
     def apply(self, statements: Iterable[Statement]) -> None:
-        """Run statements in one transaction: when this returns they are on disk; when it raises, none of them is."""
+        """Run statements in one transaction: after the return all are on disk; after an error none is."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             for sql, parameters in statements:
                 self._connection.executemany(sql, parameters)
             self._connection.execute("COMMIT")
-        except BaseException:  # also of the driver, for a number that is no SQLite integer
+        except BaseException:  # also an error of the driver, such as for a number beyond SQLite's integers
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
@@ -250,7 +250,8 @@ class Database:
 
 
 def make_private(path: Path) -> None:
-    """It holds what tenants asked and were answered. Files that SQLite puts beside it get its mode."""
+    """Make the file readable by its owner only, because it holds tenants' questions and answers. SQLite's other files
+    get its mode."""
     os.close(open_private(str(path), os.O_CREAT | os.O_RDWR))
     for file in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal"))):
         try:
@@ -261,7 +262,7 @@ def make_private(path: Path) -> None:
 
 
 def check_header(path: Path, application_id: int) -> None:
-    """Look at the file before SQLite does: opening a foreign one could already change it.
+    """Check the header before SQLite opens the file, because opening could change a file of another application.
 
     Source: https://www.sqlite.org/fileformat.html#the_database_header
     """

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from hedgerow.tool.v1 import tool_pb2
 from services.cache.config import CacheSettings
 from services.cache.embedding import Embedder
-from services.cache.parts import Around
+from services.cache.parts import AuxiliaryServices
 from services.runtime.errors import Missing, NotSupported
 from services.runtime.rpc.boundary import Call
 
@@ -75,9 +75,9 @@ class ExactOnly:
         """At once: nothing is compared."""
 
     @asynccontextmanager
-    async def collections(self, settings: CacheSettings, embedder: Embedder) -> AsyncIterator[Around]:
+    async def collections(self, settings: CacheSettings, embedder: Embedder) -> AsyncIterator[AuxiliaryServices]:
         """None."""
-        yield Around(NoCollections(), NoTools())
+        yield AuxiliaryServices(NoCollections(), NoTools())
 
 
 async def load(settings: CacheSettings) -> ExactOnly:

@@ -1,4 +1,4 @@
-"""The cache's counts for Prometheus, read from the one place that counts them when they are asked for."""
+"""The cache's metrics for Prometheus, read from its counters at each scrape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def exported(answers: Answers, collections: Collections | None) -> Iterator[None]:
-    """Serve the metrics of a cache and its collections while they live."""
+    """Export the metrics of a cache and its collections inside the block."""
     collector = _Counts(answers, collections)
     REGISTRY.register(collector)
     try:
@@ -86,7 +86,7 @@ class _Counts(Collector):
 
     def _of_collections(self, collections: Collections) -> Iterable[Metric]:
         stats, prefix = collections.stats, "hedgerow_collection"
-        snippets = {"embedded": collections.behind.embedded, "kept": stats.kept}
+        snippets = {"embedded": collections.background.embedded, "kept": stats.kept}
         yield CounterMetricFamily(f"{prefix}_searches", "Searches.", stats.searches)
         yield CounterMetricFamily(f"{prefix}_searches_words_only", "Searches by words alone.", stats.words_only)
         yield CounterMetricFamily(f"{prefix}_searches_empty", "Searches without a hit.", stats.empty)

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Around:
-    """The services beside the cache's own, and the collections that they serve; None without a model."""
+class AuxiliaryServices:
+    """Further gRPC services of the process (collections, tools), and the collections behind them; None without an
+    embedding model."""
 
     collection: Servicer
     tool: Servicer
@@ -37,27 +38,29 @@ class Around:
 
 
 class CacheParts(Protocol):
-    """The parts that a cache is made of."""
+    """The parts of a cache that depend on the embedding model."""
 
     engine: Engine
     index: VectorIndex | None
 
     def unknown(self, text: str) -> str:
-        """The language of a text that the model does not know, ISO 639-1; empty where it does."""
+        """The language (ISO 639-1) of a text if the model does not know it, else an empty string."""
 
     async def ready(self) -> None:
-        """Return once texts can be compared: a model that is loaded at first use is loaded now."""
+        """Return when texts can be compared: a model with lazy loading is loaded now."""
 
-    def collections(self, settings: CacheSettings, embedder: Embedder) -> AbstractAsyncContextManager[Around]:
-        """The services beside the cache's own, while they serve."""
+    def collections(
+        self, settings: CacheSettings, embedder: Embedder
+    ) -> AbstractAsyncContextManager[AuxiliaryServices]:
+        """The further services, while they run."""
 
 
 class NotInstalled(Exception):
-    """The embedder needs a package that is not here."""
+    """The embedder needs a package that is not installed."""
 
 
 async def load(settings: CacheSettings) -> CacheParts:
-    """The parts that the settings ask for, warm. Raises `NotInstalled`."""
+    """The parts for the settings, warmed up. Raises `NotInstalled`."""
     name = "exact_parts" if settings.embedder == "none" else "semantic_parts"
     try:
         made = cast("Callable[[CacheSettings], Awaitable[CacheParts]]", import_module(f"services.cache.{name}").load)

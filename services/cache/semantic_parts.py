@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from services.cache import device, engines
-from services.cache.collections.background_embedding import EmbedderBehind
+from services.cache.collections.background_embedding import BackgroundEmbedder
 from services.cache.collections.collections import Collections
 from services.cache.collections.file import CollectionFile
 from services.cache.collections.servicer import CollectionServicer
@@ -21,7 +21,7 @@ from services.cache.device import Device, NoDevice
 from services.cache.embedding import Embedder
 from services.cache.errors import DatabaseRefused
 from services.cache.first_use import FirstUse
-from services.cache.parts import Around
+from services.cache.parts import AuxiliaryServices
 from services.cache.semantic_match import language
 from services.cache.vectors import VectorIndex
 
@@ -42,7 +42,7 @@ class ByMeaning:
                 await asyncio.to_thread(language.load)
 
     @asynccontextmanager
-    async def collections(self, settings: CacheSettings, embedder: Embedder) -> AsyncIterator[Around]:
+    async def collections(self, settings: CacheSettings, embedder: Embedder) -> AsyncIterator[AuxiliaryServices]:
         """The content of their file. Ends the process with 2 where that is not usable."""
         limits = settings.collections
         try:
@@ -50,11 +50,11 @@ class ByMeaning:
         except DatabaseRefused as error:
             _log.critical("%s", error)
             raise SystemExit(2) from None
-        behind = EmbedderBehind(FirstUse("the embedding model", lambda: _load(settings, MOST_TOKENS)))
-        collections = Collections(file, embedder, behind, self.engine.length, limits, _now_ms)
+        background = BackgroundEmbedder(FirstUse("the embedding model", lambda: _load(settings, MOST_TOKENS)))
+        collections = Collections(file, embedder, background, self.engine.length, limits, _now_ms)
         try:
             _log.info("%d snippets loaded", await asyncio.to_thread(file.load, self.engine.name))
-            yield Around(
+            yield AuxiliaryServices(
                 CollectionServicer(collections, limits, settings.max_waiting_bytes),
                 ToolServicer(collections, limits.reusable_ms),
                 collections,

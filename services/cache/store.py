@@ -1,8 +1,8 @@
-"""The seam to where entries are kept: a file of this process alone, a Redis that many processes share, or a backend of
-yours, which is one module with `open_store` and one line in `stores.py`.
+"""The interface of entry stores: a file of one process, a Redis that many processes share, or a backend of your own,
+which is a module with `open_store` and a line in `stores.py`.
 
-A store has memory hold what it keeps, and keeps what it has memory hold. Its changes have sequence numbers, which only
-grow, over a restart too. A store that is shared has every replica's memory follow the same sequence of changes.
+A store loads its entries into memory, and persists the changes of memory. Changes have sequence numbers that only grow,
+also over a restart. All replicas of a shared store apply the same sequence of changes.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ Used = tuple[Entry, int]  # an entry, and how often it was used
 
 
 class Store(Protocol):
-    """Where entries are kept. `run()` must be running."""
+    """A store of entries. `run()` must be running."""
 
     @property
     def local(self) -> bool:
-        """Whether what is shared cannot be reached: memory is all there is, nothing is stored, nothing is removed."""
+        """Whether the shared store is unreachable: only memory is read, and no entry is stored or removed."""
 
     @property
     def sequence(self) -> int:
-        """Of the last change that memory has: the epoch of an answer that is begun now."""
+        """The number of the last change in memory: the epoch of an answer that is begun now."""
 
     async def insert(self, entry: Entry, vector: Vector | None, epoch: int) -> bool:
-        """Keep an entry. True: it is kept, and served. False: it was skipped, because the store is `local`; whether it
-        is kept is not known. Raises `Conflict` where its key or its tenant was removed after `epoch`, `NotKept`, and
-        `Exhausted` where too much waits; then it is neither kept nor served."""
+        """Store an entry. True: it is stored and served. False: it was skipped, because the store is `local`; whether
+        it is stored is unknown. Raises `Conflict` if its key or its tenant was removed after `epoch`, `NotKept`, and
+        `Exhausted` if too much waits; then it is neither stored nor served."""
 
     async def remove(self, removal: Removal) -> int:
-        """Remove what is kept, and return how many entries that was. When this returns none of them comes back.
-        Raises `NotKept`, and `NotRemoved` where the store is `local`."""
+        """Remove entries, and return how many there were. After the return none of them is served again. Raises
+        `NotKept`, and `NotRemoved` if the store is `local`."""
 
     async def tighten(self, key: str, tenant: str, least_score: float) -> bool:
-        """Have an entry, where this tenant has it, be a hit of what is merely alike from this score on; one that is
-        tighter stays so, and so does what takes its place, until it is removed. False: the tenant has no such entry.
-        When this returns that is kept. Raises `NotKept`, and `VerdictNotKept` where the store is `local`."""
+        """Raise the least similarity of an entry's semantic hits to `least_score`, if this tenant has it. A higher one
+        stays, also for an entry that replaces it, until the entry is removed. False: the tenant has no such entry.
+        Persisted at the return. Raises `NotKept`, and `VerdictNotKept` if the store is `local`."""
 
     async def fetch(self, question: KeyedQuestion, deadline: Deadline) -> None:
-        """Have memory hold the entry for this very question, where the store may have one that memory does not hold.
-        Raises `SharedStateLost` where the store did not say in time."""
+        """Load the exact entry of this question into memory, if the store may have it and memory does not. Raises
+        `SharedStateLost` if the store did not answer in time."""
 
     def sweep(self, used: Sequence[Used], gone: Sequence[Entry]) -> None:
-        """Called every now and then: write down when and how often entries were `used` since, and let go of those that
-        left memory because they were kept long enough."""
+        """Called at intervals: persist when and how often entries were `used`, and delete those that memory has dropped
+        because they expired."""
 
     async def load(self) -> None:
-        """Have memory hold what is kept, before anything is served."""
+        """Load all entries into memory, before any is served."""
 
     async def run(self) -> None:
-        """Write what is to be kept, and follow what others change, until cancelled."""
+        """Persist changes, and follow other replicas' changes, until cancelled."""
 
     async def close(self) -> None:
-        """Write what still waits. `run()` must have ended."""
+        """Persist waiting changes. `run()` must have ended."""
 
 
 def opener(name: str) -> OpenStore:

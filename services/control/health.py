@@ -1,7 +1,7 @@
-"""What the endpoints say of themselves: `grpc.health.v1`, watched on a channel to each.
+"""The health of endpoints: `grpc.health.v1`, watched on a channel to each.
 
-A watch reports a change at once; its connection, which is pinged (`hedgerow.channel`), shows within two seconds
-a peer that is gone or frozen. A service without Watch is asked again and again.
+A watch reports a change at once; pings on its connection (`hedgerow.channel`) detect a dead or frozen peer within two
+seconds. A service without Watch is polled.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from services.control.members import Health
 from services.runtime.deadline import Clock
 from services.runtime.security.tls import Dial
 
-_AGAIN_S = 0.2  # after a watch has ended, or an answer to a Check
-_REQUEST = health_pb2.HealthCheckRequest()  # of the process as a whole
+_AGAIN_S = 0.2  # pause after the end of a watch, or after a Check
+_REQUEST = health_pb2.HealthCheckRequest()  # for the process as a whole
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """The health of an endpoint, and since when (seconds, monotonic)."""
+    """The health of an endpoint, and the time of its last change (seconds, monotonic)."""
 
     health: Health
     since: float
@@ -46,15 +46,15 @@ class Watches:
         self._reports: dict[Key, HealthReport] = {}
 
     def report(self, service: str, address: str) -> HealthReport:
-        """The last word of an endpoint."""
+        """The last known health of an endpoint."""
         return self._reports.get((service, address)) or HealthReport(Health.UNKNOWN, self._clock())
 
     def complete(self) -> bool:
-        """Whether every endpoint has been asked, and answered or not."""
+        """Whether the health of every endpoint is known: it answered, or timed out."""
         return all(self._reports[key].health is not Health.UNKNOWN for key in self._tasks)
 
     def follow(self, identities: Mapping[Key, str], group: asyncio.TaskGroup) -> None:
-        """Watch these endpoints, whose certificates are those of `identities`, and no others."""
+        """Watch exactly these endpoints, whose certificates must have the identities in `identities`."""
         for key, identity in self._identities.items():
             if identities.get(key) != identity:
                 self._tasks.pop(key).cancel()
@@ -69,7 +69,7 @@ class Watches:
         while True:
             try:
                 async with self._dial(address, identity) as channel:
-                    await self._listen(key, answers(channel, self._timeout_s))
+                    await self._listen(key, watch_health(channel, self._timeout_s))
             except Exception:  # a bug about one endpoint must not end the watches of all others
                 _log.exception("%s at %s: its health cannot be watched", *key)
             self._take(key, Health.UNREACHABLE)
@@ -85,17 +85,17 @@ class Watches:
         if before.health is health:
             return
         self._reports[key] = HealthReport(health, self._clock())
-        gone = (before.health, health) == (Health.SERVING, Health.UNREACHABLE)  # without having said so before
+        gone = (before.health, health) == (Health.SERVING, Health.UNREACHABLE)  # without a status NOT_SERVING before
         level = logging.WARNING if gone else logging.INFO
         _log.log(level, "%s at %s: %s (was %s)", *key, health.name, before.health.name)
         self._on_change()
 
 
-async def answers(channel: grpc.aio.Channel, timeout_s: float) -> AsyncGenerator[Health, None]:
-    """What the peer says, for ever: at once, and whenever it may have changed. Silence of `timeout_s` before the first
-    word of a watch is an answer too."""
+async def watch_health(channel: grpc.aio.Channel, timeout_s: float) -> AsyncGenerator[Health, None]:
+    """The peer's health, for ever: at once, and at each possible change. No first status of a watch within `timeout_s`
+    counts as UNREACHABLE."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
-    waits = False  # the first time a refused connection is an answer; later, the next connection is what matters
+    waits = False  # report a refused connection at once the first time; later wait for the next connection
     while True:
         call = stub.Watch(_REQUEST, wait_for_ready=waits)
         try:
@@ -110,7 +110,7 @@ async def answers(channel: grpc.aio.Channel, timeout_s: float) -> AsyncGenerator
         finally:
             call.cancel()
         if ended is grpc.StatusCode.UNIMPLEMENTED:
-            yield await _asked(stub, timeout_s)
+            yield await _check(stub, timeout_s)
         elif ended is not grpc.StatusCode.OK:
             yield Health.UNREACHABLE
         waits = True
@@ -118,7 +118,7 @@ async def answers(channel: grpc.aio.Channel, timeout_s: float) -> AsyncGenerator
 
 
 async def _statuses(call: Any, timeout_s: float) -> AsyncGenerator[Health, None]:
-    """The words of one watch, for as long as it lasts."""
+    """The statuses of one watch, until it ends."""
     async with asyncio.timeout(timeout_s):
         reply = await call.read()
     while reply is not grpc.aio.EOF:
@@ -126,8 +126,8 @@ async def _statuses(call: Any, timeout_s: float) -> AsyncGenerator[Health, None]
         reply = await call.read()
 
 
-async def _asked(stub: Any, timeout_s: float) -> Health:
-    """The word of a peer that knows no watches. One that knows no health service at all is there, at least."""
+async def _check(stub: Any, timeout_s: float) -> Health:
+    """The health of a peer without Watch. A peer without any health service counts as SERVING if it answers."""
     try:
         return _health(await stub.Check(_REQUEST, timeout=timeout_s))
     except grpc.aio.AioRpcError as error:

@@ -1,7 +1,7 @@
-"""What a generation leaves on its span: OpenTelemetry's GenAI conventions, and no word of prompt or answer.
+"""Span attributes of a generation: OpenTelemetry's GenAI conventions, without any text of prompt or answer.
 
-Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ (in development there, so named here and not
-imported from a package whose names may go; a test compares them with the installed conventions).
+Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ (still in development, so the names are defined
+here and not imported from a package that may drop them; a test compares them with the installed conventions).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Recorder:
         attributes = {OPERATION_NAME: request.method or "chat", PROVIDER_NAME: model.engine, REQUEST_MODEL: model.name}
         span.set_attributes({**attributes, REQUEST_STREAM: not request.method})
 
-    def saw(self, chunk: Chunk) -> None:
-        """Note a chunk on its way to the caller."""
+    def record(self, chunk: Chunk) -> None:
+        """Record a chunk on its way to the caller."""
         if self._first and chunk.tokens:
             self._first = False
             self._span.set_attribute(RESPONSE_TIME_TO_FIRST_CHUNK, self._clock() - self._started)

@@ -69,7 +69,7 @@ class LLMServicer:
         try:
             async with aclosing(self._engine.generate(wanted, call.deadline)) as chunks:
                 async for chunk in chunks:
-                    recorder.saw(chunk)
+                    recorder.record(chunk)
                     response = to_response(chunk, report_cached=model.salts or not wanted.cache_salt)
                     if chunk.finish:
                         used = chunk.finish.usage.prompt_tokens

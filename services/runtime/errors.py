@@ -4,16 +4,16 @@
     ├── InvalidInput     INVALID_ARGUMENT    names the field, the limit and the value
     │   └── ContextExceeded                  … of a conversation, in tokens
     ├── Unauthenticated  UNAUTHENTICATED
-    ├── Forbidden        PERMISSION_DENIED   known, and may not
+    ├── Forbidden        PERMISSION_DENIED   known caller without permission
     ├── Missing          NOT_FOUND
-    ├── Exhausted        RESOURCE_EXHAUSTED  busy: says when to come back
-    │   └── ShareUsed                        … for this tenant; there is room for others
+    ├── Exhausted        RESOURCE_EXHAUSTED  busy: has a retry delay
+    │   └── ShareUsed                        … this tenant's share only
     ├── TooLate          DEADLINE_EXCEEDED
-    ├── NotSupported     UNIMPLEMENTED       this backend cannot; another may
+    ├── NotSupported     UNIMPLEMENTED       this backend cannot, another may
     ├── Misconfigured    FAILED_PRECONDITION the operator must correct it
     ├── Unavailable      UNAVAILABLE         broken: may be retried
-    │   └── Starting                         … and not ready yet, which is no failure
-    └── Faulty           INTERNAL            broke over this request: never sent on
+    │   └── Starting                         … not ready yet, not a failure
+    └── Faulty           INTERNAL            failed on this request: not sent to another
 
 Services derive leaves from these in their own `errors.py`. Anything else that is raised is a bug and reaches the caller
 as INTERNAL with a fixed text and a correlation id.
@@ -41,15 +41,16 @@ class ServiceError(Exception):
         self.metadata = metadata
 
     def __copy__(self) -> Self:
-        """Equal, with metadata of its own, because handlers write into it."""
+        """A copy with its own metadata, because handlers write into it."""
         copied = type(self).__new__(type(self), *self.args)
         copied.__dict__.update(self.__dict__, metadata=dict(self.metadata))
         return copied
 
     @property
     def outline(self) -> str:
-        """For accounts, traces and logs, in which nothing of what a caller sent may stand: the message, or what kind
-        of error it is where the message quotes. `metadata` has it where a message ends with the words of others."""
+        """For reports, traces and logs, which must not contain callers' texts: the message, or only the reason
+        if the message quotes the request. `metadata` may have an outline of a message that ends with third parties'
+        words."""
         return self.metadata.get("outline") or (self.reason if self.quotes else self.message)
 
 
@@ -67,7 +68,7 @@ class InvalidInput(ServiceError):
 
 
 class ContextExceeded(InvalidInput):
-    """The conversation has more tokens than the model's context. `metadata` has both numbers where they are known."""
+    """The conversation has more tokens than the model's context. `metadata` has both numbers if they are known."""
 
     reason = "CONTEXT_LENGTH_EXCEEDED"
 
@@ -78,7 +79,8 @@ class ContextExceeded(InvalidInput):
 
     @classmethod
     def of(cls, limit: int, tokens: int, *, answer: int = 0, at_least: bool = False) -> Self:
-        """In OpenAI's words. `limit`: of the context; `tokens`: of the messages; `answer`: what is kept for it."""
+        """With a message as OpenAI's API has it. `limit`: of the context; `tokens`: of the messages; `answer`: reserved
+        for the answer."""
         asked, what = f"your messages resulted in {'at least ' if at_least else ''}{tokens} tokens", "messages"
         if answer:
             asked = f"you requested {tokens + answer} tokens ({tokens} in the messages, {answer} in the completion)"
@@ -143,7 +145,7 @@ class NotSupported(ServiceError):
 
 
 class Misconfigured(ServiceError):
-    """A backend is set up wrongly, so another try does not help until the operator has corrected that."""
+    """A backend is misconfigured: retries fail until the operator has corrected it."""
 
     code = code_pb2.FAILED_PRECONDITION
     reason = "MISCONFIGURED"
@@ -158,14 +160,14 @@ class Unavailable(ServiceError):
 
 
 class Starting(Unavailable):
-    """A service is not ready, because its model loads. This is no failure; another replica may be ready."""
+    """A service is not ready, because its model loads. Not a failure; another replica may be ready."""
 
     reason = "STARTING"
 
 
 class Faulty(ServiceError):
-    """A service broke over this request. Counts as its failure, and the request is sent nowhere else, neither to
-    another replica nor to another model: what broke one may break them all, one after the other."""
+    """A service failed on this request. Counts as its failure, and the request is sent to no other replica or model: it
+    might break them one after the other."""
 
     reason = "FAULTY"
 

@@ -1,8 +1,9 @@
-"""The settings that services would refuse, each in an environment of its own.
+"""Checks settings of services, each with its own environment.
 
-`python -m services.runtime.refusals` reads `[["gateway", {"HEDGEROW_GATEWAY_GRACE_MS": "-1"}], …]` from its input, so
-that no argument holds a secret, and writes as JSON, for each in turn, the lines that the service itself would end with.
-One process reads the settings of all: to import what reads them takes far longer than to read them.
+`python -m services.runtime.refusals` reads `[["gateway", {"HEDGEROW_GATEWAY_GRACE_MS": "-1"}], …]` from its standard
+input, because arguments are no place for secrets. It writes, as JSON and in the same order, the lines with which each
+service would refuse its settings. One process checks all services, because importing the settings takes far longer than
+reading them.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from services.runtime.process.config import RefusedSettings, read
 
 
 def refusals(environments: Iterable[tuple[str, Mapping[str, str]]]) -> list[list[str]]:
-    """Of (service, what is added to this process's environment for it). Nothing of a service that is not installed, nor
-    of one whose settings cannot be read for another reason: its start shows that."""
+    """The lines of refusals for each (service, variables to add to this process's environment). Empty for a service
+    that is not installed, or whose settings cannot be read for another reason: its start shows that."""
     return [_refused(service, environment) for service, environment in environments]
 
 
@@ -36,10 +37,10 @@ def _refused(service: str, environment: Mapping[str, str]) -> list[str]:
 
 @contextmanager
 def with_environment(added: Mapping[str, str]) -> Iterator[None]:
-    """This process's environment with what is `added`, inside the block, for Python alone: setenv(3) is not safe in a
-    process with threads, which may read it meanwhile."""
+    """Add variables to `os.environ` inside the block, for Python only: setenv(3) is unsafe in a process with threads,
+    which may read the environment meanwhile."""
     before = os.environ
-    os.environ = {**before, **added}  # type: ignore[assignment]  # noqa: B003  # a mapping, which is all that readers need
+    os.environ = {**before, **added}  # type: ignore[assignment]  # noqa: B003  # readers need only a mapping
     try:
         yield
     finally:
@@ -47,8 +48,8 @@ def with_environment(added: Mapping[str, str]) -> Iterator[None]:
 
 
 def main() -> None:
-    """Answer what is asked."""
-    with redirect_stdout(sys.stderr):  # whatever an import prints is no part of the answer
+    """Read the list from standard input, and write the answer."""
+    with redirect_stdout(sys.stderr):  # output of imports is no part of the answer
         answer = refusals(json.load(sys.stdin))
     print(json.dumps(answer))
 

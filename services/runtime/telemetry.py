@@ -1,7 +1,8 @@
-"""Traces: one per request, across every hop, over OTLP. Metrics live with the code they measure (prometheus_client).
+"""Traces: one per request, across all services, over OTLP. Metrics are defined beside the code they measure
+(prometheus_client).
 
-Without an OTLP endpoint nothing is recorded and nothing passed on, but a service still makes an id for each call, so
-that its logs, events and error messages always carry one.
+Without an OTLP endpoint no span is recorded or propagated, but a service still makes an id for each call for its logs,
+events and error messages.
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ if TYPE_CHECKING:
     from services.runtime.dropped_spans import DroppedSpans
 
 Metadata = tuple[tuple[str, str], ...]
-LONG_S = (10, 15, 20, 30, 45, 60, 90, 120)  # the last bounds of histograms of times: a budget may last 120 s
-_EXPORT_S = 30.0  # for the collector to take a batch; it may start again meanwhile
-_WAITING_SPANS = 8_192  # for their batch, 25 MB; later ones are dropped
-_BATCH_SPANS = 64  # less than the SDK's 512: all that waits is encoded in a row, and requests need the lock of Python
-_LAST_EXPORT_S = 2.0  # of a process that ends
+LONG_S = (10, 15, 20, 30, 45, 60, 90, 120)  # upper buckets of latency histograms: a budget may last 120 s
+_EXPORT_S = 30.0  # for the export of a batch, in which the collector may restart
+_WAITING_SPANS = 8_192  # in the queue, 25 MB; later ones are dropped
+_BATCH_SPANS = 64  # less than the SDK's 512: a batch is encoded at once, while requests wait for Python's lock
+_LAST_EXPORT_S = 2.0  # of a process that stops
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _IDS = RandomIdGenerator()
-# The name of the service whose task runs, where several share a process: of its lines in the log, and of its spans.
+# The service of the current task, where several share a process: for its log lines and its spans.
 SERVICE: contextvars.ContextVar[str] = contextvars.ContextVar("service", default="")
-_named: dict[str, str] = {}  # the service.name of spans, by that name
+_named: dict[str, str] = {}  # the service.name of spans, by the name of the service
 _tracers: dict[str, trace.Tracer] = {}  # likewise, from the first endpoint on
 _tracer = trace.get_tracer("hedgerow")
 _provider: TracerProvider | None = None
 
 
-class _Drawn(Sampler):
-    """Records a share of traces, whatever their ids: callers choose those of their own."""
+class _RandomShare(Sampler):
+    """Records a share of traces at random, independent of trace ids, because callers can choose those."""
 
     def __init__(self, share: float):
         self._share = share
@@ -70,10 +71,10 @@ class _Drawn(Sampler):
 
 
 def sampler(ratio: float, *, trusting: bool) -> Sampler:
-    """Records `ratio` of the traces that begin here; of those that callers record as well where it is not `trusting`,
-    and all of them where it is. A trace that a caller does not record is not recorded here."""
-    drawn = _Drawn(ratio)
-    return ParentBased(drawn) if trusting else ParentBased(drawn, remote_parent_sampled=drawn)
+    """Records `ratio` of the traces that begin here. Of the traces that a caller samples: all if `trusting`, else
+    `ratio`. A trace that a caller does not sample is not recorded."""
+    by_share = _RandomShare(ratio)
+    return ParentBased(by_share) if trusting else ParentBased(by_share, remote_parent_sampled=by_share)
 
 
 class _Sampling(Sampler):
@@ -89,7 +90,7 @@ class _Sampling(Sampler):
 
 
 class _Exporting(SpanExporter):
-    """Exports to `target` at `endpoint`, which may change, and counts the spans that it does not take."""
+    """Exports to `target` at `endpoint`, which may change, and counts dropped spans."""
 
     target: SpanExporter | None = None
     endpoint = ""
@@ -108,14 +109,14 @@ class _Exporting(SpanExporter):
             self.target.shutdown()
 
 
-# Of all spans of the process. A provider keeps both for life, and the process keeps its providers.
+# For all spans of the process: a provider cannot replace its sampler or exporter.
 _sampling, _exporting = _Sampling(), _Exporting()
 _processor: BatchSpanProcessor | None = None
 
 
 def setup(service: str, endpoint: str, sampler: Sampler) -> None:
-    """Export this process's spans to an OTLP/gRPC endpoint; without one, make ids only. Another endpoint takes the
-    place of the one before, and gets the spans that are under way. May block. Call `shutdown` at the end."""
+    """Export this process's spans to an OTLP/gRPC endpoint; without one, make ids only. A new endpoint replaces the
+    former one, and gets spans that are not exported yet. May block. Call `shutdown` at the end."""
     global _provider, _processor
     before, moves = _exporting.target, endpoint not in ("", _exporting.endpoint)
     if moves:
@@ -172,7 +173,7 @@ def shutdown() -> None:
     """Export waiting spans, for some seconds at most."""
     if _provider is None:
         return
-    giving_up = threading.Timer(_LAST_EXPORT_S, _exporting.shutdown)  # of an export that waits for the collector
+    giving_up = threading.Timer(_LAST_EXPORT_S, _exporting.shutdown)  # ends an export that waits for the collector
     giving_up.start()
     _provider.shutdown()
     giving_up.cancel()
@@ -206,8 +207,8 @@ def propagate(span: trace.Span) -> Metadata:
     return tuple(carrier.items())
 
 
-def _stand_in(metadata: Iterable[tuple[str, str | bytes]]) -> trace.Span:
-    """A span that is not recorded: it has the caller's trace id, or one of its own."""
+def _unrecorded_span(metadata: Iterable[tuple[str, str | bytes]]) -> trace.Span:
+    """An unrecorded span with the caller's trace id, or a new one."""
     traced = "traceparent" in dict(metadata)
     caller = trace.get_current_span(extract(metadata)).get_span_context() if traced else trace.INVALID_SPAN_CONTEXT
     trace_id = caller.trace_id or _IDS.generate_trace_id()
@@ -215,7 +216,7 @@ def _stand_in(metadata: Iterable[tuple[str, str | bytes]]) -> trace.Span:
 
 
 class _Current:
-    """Inside, `span` is the current one; it ends with that."""
+    """Makes `span` the current one inside the block, and ends it after that."""
 
     __slots__ = ("_span", "_token")
 
@@ -232,9 +233,9 @@ class _Current:
 
 
 def server_span(name: str, metadata: Iterable[tuple[str, str | bytes]]) -> AbstractContextManager[trace.Span]:
-    """The span of one call served, current while the call runs."""
+    """The server span of one call, current while the call runs."""
     if _provider is None:
-        return _Current(_stand_in(metadata))
+        return _Current(_unrecorded_span(metadata))
     return _Current(
         _tracers.get(SERVICE.get(), _tracer).start_span(
             name, extract(metadata), trace.SpanKind.SERVER, record_exception=False, set_status_on_exception=False
@@ -243,8 +244,8 @@ def server_span(name: str, metadata: Iterable[tuple[str, str | bytes]]) -> Abstr
 
 
 def start_span(name: str, kind: trace.SpanKind = trace.SpanKind.CLIENT, parent: trace.Span | None = None) -> trace.Span:
-    """A child of `parent`, or of the current span; the caller ends it. Where nothing is recorded, it is that span's
-    stand-in."""
+    """A child of `parent`, or of the current span; the caller ends it. An unrecorded span if the parent is not
+    recorded."""
     above = parent or trace.get_current_span()
     if not above.is_recording():
         return trace.NonRecordingSpan(above.get_span_context())
@@ -265,5 +266,5 @@ def internal_span(name: str) -> AbstractContextManager[trace.Span]:
 
 
 def trace_id(span: trace.Span | None = None) -> str:
-    """32 hexadecimal digits; all zero outside a call."""
+    """The trace id as 32 hexadecimal digits; all zero outside a call."""
     return trace.format_trace_id((span or trace.get_current_span()).get_span_context().trace_id)

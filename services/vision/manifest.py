@@ -1,4 +1,4 @@
-"""`model.yaml`: what a model's folder says about it."""
+"""`model.yaml`: the description of a model in its folder."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Preprocessing(_Strict):
 
     @property
     def resized(self) -> Size:
-        """Height and width that the resized picture has at least."""
+        """The least height and width of the resized picture."""
         return (self.resize, self.resize) if isinstance(self.resize, int) else self.resize
 
     @property
@@ -89,7 +89,7 @@ class Preprocessing(_Strict):
 
 
 class Batching(_Strict):
-    """In Triton's terms."""
+    """Batch sizes, in Triton's terms."""
 
     max_size: int = Field(32, ge=1, le=1024)
     preferred: tuple[int, ...] = ()
@@ -194,7 +194,7 @@ def _problem(problem: Any) -> str:
 
 
 def _inside(folder: Path, field: str, path: Path) -> Path:
-    """A model may name files of its own folder only."""
+    """Check that a model names a file of its own folder."""
     if path.is_absolute() or ".." in path.parts:
         raise BadModel(f"{folder / FILE}: {field}: a file in the model's folder, got {path}")
     if not (folder / path).is_file():
@@ -203,7 +203,8 @@ def _inside(folder: Path, field: str, path: Path) -> Path:
 
 
 def _labels(path: Path) -> tuple[str, ...]:
-    """A name on each line, at most `MAX_LABELS`. Names may repeat: ImageNet has two "crane" and two "maillot"."""
+    """The names of a file, one on each line, at most `MAX_LABELS`. Names may repeat: ImageNet has two "crane" and two
+    "maillot"."""
     try:
         labels = tuple(path.read_text(encoding="utf-8").splitlines())
     except (OSError, UnicodeDecodeError) as error:

@@ -1,9 +1,9 @@
-"""Embeds texts in the background, on an engine of its own whose threads give way to all others.
+"""Embeds texts in the background, on an engine of its own with threads of low priority.
 
-In one queue with the lookups' questions, and behind all of them, a snippet would still be before the question that
-comes next: it takes ten milliseconds, and what an engine has begun it ends. Threads of less priority are what an
-operating system is for. Only the engine's own threads have it, which hold no lock of Python's: one that did would keep
-the event loop waiting for its own turn.
+Lookups' questions are not in the same queue: an engine finishes what it has begun, so a snippet would delay the next
+question by ten milliseconds. The operating system's scheduler gives the lookups priority instead. Only the engine's own
+threads have the low priority, because they hold no lock of Python's: a low-priority thread with that lock would delay
+the event loop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from services.cache.scheduler import Job, Scheduler
 from services.cache.vectors import Vector
 from services.runtime.errors import Faulty
 
-_NICE = 15  # a little is left for it where all cores are busy
+_NICE = 15  # still some CPU time where all cores are busy
 _AT_ONCE = 16  # snippets of one document that wait for the engine, so that tenants take turns
 _SECONDS = Histogram(
     "hedgerow_collection_embed_seconds", "Time to embed a snippet, without its wait for the thread.",
@@ -28,8 +28,8 @@ _SECONDS = Histogram(
 )  # fmt: skip
 
 
-class EmbedderBehind:
-    """Embeds snippets. `load` makes its engine when the first one comes."""
+class BackgroundEmbedder:
+    """Embeds snippets. `load` makes its engine at the first call."""
 
     def __init__(self, load: Callable[[], Engine]):
         self._load = load
@@ -42,15 +42,17 @@ class EmbedderBehind:
         scheduler = await self._ready()
         vectors: list[Vector] = []
         for start in range(0, len(texts), _AT_ONCE):
-            vectors += await self._some(scheduler, texts[start : start + _AT_ONCE], tenant)
+            vectors += await self._embed_some(scheduler, texts[start : start + _AT_ONCE], tenant)
         return vectors
 
     def close(self) -> None:
-        """End the thread, and what waits for it."""
+        """End the thread, and cancel waiting work."""
         if self._scheduler:
             self._scheduler.stop()
 
-    async def _some(self, scheduler: Scheduler[str, Vector | None], texts: Sequence[str], tenant: str) -> list[Vector]:
+    async def _embed_some(
+        self, scheduler: Scheduler[str, Vector | None], texts: Sequence[str], tenant: str
+    ) -> list[Vector]:
         jobs: list[Job[str, Vector | None]] = []
         try:
             jobs.extend(scheduler.put(tenant, text) for text in texts)
@@ -59,23 +61,23 @@ class EmbedderBehind:
             for job in jobs:
                 scheduler.withdraw(job)
         self.embedded += len(jobs)
-        return [_made(vector) for vector in vectors]
+        return [_checked(vector) for vector in vectors]
 
     async def _ready(self) -> Scheduler[str, Vector | None]:
         async with self._loading:
             if self._scheduler is None:
-                engine = await _started(self._load)
+                engine = await _start_engine(self._load)
                 self._scheduler = Scheduler(engine.embed_batch, engine.max_batch, "snippets", _SECONDS)
             return self._scheduler
 
 
-async def _started(load: Callable[[], Engine]) -> Engine:
-    """An engine whose own threads give way too: they are as the thread that starts them."""
+async def _start_engine(load: Callable[[], Engine]) -> Engine:
+    """An engine whose threads have low priority too: they inherit it from the thread that starts them."""
     with ThreadPoolExecutor(1, "snippets", give_way, (_NICE,)) as thread:
         return await asyncio.get_running_loop().run_in_executor(thread, load)
 
 
-def _made(vector: Vector | None) -> Vector:
+def _checked(vector: Vector | None) -> Vector:
     if vector is None:
         raise Faulty("a snippet was cut to the embedder's length, and the embedder finds it too long")
     return vector

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from services.cache.collections.background_embedding import EmbedderBehind
+from services.cache.collections.background_embedding import BackgroundEmbedder
 from services.cache.collections.chunking import Length, cut, title_of
 from services.cache.collections.documents import Cut, Document, DocumentSummary, Hit, Ranking, Snippet, Summary
 from services.cache.collections.file import CollectionFile
@@ -71,12 +71,12 @@ class Collections:
         self,
         file: CollectionFile,
         embedder: Embedder,
-        behind: EmbedderBehind,
+        background: BackgroundEmbedder,
         length: Length,
         limits: CollectionSettings,
         now_ms: Callable[[], int],
     ):
-        self.stats, self.behind = CollectionStats(), behind
+        self.stats, self.background = CollectionStats(), background
         self._file, self._embedder, self._length, self._limits = file, embedder, length, limits
         self._writer, self._reader = (
             CollectionWriter(file, limits, embedder.name, now_ms),
@@ -154,7 +154,7 @@ class Collections:
 
     def close(self) -> None:
         """End the threads and close the file. Nothing may be asked of collections any more."""
-        self.behind.close()
+        self.background.close()
         self._reads.close()
         self._writes.shutdown()
         self._file.close()
@@ -163,7 +163,7 @@ class Collections:
         """Embed one document again, and say whether there was any."""
         outdated = await self._write(self._writer.outdated)
         if outdated:
-            vectors = await self.behind.embed(outdated.searched, outdated.tenant)
+            vectors = await self.background.embed(outdated.searched, outdated.tenant)
             await self._write(partial(self._writer.renew, outdated, vectors))
         return outdated is not None
 
@@ -181,7 +181,7 @@ class Collections:
         """A vector for each snippet, and how many had to be made."""
         known = dict(before.vectors)
         new = {snippet.checksum: snippet.searched for snippet in snippets if snippet.checksum not in known}
-        made = await self.behind.embed(list(new.values()), tenant) if new else []
+        made = await self.background.embed(list(new.values()), tenant) if new else []
         known |= zip(new, made, strict=True)
         self.stats.kept += len(snippets) - len(new)
         return tuple(known[snippet.checksum] for snippet in snippets), len(new)

@@ -1,4 +1,4 @@
-"""Changes of collections. Each is one transaction, and is seen in the file and in the index in one step."""
+"""Changes of collections. Each is one transaction, and appears in the file and in the index at the same time."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The document's former state. `vectors`: of its snippets, by checksum."""
+    """The document's former state. `vectors`: those of its snippets, by checksum."""
 
     collection: int | None = None
-    unchanged: int | None = None  # how many snippets it has, where it is kept as it is
+    unchanged: int | None = None  # its number of snippets, if it is stored unchanged
     vectors: dict[bytes, Vector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """A document that another engine has embedded. `searched`: its snippets' words."""
+    """A document with embeddings of another engine. `searched`: the texts of its snippets."""
 
     document: int
     tenant: str
@@ -38,15 +38,15 @@ class Outdated:
 
 @dataclass(slots=True)
 class _Changes:
-    """Of the index: what goes and what comes, by collection."""
+    """Changes of the index, by collection: removed snippets and added ones."""
 
     gone: list[tuple[int, list[str]]] = field(default_factory=list)
     come: list[tuple[int, list[tuple[str, Vector]]]] = field(default_factory=list)
 
 
 class CollectionWriter:
-    """The one that changes a file. Not thread-safe. `now_ms` is Unix time in milliseconds; vectors are made by the
-    engine `embedded_by`."""
+    """The only writer of a file. Not thread-safe. `now_ms` is Unix time in milliseconds; `embedded_by` names the engine
+    of new vectors."""
 
     def __init__(self, file: CollectionFile, limits: CollectionSettings, embedded_by: str, now_ms: Callable[[], int]):
         self._file, self._limits, self._embedded_by, self._now_ms = file, limits, embedded_by, now_ms
@@ -54,7 +54,7 @@ class CollectionWriter:
         self._execute, self._many = file.writer.execute, file.writer.executemany
 
     def before(self, tenant: str, name: str, source: str, digest: bytes, description: str) -> Before:
-        """The known state of a document that will be put. One that is `unchanged` need not be. Raises `NotKept`."""
+        """The state of a document before it is put. An `unchanged` one need not be put. Raises `NotKept`."""
         with self._change():
             collection = self._find(tenant, name)
             if collection is None:
@@ -72,8 +72,8 @@ class CollectionWriter:
             return Before(collection, vectors={checksum: unpacked(vector) for checksum, vector in stored})
 
     def put(self, tenant: str, name: str, cut: Cut, description: str, begun: int | None) -> None:
-        """Keep a document in place of any of the same source. `begun`: the collection that there was before. Raises
-        `CollectionFull`, `Dropped` and `NotKept`; then everything is as it was."""
+        """Store a document, in place of one with the same source. `begun`: the collection's id at the beginning of the
+        call. Raises `CollectionFull`, `Dropped` and `NotKept`; then nothing has changed."""
         with self._change() as changes:
             collection = self._find(tenant, name)
             if collection is None:
@@ -108,7 +108,7 @@ class CollectionWriter:
             return removed
 
     def outdated(self) -> Outdated | None:
-        """A document whose vectors another engine has made. Raises `NotKept`."""
+        """A document with vectors of another engine, if any. Raises `NotKept`."""
         which = "SELECT d.id, c.tenant FROM documents d JOIN collections c ON c.id = d.collection"
         with self._change():
             row = self._execute(f"{which} WHERE d.embedded_by != ? LIMIT 1", (self._embedded_by,)).fetchone()
@@ -118,7 +118,7 @@ class CollectionWriter:
             return Outdated(row[0], row[1], tuple(searched for (searched,) in read))
 
     def renew(self, outdated: Outdated, vectors: Sequence[Vector]) -> None:
-        """Give a document vectors of this engine, unless it was replaced meanwhile. Raises `NotKept`."""
+        """Replace a document's vectors, unless the document was replaced meanwhile. Raises `NotKept`."""
         with self._change() as changes:
             read = "SELECT d.collection, s.id FROM documents d JOIN snippets s ON s.document = d.id"
             whose = "WHERE d.id = ? AND d.embedded_by != ? ORDER BY s.ordinal"
@@ -133,7 +133,7 @@ class CollectionWriter:
 
     @contextmanager
     def _change(self) -> Iterator[_Changes]:
-        """One transaction. Its changes of the index happen with the commit, under the lock of both."""
+        """One transaction. The index changes together with the commit, under one lock."""
         changes = _Changes()
         try:
             self._execute("BEGIN IMMEDIATE")
@@ -152,7 +152,7 @@ class CollectionWriter:
             raise NotKept("the cache could not write to its disk") from None
 
     def _tidy(self, changes: _Changes) -> None:
-        """Move what was committed from the WAL into the file, now and then, while searches go on."""
+        """Move committed changes from the WAL into the file, at intervals, while searches continue."""
         self._unmoved += sum(len(keys) for _, keys in changes.gone) + sum(len(some) for _, some in changes.come)
         if self._unmoved < _MOVED_AT_ONCE:
             return
@@ -219,7 +219,7 @@ class CollectionWriter:
         self._execute(f"UPDATE collections SET {more} WHERE id = ?", (documents, snippets, size, collection))
 
     def _check(self, collection: int, tenant: str) -> None:
-        """Raise where there is too much now."""
+        """Raise `CollectionFull` if a limit is exceeded now."""
         counts = "SELECT name, documents, snippets, bytes FROM collections WHERE id = ?"
         name, documents, snippets, size = self._execute(counts, (collection,)).fetchone()
         of_tenant = "SELECT count(*), sum(bytes) FROM collections WHERE tenant = ?"

@@ -1,11 +1,10 @@
-"""One answer, from an admitted question to its last event: the runner of its plan.
+"""Runs the plan of one answer, from an admitted question to its last event.
 
     audio ∥ vision → cache ∥ router ∥ tools → llm → form
 
-A stage starts as soon as the stages that it waits for are done, whichever ends first; independent stages run
-concurrently. The answer is complete as soon as one stage finishes it; closing stages check it after that. Whatever
-fails, the answer ends with a `final` event within its budget, or, where there is no text, with an error that names the
-failed part.
+A stage starts when all stages that it waits for have ended; independent stages run concurrently. The answer is complete
+when one stage finishes it; closing stages check it after that. If a stage fails, the answer still ends with a `final`
+event within its budget, or, if there is no text, with an error that names the failed part.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from services.runtime.futures import retrieve
 
 class Answer:
     """The runner of one answer. It owns the tasks of the stages, keeps their results, and ends the answer when a stage
-    returns `Done`. It may be given once; cancelling it leaves all that is under way."""
+    returns `Done`. For one call of `give`; cancelling that ends all stages."""
 
     def __init__(
         self,
@@ -38,11 +37,11 @@ class Answer:
     ):
         self._context, self._ledger, self._reservation, self._stages = context, context.ledger, reservation, stages
         self._started: dict[str, AnswerStage] = {}
-        self._begun: dict[str, Work] = {}  # stages that have started; their work has not
+        self._begun: dict[str, Work] = {}  # started stages whose work has not begun
         self._working: dict[asyncio.Task[Result | None], str] = {}
 
     async def give(self, send: Send | None = None) -> pb.Final:
-        """Send its messages with `send`; None: no client reads them. Returns its last event."""
+        """Run the answer, and return its last event. `send` sends its messages; None: no client reads them."""
         context, ledger, final = self._context, self._ledger, None
         context.backends.fleet.count_request()
         try:
@@ -66,7 +65,9 @@ class Answer:
 
     def _begin(self, send: Send | None) -> None:
         context, ledger = self._context, self._ledger
-        writer = context.writer  # a local name: a ledger that held the context would be left to the garbage collector
+        writer = (
+            context.writer
+        )  # the ledger must not hold the context: only the garbage collector would free that cycle
         writer.open(send, self._late)
         ledger.on_stage_end = lambda stage: writer.note(pb.Event(stage=stage))
         none = Bypassed.NO_CACHE if context.backends.cache is None else ""
@@ -90,8 +91,8 @@ class Answer:
             self._reservation.settle(self._ledger.billed_tokens)
 
     async def _run_stages(self) -> None:
-        """Start each stage as soon as those that it waits for are done, until one has finished the answer; then the
-        closing ones."""
+        """Start each stage when the stages that it waits for have ended, until one has finished the answer; then run
+        the closing stages."""
         waiting, closing, ended = list[Stage](), list[Stage](), set[str]()
         for planned in self._ledger.plan.slices:
             (closing if self._stages[planned.stage.name].closing else waiting).append(planned.stage)
@@ -111,7 +112,7 @@ class Answer:
                 self._keep(await work)
 
     async def _start(self, name: str) -> Work | None:
-        """Start a stage. Returns the rest of its work; None where it has ended."""
+        """Start a stage. Returns its remaining work; None if it has ended."""
         stage = self._started[name] = self._stages[name](self._context)
         started = await stage.start()
         if started is None or isinstance(started, Result):
@@ -124,8 +125,8 @@ class Answer:
             self._context.prior.add(result)
 
     async def _ended(self) -> set[str]:
-        """The names of the stages that are done, when one is. Raises the error of one: nothing waits for the rest of a
-        long recording when a picture has been refused."""
+        """Wait until a stage ends, and return the names of all that have. Raises a stage's error at once: no stage
+        waits for a long transcription when a picture has been refused."""
         if len(self._begun) == 1 and not self._working:
             name, work = self._begun.popitem()
             self._keep(await work)  # a task of its own would cost 20 µs

@@ -1,16 +1,16 @@
-"""Hedging: a second call where the first text is late; the first text wins and the other call is cancelled.
+"""Hedging: a second call if the first text is late; the first text wins and the other call is cancelled.
 
 J. Dean and L. A. Barroso, "The Tail at Scale", CACM 56(2), 2013 (https://doi.org/10.1145/2408776.2408794): a second
-call after the 95th percentile costs 5% more calls and takes most of the tail away. Three ways to choose the moment:
+call after the 95th percentile costs 5% more calls and removes most of the tail latency. There are three modes:
 
-- `adaptive`: after a percentile of the model's recent first-token times; where there were few lately, of those of a
-  longer time; where those are few too, after the time that the model is expected to need. Requests that never needed a
-  model (cache hits) earn budget too; it is spent by hedging sooner, at the percentile that uses the budget up.
-- `fixed`: after a set delay, for two providers that race.
-- `tied`: at once, while there is budget. (The paper's tied calls know of each other and cancel in the server's queue;
-  servers here do not know each other, so the loser is cancelled from here, at the winner's first text.)
+- `adaptive`: after a percentile of the model's recent first-token times; with few recent ones, of those of a longer
+  time; with few of these too, after the expected first-token time. Requests that need no model (cache hits) earn budget
+  too; it is spent on earlier hedges, at the percentile that uses the budget up.
+- `fixed`: after a fixed delay, to race two providers.
+- `tied`: at once, while there is budget. (In the paper, the servers of tied calls cancel the other call in their
+  queues. Servers here do not know each other, so the gateway cancels the slower call at the first text.)
 
-How the two calls are raced is in `race.py`.
+`race.py` runs the race of the two calls.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 Mode = Literal["adaptive", "fixed", "tied", "off"]
-_MEMORY = 1 - 1 / 1_000  # requests that the ratio of requests to calls remembers
-_LOOK_EVERY_S = 0.05  # percentiles move more slowly than requests come
-_SOONEST = 0.5  # percentile: hedging the faster half wins nothing
+_MEMORY = 1 - 1 / 1_000  # decay of the ratio of requests to calls: 1,000 requests
+_LOOK_EVERY_S = 0.05  # between two computations of the percentile
+_SOONEST = 0.5  # lowest percentile: hedging the faster half of calls gains nothing
 EVERY_S = 0.1
 _KEY = f"{PREFIX}hedges"
-_FORGOTTEN_MS = 3_600_000  # an unused pool
+_FORGOTTEN_MS = 3_600_000  # lifetime of an unused pool
 
-# KEYS: the pool. ARGV: what is put in, what is wanted, the most it holds, when it is forgotten. Returns what is taken.
+# KEYS: the pool. ARGV: amount put in, amount wanted, limit of the pool, its lifetime. Returns the amount taken.
 _EXCHANGE = """
 local pool = math.min(ARGV[3], (redis.call('GET', KEYS[1]) or 0) + ARGV[1])
 local taken = math.min(pool, ARGV[2])
@@ -62,10 +62,10 @@ class WaitingRace(Protocol):
 
 
 class HedgeBudget:
-    """The second calls of a whole process: `share` of its requests, whether or not they needed a model.
+    """The budget of a process for second calls: `share` of its requests, also of those that need no model.
 
     A race that finds the budget empty is queued, and the longest wait is served first: most requests that are a little
-    late end while they wait, and the rest of the budget serves the slowest.
+    late end while they wait, so the budget goes to the slowest.
 
     Processes that share one budget `draw` what they do not need and `put` in what others saved. `wanting` is set when a
     race is queued.
@@ -75,7 +75,7 @@ class HedgeBudget:
         self.burst, self.wanting = burst, asyncio.Event()
         self._budget, self._share = ExtraBudget(share, burst), share
         self._requests = self._calls = 0.0
-        self._queue: dict[WaitingRace, None] = {}  # the longest wait first
+        self._queue: dict[WaitingRace, None] = {}  # in the order of their waits, the longest first
         self._waking = False
 
     def count_request(self) -> None:
@@ -90,8 +90,8 @@ class HedgeBudget:
         self._calls += 1
 
     def spend(self, race: WaitingRace) -> bool:
-        """Whether the race may make a second call, which is then counted. Otherwise the race is queued: it is `set`
-        when its turn comes, unless it leaves before."""
+        """Take a second call from the budget. False: the race is queued, and `set` when the budget allows its call,
+        unless it leaves the queue before."""
         first = next(iter(self._queue), race)
         if first is race and self._budget.spend():
             self.dequeue(race)
@@ -101,7 +101,7 @@ class HedgeBudget:
         return False
 
     def dequeue(self, race: WaitingRace) -> None:
-        """Leave the queue: the race wants no second call any more."""
+        """Remove the race from the queue: it needs no second call any more."""
         if race in self._queue:
             del self._queue[race]
             self._wake_next()
@@ -112,11 +112,11 @@ class HedgeBudget:
         self._wake_next()
 
     def missing(self) -> float:
-        """The second calls that this process lacks: for the queue, or one in advance."""
+        """How many second calls this process lacks: those of the queue, or one in advance."""
         return max(0.0, max(1, len(self._queue)) - self._budget.level)
 
     def draw(self) -> float:
-        """Take out the unneeded budget, and return how much that is."""
+        """Take the unneeded budget out, and return it."""
         return 0.0 if self._queue else self._budget.draw(keep=1)
 
     def put(self, amount: float) -> None:
@@ -125,12 +125,13 @@ class HedgeBudget:
         self._wake_next()
 
     def share_of_calls(self) -> float:
-        """The share of calls that the budget is good for, 0 to 1."""
+        """The share of calls that the budget can hedge, 0 to 1."""
         return min(1.0, self._share * max(1.0, self._requests / self._calls)) if self._calls else self._share
 
     def _wake_next(self) -> None:
-        """Wake the first race, and the next one where it has left or spent. A race does so while it is woken: with a
-        call inside that call for each race, a long queue would exceed the stack."""
+        """Wake the first race in the queue, and the next one after it has left the queue or spent a call. A woken race
+        calls this method again, inside `set`; such a call returns at once, because a long queue would exceed the
+        stack."""
         if self._waking:
             return
         self._waking, woken = True, None
@@ -144,8 +145,8 @@ class HedgeBudget:
 
 @dataclass(frozen=True, slots=True)
 class HedgeRule:
-    """When to hedge. `percentile` is 0 to 100; the latest moment in `adaptive` mode, which looks at the last `window_s`
-    seconds where they hold `min_samples` first-token times."""
+    """When to hedge. `percentile`, 0 to 100, is the latest one in `adaptive` mode, which uses the last `window_s`
+    seconds if they have `min_samples` first-token times."""
 
     mode: Mode = "adaptive"
     percentile: float = 95
@@ -156,14 +157,14 @@ class HedgeRule:
 
 @dataclass(frozen=True, slots=True)
 class HedgeMoment:
-    """When to hedge a call: `after_s` without a first text. `basis`: how that was chosen, for people."""
+    """When to hedge a call: after `after_s` seconds without text. `basis`: the reason for this delay, for people."""
 
     after_s: float
     basis: str
 
 
 class Hedge:
-    """The moment to hedge the calls of one model. `baseline`: over a longer time."""
+    """The hedge delay of one model. `baseline`: first-token times of a longer time."""
 
     def __init__(self, rule: HedgeRule, budget: HedgeBudget, baseline: LatencyBaseline, clock: Clock = time.monotonic):
         self._rule, self.budget, self._baseline, self._clock = rule, budget, baseline, clock
@@ -176,8 +177,8 @@ class Hedge:
         self._firsts.add(first_s)
 
     def add_unanswered(self, after_s: float) -> bool:
-        """Add a call that ended before its first text, by its deadline or because another was faster: it would have
-        taken longer than `after_s`. It counts where this is longer than usual, because otherwise slow calls would be
+        """Add a call that ended before its first text, by its deadline or because another was faster: its first-token
+        time is longer than `after_s`. It counts if this is above the median, because otherwise slow calls would be
         missing from the percentiles. Returns whether it counts."""
         usual = self._firsts.quantile(0.5)
         counts = usual is None or after_s >= usual
@@ -186,7 +187,7 @@ class Hedge:
         return counts
 
     def moment(self) -> HedgeMoment | None:
-        """When to make a second call; None: there is none."""
+        """The moment of a second call; None: no second call."""
         match self._rule.mode:
             case "off":
                 return None
@@ -211,12 +212,12 @@ class Hedge:
 
 
 class HedgePool:
-    """The part of this gateway in one hedge budget for all gateways, on Redis. `run()` must be running.
+    """This gateway's part of a hedge budget that all gateways share, on Redis. `run()` must be running.
 
-    Each gateway earns its share of a second call with each request, and spends without asking. Unneeded budget goes
-    into a pool, and a gateway with too little takes from there, at once when a call waits for it. Nothing is counted
-    twice: an amount under way is lost when Redis or a gateway dies, so the second calls of all gateways are at most the
-    share of all requests. While Redis is down each gateway has the budget that it earned itself.
+    Each gateway earns its share of a second call with each request, and spends it without asking Redis. Unneeded budget
+    goes into a pool; a gateway with too little takes from the pool, at once when a call waits. No amount counts twice:
+    an amount in transit is lost when Redis or a gateway dies, so the second calls of all gateways never exceed the
+    share of all requests. While Redis is down each gateway spends only what it earned itself.
     """
 
     def __init__(self, state: SharedState, budget: HedgeBudget, every_s: float = EVERY_S):
@@ -229,7 +230,7 @@ class HedgePool:
             self._budget.wanting.clear()
             with suppress(SharedStateLost):
                 await self._exchange()
-            if self._budget.missing():  # the pool is empty: asking again at once would be in vain
+            if self._budget.missing():  # the pool is empty: wait before the next exchange
                 await asyncio.sleep(self._every_s)
 
     async def _exchange(self) -> None:

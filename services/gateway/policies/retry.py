@@ -1,11 +1,11 @@
-"""Retry: another call where one failed before it had any effect, within a budget.
+"""Retry: repeats a call that failed before it had any effect, within a budget.
 
-Only UNAVAILABLE (and errors that are `retryable`), only one layer above the failure, never past the deadline. The
-budget is a share of the requests, as in Finagle's `RetryBudget` and Envoy's `retry_budget` (both 20%): when everything
-fails, retries add a fifth to the load and not a multiple. It starts with its burst, so that the first calls after a
-start are retried too, when a server dies then. The pause before a retry is random ("full jitter",
+Only for UNAVAILABLE (and other `retryable` errors), in only one layer above the failure, and never past the deadline.
+The budget is a share of the requests, as in Finagle's `RetryBudget` and Envoy's `retry_budget` (both 20%): if all calls
+fail, retries add a fifth to the load and not a multiple. The budget starts with its burst, so that calls shortly after
+a start can be retried too. The pause before a retry is random ("full jitter",
 https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/), so that callers that failed together
-do not come back together.
+do not retry together.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ class Retry:
         self._base_s, self._rng = base_s, rng or random.Random()
 
     def count_request(self) -> None:
-        """A request came."""
+        """Add a request's share to the budget."""
         self._budget.seen()
 
     def spend(self) -> bool:
-        """Take a retry from the budget without a pause, for work that another backend takes over."""
+        """Take a retry from the budget without a pause, for a call that another backend takes over. False: the budget
+        is used up."""
         return self._budget.spend()
 
     def refund(self) -> None:
-        """A retry that was paid for was not made."""
+        """Return the cost of a retry that was not made."""
         self._budget.refund()
 
     def pause_s(self, error: ServiceError, remaining_s: float) -> float | None:
-        """How long to wait before another try; None: there is none. Takes it from the budget."""
+        """The pause before a retry, in seconds, which is then taken from the budget; None: no retry."""
         pause = self._rng.uniform(0, self._base_s)
         if not error.retryable or pause >= remaining_s or not self._budget.spend():
             return None

@@ -13,8 +13,8 @@ from services.runtime import limits, yaml_file
 
 Profile = Literal["latency", "transparent"]
 DEFAULT: Profile = "latency"
-LONGEST_MS = 600_000  # that OpenAI's clients wait
-# By profile, where a setting's default is another one than that of its field.
+LONGEST_MS = 600_000  # the timeout of OpenAI's clients
+# By profile: defaults that differ from those of the fields.
 PROFILES: Mapping[Profile, Mapping[str, Any]] = {
     "latency": {},
     "transparent": {
@@ -23,9 +23,9 @@ PROFILES: Mapping[Profile, Mapping[str, Any]] = {
         "hits": {"others": "off"},
         "prompt": {"diet": "off", "whole": True},
         "response_format": {"check": False},
-        # How many calls a provider takes is its own decision: it refuses those beyond, and the limit learns that.
+        # A provider limits its concurrent calls itself: it refuses further ones, and the limit adapts to that.
         "limit": {"initial": 200, "max": 1_000, "queue_ms": 8_000},
-        # An answer in one piece, or behind hidden thoughts, begins when it is complete.
+        # An answer in one piece, or after hidden reasoning, begins when it is complete.
         "breaker": {"slow_ms": 120_000},
         "http": {"silence_ms": 120_000},
         "max_messages": limits.LONG_MESSAGES,
@@ -46,7 +46,7 @@ class Group(BaseModel):
 
 
 class OfProfile(PydanticBaseSettingsSource):
-    """The defaults of the profile that stronger sources name."""
+    """The defaults of the profile that is named in a source of higher priority."""
 
     def __init__(self, settings: type[BaseSettings]):
         super().__init__(settings)

@@ -30,8 +30,10 @@ class AnthropicAnswer(Answer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._totals: dict[str, Any] = {}  # usage so far: that of prompts comes at the beginning, the rest at the end
-        self._without_arguments: dict[int, str] = {}  # blocks of calls, and what stood in them at first
+        self._totals: dict[str, Any] = {}  # usage so far: prompt tokens come in the first event, the others in the last
+        self._without_arguments: dict[
+            int, str
+        ] = {}  # calls without argument deltas so far: the input of their first event
         self._others = set[int]()  # blocks of neither text nor calls
 
     def is_last(self, event: str) -> bool:
@@ -46,7 +48,7 @@ class AnthropicAnswer(Answer):
         ends = {name: body.get(name) for name in ("stop_reason", "stop_sequence")}
         yield {"type": "message_start", "message": {**body, **dict.fromkeys(ends), "content": []}}
         for index, block in enumerate(body["content"]):
-            begun, deltas = _growing(block)
+            begun, deltas = _split_block(block)
             yield {"type": "content_block_start", "index": index, "content_block": begun}
             yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
             yield {"type": "content_block_stop", "index": index}
@@ -74,10 +76,11 @@ class AnthropicAnswer(Answer):
                 if reason := message["delta"].get("stop_reason"):
                     self._reason = self._to_reason(reason)
             case _:
-                pass  # a ping, or an event that was not there yet: the API's rule is to pass over it
+                pass  # a ping, or a newer kind of event, which clients of this API must ignore
 
     def _to_reason(self, reason: str) -> FinishReason:
-        """A turn of the provider's own tools that it has paused goes on where its caller has it go on."""
+        """A turn that the provider has paused (`pause_turn`) ends as at a length limit, so that the caller continues
+        it."""
         paused = self.relays and reason == "pause_turn"
         return FinishReason.LENGTH if paused else _REASONS.get(reason, FinishReason.INTERRUPTED)
 
@@ -107,7 +110,7 @@ class AnthropicAnswer(Answer):
                 more.tool_calls.append(self.calls.delta(index, arguments=str(delta["partial_json"])))
 
     def _count(self, usage: dict[str, Any] | None) -> None:
-        """Each event has totals of the kinds that it knows."""
+        """Update the usage: an event has some of the totals."""
         self._totals |= {name: value for name, value in (usage or {}).items() if value is not None}
         plain, cached, written = (count(self._totals.get(name)) for name in _OF_PROMPT)
         details = self._totals.get("output_tokens_details") or {}
@@ -117,8 +120,8 @@ class AnthropicAnswer(Answer):
             self._usage = usage_of(prompt, completion, cached, thinking, written)
 
 
-def _growing(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-    """A block as it begins, and what it grows by. A block that is none of these begins whole."""
+def _split_block(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    """A block as its first event has it, and its deltas. Other kinds of blocks come whole in the first event."""
     match block["type"]:
         case "text":
             cited = [{"type": "citations_delta", "citation": each} for each in block.get("citations") or ()]

@@ -1,4 +1,4 @@
-"""Settings of providers: servers of others, called over HTTP."""
+"""Settings of providers: HTTP servers of third parties."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ OpenAIApi = Literal["chat_completions", "responses", "embeddings", "rerank", "mo
 
 
 class OpenAISettings(ProviderSettings):
-    """A server that speaks OpenAI's chat completions, its Responses, or both; or embeddings, rerank and moderations."""
+    """A server with OpenAI's chat completions, its Responses, or both; or with embeddings, rerank and moderations."""
 
     apis: tuple[OpenAIApi, ...] = Field(
         (),
@@ -128,7 +128,7 @@ class OpenAISettings(ProviderSettings):
 
 
 class AnthropicSettings(ProviderSettings):
-    """Anthropic's Messages API, or a server that speaks it."""
+    """A server with Anthropic's Messages API."""
 
     features: tuple[Feature, ...] = Field(
         (Feature.TOOLS, Feature.IMAGES, Feature.TOP_K),

@@ -1,9 +1,10 @@
-"""What several tenants keep in one room: when it is full, the tenant that takes most of it makes room.
+"""An LRU cache that several tenants share fairly: when it is full, it evicts a value of the tenant with the largest
+share.
 
-A tenant's share is the larger of its part of the entries and its part of the bytes. The value to go is one of the
-tenant with the largest share, by default its least recently used one, so shares become max-min fair: one that has less
-than an equal part of the room loses nothing, whatever the others bring. Routers drop from the longest queue alike.
-Sources: Ghodsi et al., Dominant Resource Fairness, NSDI 2011; Suter et al., https://doi.org/10.1109/INFCOM.1998.659666.
+A tenant's share is the larger of its fraction of the entries and its fraction of the bytes. The evicted value is by
+default the tenant's least recently used one. So shares become max-min fair: a tenant with less than an equal share
+loses nothing, whatever others add. Routers drop packets from the longest queue in the same way. Sources: Ghodsi et al.,
+Dominant Resource Fairness, NSDI 2011; Suter et al., https://doi.org/10.1109/INFCOM.1998.659666.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Kept(Protocol):
     def tenant(self) -> str: ...
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
 
 
 K = TypeVar("K")
@@ -38,20 +39,20 @@ class Order(Protocol[K, W]):
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[K]: ...
     def put(self, key: K, value: W) -> None:
-        """There is one more."""
+        """Add a value."""
 
     def use(self, key: K, value: W) -> None:
-        """One was used."""
+        """Record a use of a value."""
 
     def pop(self, key: K) -> None:
-        """One is gone."""
+        """Remove a value."""
 
     def next_to_go(self) -> K:
-        """The one to make room."""
+        """The next value to evict."""
 
 
 class Recency(Generic[K, V]):
-    """The least recently used goes first."""
+    """Evicts the least recently used value first."""
 
     def __init__(self) -> None:
         self._keys: OrderedDict[K, None] = OrderedDict()
@@ -82,8 +83,8 @@ class _Holding(Generic[K, V]):
 
 
 class FairLru(Generic[K, V]):
-    """Values by key. `replace` keeps it within its limits; a caller that needs the evicted values uses `put`, `full`
-    and `next_to_go`. `order` makes that of a tenant's values."""
+    """Values by key. `replace` keeps the limits; a caller that needs the evicted values uses `put`, `full` and
+    `next_to_go`. `order` makes the order of a tenant's values."""
 
     def __init__(
         self, max_bytes: int, max_entries: int = sys.maxsize, order: Callable[[], Order[K, V]] = Recency[K, V]
@@ -92,8 +93,8 @@ class FairLru(Generic[K, V]):
         self.max_entries, self.max_bytes, self.bytes = max_entries, max_bytes, 0
         self._values: dict[K, V] = {}
         self._tenants: dict[str, _Holding[K, V]] = {}
-        # A heap of (minus a share, tenant). A tenant's share is no larger than the largest it stands with here: where
-        # it has become smaller that is corrected when it comes up.
+        # A heap of (minus a share, tenant). A share here may be outdated, but is never below the tenant's real one;
+        # it is corrected when it reaches the top.
         self._shares: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -109,7 +110,7 @@ class FairLru(Generic[K, V]):
         return self._values.get(key)
 
     def keys_of(self, tenant: str) -> list[K]:
-        """A tenant's keys, least recently used first where that is the order."""
+        """A tenant's keys, in its order of eviction."""
         holding = self._tenants.get(tenant)
         return list(holding.keys) if holding else []
 
@@ -123,12 +124,12 @@ class FairLru(Generic[K, V]):
         return self._tenants[tenant].keys.next_to_go()
 
     def oldest_while(self, condition: Callable[[V], bool]) -> list[K]:
-        """Of each tenant the least recently used, up to the first for which `condition` does not hold."""
+        """Of each tenant its next values to evict, up to the first for which `condition` is false."""
         held = (takewhile(lambda key: condition(self._values[key]), each.keys) for each in self._tenants.values())
         return list(chain.from_iterable(held))
 
     def put(self, key: K, value: V) -> None:
-        """Hold a value, whose key is not held yet, as its tenant's most recently used."""
+        """Add a value with a new key, as its tenant's most recently used."""
         self._values[key] = value
         holding = self._tenants.get(value.tenant)
         if holding is None:
@@ -136,10 +137,10 @@ class FairLru(Generic[K, V]):
         holding.keys.put(key, value)
         holding.bytes += value.size
         self.bytes += value.size
-        self._stand(value.tenant)
+        self._push_share(value.tenant)
 
     def use(self, key: K) -> None:
-        """A held value was used: by default it is its tenant's most recently used now."""
+        """Record a use: by default the value becomes its tenant's most recently used."""
         value = self._values[key]
         self._tenants[value.tenant].keys.use(key, value)
 
@@ -155,8 +156,8 @@ class FairLru(Generic[K, V]):
         return value
 
     def replace(self, key: K, value: V) -> list[V]:
-        """Hold a value in place of any of its key, and make room. Returns those that are not held any more; one that is
-        larger than all the room is among them, and takes nothing's place."""
+        """Add a value, or replace the one with its key, and evict others if needed. Returns the values that were
+        removed; a value larger than the whole cache is among them, and evicts no other."""
         replaced = self.pop(key)
         gone = [] if replaced is None else [replaced]
         if value.size > self.max_bytes:
@@ -196,8 +197,8 @@ class FairLru(Generic[K, V]):
         holding = self._tenants.get(tenant)
         return max(len(holding.keys) / self.max_entries, holding.bytes / self.max_bytes) if holding else 0.0
 
-    def _stand(self, tenant: str) -> None:
+    def _push_share(self, tenant: str) -> None:
         heapq.heappush(self._shares, (-self._share(tenant), tenant))
-        if len(self._shares) > 2 * len(self._tenants) + 1_000:  # mostly of shares that are smaller by now
+        if len(self._shares) > 2 * len(self._tenants) + 1_000:  # most are outdated
             self._shares = [(-self._share(name), name) for name in self._tenants]
             heapq.heapify(self._shares)

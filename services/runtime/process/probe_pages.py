@@ -1,8 +1,7 @@
-"""`/readyz` and `/livez` on the port of the metrics, for probes of a kubelet, which has no client certificate.
+"""`/readyz` and `/livez` on the metrics port, for probes of a kubelet, which has no client certificate.
 
-With `tls_dir` the gRPC port refuses a caller without a certificate of the mesh, and Kubernetes' gRPC probes have none.
-Both pages are answered by the event loop that serves the calls, so a loop that is stuck fails them. They hold a
-status and nothing else.
+With `tls_dir` the gRPC port refuses callers without a certificate of the mesh, such as Kubernetes' gRPC probes. The
+event loop that serves calls answers both pages, so a blocked loop fails them. They contain a status only.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _STUCK = "the event loop did not answer"
 
 
 class ProbePages:
-    """Used by threads; `loop` is where `health` is used."""
+    """Both pages, for use on other threads; `health` belongs to the event loop `loop`."""
 
     def __init__(self, health: Health, loop: asyncio.AbstractEventLoop, loop_s: float = _LOOP_S):
-        self.health = health  # of another service, once that one takes the place of the first; set on `loop`
+        self.health = health  # replaced on `loop` when another service becomes the first of the process
         self._loop, self._loop_s = loop, loop_s
 
     def before(self, others: WSGIApplication) -> WSGIApplication:
-        """Both pages, and `others` for every other path."""
+        """A WSGI application of both pages; `others` answers other paths."""
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             path = environ.get("PATH_INFO", "")
@@ -52,7 +51,7 @@ class ProbePages:
         return HTTPStatus.OK, "live"
 
     def _ask(self, question: Coroutine[None, None, tuple[HTTPStatus, str]]) -> tuple[HTTPStatus, str]:
-        """The loop's answer, unless it is stuck or closed."""
+        """The answer of the event loop, or an error status if the loop is blocked or closed."""
         try:
             asked = asyncio.run_coroutine_threadsafe(question, self._loop)
         except RuntimeError:  # closed

@@ -1,9 +1,8 @@
-"""The identity of a process: certificates from a folder, followed while they change.
+"""The identity of a process: certificates from a folder, which are reloaded when they change.
 
 The folder has `tls.crt`, `tls.key` and `ca.crt`, as cert-manager writes them into a secret and `hedgerow certs` into a
-folder. What is read is tried out before it is used: a handshake in memory, of the certificate with itself, fails for
-a key of another certificate, another CA, or a certificate that is over. So a pair that is half written never replaces
-one that works.
+folder. New files are tested before use: an in-memory TLS handshake of the certificate with itself fails for a key of
+another certificate, another CA, or an expired certificate. So a half-written pair never replaces a working one.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ _NAMES = ("tls.crt", "tls.key", "ca.crt")
 _POLL_S = 0.5
 SOON_S, _REMIND_S = 7 * 86_400, 3_600  # before it expires
 _LONG_MESSAGES = (("grpc.max_send_message_length", MODEL_MESSAGE_BYTES),)
-# For a service of another team's, such as a tool: by default a gRPC server takes more than one ping in five minutes for
-# abuse, and ends the connection with its calls.
+# For a service of another team, such as a tool: by default a gRPC server treats more than one ping in five minutes as
+# abuse, and closes the connection with its calls.
 _NO_PINGS = (("grpc.keepalive_time_ms", 2**31 - 1),)
 _EXPIRES = Gauge(
     "hedgerow_certificate_expires_seconds", "When the process's certificate expires, in Unix time.", ["identity"]
@@ -49,12 +48,12 @@ class BadTls(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A certificate with its key and the CA of all certificates, as PEM. They fit together."""
+    """A certificate with its key, and the CA of all certificates, as PEM. They match."""
 
     certificate: bytes
     key: bytes = field(repr=False)
     ca: bytes
-    identity: str  # of `spiffe://hedgerow/<identity>`; the whole URI of another trust domain, empty without any
+    identity: str  # of `spiffe://hedgerow/<identity>`; the whole URI for another trust domain, empty without a URI
     expires: float  # Unix time
 
     def server(self) -> grpc.ServerCertificateConfiguration:
@@ -62,12 +61,13 @@ class Credentials:
         return grpc.ssl_server_certificate_configuration([(self.key, self.certificate)], self.ca)
 
     def client(self, service: str) -> Tls:
-        """For a caller of `service`, which must prove that it is."""
+        """For a caller of `service`, which verifies that the peer has this identity."""
         return Tls(self.ca, self.certificate, self.key, server_name_of(service))
 
 
 class Dial(Protocol):
-    """Opens a channel to `target` (`host:port` or `xds:///name`), whose processes are those of `service`."""
+    """Opens a channel to `target` (`host:port` or `xds:///name`), and verifies that its processes have the identity
+    `service`."""
 
     def __call__(self, target: str, service: str) -> grpc.aio.Channel: ...
 
@@ -76,12 +76,12 @@ Dialing = Callable[[Path | None], AbstractAsyncContextManager[Dial]]  # with the
 
 
 def plain(target: str, service: str) -> grpc.aio.Channel:
-    """`Dial` in plain text."""
+    """`Dial` without TLS."""
     return open_channel(target, _options(service))
 
 
 def _options(service: str) -> tuple[tuple[str, int], ...]:
-    """Beyond what every channel has."""
+    """Channel options for `service`, besides those of all channels."""
     if service not in SERVICES:
         return _NO_PINGS
     return _LONG_MESSAGES if service == "llm" else ()
@@ -89,9 +89,9 @@ def _options(service: str) -> tuple[tuple[str, int], ...]:
 
 @asynccontextmanager
 async def dial(tls_dir: Path | None) -> AsyncIterator[Dial]:
-    """`Dial` with mutual TLS and the certificates in `tls_dir`, renewed when they change; `plain` without one.
+    """`Dial` with mutual TLS and the certificates in `tls_dir`, reloaded when they change; `plain` without a folder.
 
-    Raises `BadTls` when they cannot be used.
+    Raises `BadTls` if they cannot be used.
     """
     if tls_dir is None:
         yield plain
@@ -106,7 +106,7 @@ async def dial(tls_dir: Path | None) -> AsyncIterator[Dial]:
 
 
 class Mutual:
-    """`Dial` with the certificates of a folder. `run` must run for channels to be renewed."""
+    """`Dial` with the certificates of a folder. `run` must be running, so that channels get new certificates."""
 
     def __init__(self, folder: Folder):
         self._folder = folder
@@ -129,8 +129,7 @@ class Mutual:
 
 
 class Folder:
-    """The credentials in a folder. `current` is what was there last and fits together. Raises `BadTls` at once when
-    there is nothing of the kind."""
+    """The credentials in a folder. `current` has the last matching files. Raises `BadTls` at once if there are none."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -160,7 +159,7 @@ class Folder:
         self._logged_at = time.time()
         until = datetime.fromtimestamp(self.current.expires, UTC).isoformat(timespec="seconds")
         level = logging.WARNING if self._is_soon else logging.INFO
-        _log.log(level, "certificate of %s: good until %s", self.current.identity or "nobody", until)
+        _log.log(level, "certificate of %s: good until %s", self.current.identity or "no identity", until)
 
     async def look(self) -> bool:
         """Read the folder again if it has changed. Returns whether `current` changed."""
@@ -177,7 +176,7 @@ class Folder:
         files = [self.path / name for name in _NAMES]
         try:
             certificate, key, ca = content = [file.read_bytes() for file in files]
-            known = _try_out(*files)
+            known = _test_handshake(*files)
             if content != [file.read_bytes() for file in files]:
                 raise ValueError("is being written")
         except (OSError, ValueError) as error:  # ssl's errors are OSErrors
@@ -188,7 +187,8 @@ class Folder:
 
 
 def server_credentials(folder: Folder) -> grpc.ServerCredentials:
-    """For a server whose callers must have a certificate of the same CA. Every handshake takes what is current."""
+    """For a server whose callers must have a certificate of the same CA. Every handshake uses the current
+    certificate."""
     given = folder.current
 
     def fetch() -> grpc.ServerCertificateConfiguration | None:
@@ -198,12 +198,12 @@ def server_credentials(folder: Folder) -> grpc.ServerCredentials:
         given = folder.current
         return given.server()
 
-    # None is allowed and means: as before. The stubs do not say so.
+    # None is allowed, and means no change; the type stubs lack that.
     return grpc.dynamic_ssl_server_credentials(given.server(), fetch, True)  # type: ignore[arg-type]
 
 
 def server_context(folder: Folder) -> ssl.SSLContext:
-    """The same for a server of HTTP/1.1, with the files as they are now."""
+    """The same for a server of HTTP/1.1, with the present files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -212,21 +212,21 @@ def server_context(folder: Folder) -> ssl.SSLContext:
 
 
 def caller_in(certificate: dict[str, Any] | None) -> str:
-    """The identity that a caller's certificate proves, as `ssl` has it; empty without one."""
+    """The identity in a caller's certificate, as `ssl` returns it; empty without a certificate."""
     return _identity(certificate or {})
 
 
 def _load_into(context: ssl.SSLContext, certificate: Path, key: Path, ca: Path) -> None:
-    """Have `context` prove itself with these, and ask the other side for a certificate of the same CA."""
+    """Load the certificate into `context`, and require certificates of the same CA from peers."""
     context.load_cert_chain(certificate, key, password=_no_password)
     context.load_verify_locations(ca)
     context.verify_mode = ssl.CERT_REQUIRED
 
 
-def _try_out(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:
-    """Let a server and a client with these files shake hands; the server's certificate as the client sees it."""
+def _test_handshake(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:
+    """Run an in-memory handshake of a server and a client with these files; returns the server's certificate."""
     server, client = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
-    client.check_hostname = False  # a name belongs to a target, and there is none
+    client.check_hostname = False  # there is no target, and so no host name
     for context in (server, client):
         _load_into(context, certificate, key, ca)
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -235,12 +235,12 @@ def _try_out(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:
         with suppress(ssl.SSLWantReadError):  # the other side's turn
             side.do_handshake()
     if not (calling.getpeercert() and called.getpeercert()):
-        raise ValueError("the certificate does not prove itself")
+        raise ValueError("the certificate fails a handshake with itself")
     return dict(calling.getpeercert() or {})
 
 
 def _no_password() -> bytes:
-    """Return no password, instead of asking at the terminal."""
+    """Refuse a key with a password, instead of asking for it at the terminal."""
     raise ValueError("tls.key: without a password, got one that needs it")
 
 

@@ -13,7 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from hedgerow.channel import open_channel
 from launcher.processes import free_port
-from services.control.health import answers
+from services.control.health import watch_health
 from services.control.members import Health
 from tests.waiting import until
 
@@ -55,13 +55,13 @@ async def serving(address: str, servicer: Any = None) -> grpc.aio.Server:
 
 @pytest.fixture
 async def told(address: str) -> AsyncIterator[AsyncIterator[Health]]:
-    async with open_channel(address) as channel, aclosing(answers(channel, _LONG_S)) as stream:
+    async with open_channel(address) as channel, aclosing(watch_health(channel, _LONG_S)) as stream:
         yield stream
 
 
 @pytest.fixture
 async def told_soon(address: str) -> AsyncIterator[AsyncIterator[Health]]:
-    async with open_channel(address) as channel, aclosing(answers(channel, _SHORT_S)) as stream:
+    async with open_channel(address) as channel, aclosing(watch_health(channel, _SHORT_S)) as stream:
         yield stream
 
 

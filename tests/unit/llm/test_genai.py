@@ -24,9 +24,9 @@ def test_a_generation_is_described_without_a_word_of_it() -> None:
     request = Request((Message("user", "a secret question"),), Sampling(temperature=0.0, max_tokens=9, seed=1))
     recorder = genai.Recorder(span, MODEL, request, clock=lambda: now)
     now = 10.25
-    recorder.saw(Chunk("a secret", 2))
+    recorder.record(Chunk("a secret", 2))
     now = 11.0
-    recorder.saw(Chunk(" answer", 1, Finish(FinishReason.STOP, Usage(5, 3, 4, 8, 2), queue_ms=1.5)))
+    recorder.record(Chunk(" answer", 1, Finish(FinishReason.STOP, Usage(5, 3, 4, 8, 2), queue_ms=1.5)))
     assert isinstance(span, ReadableSpan)
     assert dict(span.attributes or {}) == {
         "gen_ai.operation.name": "chat",

@@ -25,7 +25,7 @@ class Scene:
         self.resuming = Resuming(Outgoing(request, 3.0, ()), self.clock)
 
     def said(self, text: str, tokens: int = 1) -> None:
-        self.resuming.saw(pb.Event(delta=pb.TextDelta(text=text, tokens=tokens)))
+        self.resuming.record(pb.Event(delta=pb.TextDelta(text=text, tokens=tokens)))
 
     def asked(self, problem: HedgerowError = LOST) -> pb.GenerateRequest | None:
         rest = self.resuming.after(problem)
@@ -51,7 +51,7 @@ def test_from_then_on_a_model_goes_on_from_the_text():
 
 def test_the_gateways_own_budget_is_not_had_twice():
     scene = Scene(budget_ms=None)
-    scene.resuming.saw(pb.Event(accepted=pb.Accepted(budget_ms=1_000)))
+    scene.resuming.record(pb.Event(accepted=pb.Accepted(budget_ms=1_000)))
     scene.clock.advance(0.25)
     assert scene.asked().budget_ms == 750
 
@@ -102,7 +102,7 @@ def test_requests_that_cannot_be_resumed_are_repeated_before_the_first_text_alon
 def test_a_thought_or_a_call_is_not_begun_again():
     for event in (pb.Event(reasoning=pb.ReasoningDelta(text="Hm.")), pb.Event(tool_call=chat_pb2.ToolCallDelta())):
         scene = Scene()
-        scene.resuming.saw(event)
+        scene.resuming.record(event)
         assert scene.asked() is None
 
 
@@ -112,9 +112,9 @@ def test_a_single_attempt_is_not_resumed():
 
 def test_with_a_key_the_same_is_asked_from_where_it_was():
     scene = Scene(idempotency_key="k", response_format=chat_pb2.ResponseFormat(json_object=True), single_attempt=True)
-    scene.resuming.saw(pb.Event(accepted=pb.Accepted(budget_ms=2_000)))
+    scene.resuming.record(pb.Event(accepted=pb.Accepted(budget_ms=2_000)))
     scene.said("{")
-    scene.resuming.saw(pb.Event(heartbeat=pb.Heartbeat()))
+    scene.resuming.record(pb.Event(heartbeat=pb.Heartbeat()))
     scene.clock.advance(0.5)
     asked = scene.asked()
     assert (asked.idempotency_key, asked.events_seen, asked.budget_ms, asked.prefix) == ("k", 2, 1_500, "")
@@ -133,7 +133,7 @@ def test_if_the_answer_is_not_stored_the_request_continues_the_text_without_the_
 def test_from_a_text_that_replaced_another_a_model_goes_on_without_the_others_tokens() -> None:
     scene = Scene(sampling=chat_pb2.Sampling(max_tokens=100))
     scene.said("It may be that", 90)
-    scene.resuming.saw(pb.Event(patch=pb.Patch(stage="llm", text="It is ", replaces=True)))
+    scene.resuming.record(pb.Event(patch=pb.Patch(stage="llm", text="It is ", replaces=True)))
     scene.said("Pa", 5)
     asked = scene.asked()
     assert asked
@@ -143,7 +143,7 @@ def test_from_a_text_that_replaced_another_a_model_goes_on_without_the_others_to
 def test_a_late_result_of_a_tool_is_no_text_of_the_answer() -> None:
     scene = Scene()
     scene.said("Pa")
-    scene.resuming.saw(pb.Event(patch=pb.Patch(stage="tool:news", text="a fox")))
+    scene.resuming.record(pb.Event(patch=pb.Patch(stage="tool:news", text="a fox")))
     rest = scene.asked()
     assert rest
     assert rest.prefix == "Pa"

@@ -31,7 +31,7 @@ from services.runtime.errors import ServiceError
 _FORMS = Counter("hedgerow_forms", "Answers with a response format, by outcome of the check.", ["outcome"])
 _WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
 _WRITERS = ("llm", "cascade")
-_KEY = b"/form"  # after the question's key: requests that share an answer share its repair
+_KEY = b"/form"  # appended to the question's key: requests that share an answer share its repair
 
 
 class FormStage(AnswerStage):
@@ -52,21 +52,21 @@ class FormStage(AnswerStage):
             return None
         with ledger.stage(self.name) as stage:
             if context.question.request.response_format.HasField("grammar"):
-                self._trust(reason, stage)
+                self._accept_grammar(reason, stage)
                 return None
             try:
                 found = await self._mismatch(ledger.written.whole_text)
             except Unchecked as problem:
-                self._leave(str(problem), stage)
+                self._record_unchecked(str(problem), stage)
                 return None
             if found is None:
                 self._record(Act.FORM_VALID, "matches", stage)
                 return None
             if reason == chat_pb2.FINISH_REASON_LENGTH:
-                self._leave_cut(found, stage)
+                self._record_cut(found, stage)
                 return None
             await context.writer.flush()  # the whole text, before it is replaced
-            return await self._have_repaired(found, stage)
+            return await self._repair_or_fail(found, stage)
 
     async def _mismatch(self, text: str) -> Mismatch | None:
         context = self.context
@@ -74,27 +74,27 @@ class FormStage(AnswerStage):
         tenant, left_s = context.tenant, context.ledger.remaining()
         return await context.backends.forms.mismatch(tenant.name, tenant.weight, wanted, text, left_s)
 
-    def _trust(self, reason: chat_pb2.FinishReason, stage: Running) -> None:
-        """A grammar is enforced by the engine, which ends an answer as soon as it matches."""
+    def _accept_grammar(self, reason: chat_pb2.FinishReason, stage: Running) -> None:
+        """Accept an answer with a grammar: the engine enforces it, and ends an answer that matches."""
         if reason == chat_pb2.FINISH_REASON_LENGTH:
-            self._leave_cut(Mismatch("#/grammar", "the answer is incomplete"), stage)
+            self._record_cut(Mismatch("#/grammar", "the answer is incomplete"), stage)
         else:
             self._record(Act.FORM_CONSTRAINED, "constrained by the engine", stage)
 
-    def _leave(self, why: str, stage: Running) -> None:
-        """The text cannot be checked."""
+    def _record_unchecked(self, why: str, stage: Running) -> None:
+        """Record that the text could not be checked."""
         stage.outcome = pb.STAGE_OUTCOME_SKIPPED
         self.context.ledger.degrade(Degraded.FORM_UNCHECKED)
         self._record(Act.FORM_UNCHECKED, why, stage)
 
-    def _leave_cut(self, found: Mismatch, stage: Running) -> None:
-        """Keep an answer that was cut by a limit: the next one would be cut, too, and the finish reason says so."""
+    def _record_cut(self, found: Mismatch, stage: Running) -> None:
+        """Keep an answer that a limit has cut: a repeated answer would be cut, too, and the finish reason shows it."""
         stage.outcome = pb.STAGE_OUTCOME_FAILED
         self.context.ledger.degrade(Degraded.FORM_CUT)
         self._record(Act.FORM_FAILED, f"{found.where}; the answer was cut", stage)
 
-    async def _have_repaired(self, found: Mismatch, stage: Running) -> Done:
-        repaired = self._unwilling() or await self._repair(found, stage)
+    async def _repair_or_fail(self, found: Mismatch, stage: Running) -> Done:
+        repaired = self._why_no_repair() or await self._repair(found, stage)
         if isinstance(repaired, Done):
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
             self._record(Act.FORM_REPAIRED, found.where, stage)
@@ -102,8 +102,8 @@ class FormStage(AnswerStage):
         self._record(Act.FORM_FAILED, f"{found.where}; {repaired}", stage)
         raise FormBroken(f"response_format: the answer does not match it: {stage.detail}", where=found.where)
 
-    def _unwilling(self) -> str:
-        """Why the model is not asked again; empty where it is."""
+    def _why_no_repair(self) -> str:
+        """Why there is no repair; empty if there is one."""
         context, request = self.context, self.context.question.request
         left_s, took_s = context.ledger.remaining(), self._took_s()
         if not (request.repair if request.HasField("repair") else context.of_batch):
@@ -115,11 +115,11 @@ class FormStage(AnswerStage):
         return ""
 
     def _took_s(self) -> float:
-        """Seconds that the answer took, and another one is expected to take."""
+        """Seconds that the answer took, as an estimate for a repair."""
         return sum(stage.spent_ms for stage in self.context.ledger.final.stages if stage.name in _WRITERS) / 1000
 
     async def _repair(self, broken: Mismatch, stage: Running) -> Done | str:
-        """Ask again, and replace the answer by a valid one. Otherwise returns why there is none."""
+        """Ask the model again, and replace the answer by a valid one. Otherwise returns why that failed."""
         context = self.context
         asked, key = await self._question(broken), context.identifier.identify().key
         work = model_call.job(context, asked, (context.prior[Done].model,), stage, first_text=False)

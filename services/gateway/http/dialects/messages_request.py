@@ -1,4 +1,4 @@
-"""Reading what Anthropic's Messages ask for."""
+"""Reads requests of Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.runtime.limits import LONG_MESSAGES, STOPS
 
 _ROLES = {"user": chat_pb2.ROLE_USER, "assistant": chat_pb2.ROLE_ASSISTANT, "system": chat_pb2.ROLE_SYSTEM}
 _ROLE_NAMES = {role: name for name, role in _ROLES.items()}
-_OF_ROLES = {  # blocks that only one role has
+_OF_ROLES = {  # kinds of blocks that only one role may have
     "image": chat_pb2.ROLE_USER,
     "tool_result": chat_pb2.ROLE_USER,
     "tool_use": chat_pb2.ROLE_ASSISTANT,
@@ -26,17 +26,17 @@ _MODES = {
     "auto": chat_pb2.TOOL_MODE_AUTO,
     "any": chat_pb2.TOOL_MODE_REQUIRED,
     "none": chat_pb2.TOOL_MODE_NONE,
-    "tool": chat_pb2.TOOL_MODE_UNSPECIFIED,  # by its name
+    "tool": chat_pb2.TOOL_MODE_UNSPECIFIED,  # a tool by its name
 }
 _FAILED = "Error: "
-_THOUGHTS = ("thinking", "redacted_thinking")  # not for the next model to read
+_THOUGHTS = ("thinking", "redacted_thinking")  # which other models do not read
 
 
 def read_messages(
     body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = LONG_MESSAGES
 ) -> RequestOptions:
-    """The order of a message. Raises `InvalidInput` and `ModelUnknown`."""
-    if "thread" in body:  # what a provider keeps of one tenant, another could go on with
+    """The options of a request. Raises `InvalidInput` and `ModelUnknown`."""
+    if "thread" in body:  # another tenant could continue a thread that the provider keeps
         raise InvalidInput("thread", "none: each request brings its whole conversation", "one")
     order = read_prompt(body, known, most_messages)
     request, sampling = order.request, order.request.sampling
@@ -53,17 +53,17 @@ def read_messages(
         sampling.top_k = top_k
     if "stop_sequences" in body:
         sampling.stop.extend(body.texts("stop_sequences", STOPS))
-    _take_beginning(request, body)
+    _take_prefix(request, body)
     output = body.object("output_config")
     take_form(request, body, output and output.object("format"))
     take_options(order, headers, body)
     return order
 
 
-def _take_beginning(request: pb.GenerateRequest, body: Fields) -> None:
-    """An assistant's turn at the end is the answer's beginning, put into the model's mouth. One with the provider's own
-    blocks is a turn that the provider has paused, and goes on with: what asks for that stands behind it. So it does
-    behind a system's message, which is left for a provider, because other APIs answer a question."""
+def _take_prefix(request: pb.GenerateRequest, body: Fields) -> None:
+    """An assistant's turn at the end is the answer's prefix. If it has the provider's own blocks, it is a turn that the
+    provider has paused; then a placeholder for the user's turn follows it. The same placeholder follows a system
+    message at the end, which only a provider of this API may receive, because other APIs require a question there."""
     last = request.messages[-1] if request.messages else chat_pb2.Message()
     if last.role == chat_pb2.ROLE_SYSTEM and (given := body.objects("messages")):
         given[-1].leave()
@@ -78,7 +78,7 @@ def _take_beginning(request: pb.GenerateRequest, body: Fields) -> None:
 
 
 def read_prompt(body: Fields, known: Collection[str], most_messages: int = LONG_MESSAGES) -> RequestOptions:
-    """What a model reads: also what is counted."""
+    """The parts of a request that a model reads, and whose tokens are counted."""
     order = RequestOptions(pb.GenerateRequest())
     take_model(order, body, known)
     request = order.request
@@ -107,12 +107,12 @@ def _take_message(request: pb.GenerateRequest, given: Fields) -> None:
         del message.parts[:]
     if message.content or message.parts or message.tool_calls:
         request.messages.append(message)
-    elif role == chat_pb2.ROLE_USER and len(request.messages) == before:  # no results of tools either
+    elif role == chat_pb2.ROLE_USER and len(request.messages) == before:  # and no results of tools
         raise InvalidInput(given.at("content"), "text that is not blank", "none")
 
 
 def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: Fields) -> None:
-    """Results of tools come before the text beside them, each as a message of its own."""
+    """Tool results come before the text of the same message, each as a message of its own."""
     kind = block.needed("type")
     if kind in _OF_ROLES and message.role != _OF_ROLES[kind]:
         raise block.wrong("type", f"in a message of role {_ROLE_NAMES[_OF_ROLES[kind]]} alone")
@@ -127,14 +127,14 @@ def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: F
         case "tool_result":
             result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=block.needed("tool_use_id"))
             result.content = _text_alone(block, "content")
-            if block.flag("is_error"):  # other APIs have no such flag
+            if block.flag("is_error"):  # which other APIs lack
                 result.content = f"{_FAILED}{result.content}"
         case _ if kind not in _THOUGHTS:
             message.parts.add(text=left(block, kind))
 
 
 def _is_elsewhere(block: Fields) -> bool:
-    """Whether a picture is to be fetched, or lies at the provider."""
+    """Whether a picture is a URL, or a file at the provider."""
     source = block.object("source")
     return source is not None and source.needed("type") != "base64"
 
@@ -143,12 +143,12 @@ def _picture(block: Fields) -> bytes:
     source = block.object("source")
     if source is None:
         raise block.wrong("source", "an object")
-    source.text("media_type")  # each engine says what the bytes are
+    source.text("media_type")  # unused: each engine detects the type
     return source.base64("data")
 
 
 def _text_alone(given: Fields, name: str) -> str:
-    """A string, or blocks of text. Others are left for a provider."""
+    """A string, or blocks of text. Other blocks are left for a provider."""
     if not isinstance(given.raw(name), list):
         return given.text(name) or ""
     texts = []

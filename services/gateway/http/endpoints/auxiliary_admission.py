@@ -1,5 +1,5 @@
-"""What is asked beside answers, of one service behind the gateway: a request of the tenant's quota, within a budget,
-for as long as the client is there."""
+"""Admission of requests other than answers, to one service behind the gateway: each counts for the tenant's quota, has
+a budget, and ends when its client leaves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Beat = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(slots=True)
 class Admitted:
-    """`tokens` is what the tenant is charged in the end, also where its client has left before."""
+    """An admitted request. `tokens`: the tenant's charge at the end, also if its client has left."""
 
     tenant: str
     timeout_s: float
@@ -35,14 +35,14 @@ class Admitted:
     tokens: int = 0
 
     def failed(self, error: ServiceError) -> None:
-        """The service that is asked has refused, or is not there: that costs nothing. To have no time left does."""
+        """The service refused the request or is unavailable: no charge, except for a passed deadline."""
         if isinstance(error, (Unavailable, Exhausted, InvalidInput, NotSupported, Misconfigured)):
             self.tokens = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AuxiliaryAdmission:
-    """Admission of requests that are served beside answers."""
+    """Admission of requests other than answers."""
 
     settings: GatewaySettings
     admission: AdmissionControl
@@ -56,10 +56,9 @@ class AuxiliaryAdmission:
         tokens: int = 0,
         order: RequestOptions | None = None,
     ) -> AsyncIterator[Admitted]:
-        """Inside, the tenant has a slot, and `tokens` are reserved. `beat` keeps a stream alive. `longest_ms`: the
-        budget of what names none, and the most that can be named; None: as for any request. `order`: the request's
-        options; None: those of its headers. Raises `QuotaExceeded`, and
-        `Left`."""
+        """Inside the block, the tenant has a slot, and `tokens` are reserved. `beat` keeps a stream alive.
+        `longest_ms`: the default budget, and the largest; None: as for answers. `order`: the request's options; None:
+        those of its headers. Raises `QuotaExceeded` and `Left`."""
         tenant, timeout_s = exchange.credential.tenant, self._budget_s(exchange, longest_ms, order)
         reservation = await self.admission.hold(tenant, exchange.trace_id, timeout_s, REQUEST, tokens)
         exchange.admitted()
@@ -84,14 +83,14 @@ class AuxiliaryAdmission:
 
 @dataclass(frozen=True, slots=True)
 class TextInputs:
-    """The texts of a request, and the tokens that they are charged as."""
+    """The texts of a request, and the tokens to charge for them."""
 
     texts: list[str]
     tokens: int
 
 
 def read_texts(body: Fields, name: str, most: int, most_bytes: int) -> TextInputs:
-    """The texts of a required field, which has an array of them or one alone. Raises `InvalidInput`."""
+    """The texts of a required field: an array of them, or a single one. Raises `InvalidInput`."""
     texts = body.texts(name)
     if not 1 <= len(texts) <= most:
         raise InvalidInput(name, f"1 to {most} strings", len(texts))

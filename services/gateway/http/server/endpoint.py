@@ -1,11 +1,11 @@
-"""One route as an ASGI application: the boundary that no exception crosses by accident.
+"""One route as an ASGI application: the boundary at which every exception becomes a response.
 
-Outermost first, as at gRPC's boundary: trace → errors → metrics → identity → body → route.
+The order, outermost first, is that of gRPC's boundary: trace → errors → metrics → identity → body → route.
 
-A browser sends a page's requests from its user's machine, so a page of another site reaches what only that machine can
-reach. Where callers need no credential, such pages are refused. The browser names the page's origin in `Origin` and
-`Sec-Fetch-Site`, except where the page's own name resolves to the gateway's address since the page was loaded; then
-that name is in `Host`.
+A browser sends a page's requests from its user's machine, so a page of another site can reach a gateway that only this
+machine can reach. If callers need no credential, such pages are refused. The browser sends the page's origin in
+`Origin` and `Sec-Fetch-Site`, unless the page's own name has been resolved to the gateway's address since the page was
+loaded (DNS rebinding); then that name is in `Host`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SECONDS = Histogram(
     "hedgerow_http_seconds", "Time to serve a request by HTTP, to its last byte.", ["route", "status"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, *telemetry.LONG_S),
 )  # fmt: skip
-_LEFT = 499  # as nginx has it
+_LEFT = 499  # nginx's status for a client that left
 _ELSEWHERE = ("cross-site", "same-site")
 Serve = Callable[[Exchange], Awaitable[None]]
 Shape = Callable[[ErrorResponse], Any]  # the body of an error
@@ -45,8 +45,8 @@ Shape = Callable[[ErrorResponse], Any]  # the body of an error
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An ASGI application that is one route. `open_`: it needs no credential. Other routes, where callers authenticate
-    by certificate, admit the gateway's callers alone."""
+    """One route as an ASGI application. `open_`: it needs no credential. If callers authenticate by certificate, other
+    routes admit only the gateway's callers."""
 
     route: str
     serve: Serve
@@ -54,7 +54,7 @@ class Endpoint:
     servicer: GatewayServicer
     limits: HttpSettings
     mutual: bool  # whether callers authenticate by certificate
-    loopback: bool  # whether this machine alone can connect
+    loopback: bool  # whether only this machine can connect
     open_: bool = False
     intake: Intake | None = None
     media: bool = True  # whether its bodies may hold pictures, recordings and long conversations
@@ -76,7 +76,7 @@ class Endpoint:
                 pass
             except asyncio.CancelledError:
                 status = await self._fail(exchange, Unavailable("the gateway is stopping"))
-            except Exception as error:  # the boundary: everything else must become a status
+            except Exception as error:  # the boundary: every other exception becomes a status
                 self._record_end(scope, started, error)
                 with suppress(Left):
                     status = await self._fail(exchange, error)
@@ -110,8 +110,8 @@ class Endpoint:
 
 
 def check_page(headers: Mapping[str, str], origins: Collection[str], *, loopback: bool) -> None:
-    """Raise `Forbidden` for a page of another origin than `origins` and the gateway's own. `loopback`: whether the
-    gateway serves its own machine alone, so that it has no name but that machine's."""
+    """Raise `Forbidden` for a page whose origin is neither in `origins` nor the gateway's own. `loopback`: whether only
+    this machine can connect, so that the gateway has no other host names."""
     host, origin = headers.get("host", ""), headers.get("origin", "")
     if loopback and not is_local_host(host):
         raise Forbidden(f"host: localhost or an address, where callers need no key, got {shorten(host)}")

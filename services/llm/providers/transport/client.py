@@ -1,4 +1,4 @@
-"""A provider's client: asks over kept connections, as many at once as it may, and gives them back whole."""
+"""Sends requests to a provider over pooled connections, with a limit on concurrent requests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from services.llm.providers.transport.reply import ProviderReply, ReplyLimits
 from services.llm.providers.transport.wire import Broken, Lost, Wire, WireReply
 from services.runtime.deadline import Deadline
 
-# Bytes after the last event belong to no request: a provider that does not end its body in time loses the connection.
+# A body that does not end soon after the last event costs the provider its connection.
 _DRAIN_S, _DRAIN_BYTES = 0.5, 64 * 1024
 # How long a request waits for a connection whose answer has just ended, before opening another.
 _ABOUT_TO_END_S = 0.005
 
 
 class ProviderClient:
-    """`headers` go with every request."""
+    """A client of one provider. `headers` are sent with every request."""
 
     def __init__(self, wire: Wire, headers: Mapping[str, str], max_requests: int, limits: ReplyLimits):
         self._wire, self._headers, self._limits = wire, headers, limits
@@ -30,9 +30,10 @@ class ProviderClient:
     async def request(
         self, method: str, url: str, deadline: Deadline, body: bytes = b"", **headers: str
     ) -> AsyncIterator[ProviderReply]:
-        """Ask. Raises Broken, and TimeoutError when the deadline is over.
+        """Send a request. Raises Broken, and TimeoutError at the deadline.
 
-        Leaving stops the provider, unless `reply.complete` was set: then what is left of the body is read behind.
+        Leaving the block ends the provider's answer, unless `reply.complete` was set: then the rest of the body is read
+        in the background, so that the connection can be reused.
         """
         left, loop = deadline.remaining(), asyncio.get_running_loop()
         self.used_at = loop.time()
@@ -62,7 +63,8 @@ class ProviderClient:
         await self._slots.acquire()
 
     async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> WireReply:
-        """Kept connections may have died unnoticed. Then nothing was asked yet, and each is met once."""
+        """Send, and repeat on another connection if a pooled one has died: the provider has not seen the request
+        then."""
         for _ in range(self._wire.spare):
             try:
                 return await self._wire.send(method, url, headers, body)

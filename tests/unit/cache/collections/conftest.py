@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.cache.collections.background_embedding import EmbedderBehind
+from services.cache.collections.background_embedding import BackgroundEmbedder
 from services.cache.collections.collections import Collections
 from services.cache.collections.documents import Document, Format
 from services.cache.collections.file import CollectionFile
@@ -33,7 +33,7 @@ async def open_collections() -> AsyncIterator[OpenCollections]:
         file = CollectionFile(path, DIMENSION)
         embedder = Embedder(engine, 100_000, 60)
         settings = CollectionSettings(snippet_tokens=TOKENS, **limits)
-        collections = Collections(file, embedder, EmbedderBehind(lambda: engine), engine.length, settings, Clock())
+        collections = Collections(file, embedder, BackgroundEmbedder(lambda: engine), engine.length, settings, Clock())
         file.load(engine.name)
         opened.append((embedder, collections))
         return collections

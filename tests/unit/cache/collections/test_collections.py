@@ -232,13 +232,13 @@ async def test_a_collection_dropped_during_a_put_does_not_come_back(
 ) -> None:
     collections = open_collections()
     await collections.put("acme", "docs", document("a.md", REDIS))
-    embed = collections.behind.embed
+    embed = collections.background.embed
 
     async def dropped_meanwhile(*given: object) -> object:
         await collections.drop("acme", "docs")
         return await embed(*given)  # type: ignore[arg-type]
 
-    collections.behind.embed = dropped_meanwhile  # type: ignore[method-assign, assignment]
+    collections.background.embed = dropped_meanwhile  # type: ignore[method-assign, assignment]
     with pytest.raises(Dropped):
         await collections.put("acme", "docs", document("b.md", PORTS))
     assert await collections.listed("acme") == []
