@@ -16,12 +16,12 @@ from hedgerow_cli.check import check
 from hedgerow_cli.classify import classify
 from hedgerow_cli.collection import collection
 from hedgerow_cli.config import config
+from hedgerow_cli.control_status import mesh
 from hedgerow_cli.demo import demo
 from hedgerow_cli.down import down
 from hedgerow_cli.init import init
 from hedgerow_cli.keys import keys
 from hedgerow_cli.logs import logs
-from hedgerow_cli.mesh_status import mesh
 from hedgerow_cli.models import models
 from hedgerow_cli.render import render
 from hedgerow_cli.served import served

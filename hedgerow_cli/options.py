@@ -38,8 +38,8 @@ StateDir = Annotated[
     Path,
     typer.Option(
         metavar="DIR",
-        help="Where a mesh keeps logs, the cache's database and mesh.json. Without it: of the mesh that runs from this "
-        "folder.",
+        help="Where a mesh keeps logs, the cache's database and running.json. Without it: of the mesh that runs from "
+        "this folder.",
         callback=running.the_folder,
     ),
 ]
@@ -47,7 +47,7 @@ OwnStateDir = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Where logs, the cache's database and mesh.json are kept. Without it: .hedgerow for the demo, "
+        help="Where logs, the cache's database and running.json are kept. Without it: .hedgerow for the demo, "
         ".hedgerow/meshes/NAME beside NAME.yaml, and .hedgerow/meshes/NAME.yml beside NAME.yml.",
     ),
 ]

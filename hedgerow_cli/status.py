@@ -81,8 +81,8 @@ def known_services(state_dir: Path) -> list[dict[str, str]]:
 
 
 def metrics_of(state_dir: Path) -> list[str]:
-    """The pages of metrics of the gateways that run from this folder: of each worker its own, or where they have none,
-    that of the HTTP API, which shows one worker's, and where callers need keys nothing."""
+    """The pages of metrics of the gateways that run from this folder: each worker's own page. Where workers have none,
+    the page of the HTTP API, which shows the figures of one worker, and none where callers need keys."""
     listed = running.services(state_dir)
     own = [f"http://{here(address)}/metrics" for service in listed for address in service.get("metrics", ())]
     return own or [f"{http_of(state_dir)}/metrics" for service in listed if service.get("http")][:1]

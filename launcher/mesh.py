@@ -20,7 +20,7 @@ from launcher.supervisor import Change, Report, Supervisor
 DEFAULT_BASE_PORT = 50050
 DEFAULT_STATE_DIR = Path(".hedgerow")
 HTTP_OFFSET = 30  # from the base port: where the gateway serves HTTP
-MESH_FILE = "mesh.json"
+RUNNING_FILE = "running.json"
 
 
 class MeshError(Exception):
@@ -93,9 +93,9 @@ class Mesh:
             _refuse_busy_port(supervisor.spec)
             for end in ("log", "log.1"):
                 (self._state_dir / "logs" / f"{supervisor.spec.name}.{end}").unlink(missing_ok=True)
-        stack.callback((self._state_dir / MESH_FILE).unlink, missing_ok=True)
+        stack.callback((self._state_dir / RUNNING_FILE).unlink, missing_ok=True)
         with suppress(OSError):  # each start of a service writes it again
-            self._write_mesh_file()  # in the place of one that a killed mesh has left
+            self._write_running_file()  # in the place of one that a killed mesh has left
 
     def _write_files(self) -> None:
         try:
@@ -158,7 +158,7 @@ class Mesh:
             changed = False
         if changed:
             with suppress(OSError):  # at the next start it is written
-                self._write_mesh_file()
+                self._write_running_file()
         return changed
 
     async def remove(self, name: str) -> None:
@@ -170,7 +170,7 @@ class Mesh:
             await supervisor.stop()
             self.services.remove(supervisor)
             with suppress(OSError):  # the next start writes it again
-                self._write_mesh_file()
+                self._write_running_file()
 
     def _keep(self, supervisor: Supervisor, process: ServiceProcess | None) -> None:
         self._keepers[supervisor.spec.name] = self._keeping.create_task(supervisor.keep_running(process))
@@ -190,12 +190,12 @@ class Mesh:
     def _on_change(self, change: Change) -> None:
         if change.state in ("starting", "serving"):
             try:
-                self._write_mesh_file()
+                self._write_running_file()
             except OSError as error:  # `hedgerow status` knows less, and the services go on
-                change = replace(change, detail=f"{MESH_FILE} cannot be written: {error.strerror}")
+                change = replace(change, detail=f"{RUNNING_FILE} cannot be written: {error.strerror}")
         self._report(change)
 
-    def _write_mesh_file(self) -> None:
+    def _write_running_file(self) -> None:
         services = [
             {
                 **_pages_of(spec),
@@ -208,10 +208,10 @@ class Mesh:
             if service.process
             for spec in service.spec.services
         ]
-        unfinished = self._state_dir / f"{MESH_FILE}.new"
+        unfinished = self._state_dir / f"{RUNNING_FILE}.new"
         with open(unfinished, "w", opener=open_private) as file:
             file.write(json.dumps({"pid": os.getpid(), "services": services}, indent=2) + "\n")
-        unfinished.replace(self._state_dir / MESH_FILE)
+        unfinished.replace(self._state_dir / RUNNING_FILE)
 
 
 def _pages_of(spec: ServiceSpec) -> dict[str, object]:

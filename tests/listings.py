@@ -13,7 +13,7 @@ from pathlib import Path
 def list_services(folder: Path, services: Sequence[Mapping[str, object]]) -> None:
     """Write the listing that a mesh leaves behind when it is killed."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "mesh.json").write_text(json.dumps({"services": services}))
+    (folder / "running.json").write_text(json.dumps({"services": services}))
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from bench.cluster import MODEL, Progress, clustered
 from services.gateway.guard import injection
 from services.gateway.settings.guard import UNGUARDED
 from services.runtime.complexity import Complexity, classify
-from services.runtime.security.all_rules import hidden
+from services.runtime.security.mask_all import mask_all
 
 BLOCKS, BLOCK, WARM_UP, TOKENS = 30, 50, 3, 16  # of each tenant; calls of a block; blocks; of an answer
 _REQUEST = {"injection": "refuse", "secrets": "mask", "personal": "mask"}
@@ -59,8 +59,8 @@ def _is_injection(text: str) -> bool:
 
 def _private(texts: list[dict[str, Any]]) -> dict[str, float]:
     """By texts: whether anything is found in one that holds something, and whether the right part of it is hidden."""
-    found = [(text["text"] != text["hidden"], hidden(text["text"]) != text["text"]) for text in texts]
-    exact = sum(hidden(text["text"]) == text["hidden"] for text in texts) / len(texts)
+    found = [(text["text"] != text["hidden"], mask_all(text["text"]) != text["text"]) for text in texts]
+    exact = sum(mask_all(text["text"]) == text["hidden"] for text in texts) / len(texts)
     return {"n": len(texts), **_scores(found), "exact": round(exact, 4)}
 
 

@@ -18,7 +18,7 @@ from services.cache.entries import Entry
 from services.cache.errors import EmbeddingTooLate
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
-from services.cache.semantic_match import gates
+from services.cache.semantic_match import rules
 from services.cache.semantic_match.record import NEVER
 from services.cache.semantic_match.traffic import Traffic
 from services.cache.semantic_match.verification import Verification, VerificationSample
@@ -45,7 +45,8 @@ class Verdict(Enum):
 @dataclass(frozen=True, slots=True)
 class LookupResult:
     """The result of a lookup. `similarity` is that of the nearest question, None where none was compared. `candidate`:
-    whether one was near that no rule refuses, given or not; `sample`: it is to be judged.
+    whether a stored question was near and no rule refused it, whether or not its answer was given; `sample`: that
+    answer is to be judged.
 
     `stale`, with a miss: the entry for this very question, whose time is over. `expired_ms`: for how long that of a hit
     is over, which the caller wants all the same. `local`: this process's memory was all that could be asked.
@@ -265,7 +266,7 @@ class Answers:
         """Why it is no hit, however near it is, for people; empty where nothing speaks against it."""
         asked, stored = question.asked, entry.asked.decode()
         reported = "reported as wrong" if similarity < entry.least_score else ""
-        return gates.difference(asked, stored, question.tenant) or self._unseen(asked, stored) or reported
+        return rules.difference(asked, stored, question.tenant) or self._unseen(asked, stored) or reported
 
     def _draw(self, entry: Entry, score: float, accepted: bool) -> VerificationSample | None:
         if not self.verification.draws():

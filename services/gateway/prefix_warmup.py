@@ -100,7 +100,7 @@ async def touch(
     if not replica.breaker.would_admit():
         raise replica.breaker.refusal()
     deadline = Deadline.after(within_s, clock)
-    slot = await pool.limiter.enter(SlotRequest(_RANK, _NO_TENANT, _WEIGHT, deadline, on_batch_slot=lambda: None))
+    slot = await pool.limiter.enter(SlotRequest(_RANK, _NO_TENANT, _WEIGHT, deadline, on_slot=lambda: None))
     replica.in_flight += 1
     try:
         if replica not in pool.replicas:  # it has left while we waited

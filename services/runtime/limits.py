@@ -29,9 +29,9 @@ STOPS, STOP_CHARACTERS = 64, 256  # the contract's
 PARTS, TOOL_CALLS = 256, 128  # of one message: each is looked at on the event loop, and may be a few bytes
 TOOLS, LOGIT_BIASES, TOP_LOGPROBS = 512, 300, 20  # the contract's
 TOP_K, STOP_TOKENS = 1_000_000, 64  # the contract's; no vocabulary has as many tokens
-MESH_TOOLS = 32  # likewise
-TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")  # likewise, as Anthropic's API has it
-MESH_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # likewise: models of every API are offered them
+MESH_TOOLS = 32  # the contract's
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")  # the contract's, and that of Anthropic's API
+MESH_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # the contract's: every provider's API allows these names
 
 CONSTRAINT_BYTES = 32 * 1024  # of a JSON Schema
 CONSTRAINT_DEPTH = 32  # vLLM takes 64 levels

@@ -56,7 +56,7 @@ class Up:
         return str(self._service(name)["address"])
 
     def _service(self, name: str) -> dict[str, Any]:
-        services = json.loads((self.state_dir / "mesh.json").read_text())["services"]
+        services = json.loads((self.state_dir / "running.json").read_text())["services"]
         return next(service for service in services if service["name"] == name)
 
     @property
@@ -103,7 +103,7 @@ def running(command: Sequence[str], state_dir: Path, port: int, **how: Any) -> I
             reader.join()
     assert process.returncode == 0
     assert [child for child in family if runs(child)] == []
-    assert not (state_dir / "mesh.json").exists()
+    assert not (state_dir / "running.json").exists()
 
 
 def ports_in_a_row(count: int) -> int:

@@ -169,4 +169,4 @@ async def test_up_names_a_busy_port_and_how_to_choose_others(tmp_path: Path) -> 
         f"hedgerow: port {port}, which gateway needs, is in use; "
         f"choose others, for example: hedgerow up --demo --base-port {port + 1000}\n"
     )
-    assert not (tmp_path / "mesh.json").exists()
+    assert not (tmp_path / "running.json").exists()

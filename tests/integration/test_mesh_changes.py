@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.mesh import MESH_FILE, Mesh, PortInUse
+from launcher.mesh import RUNNING_FILE, Mesh, PortInUse
 from launcher.processes import ServiceFailed, ServiceSpec, check_health
 from tests.integration.test_supervision import Changes, scripted
 
@@ -20,7 +20,7 @@ def failing(spec: ServiceSpec) -> ServiceSpec:
 
 
 def listed(state_dir: Path) -> list[str]:
-    return [each["name"] for each in json.loads((state_dir / MESH_FILE).read_text())["services"]]
+    return [each["name"] for each in json.loads((state_dir / RUNNING_FILE).read_text())["services"]]
 
 
 async def test_an_added_service_is_started_supervised_and_stopped_after_the_front(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_with_insist_a_service_starts_once_its_log_can_be_opened(tmp_path:
 async def test_a_removal_without_a_writable_list_ends_no_service(tmp_path: Path) -> None:
     back, front = scripted("back", "front")
     async with Mesh([back, front], tmp_path) as mesh:
-        (tmp_path / f"{MESH_FILE}.new").mkdir()
+        (tmp_path / f"{RUNNING_FILE}.new").mkdir()
         await mesh.remove("back")
         assert [service.spec.name for service in mesh.services] == ["front"]
         assert await check_health(front.address, 20) == "SERVING"

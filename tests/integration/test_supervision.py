@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher.mesh import MESH_FILE, Mesh, MeshError, PortInUse
+from launcher.mesh import RUNNING_FILE, Mesh, MeshError, PortInUse
 from launcher.processes import ServiceFailed, ServiceSpec, check, check_health, free_ports
 from launcher.replicas import redis_binary
 from launcher.supervisor import Change
@@ -55,13 +55,13 @@ async def test_all_serve_inside_and_none_is_left_after(tmp_path: Path) -> None:
     async with Mesh(specs, tmp_path, changes) as mesh:
         assert [await check_health(spec.address, 20) for spec in specs] == ["SERVING"] * 3
         pids = [service.process.pid for service in mesh.services if service.process]
-        listed = json.loads((tmp_path / MESH_FILE).read_text())["services"]
+        listed = json.loads((tmp_path / RUNNING_FILE).read_text())["services"]
         assert listed == [
             {"name": spec.name, "address": spec.address, "speaks": "grpc", "pid": pid}
             for spec, pid in zip(specs, pids, strict=True)
         ]
     assert changes.of("stopped")[0] == "front"
-    assert not (tmp_path / MESH_FILE).exists()
+    assert not (tmp_path / RUNNING_FILE).exists()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
@@ -78,7 +78,7 @@ async def test_a_service_that_dies_is_started_again_and_said_so(tmp_path: Path) 
         assert again is not None
         assert again.pid != victim.pid
         assert await check_health(specs[0].address, 20) == "SERVING"
-        assert json.loads((tmp_path / MESH_FILE).read_text())["services"][0]["pid"] == again.pid
+        assert json.loads((tmp_path / RUNNING_FILE).read_text())["services"][0]["pid"] == again.pid
     [died] = [change for change in changes.seen if change.state == "died"]
     assert died.service == "back"
     assert "exit code -9" in died.detail
@@ -92,7 +92,7 @@ async def test_a_service_that_cannot_start_stops_the_others_and_shows_its_log(tm
         async with Mesh(specs, tmp_path, changes):
             pass
     assert await check_health(specs[0].address, 0.5) == "UNREACHABLE"
-    assert not (tmp_path / MESH_FILE).exists()
+    assert not (tmp_path / RUNNING_FILE).exists()
 
 
 async def test_a_busy_port_is_named_before_anything_starts(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ async def test_a_state_folder_belongs_to_one_mesh(tmp_path: Path) -> None:
         with pytest.raises(MeshError, match="another mesh uses"):
             async with Mesh(scripted("two"), tmp_path):
                 pass
-        assert (tmp_path / MESH_FILE).exists()
+        assert (tmp_path / RUNNING_FILE).exists()
 
 
 async def test_files_are_written_once_the_folder_is_ours_and_before_anything_starts(tmp_path: Path) -> None:
@@ -183,14 +183,14 @@ async def test_a_deleted_log_and_an_unwritable_list_end_no_mesh(tmp_path: Path) 
         assert back
         assert front
         back.log.unlink()
-        (tmp_path / f"{MESH_FILE}.new").mkdir()
+        (tmp_path / f"{RUNNING_FILE}.new").mkdir()
         os.kill(back.pid, signal.SIGKILL)
         await changes.reach("serving", 3)
         assert front.exit_code is None
     [died] = [change for change in changes.seen if change.state == "died"]
     serving = [change for change in changes.seen if change.state == "serving"][-1]
     assert "back.log cannot be read" in died.detail
-    assert f"{MESH_FILE} cannot be written" in serving.detail
+    assert f"{RUNNING_FILE} cannot be written" in serving.detail
 
 
 async def test_killing_the_starter_of_a_mesh_leaves_no_process(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def status(up: Up, *options: str, folder: Path | None = None) -> tuple[int | Non
 
 
 def test_each_has_its_own_processes_ports_and_database(both: tuple[Up, Up]) -> None:
-    one, two = (json.loads((up.state_dir / "mesh.json").read_text())["services"] for up in both)
+    one, two = (json.loads((up.state_dir / "running.json").read_text())["services"] for up in both)
     assert [each["name"] for each in one] == [each["name"] for each in two]
     assert not {each["pid"] for each in one} & {each["pid"] for each in two}
     assert not {each["address"] for each in one} & {each["address"] for each in two}

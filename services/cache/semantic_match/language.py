@@ -1,7 +1,7 @@
 """The language of a question: an embedder compares questions in the languages of its training, and in no other.
 
 all-MiniLM-L6-v2 was trained on English. In German it puts `Wie hoch ist mein Kontostand?` near other questions about
-accounts, and the rules of `gates.py` know no German word in which they differ.
+accounts, and the rules of `rules.py` know no German word in which they differ.
 
 py3langid scores 142 languages by naive Bayes over byte n-grams, in 70 µs for a question; equal texts have equal scores.
 A question counts as English from a probability of 0.1 on, and from nothing less, because an undecided one is missed at

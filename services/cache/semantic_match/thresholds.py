@@ -35,7 +35,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from services.cache.semantic_match import bounds, gates
+from services.cache.semantic_match import bounds, rules
 from services.cache.semantic_match.record import GRID, Record, ThresholdDecision
 from services.cache.semantic_match.records import Records
 from services.cache.semantic_match.traffic import EVERYONE, Traffic
@@ -211,4 +211,4 @@ class Thresholds:
 def made_by(default: float, engine: str) -> str:
     """A digest of everything that decides a pair's score and its candidates, and of the default threshold: records with
     one digest say nothing about scores with another."""
-    return sha256(f"{engine}\n{gates.RULES}\n{default!r}".encode()).hexdigest()[:16]
+    return sha256(f"{engine}\n{rules.RULES_VERSION}\n{default!r}".encode()).hexdigest()[:16]

@@ -16,7 +16,7 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.option_limits import check_options
 from services.gateway.admission.question import Question, prompt_tokens, read_model, recording_is
 from services.gateway.config import GatewaySettings
-from services.gateway.guard.checks import checks_for
+from services.gateway.guard.checks import guard_checks
 from services.gateway.upstream.media import AudioBackend, Media
 from services.runtime.errors import InvalidInput, shorten
 from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOP_TOKENS, STOPS, TOP_K, TOP_LOGPROBS
@@ -116,7 +116,7 @@ def _check_end_user(names: Sequence[str]) -> None:
             raise InvalidInput(f"end_user[{index}]", "at least 1 character", "none")
 
 
-def check_for(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySettings) -> None:
+def check_for_tenant(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySettings) -> None:
     """Raise `InvalidInput` for a category that the tenant has not, and for what its policies could not look at, and
     `FieldDenied` for what it may not ask for. A provider is asked, in place, to store nothing
     that the tenant may not store."""
@@ -127,7 +127,7 @@ def check_for(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySett
         return
     provider.check(request.original, tenant.provider, tenant.name)
     form = constraint.is_checked(request, tenant.checks_forms(by_default=settings.response_format.check))
-    provider.check_beside(request, checks_for(tenant.guard, request), form=form)
+    provider.check_beside(request, guard_checks(tenant.guard, request), form=form)
     provider.settle_store(request.original, tenant.provider, tenant.name)
 
 

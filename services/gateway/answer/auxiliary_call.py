@@ -48,7 +48,7 @@ async def ask(
         cache_salt=tenant.prefix_salt,
     )
     rank = score(premium=False, realtime=False, attempt=0, batch=True)
-    slot_request = SlotRequest(rank, tenant.name, tenant.weight, deadline, on_batch_slot=lambda: None)
+    slot_request = SlotRequest(rank, tenant.name, tenant.weight, deadline, on_slot=lambda: None)
     report = Report(Decisions())
     job = Job(
         request=request,

@@ -9,8 +9,8 @@ from functools import partial
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
+from services.gateway.admission.effective_options import omits, origin
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.precedence import omits, origin
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.event_writer import EventWriter
@@ -19,16 +19,16 @@ from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.results import Done, Prior
 from services.gateway.answer.stages.cache.cache_key import Identifier
 from services.gateway.answer.text_writer import TextWriter
-from services.gateway.guard.checks import checks_for
+from services.gateway.guard.checks import guard_checks
 from services.gateway.labels import Act, Degraded
-from services.gateway.tools.toolbox import Equipment
+from services.gateway.tools.toolbox import RequestTools
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """`prior` has the results of earlier stages. `on_batch_slot`, for an item of a batch, is called when it has its
-    slot at a model. `revalidate` is called with the key of a stale hit. `equipment`: the mesh tools that the request
-    names."""
+    """`prior` has the results of earlier stages. `on_slot`, for an answer in the background, is called when
+    it has its slot at a model. `revalidate` is called with the key of a stale hit. `request_tools`: the
+    mesh tools that the request names."""
 
     question: Question
     tenant: Tenant
@@ -41,9 +41,9 @@ class RequestContext:
     writer: EventWriter
     text_writer: TextWriter
     omits: bool  # whether fields that the model's API lacks are omitted
-    on_batch_slot: Callable[[], None] | None
+    on_slot: Callable[[], None] | None
     revalidate: Callable[[bytes], None] | None
-    equipment: Equipment | None
+    request_tools: RequestTools | None
 
     @classmethod
     def open(
@@ -53,13 +53,13 @@ class RequestContext:
         ledger: Ledger,
         backends: Backends,
         *,
-        on_batch_slot: Callable[[], None] | None = None,
+        on_slot: Callable[[], None] | None = None,
         revalidate: Callable[[bytes], None] | None = None,
-        equipment: Equipment | None = None,
+        request_tools: RequestTools | None = None,
     ) -> RequestContext:
         """The context of an admitted request, of which no stage has run."""
         request = question.request
-        privacy = Privacy(checks_for(tenant.guard, request))
+        privacy = Privacy(guard_checks(tenant.guard, request))
         inputs = Inputs(question, privacy, backends.prompts.kept)
         writer = EventWriter(ledger.accepted)
         omitting = omits(request, tenant, by_default=backends.omits)
@@ -78,15 +78,15 @@ class RequestContext:
                 ledger, writer, privacy.checks, sentence_ends=request.sentence_ends, tenant=tenant.name
             ),
             omits=omitting,
-            on_batch_slot=on_batch_slot,
+            on_slot=on_slot,
             revalidate=revalidate,
-            equipment=equipment,
+            request_tools=request_tools,
         )
 
     @property
-    def of_batch(self) -> bool:
-        """Whether no client waits for this answer alone."""
-        return self.on_batch_slot is not None
+    def in_background(self) -> bool:
+        """Whether it is an item of a batch, or an answer that no client waits for."""
+        return self.on_slot is not None
 
     def miss(self, reason: str) -> None:
         """Note that a part of the question is unknown, and the stage as `reason`: no other caller may share the

@@ -41,38 +41,38 @@ class Privacy:
 
 
 def in_messages(
-    messages: Iterable[chat_pb2.Message], hidden: Mapping[str, str], *, system: bool
+    messages: Iterable[chat_pb2.Message], masked_texts: Mapping[str, str], *, system: bool
 ) -> tuple[chat_pb2.Message, ...]:
     """The conversation with masked texts. `system`: whether system messages are masked, too."""
     return tuple(
-        message if message.role == chat_pb2.ROLE_SYSTEM and not system else _in_message(message, hidden)
+        message if message.role == chat_pb2.ROLE_SYSTEM and not system else _in_message(message, masked_texts)
         for message in messages
     )
 
 
-def in_tools(tools: Sequence[chat_pb2.Tool], hidden: Mapping[str, str]) -> Sequence[chat_pb2.Tool]:
+def in_tools(tools: Sequence[chat_pb2.Tool], masked_texts: Mapping[str, str]) -> Sequence[chat_pb2.Tool]:
     """The tools with masked texts; unchanged where they have none."""
-    if not any(text in hidden for tool in tools for text in (tool.description, tool.parameters)):
+    if not any(text in masked_texts for tool in tools for text in (tool.description, tool.parameters)):
         return tools
     return [
         chat_pb2.Tool(
             name=tool.name,
-            description=hidden.get(tool.description, tool.description),
-            parameters=hidden.get(tool.parameters, tool.parameters),
+            description=masked_texts.get(tool.description, tool.description),
+            parameters=masked_texts.get(tool.parameters, tool.parameters),
             strict=tool.strict,
         )
         for tool in tools
     ]
 
 
-def _in_message(message: chat_pb2.Message, hidden: Mapping[str, str]) -> chat_pb2.Message:
-    if not any(text in hidden for text in (message.content, *(call.arguments for call in message.tool_calls))):
+def _in_message(message: chat_pb2.Message, masked_texts: Mapping[str, str]) -> chat_pb2.Message:
+    if not any(text in masked_texts for text in (message.content, *(call.arguments for call in message.tool_calls))):
         return message
     other = chat_pb2.Message()
     other.CopyFrom(message)
-    other.content = hidden.get(message.content, message.content)
+    other.content = masked_texts.get(message.content, message.content)
     for call in other.tool_calls:
-        call.arguments = hidden.get(call.arguments, call.arguments)
+        call.arguments = masked_texts.get(call.arguments, call.arguments)
     return other
 
 
@@ -87,8 +87,8 @@ class Inputs:
     labels: Sequence[vision_pb2.Labels] = ()  # of each picture
     results: Sequence[tuple[str, str]] = ()  # names of tools, and the text of each result
     missed: bool = False  # a part of the question is unknown: no other caller may share the answer
-    hidden: Mapping[str, str] = field(default_factory=dict)  # texts, and their masked form
-    hidden_fields: Mapping[str, str] = field(default_factory=dict)  # likewise, for other fields of the original body
+    masked_texts: Mapping[str, str] = field(default_factory=dict)  # texts, and their masked form
+    masked_fields: Mapping[str, str] = field(default_factory=dict)  # likewise, for other fields of the original body
     prompt: Sequence[chat_pb2.Message] = ()  # what the model reads, where it differs from the conversation
     added: Sequence[str] = ()  # lines of context, of a deployment's own stages
     identified: bool = False  # whether the key for the cache is computed
@@ -137,9 +137,9 @@ class Inputs:
         """Add the results of tools that were called before any model."""
         self.results, self._asked = results, None
 
-    def hide(self, hidden: Mapping[str, str], fields: Mapping[str, str]) -> None:
+    def mask(self, masked_texts: Mapping[str, str], fields: Mapping[str, str]) -> None:
         """Replace these texts for models, in the conversation and in other fields."""
-        self.hidden, self.hidden_fields, self._asked = hidden, fields, None
+        self.masked_texts, self.masked_fields, self._asked = masked_texts, fields, None
 
     def prepare(self, prompt: Sequence[chat_pb2.Message]) -> None:
         """Have models read this prompt in place of the conversation."""
@@ -164,9 +164,9 @@ class Inputs:
         pictures = tuple(image.data for image in request.images) if self.question.pixels else ()
         kept = self.kept.get(request.prompt.system)
         system = f"{request.prompt.system}@{kept.version}" if kept else ""
-        if self.hidden:
-            messages = in_messages(messages, self.hidden, system="system" in self.privacy.looked_at_also)
-            context = [self.hidden.get(line, line) for line in context]
+        if self.masked_texts:
+            messages = in_messages(messages, self.masked_texts, system="system" in self.privacy.looked_at_also)
+            context = [self.masked_texts.get(line, line) for line in context]
         return Asked(
             messages,
             tuple(context),

@@ -32,7 +32,7 @@ async def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRe
     """The request to a model. `changed`: fields of the original body that the stage will replace."""
     request = context.question.request
     given, choice = _tools(context)
-    tools = in_tools(given, context.inputs.hidden)
+    tools = in_tools(given, context.inputs.masked_texts)
     if choice is None and request.HasField("tool_choice"):
         changed = (*changed, "tool_choice")
     if tools and not request.tools:
@@ -43,7 +43,7 @@ async def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRe
         messages=context.inputs.for_model(),
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,
-        prefix=context.inputs.hidden.get(request.prefix, request.prefix),
+        prefix=context.inputs.masked_texts.get(request.prefix, request.prefix),
         cache_salt=context.tenant.prefix_salt,
         tools=tools,
         tool_choice=choice,
@@ -57,14 +57,14 @@ async def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRe
 def _tools(context: RequestContext) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice | None]:
     """The tools for the model that answers: those of the caller, and none of the mesh. Where the conversation holds
     calls of mesh tools, the mesh tools are listed, because some providers require it, with a `tool_choice` of none."""
-    request, equipment = context.question.request, context.equipment
+    request, request_tools = context.question.request, context.request_tools
     choice = request.tool_choice if request.HasField("tool_choice") else None
-    if equipment is None or not equipment.offered:
+    if request_tools is None or not request_tools.offered:
         return request.tools, choice
-    if choice and (context.inputs.called or not request.tools or choice.name in equipment.offered):
+    if choice and (context.inputs.called or not request.tools or choice.name in request_tools.offered):
         choice = None  # it was for an earlier step
     if context.inputs.called and not request.tools:
-        return equipment.descriptions(), chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE)
+        return request_tools.descriptions(), chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE)
     return request.tools, choice
 
 
@@ -80,13 +80,15 @@ def job(
     answer."""
     ledger, tenant, request = context.ledger, context.tenant, context.question.request
     deadline = Deadline.after(stage.budget_s, ledger.clock)
-    rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=context.of_batch)
+    rank = score(
+        premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=context.in_background
+    )
     decision, allowed = context.prior.get(CacheDecision), context.backends.fallbacks.order
     return Job(
         request=asked,
         models=models,
         deadline=deadline,
-        slot_request=SlotRequest(rank, tenant.name, tenant.weight, deadline, context.on_batch_slot),
+        slot_request=SlotRequest(rank, tenant.name, tenant.weight, deadline, context.on_slot),
         first_text=Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock) if first_text else deadline,
         report=Report(Decisions(ledger.clock)),
         # The tenant's name, because tenants share the work of a service fairly.
@@ -106,8 +108,8 @@ def read(context: RequestContext, key: bytes, work: Job, stage: Running) -> Gene
     if reading.joined:
         context.ledger.decisions += work.report.decisions
         context.ledger.changes.add(Changed.SHARED)
-        if context.on_batch_slot:  # a joined request needs no slot of its own
-            context.on_batch_slot()
+        if context.on_slot:  # a joined request needs no slot of its own
+            context.on_slot()
     return reading
 
 

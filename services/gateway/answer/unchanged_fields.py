@@ -27,24 +27,24 @@ async def own_words(context: RequestContext, changed: Collection[str]) -> chat_p
     request = context.question.request
     if not request.HasField("original"):
         return None
-    hidden = {**context.inputs.hidden_fields, **context.inputs.hidden}
-    if not (changed or hidden or _is_rewritten(context)):
+    masked_texts = {**context.inputs.masked_fields, **context.inputs.masked_texts}
+    if not (changed or masked_texts or _is_rewritten(context)):
         return request.original
-    changing = partial(_changed, context, request.original, changed, hidden)
+    changing = partial(_changed, context, request.original, changed, masked_texts)
     return await aside(context.tenant.name, size_in(request.original.body), changing)
 
 
 def _changed(
-    context: RequestContext, original: chat_pb2.Original, changed: Collection[str], hidden: Mapping[str, str]
+    context: RequestContext, original: chat_pb2.Original, changed: Collection[str], masked_texts: Mapping[str, str]
 ) -> chat_pb2.Original:
     own = chat_pb2.Original()
     own.CopyFrom(original)
     body = json.loads(own.body)
     stale = {*changed, *(CONVERSATION if "messages" in changed or _is_stale(context, own.api, body) else ())}
     refuse_left(original, stale)
-    own.body = _compact(masked_in(_without(body, stale), hidden)).encode()
-    for place, given in original.untranslated.items() if hidden else ():
-        own.untranslated[place] = _compact(masked_in(json.loads(given), hidden))
+    own.body = _compact(masked_in(_without(body, stale), masked_texts)).encode()
+    for place, given in original.untranslated.items() if masked_texts else ():
+        own.untranslated[place] = _compact(masked_in(json.loads(given), masked_texts))
     return own
 
 
@@ -53,12 +53,12 @@ def _is_stale(context: RequestContext, api: chat_pb2.Api, body: Mapping[str, Any
     stays the caller's, because a translation would lose reasoning and calls of other tools: unless a masked text spans
     several parts."""
     if _is_rewritten(context) or api != chat_pb2.API_RESPONSES:
-        return _is_rewritten(context) or bool(context.inputs.hidden)
+        return _is_rewritten(context) or bool(context.inputs.masked_texts)
     given = body.get("input")
     items = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
     contents = [item.get(name) for item in items for name in ("content", "output")]
-    hidden = context.inputs.hidden
-    return any(_is_of_parts(key, content) for content in contents if isinstance(content, list) for key in hidden)
+    masked_texts = context.inputs.masked_texts
+    return any(_is_of_parts(key, content) for content in contents if isinstance(content, list) for key in masked_texts)
 
 
 def _is_rewritten(context: RequestContext) -> bool:
@@ -98,13 +98,13 @@ def texts_of(given: Any) -> Iterator[str]:
     return (each for each in values_of(given) if isinstance(each, str))
 
 
-def masked_in(given: Any, hidden: Mapping[str, str]) -> Any:
+def masked_in(given: Any, masked_texts: Mapping[str, str]) -> Any:
     """The value with masked texts."""
     if isinstance(given, str):
-        return hidden.get(given, given)
+        return masked_texts.get(given, given)
     if isinstance(given, dict):
-        return {name: masked_in(each, hidden) for name, each in given.items()}
-    return [masked_in(each, hidden) for each in given] if isinstance(given, list) else given
+        return {name: masked_in(each, masked_texts) for name, each in given.items()}
+    return [masked_in(each, masked_texts) for each in given] if isinstance(given, list) else given
 
 
 def _compact(given: Any) -> str:

@@ -21,11 +21,11 @@ from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.control import SIZE_S, AdmissionControl
+from services.gateway.admission.effective_options import Budget, budget_of, note_asked, with_token_limit
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.precedence import Budget, budget_of, limited, note_asked
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, JointReservation, QuotaExceeded, Reservation
-from services.gateway.admission.validation import check_for, validate
+from services.gateway.admission.validation import check_for_tenant, validate
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Ledger
@@ -37,7 +37,7 @@ from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.config import GatewaySettings
 from services.gateway.labels import Act, Degraded
-from services.gateway.tools.toolbox import Equipment
+from services.gateway.tools.toolbox import RequestTools
 from services.gateway.upstream.media import Media
 from services.runtime import telemetry
 from services.runtime.aside import aside, size_in, size_of_conversation
@@ -105,17 +105,17 @@ class Preparation:
         return await self.answer(admitted, span, revalidate=self._revalidation.submit)
 
     async def answer_again(self, question: Question, tenant: Tenant, span: Span) -> pb.Final:
-        """The answer to a question that was checked before and that no client waits for, as an item of a batch, which
-        needs no slot of the tenant's. Raises `Exhausted` where there is no room."""
+        """Answer a question that was checked before, in the background: it takes only spare slots, like an item of a
+        batch, and none of its tenant's. Raises `Exhausted` where there is no room."""
         budget = budget_of(question.request, tenant, self._settings, Deadline.never())
         checked = CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
-        return await (await self.answer(await self.admit(checked, span, TURN), span, on_batch_slot=lambda: None)).give()
+        return await (await self.answer(await self.admit(checked, span, TURN), span, on_slot=lambda: None)).give()
 
     def check(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
         """Raises `InvalidInput`, `ModelUnknown`, `FieldDenied` or `BudgetSpent`."""
-        request, tokens = limited(request, tenant)
+        request, tokens = with_token_limit(request, tenant)
         question = validate(request, self._settings, self._media)
-        check_for(request, tenant, self._settings)
+        check_for_tenant(request, tenant, self._settings)
         _ = question.unshared  # which looks at every message: here it is beside the event loop, where they are many
         budget = budget_of(request, tenant, self._settings, deadline, tokens)
         return CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
@@ -141,7 +141,7 @@ class Preparation:
         self, checked: Sequence[CheckedRequest], span: Span, paid: int = 0
     ) -> AsyncIterator[Sequence[AdmittedRequest]]:
         """Admit equal requests of one tenant, all of them or none, for as long as the block runs. `paid`: how many
-        requests the tenant has been charged for already, and will be again when it tries again. Raises `Shed` or
+        of these requests the tenant's rate has been charged for; a second attempt is charged again. Raises `Shed` or
         `QuotaExceeded`."""
         first, count = checked[0], len(checked)
         tenant, trace_id, claim = first.tenant, telemetry.trace_id(span), Claim(count - paid, count)
@@ -173,16 +173,16 @@ class Preparation:
         admitted: AdmittedRequest,
         span: Span,
         *,
-        on_batch_slot: Callable[[], None] | None = None,
+        on_slot: Callable[[], None] | None = None,
         revalidate: Callable[[Question, Tenant, bytes], None] | None = None,
     ) -> Answer:
-        """Its answer, not yet begun. `on_batch_slot`, for an item of a batch, is called when it has its slot at a
+        """Its answer, not yet begun. `on_slot`, for one in the background, is called when it has its slot at a
         model. `revalidate` is called with the question, its tenant and its key after a stale hit. Raises `InvalidInput`
         for a mesh tool that no source has."""
         question, tenant, reservation = admitted.checked.question, admitted.checked.tenant, admitted.reservation
         try:
             ledger = self._open(admitted.checked, span)
-            equipment = await self._equip(question.request, tenant, ledger)
+            request_tools = await self._resolve_tools(question.request, tenant, ledger)
         except BaseException:
             reservation.settle(0)
             raise
@@ -197,9 +197,9 @@ class Preparation:
             tenant,
             ledger,
             self._backends,
-            on_batch_slot=on_batch_slot,
+            on_slot=on_slot,
             revalidate=resubmit,
-            equipment=equipment,
+            request_tools=request_tools,
         )
         return Answer(context, reservation, self._stages)
 
@@ -217,11 +217,11 @@ class Preparation:
         note_asked(ledger.changes, request, checked.tenant, budget, checks_forms=settings.response_format.check)
         return ledger
 
-    async def _equip(self, request: pb.GenerateRequest, tenant: Tenant, ledger: Ledger) -> Equipment | None:
+    async def _resolve_tools(self, request: pb.GenerateRequest, tenant: Tenant, ledger: Ledger) -> RequestTools | None:
         """The mesh's tools that the request names."""
         if self._backends.tools is None or not request.mesh_tools:
             return None
-        return await self._backends.tools.equip(request, tenant, ledger.remaining())
+        return await self._backends.tools.resolve(request, tenant, ledger.remaining())
 
     def _first_text_ms(self, request: pb.GenerateRequest) -> float:
         given = request.HasField("first_token_budget_ms")

@@ -13,9 +13,9 @@ from opentelemetry.trace import Span
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.control import PIECE_S
 from services.gateway.admission.credential import Credential
+from services.gateway.admission.effective_options import budget_of
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.intake import Intake
-from services.gateway.admission.precedence import budget_of
 from services.gateway.admission.quota import TURN
 from services.gateway.admission.validation import validate_conversation
 from services.gateway.answer.backends import Backends
@@ -151,7 +151,7 @@ class GatewayServicer:
         async def give(checked: CheckedRequest, turn: ItemTurn) -> pb.Final:
             credential.check()
             admitted = await preparation.admit_in_time(checked, call.span)
-            return await (await preparation.answer(admitted, call.span, on_batch_slot=turn.end)).give()
+            return await (await preparation.answer(admitted, call.span, on_slot=turn.end)).give()
 
         to_error = partial(batch_error, trace_id=telemetry.trace_id(call.span))
         async with aclosing(Batch(check, give, to_error).results(request.requests)) as results:

@@ -158,7 +158,7 @@ class Call:
                 self._end_late("late")
             case Starting() if not self.replica.start.refused():  # it has been away for too long
                 self._end_failed(self._permit.failed(), None)
-            case InvalidInput() | NotSupported() | ShareUsed() | Starting():  # not for it, not yet, or not so much
+            case InvalidInput() | NotSupported() | ShareUsed() | Starting():  # it is well, and refused this request
                 self._permit.withdrawn()
                 self._settle("refused", None)
             case Misconfigured() if self.pool.is_open(self._permit.tenant, (self.replica,)):

@@ -22,8 +22,8 @@ class FirstTokenWait:
     """How long to wait for the first text of a job.
 
     A silent replica must not use all of the time: while another replica or model is available, a part of the time
-    (`kept_share`) is kept for it. No call is given up before it had its usual time, nor for an alternative that would
-    need more time than is left.
+    (`kept_share`) is kept for it. A call is given up only after it has had the time that the model usually needs, and
+    only where enough is left for the alternative.
     """
 
     def __init__(self, fleet: Fleet):

@@ -75,7 +75,7 @@ class Job:
     report: Report
     metadata: Metadata = ()
     single_attempt: bool = False  # reach a model once at most
-    waits_for_model: bool = True  # for a model that starts or is lost; no where an expired answer may take its place
+    waits_for_model: bool = True  # to start or to come back; not where an expired answer may stand in for the model's
     fallback_when_late: bool = True  # another model may stand in for one whose first text is late
     known: Known = field(default_factory=Known)  # of the cache, when it was asked before
 

@@ -11,7 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.guard import injection
 from services.gateway.guard.denied import Denied
 from services.gateway.settings.guard import GuardSettings
-from services.runtime.security import growing
+from services.runtime.security import incremental_search
 from services.runtime.security.private_data import Kind, Rule
 
 _ASKED: Mapping[int, str] = {pb.GUARD_ACTION_MASK: "mask", pb.GUARD_ACTION_REFUSE: "refuse"}
@@ -29,7 +29,7 @@ class Checks:
     refuse it, and for the answer, with the kinds that end it."""
 
     settings: GuardSettings
-    hides: Sequence[Rule]
+    masks: Sequence[Rule]
     refuses: frozenset[Kind]
     answers: Sequence[Rule]
     ends: frozenset[Kind]
@@ -38,7 +38,7 @@ class Checks:
     @property
     def asks(self) -> bool:
         """Whether anything is looked for in the request."""
-        return bool(self.hides) or self.settings.injection != "off"
+        return bool(self.masks) or self.settings.injection != "off"
 
     @property
     def screens(self) -> bool:
@@ -46,10 +46,10 @@ class Checks:
         return bool(self.answers or self.denied)
 
 
-NOTHING = Checks(GuardSettings(), hides=(), refuses=frozenset(), answers=(), ends=frozenset(), denied=None)
+NOTHING = Checks(GuardSettings(), masks=(), refuses=frozenset(), answers=(), ends=frozenset(), denied=None)
 
 
-def checks_for(settings: GuardSettings, request: pb.GenerateRequest) -> Checks | None:
+def guard_checks(settings: GuardSettings, request: pb.GenerateRequest) -> Checks | None:
     """The checks of a request; None without any."""
     if not request.HasField("guard"):
         return None if settings.off else _made(settings, _NOTHING_ASKED)
@@ -68,7 +68,7 @@ def prepare(guards: Iterable[GuardSettings]) -> None:
     """Compile the rules of these settings, and those that a request may add: 30 ms that no request should wait for, and
     up to 1 ms for each denied pattern. For the first 256 different settings."""
     for rule in _rules("mask", "mask"):
-        growing.reach(rule.pattern)
+        incremental_search.reach(rule.pattern)
     injection.model()
     for settings in islice(dict.fromkeys(guards), _MOST_PREPARED):
         if not settings.off:

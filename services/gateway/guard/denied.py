@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from services.runtime.errors import shorten
-from services.runtime.security.growing import Growing
+from services.runtime.security.incremental_search import IncrementalSearch
 from services.runtime.security.private_data import Finding, Rule
 
 WIDEST = 200  # characters of a match
@@ -83,9 +83,9 @@ class Denied:
         """Matches that begin at `start` or later. Raises `TooSlow`."""
         return [finding for rule in self._rules for finding in rule.find(text, start)]
 
-    def growing(self, start: int) -> Growing:
+    def search(self, start: int) -> IncrementalSearch:
         """Finds the same in a text that grows. Raises `TooSlow`."""
-        return Growing(self._rules, start, self.reach)
+        return IncrementalSearch(self._rules, start, self.reach)
 
 
 @dataclass(frozen=True, slots=True)

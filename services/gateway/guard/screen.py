@@ -22,7 +22,7 @@ from services.gateway.guard.checks import Checks
 from services.gateway.guard.denied import Denied
 from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
-from services.runtime.security.growing import Growing
+from services.runtime.security.incremental_search import IncrementalSearch
 from services.runtime.security.private_data import Finding, Names, Rule, find, masked, merged
 
 _BEHIND = 64  # characters that rules look back at
@@ -61,7 +61,7 @@ class Screen:
     _next: int = 0  # characters that must be held before the next look
     _from: int = 0  # where in it what is held begins
     _passed: int = 0  # characters released
-    _growing: Sequence[Growing] = ()  # what `rules` and `denied` found in what is held, where that is long
+    _searches: Sequence[IncrementalSearch] = ()  # what `rules` and `denied` found in what is held, where that is long
     _sentences: SentenceSplitter = field(default_factory=SentenceSplitter)
     _ends: deque[int] = field(default_factory=deque)  # of sentences, that may be too near to the end of the text
     _settled: int = 0  # the last of those that are not
@@ -100,16 +100,16 @@ class Screen:
 
     def _find_settled(self) -> None:
         """Find what no more text can change."""
-        if not self._growing:
-            denied = (self.denied.growing(self._from),) if self.denied else ()
-            self._growing = (Growing(self.rules, self._from), *denied)
-        for each in self._growing:
+        if not self._searches:
+            denied = (self.denied.search(self._from),) if self.denied else ()
+            self._searches = (IncrementalSearch(self.rules, self._from), *denied)
+        for each in self._searches:
             each.look(self._text)
 
     def _findings(self) -> Sequence[Finding]:
         """All that there is in what is held, in order."""
-        if self._growing:
-            found, *denied = (each.find(self._text) for each in self._growing)
+        if self._searches:
+            found, *denied = (each.find(self._text) for each in self._searches)
             return merged((*merged(found), *chain(*denied)))
         within = find(self._text, self.rules, self._from)
         return merged((*within, *self.denied.find(self._text, self._from))) if self.denied else within
@@ -147,7 +147,7 @@ class Screen:
         return released
 
     def _pass(self, limit: int) -> None:
-        self._growing = ()
+        self._searches = ()
         self._passed += limit - self._from
         kept = max(0, limit - _BEHIND)
         self._text, self._from = self._text[kept:], limit - kept
@@ -176,7 +176,7 @@ class ContentScanner:
 
     def without_private(self, text: str) -> Generator[None, None, str]:
         """`text` with names in the place of secrets and personal data. Raises `RefusedText`."""
-        screen, shown = Screen(self._checks.hides, names=self._names), list[str]()
+        screen, shown = Screen(self._checks.masks, names=self._names), list[str]()
         for at in range(0, len(text), AT_ONCE):
             if len(text) > AT_ONCE:
                 self.in_time()

@@ -1,6 +1,6 @@
 """Batch admission: batches take the slots that a limiter can spare beside interactive requests.
 
-    BatchShare          the share of a limiter that batches may have together.
+    BatchShare       the share of a limiter that batches may have together.
     BatchAdmission   one batch. Its items wait here, in its own queue; a few at a time are on their way to a slot.
     Backlog          one limiter. Items on their way wait here: tenants by weight, within a tenant by class, then first
                      come, first served, so that two batches of one tenant take turns.

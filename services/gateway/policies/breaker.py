@@ -1,10 +1,10 @@
 """A circuit breaker for one backend: a backend that fails, is slow or throttles gets no calls until a probe succeeds.
 
-The breaker opens after some failures in a row (the articles ask for 5), which is how a dead backend shows: a window
-full of earlier successes would hide it for seconds. It also opens by the rates of a window of time (Nygard, Release
+The breaker opens after some failures in a row, five by default, which is how a dead backend shows: a window full of
+earlier successes would hide it for seconds. It also opens by the rates of a window of time (Nygard, Release
 It!; resilience4j's circuit breaker has the same terms: https://resilience4j.readme.io/docs/circuitbreaker), because a
-backend that fails every other call never fails five in a row. The articles' 60 s of recovery are long for a process
-that is back after one: it is tried again soon, with one call, which costs little when it fails.
+backend that fails every other call never fails five in a row. The usual 60 s until the next try are long for a process
+that is back after one second: it is tried again soon, with one call, which costs little when it fails.
 
 Slow means a late first text. The time to the last one depends on how long an answer the client asked for; the time to
 the first is the backend's own.

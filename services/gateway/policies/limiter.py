@@ -113,8 +113,8 @@ class Limiter:
 
     async def enter(self, request: SlotRequest) -> Slot:
         """A slot, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
-        if request.on_batch_slot:
-            return await self._enter_of_batch(request, request.on_batch_slot)
+        if request.on_slot:
+            return await self._enter_of_batch(request, request.on_slot)
         now, queue = self._clock(), self._queue_of(request)
         self._batches.last_interactive_at = now
         wait_s = queue.wait_limit.seconds(now)
@@ -127,7 +127,7 @@ class Limiter:
 
     def has_slot(self, request: SlotRequest) -> bool:
         """Whether a request would get a slot soon: one is free, or it is within its tenant's share."""
-        return request.on_batch_slot is not None or self._free() or self._queue_of(request).within_share
+        return request.in_background or self._free() or self._queue_of(request).within_share
 
     def spare(self) -> Slot | None:
         """A slot for an extra call, which must not add to overload: only while the limiter is calm."""
@@ -136,7 +136,7 @@ class Limiter:
             return self._take(None, self._clock())
         return None
 
-    async def _enter_of_batch(self, request: SlotRequest, on_batch_slot: Callable[[], None]) -> Slot:
+    async def _enter_of_batch(self, request: SlotRequest, on_slot: Callable[[], None]) -> Slot:
         asked = self._clock()
         try:
             slot = await self._backlog.enter(request)
@@ -144,7 +144,7 @@ class Limiter:
             _shed(self.name, "batch", "expired").inc()
             why = f"{self.name}: {self._in_flight} of {self._limit.value} slots taken, no spare slot for a batch"
             raise Shed(why, retry_delay_s=self._retry_after_s, why="expired") from None
-        on_batch_slot()
+        on_slot()
         slot.waited_s = self._clock() - asked
         return slot
 

@@ -4,8 +4,8 @@ If calls of all tenants fail, the backend is at fault. If the calls of one tenan
 tenant is: its prompts may break the engine. So each failure is charged to one of two breakers:
 
 - the common one, when another tenant has failed too since the last success, or when no other tenant was answered
-  lately: the failures of a single tenant are then the only evidence. A backend that throttles one tenant is no evidence
-  for others, because a provider refuses a request that is too large for its limit as if it were one too many;
+  lately: the failures of a single tenant are then the only evidence. Throttling of one tenant is no evidence that
+  others are throttled: a provider also answers 429 to a single request that is larger than its limit;
 - else the tenant's own one, which keeps only this tenant away.
 
 Successes count for both. A call needs a permit of both.

@@ -28,14 +28,19 @@ def class_of(score: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
-    """A request for a slot. `weight` is the share of the tenant against others of its class. An item of a batch takes
-    only spare slots (`batch_admission.py`), and its `on_batch_slot` is called when it has one."""
+    """A request for a slot. `weight` is the share of the tenant against others of its class. One in the background has
+    `on_slot`, which is called when it has its slot: an item of a batch, or an answer that no client waits for. It takes
+    only spare slots (`batch_admission.py`)."""
 
     score: int
     tenant: str
     weight: float
     deadline: Deadline
-    on_batch_slot: Callable[[], None] | None = None
+    on_slot: Callable[[], None] | None = None
+
+    @property
+    def in_background(self) -> bool:
+        return self.on_slot is not None
 
 
 class Slot:

@@ -47,7 +47,7 @@ class Beforehand:
 
 
 @dataclass(frozen=True, slots=True)
-class Equipment:
+class RequestTools:
     """The mesh's tools of one request. `away`: the tools that it should be offered and that no source lists now."""
 
     toolbox: Toolbox
@@ -66,17 +66,17 @@ class Toolbox:
     """The tools of all sources. A tool is known by its path, `source/name`: two sources may have tools of one name, and
     none of them stands in for the other."""
 
-    def __init__(self, settings: ToolSettings, shelves: Sequence[SourceClient] = ()):
-        self.settings, self._shelves = settings, {shelf.name: shelf for shelf in shelves}
+    def __init__(self, settings: ToolSettings, clients: Sequence[SourceClient] = ()):
+        self.settings, self._clients = settings, {client.name: client for client in clients}
 
     def __bool__(self) -> bool:
-        return bool(self._shelves)
+        return bool(self._clients)
 
     async def run(self) -> None:
         """Keep all sources connected, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for shelf in self._shelves.values():
-                group.create_task(shelf.run())
+            for client in self._clients.values():
+                group.create_task(client.run())
 
     async def call(
         self,
@@ -89,28 +89,28 @@ class Toolbox:
         waited: Waited = lambda: False,
     ) -> CallOutcome:
         """Call the tool. `waited`: as in `SourceClient`. Raises `ServiceError`; a tool's own refusal is a result."""
-        shelf = self._shelves[tool.source]
-        return await shelf.call(tool, arguments, tenant, score, within_s, span, waited)
+        client = self._clients[tool.source]
+        return await client.call(tool, arguments, tenant, score, within_s, span, waited)
 
     def call_s(self, tool: Tool) -> float:
         """How long an answer waits for a call, in seconds."""
-        return self._shelves[tool.source].own.call_ms / 1000
+        return self._clients[tool.source].own.call_ms / 1000
 
     async def list(self, tenant: Tenant, within_s: float) -> pb.ListToolsResponse:
         """A tenant's tools and the state of their sources."""
         known = await self._known(tenant, within_s, wanted=())
         listed = pb.ListToolsResponse()
         for tool in known.values():
-            problem = self._shelves[tool.source].why(tool, tenant.name)
+            problem = self._clients[tool.source].why(tool, tenant.name)
             listed.tools.add(description=tool.description, source=tool.source, problem=problem)
         sources = {tool.source for tool in known.values()}
-        for shelf in self._shelves.values():
-            if shelf.name in sources or self._may_use_some(shelf, tenant):
-                problem = "; ".join(filter(None, [shelf.problem(tenant.name), _twice(shelf, known)]))
-                listed.sources.add(name=shelf.name, kind=shelf.source.kind, problem=problem)
+        for client in self._clients.values():
+            if client.name in sources or self._may_use_some(client, tenant):
+                problem = "; ".join(filter(None, [client.problem(tenant.name), _twice(client, known)]))
+                listed.sources.add(name=client.name, kind=client.source.kind, problem=problem)
         return listed
 
-    async def equip(self, request: pb.GenerateRequest, tenant: Tenant, budget_s: float) -> Equipment:
+    async def resolve(self, request: pb.GenerateRequest, tenant: Tenant, budget_s: float) -> RequestTools:
         """The tools that `request` names, found within a share of its budget. Raises `InvalidInput` for an unknown
         one."""
         names = [each.name for each in request.mesh_tools if each.name]
@@ -133,7 +133,7 @@ class Toolbox:
                 away.append(each.name)
         _check_together(request, offered, away)
         steps, calls = self._limits(request.tool_limits)
-        return Equipment(self, beforehand, offered, away, steps, calls)
+        return RequestTools(self, beforehand, offered, away, steps, calls)
 
     def _named(self, field: str, name: str, known: Mapping[str, Tool], tenant: Tenant) -> Tool | None:
         """The one tool of this name or path; None where a source that has not been heard of may have it. Raises
@@ -142,7 +142,7 @@ class Toolbox:
         if len(found) > 1:
             raise InvalidInput(field, f"the name of one tool alone: {' or '.join(found)}", name)
         source, slash, plain = name.rpartition("/")
-        silent = [self._shelves[each] for each in self._silent(tenant) if not slash or each == source]
+        silent = [self._clients[each] for each in self._silent(tenant) if not slash or each == source]
         if any(plain.startswith(each.own.prefix) and _permitted(f"{each.name}/{plain}", tenant) for each in silent):
             return None
         if not found:
@@ -151,7 +151,7 @@ class Toolbox:
 
     def _silent(self, tenant: Tenant) -> Sequence[str]:
         """The sources that have not said yet what they have for a tenant."""
-        return [shelf.name for shelf in self._shelves.values() if tenant.tools and not shelf.listed(tenant.name)]
+        return [client.name for client in self._clients.values() if tenant.tools and not client.listed(tenant.name)]
 
     async def _known(self, tenant: Tenant, within_s: float, wanted: Sequence[str]) -> dict[str, Tool]:
         """The tools that a tenant may use, by path. For a `wanted` tool that is not found, lists are asked for
@@ -166,20 +166,20 @@ class Toolbox:
         return known
 
     async def _list_sources(self, tenant: Tenant, within_s: float, missing: bool) -> None:
-        await asyncio.gather(*(shelf.listing(tenant.name, within_s, missing) for shelf in self._shelves.values()))
+        await asyncio.gather(*(client.listing(tenant.name, within_s, missing) for client in self._clients.values()))
 
     def _tools(self, tenant: Tenant) -> dict[str, Tool]:
-        listings = filter(None, (shelf.listed(tenant.name) for shelf in self._shelves.values()))
+        listings = filter(None, (client.listed(tenant.name) for client in self._clients.values()))
         tools = (tool for listing in listings for tool in listing.tools.values())
         return {tool.path: tool for tool in tools if _permitted(tool.path, tenant)}
 
-    def _may_use_some(self, shelf: SourceClient, tenant: Tenant) -> bool:
-        return any(fnmatchcase(shelf.name, pattern.partition("/")[0]) for pattern in tenant.tools)
+    def _may_use_some(self, client: SourceClient, tenant: Tenant) -> bool:
+        return any(fnmatchcase(client.name, pattern.partition("/")[0]) for pattern in tenant.tools)
 
     def _all_of(self, field: str, source: str, known: Mapping[str, Tool], tenant: Tenant) -> Sequence[Tool]:
         found = [tool for tool in known.values() if tool.source == source]
-        shelf = self._shelves.get(source)
-        if not found and not (shelf and shelf.listed(tenant.name) is None and self._may_use_some(shelf, tenant)):
+        client = self._clients.get(source)
+        if not found and not (client and client.listed(tenant.name) is None and self._may_use_some(client, tenant)):
             sources = dict.fromkeys(tool.source for tool in known.values())
             raise InvalidInput(field, f"one of {', '.join(sources) or 'none'}", source)
         return found
@@ -201,10 +201,10 @@ def _permitted(path: str, tenant: Tenant) -> bool:
     return any(fnmatchcase(path, pattern) for pattern in tenant.tools)
 
 
-def _twice(shelf: SourceClient, known: Mapping[str, Tool]) -> str:
+def _twice(client: SourceClient, known: Mapping[str, Tool]) -> str:
     """Which names of a source's tools are those of another source's, too."""
-    others = {tool.name for tool in known.values() if tool.source != shelf.name}
-    names = [tool.name for tool in known.values() if tool.source == shelf.name and tool.name in others]
+    others = {tool.name for tool in known.values() if tool.source != client.name}
+    names = [tool.name for tool in known.values() if tool.source == client.name and tool.name in others]
     return f"tools of another source have these names, too, so ask by source/name: {', '.join(names)}" if names else ""
 
 
@@ -235,10 +235,10 @@ def _check_together(request: pb.GenerateRequest, offered: Mapping[str, Tool], aw
 def make_toolbox(settings: GatewaySettings, retry: Retry, channel: Callable[[str], grpc.aio.Channel]) -> Toolbox:
     """All sources, none of them connected yet. `channel`: that of an address; `retry`: the gateway's budget."""
     reused = Reused(settings.tools.reused_bytes)
-    shelves = [
+    clients = [
         SourceClient(name, _source(name, settings, channel), settings, reused, retry) for name in settings.tools.sources
     ]
-    return Toolbox(settings.tools, shelves)
+    return Toolbox(settings.tools, clients)
 
 
 def _source(name: str, settings: GatewaySettings, channel: Callable[[str], grpc.aio.Channel]) -> ToolSource:

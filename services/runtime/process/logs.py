@@ -2,8 +2,8 @@
 
 A line carries the service's name and the trace id of the request it belongs to. Of an exception it has the class and
 the places in our code, never the text, which may quote a prompt or a secret. The level DEBUG has the texts too, for
-debugging on a private machine; secrets and personal data are hidden in them. The same goes for an
-exception that ends the process or a thread. Passwords in URLs are hidden at every level.
+debugging on a private machine; secrets and personal data are masked in them. The same goes for an
+exception that ends the process or a thread. Passwords in URLs are masked at every level.
 """
 
 from __future__ import annotations
@@ -87,6 +87,6 @@ class _Formatter(logging.Formatter):
     def formatException(self, ei: Any) -> str:
         if not self._with_texts:
             return whereabouts(ei[1])
-        from services.runtime.security.all_rules import hidden  # with its rules, for this level alone
+        from services.runtime.security.mask_all import mask_all  # with its rules, for this level alone
 
-        return hidden(super().formatException(ei))
+        return mask_all(super().formatException(ei))

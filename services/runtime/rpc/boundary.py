@@ -37,7 +37,7 @@ from services.runtime.errors import InvalidInput, ServiceError, Starting
 from services.runtime.rpc import first_message, gone_callers
 from services.runtime.rpc.arrival import FREE, Arrival
 from services.runtime.rpc.authorization import Admit, anyone
-from services.runtime.rpc.malformed import explain
+from services.runtime.rpc.decode_errors import explain
 
 TRACE_ID_HEADER = "x-hedgerow-trace-id"
 DOMAIN = "hedgerow"  # of google.rpc.ErrorInfo

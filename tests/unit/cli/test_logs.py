@@ -124,7 +124,7 @@ def test_down_signals_no_process_of_a_listing_that_a_killed_mesh_left(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(".hedgerow").mkdir()
-    Path(".hedgerow/mesh.json").write_text(json.dumps({"pid": os.getpid(), "services": []}))
+    Path(".hedgerow/running.json").write_text(json.dumps({"pid": os.getpid(), "services": []}))
     assert json.loads(CliRunner().invoke(app, ["down", "--json"]).stdout) == {"ended": []}
 
 

@@ -127,7 +127,7 @@ def test_the_defaults_hold_where_no_mesh_runs_or_its_listing_cannot_be_read(
         killed(Path(".hedgerow"), 6000)
     else:
         runs(here / ".hedgerow", 6000)
-        (here / ".hedgerow" / running.LISTING).write_text(listing)
+        (here / ".hedgerow" / running.RUNNING_FILE).write_text(listing)
     assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
     assert known_addresses(Path(".hedgerow"))["gateway"] == "127.0.0.1:50050"
 

@@ -78,11 +78,11 @@ def toolbox(*sources: ScriptedTools, **settings: object) -> Toolbox:
     whole = gateway_settings(llm_addresses={"unused": "unused"}, **rest, tools={"sources": described, **settings})
     reused, retry = Reused(whole.tools.reused_bytes, loop_clock), Retry(1, 10, 0, InOrder())
     keys = iter(f"key-{number}" for number in range(1_000))
-    shelves = [
+    clients = [
         SourceClient(name, source, whole, reused, retry, loop_clock, lambda: next(keys))
         for name, source in named.items()
     ]
-    return Toolbox(whole.tools, shelves)
+    return Toolbox(whole.tools, clients)
 
 
 def calls(*wanted: tuple[str, object]) -> llm_pb2.GenerateResponse:

@@ -24,7 +24,7 @@ from services.gateway.answer.model_call import Tried
 from services.gateway.answer.output import Output
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.text_writer import TextWriter
-from services.gateway.guard.checks import checks_for
+from services.gateway.guard.checks import guard_checks
 from services.gateway.http.dialects.chat_answer import ChatWriter
 from services.gateway.http.dialects.chat_relay import RelayedChat
 from services.gateway.http.dialects.completions import CompletionWriter
@@ -142,7 +142,7 @@ def _says(guard: GuardSettings) -> Reader:
 
     def say(pieces: Sequence[str]) -> None:
         ledger = Ledger(make_plan([], 60_000), INVALID_SPAN, 0.0)
-        voice = TextWriter(ledger, EventWriter(), checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
+        voice = TextWriter(ledger, EventWriter(), guard_checks(guard, pb.GenerateRequest()), sentence_ends=True)
         modules = "services.gateway.answer.text_writer", "services.gateway.answer.stream_filter"
         with ExitStack() as stack:
             for module in modules:

@@ -12,14 +12,14 @@ import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import provider
-from services.gateway.guard.checks import checks_for
+from services.gateway.guard.checks import guard_checks
 from services.gateway.guard.screen import ContentScanner, Late, Screen
 from services.gateway.http.endpoints import guarded_body
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.deadline import Deadline
 from services.runtime.security.private_data import Names
 
-CHECKS = checks_for(GuardSettings(personal="mask"), pb.GenerateRequest())
+CHECKS = guard_checks(GuardSettings(personal="mask"), pb.GenerateRequest())
 
 
 class Counted:

@@ -16,7 +16,7 @@ from services.gateway.guard.checks import everything
 from services.gateway.http.endpoints.moderations import _Moderation, _scan_text
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.limits import CONTENT_BYTES
-from services.runtime.security.growing import reach
+from services.runtime.security.incremental_search import reach
 from services.runtime.security.private_data import Rule
 
 PHRASES = tuple(f"project number {number}" for number in range(denied.MOST))

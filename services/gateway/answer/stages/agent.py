@@ -30,7 +30,7 @@ from services.gateway.answer.stages.agent_step import AgentStep
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.answer.stages.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
-from services.gateway.tools.toolbox import Equipment, canonical
+from services.gateway.tools.toolbox import RequestTools, canonical
 from services.runtime import strict_json
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError, TooLate
@@ -58,17 +58,17 @@ class AgentStage(AnswerStage):
     async def run(self) -> Done | None:
         context, ledger = self.context, self.context.ledger
         with ledger.stage(self.name) as stage:
-            equipment = context.equipment
-            if equipment and equipment.away:
+            request_tools = context.request_tools
+            if request_tools and request_tools.away:
                 context.miss(Degraded.TOOLS_UNAVAILABLE)
-                ledger.decide(Act.TOOL_UNAVAILABLE, ", ".join(equipment.away), "no connected source has listed it")
-            if not (equipment and equipment.offered):
+                ledger.decide(Act.TOOL_UNAVAILABLE, ", ".join(request_tools.away), "no connected source has listed it")
+            if not (request_tools and request_tools.offered):
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "no tools to offer"
                 return None
             if context.question.request.tool_choice.mode == chat_pb2.TOOL_MODE_NONE:
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "`tool_choice` is none"
                 return None
-            done = await self._steps(equipment, stage)
+            done = await self._steps(request_tools, stage)
             called = ", ".join(run.name for run in self._runs)
             stage.detail = stage.detail or (f"called {called}" if called else "no calls")
         return done
@@ -77,49 +77,51 @@ class AgentStage(AnswerStage):
         for run in self._runs:
             run.leave()
 
-    async def _steps(self, equipment: Equipment, stage: Running) -> Done | None:
+    async def _steps(self, request_tools: RequestTools, stage: Running) -> Done | None:
         ends = Deadline.after(stage.budget_s, self.context.ledger.clock)
-        for step in range(equipment.max_steps):
+        for step in range(request_tools.max_steps):
             if ends.remaining() < _LEAST_S:
                 self._hurry(stage, f"{ends.remaining() * 1000:.0f} ms were left")
                 return None
-            asked = AgentStep(self.context, equipment, stage, ends, equipment.max_steps - step, first=step == 0)
+            asked = AgentStep(self.context, request_tools, stage, ends, request_tools.max_steps - step, first=step == 0)
             try:
                 done = await asked.run()
             except ServiceError as problem:
                 return self._end_early(problem, asked, stage)
             if done or not asked.calls:
                 return done
-            self._begin(asked.calls, equipment, ends, stage)
+            self._begin(asked.calls, request_tools, ends, stage)
             await self._results(asked)
-            if self._over or self._asked >= equipment.max_calls:
+            if self._over or self._asked >= request_tools.max_calls:
                 return None
         return None
 
-    def _begin(self, calls: Sequence[chat_pb2.ToolCall], equipment: Equipment, ends: Deadline, stage: Running) -> None:
+    def _begin(
+        self, calls: Sequence[chat_pb2.ToolCall], request_tools: RequestTools, ends: Deadline, stage: Running
+    ) -> None:
         """Make the permitted calls at once; note why the others are not made."""
         self._outcomes = {}
         for call in calls:
-            refused = self._refused(call, equipment)
+            refused = self._refused(call, request_tools)
             if refused:
                 self._outcomes[call.id] = refused
                 continue
-            tool, arguments = equipment.offered[call.name], _canonical(call.arguments)
-            run = tool_call.begin(self.context, equipment, tool, arguments, ends.remaining(), stage.span)
+            tool, arguments = request_tools.offered[call.name], _canonical(call.arguments)
+            run = tool_call.begin(self.context, request_tools, tool, arguments, ends.remaining(), stage.span)
             self._outcomes[call.id] = run
             self._runs.append(run)
             self._made.add((call.name, arguments))
 
-    def _refused(self, call: chat_pb2.ToolCall, equipment: Equipment) -> str:
+    def _refused(self, call: chat_pb2.ToolCall, request_tools: RequestTools) -> str:
         """Why a call is not made, for the model; empty where it is."""
-        ledger, most = self.context.ledger, equipment.toolbox.settings.max_arguments_bytes
-        if self._asked >= equipment.max_calls:
+        ledger, most = self.context.ledger, request_tools.toolbox.settings.max_arguments_bytes
+        if self._asked >= request_tools.max_calls:
             self._over = True
-            ledger.decide(Act.TOOL_CAPPED, call.name, f"at most {equipment.max_calls} calls")
+            ledger.decide(Act.TOOL_CAPPED, call.name, f"at most {request_tools.max_calls} calls")
             ledger.degrade(Degraded.TOOLS_LIMITED)
             return "Not called: there were as many calls as there may be. Answer with what you have."
         self._asked += 1
-        if call.name not in equipment.offered:
+        if call.name not in request_tools.offered:
             ledger.decide(Act.TOOL_REFUSED, "agent", "there is no tool of that name")
             return "Not called: there is no tool of that name."
         size = len(call.arguments.encode())

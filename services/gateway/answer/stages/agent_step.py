@@ -18,7 +18,7 @@ from services.gateway.answer.results import Done, Route
 from services.gateway.answer.unchanged_fields import FORM
 from services.gateway.generation.shared import GenerationReading
 from services.gateway.labels import Act, Degraded
-from services.gateway.tools.toolbox import Equipment
+from services.gateway.tools.toolbox import RequestTools
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 
@@ -29,14 +29,14 @@ class AgentStep:
     def __init__(
         self,
         context: RequestContext,
-        equipment: Equipment,
+        request_tools: RequestTools,
         stage: Running,
         ends: Deadline,
         steps_left: int,
         *,
         first: bool,
     ):
-        self._context, self._equipment, self._stage, self._first = context, equipment, stage, first
+        self._context, self._request_tools, self._stage, self._first = context, request_tools, stage, first
         self._ends = Deadline.after(ends.remaining() / steps_left, context.ledger.clock)
         self._written = Output(context.ledger.clock)  # of this step alone
         self._finish = llm_pb2.Finish()
@@ -79,7 +79,7 @@ class AgentStep:
         context, request = self._context, self._context.question.request
         asked = await model_call.question(context, "messages", "tools", "tool_choice", *FORM)
         del asked.tools[:]
-        asked.tools.extend(in_tools([*request.tools, *self._equipment.descriptions()], context.inputs.hidden))
+        asked.tools.extend(in_tools([*request.tools, *self._request_tools.descriptions()], context.inputs.masked_texts))
         asked.ClearField("response_format")
         asked.ClearField("tool_choice")
         if self._first and request.HasField("tool_choice"):

@@ -106,7 +106,7 @@ class FormStage(AnswerStage):
         """Why there is no repair; empty if there is one."""
         context, request = self.context, self.context.question.request
         left_s, took_s = context.ledger.remaining(), self._took_s()
-        if not (request.repair if request.HasField("repair") else context.of_batch):
+        if not (request.repair if request.HasField("repair") else context.in_background):
             return "repair is off"
         if request.single_attempt:
             return "`single_attempt` permits no repair"

@@ -25,7 +25,7 @@ from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.answer.stream_filter import counted
 from services.gateway.answer.unchanged_fields import is_of_conversation, texts_of, unread_texts
 from services.gateway.errors import GuardLate, GuardRefused
-from services.gateway.guard.checks import NOTHING, Checks, checks_for
+from services.gateway.guard.checks import NOTHING, Checks, guard_checks
 from services.gateway.guard.screen import ContentScanner, Late, RefusedText, describe_injection
 from services.gateway.labels import Act, Degraded
 from services.runtime.aside import give_way
@@ -47,7 +47,7 @@ class GuardStage(AnswerStage):
 
     @classmethod
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
-        checks = checks_for(tenant.guard, question.request)
+        checks = guard_checks(tenant.guard, question.request)
         return checks is not None and checks.asks
 
     async def start(self) -> Work | None:
@@ -57,15 +57,15 @@ class GuardStage(AnswerStage):
         looking = _Request(context, self._checks, stage, deadline)
         texts = chain(_texts(context), unread_texts(context.question.request.original, context.privacy.looked_at_also))
         long = sum(len(text) for _, text in texts) > _AT_ONCE
-        if self._checks.hides and not long and not self._look_at_once(looking, stage):
+        if self._checks.masks and not long and not self._look_at_once(looking, stage):
             return None
-        if self._checks.hides and long:
+        if self._checks.masks and long:
             looking.keep_private(f"more than {_AT_ONCE} characters: not checked yet")
         if not long and self._checks.settings.injection == "off":
             ledger.end(stage)
             return None
         context.privacy.guarded.clear()
-        return self._check_request(looking, stage, private=long and bool(self._checks.hides))
+        return self._check_request(looking, stage, private=long and bool(self._checks.masks))
 
     def _look_at_once(self, looking: _Request, stage: Running) -> bool:
         """Detect private data at once. Returns whether the stage has time for more; else it has ended. Raises
@@ -109,21 +109,21 @@ class _Request:
 
     def __init__(self, context: RequestContext, checks: Checks, stage: Running, deadline: Deadline):
         self._context, self._checks, self._stage = context, checks, stage
-        self._looking, self._hidden = ContentScanner(checks, context.privacy.names, deadline), dict[str, str]()
-        self._hidden_fields = dict[str, str]()  # outside of the conversation
+        self._looking, self._masked_texts = ContentScanner(checks, context.privacy.names, deadline), dict[str, str]()
+        self._masked_fields = dict[str, str]()  # outside of the conversation
 
     def for_private(self) -> Iterator[None]:
         """Detect secrets and personal data, and replace them by names for models."""
         for where, text in _texts(self._context):
             shown = yield from self._without_private(where, text)
             if shown != text:
-                self._hidden[text] = shown if where not in _OF_JSON else _as_json(text, shown)
+                self._masked_texts[text] = shown if where not in _OF_JSON else _as_json(text, shown)
         for place, text in unread_texts(self._context.question.request.original, self._context.privacy.looked_at_also):
             shown = yield from self._without_private(_FIELDS, text)
             if shown != text:
-                (self._hidden if is_of_conversation(place) else self._hidden_fields)[text] = shown
-        if self._hidden or self._hidden_fields:
-            self._context.inputs.hide(self._hidden, self._hidden_fields)
+                (self._masked_texts if is_of_conversation(place) else self._masked_fields)[text] = shown
+        if self._masked_texts or self._masked_fields:
+            self._context.inputs.mask(self._masked_texts, self._masked_fields)
             self._record(Act.GUARD_MASKED_INPUT, counted(self._looking.found))
             self.keep_private("it holds secrets or personal data")
 
@@ -202,7 +202,7 @@ def _tools(context: RequestContext) -> Sequence[chat_pb2.Tool]:
     """The tools for the model, those of the caller and of the mesh, where the setting `also` names tools."""
     if "tools" not in context.privacy.looked_at_also:
         return ()
-    return [*context.question.request.tools, *(context.equipment.descriptions() if context.equipment else ())]
+    return [*context.question.request.tools, *(context.request_tools.descriptions() if context.request_tools else ())]
 
 
 def _texts_in(parameters: str) -> Iterator[str]:

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.effective_options import prompting
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.precedence import prompting
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
@@ -228,6 +228,6 @@ class PromptStage(AnswerStage):
 
     @property
     def _tools_bytes(self) -> int:
-        equipment = self.context.equipment
-        mesh = equipment.descriptions() if equipment else ()
+        request_tools = self.context.request_tools
+        mesh = request_tools.descriptions() if request_tools else ()
         return sum(tool.ByteSize() for tool in (*self.context.question.request.tools, *mesh))

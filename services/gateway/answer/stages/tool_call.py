@@ -30,7 +30,7 @@ from services.gateway.labels import Act, Degraded, ToolOutcome
 from services.gateway.policies.slot import score
 from services.gateway.tools.listing import Tool, cut
 from services.gateway.tools.source_client import CallOutcome
-from services.gateway.tools.toolbox import Equipment
+from services.gateway.tools.toolbox import RequestTools
 from services.runtime import telemetry
 from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
@@ -106,7 +106,7 @@ def _scan_result(
 ) -> Generator[None, None, ReadableResult]:
     """The steps of the guard. Raises `RefusedText` and `Late`."""
     shown = came
-    if checks.hides:
+    if checks.masks:
         content = yield from looking.without_private(came.content)
         citations = list[tool_pb2.Citation]()
         for each in came.citations:
@@ -223,11 +223,11 @@ class ToolRun:
 
 
 def begin(
-    context: RequestContext, equipment: Equipment, tool: Tool, arguments: str, within_s: float, above: Span
+    context: RequestContext, request_tools: RequestTools, tool: Tool, arguments: str, within_s: float, above: Span
 ) -> ToolRun:
     """Call a tool for an answer, which waits for it `within_s` at the most; the call may go on until the answer ends.
     `above`: the span of the stage that calls."""
-    toolbox, ledger, request = equipment.toolbox, context.ledger, context.question.request
+    toolbox, ledger, request = request_tools.toolbox, context.ledger, context.question.request
     name = f"tool:{tool.name}"
     span = telemetry.start_span(name, parent=above)
     running = Running(name, min(within_s, toolbox.call_s(tool)), span, ledger.elapsed())
@@ -237,7 +237,7 @@ def begin(
         remaining_s = ledger.remaining()
         call_outcome = await toolbox.call(tool, arguments, context.tenant, rank, remaining_s, span, lambda: run.waited)
         content, citations = (
-            _within(context, equipment, tool.name, call_outcome.result.content),
+            _within(context, request_tools, tool.name, call_outcome.result.content),
             _bounded(call_outcome.result.citations),
         )
         return call_outcome, await guarded_result(context, tool.name, content, citations)
@@ -248,9 +248,9 @@ def begin(
     return run
 
 
-def _within(context: RequestContext, equipment: Equipment, name: str, content: str) -> str:
+def _within(context: RequestContext, request_tools: RequestTools, name: str, content: str) -> str:
     """The part of a result that is read."""
-    most = min(equipment.toolbox.settings.max_result_bytes, _share_bytes(context, equipment))
+    most = min(request_tools.toolbox.settings.max_result_bytes, _share_bytes(context, request_tools))
     short = cut(content, most)
     if short == content:
         return content
@@ -272,10 +272,10 @@ def _bounded(citations: Sequence[tool_pb2.Citation]) -> list[tool_pb2.Citation]:
     ]
 
 
-def _share_bytes(context: RequestContext, equipment: Equipment) -> int:
+def _share_bytes(context: RequestContext, request_tools: RequestTools) -> int:
     """The bytes of a model's context for one result: all results together have half of it, at 2 bytes a token to be
     sure."""
     tokens = context.backends.routes.least_context
     if not tokens:
         return 1 << 30
-    return max(tokens // (len(equipment.beforehand) + equipment.max_calls * bool(equipment.offered)), 64)
+    return max(tokens // (len(request_tools.beforehand) + request_tools.max_calls * bool(request_tools.offered)), 64)

@@ -18,7 +18,7 @@ from services.gateway.answer.stages import tool_call
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.answer.stages.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
-from services.gateway.tools.toolbox import Beforehand, Equipment
+from services.gateway.tools.toolbox import Beforehand, RequestTools
 
 
 class ToolsStage(AnswerStage):
@@ -35,7 +35,7 @@ class ToolsStage(AnswerStage):
         return any(not (each.offered or each.source) for each in question.request.mesh_tools)
 
     async def start(self) -> Work | None:
-        return self._call_all(self.context.equipment) if self.context.equipment else None
+        return self._call_all(self.context.request_tools) if self.context.request_tools else None
 
     def patches(self) -> Sequence[pb.Patch]:
         return [patch for run in self._runs if (patch := run.patch())]
@@ -44,8 +44,8 @@ class ToolsStage(AnswerStage):
         for run in self._runs:
             run.leave()
 
-    async def _call_all(self, equipment: Equipment) -> None:
-        context, wanted = self.context, equipment.beforehand
+    async def _call_all(self, request_tools: RequestTools) -> None:
+        context, wanted = self.context, request_tools.beforehand
         with context.ledger.stage(self.name) as stage:
             if not context.ledger.worth_starting(self.name, stage):
                 context.miss(Degraded.TOOLS_BUDGET)
@@ -53,7 +53,9 @@ class ToolsStage(AnswerStage):
                 return
             asked = context.inputs.asked.question
             runs = [
-                tool_call.begin(context, equipment, each.tool, each.with_question(asked), stage.budget_s, stage.span)
+                tool_call.begin(
+                    context, request_tools, each.tool, each.with_question(asked), stage.budget_s, stage.span
+                )
                 if each.tool
                 else None
                 for each in wanted

@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.provider import values_of
 from services.gateway.answer.unchanged_fields import masked_in
 from services.gateway.errors import GuardLate, GuardRefused
-from services.gateway.guard.checks import Checks, checks_for
+from services.gateway.guard.checks import Checks, guard_checks
 from services.gateway.guard.screen import ContentScanner, Late, RefusedText
 from services.gateway.http.sse import compact
 from services.gateway.settings.guard import GuardSettings
@@ -28,36 +28,36 @@ _LARGE_BYTES = 64 * 1024  # replaced in a thread: a million values take 1 s
 
 def checks_of(settings: GuardSettings, request: pb.GenerateRequest) -> Checks | None:
     """The guard's checks, where it looks for private data in requests."""
-    checks = checks_for(settings, request)
-    return checks if checks and checks.hides else None
+    checks = guard_checks(settings, request)
+    return checks if checks and checks.masks else None
 
 
 async def masked(written: bytes, fields: Mapping[str, Any], checks: Checks, tenant: str, deadline: Deadline) -> bytes:
     """The body `written`, whose fields are `fields`, with names in the place of private data. Raises `GuardRefused`,
     `GuardLate`, and `InvalidInput` for tokens, which the guard cannot read."""
-    hidden = dict[str, str]()
+    masked_texts = dict[str, str]()
     scanner = ContentScanner(checks, Names(), deadline)
     try:
-        for _ in _scan_fields(fields, scanner, hidden):
+        for _ in _scan_fields(fields, scanner, masked_texts):
             await give_way(tenant)
     except RefusedText as refused:
         raise GuardRefused(f"guard: the request holds {refused.what}", rule=refused.rule) from None
     except Late:
         if checks.settings.late == "closed":
             raise GuardLate("guard: not done within the budget of the request", late="closed") from None
-    if not hidden:
+    if not masked_texts:
         return written
 
     def replaced() -> bytes:
-        return compact(masked_in(dict(fields), hidden))
+        return compact(masked_in(dict(fields), masked_texts))
 
     return await asyncio.to_thread(replaced) if len(written) > _LARGE_BYTES else replaced()
 
 
 def _scan_fields(
-    fields: Mapping[str, Any], scanner: ContentScanner, hidden: dict[str, str]
+    fields: Mapping[str, Any], scanner: ContentScanner, masked_texts: dict[str, str]
 ) -> Generator[None, None, None]:
-    """Fill `hidden` with the texts to replace, each with its replacement. Equal texts are read once."""
+    """Fill `masked_texts` with the texts to replace, each with its replacement. Equal texts are read once."""
     seen, values = set[str](), 0
     for name, given in fields.items():
         for each in values_of(given):
@@ -71,4 +71,4 @@ def _scan_fields(
                 seen.add(each)
                 shown = yield from scanner.without_private(each)
                 if shown != each:
-                    hidden[each] = shown
+                    masked_texts[each] = shown

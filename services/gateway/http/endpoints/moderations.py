@@ -122,7 +122,7 @@ def _read_input(body: Fields, most_bytes: int) -> TextInputs:
 
 def _scan_text(text: str, checks: Checks, verdict: _Moderation) -> Iterator[bool]:
     """Look for everything in `text`, in steps. Raises `TooSlow`."""
-    screen = Screen(checks.hides, checks.denied)
+    screen = Screen(checks.masks, checks.denied)
     for at in range(0, len(text), AT_ONCE):
         verdict.note(screen.feed(text[at : at + AT_ONCE]).findings)
         yield True

@@ -16,7 +16,7 @@ from services.cache.database import Database
 from services.cache.entries import Entries
 from services.cache.file_store import FileStore
 from services.cache.memory import Memory
-from services.cache.semantic_match import gates, records
+from services.cache.semantic_match import records, rules
 from services.cache.semantic_match.thresholds import Thresholds, made_by
 from services.cache.semantic_match.traffic import Traffic
 from services.cache.tombstones import Removal
@@ -122,7 +122,7 @@ async def test_without_verification_the_default_is_in_force_and_removals_are_don
 def test_samples_of_another_engine_default_or_rules_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     named = [made_by(0.95, "engine"), made_by(0.95, "another"), made_by(0.9, "engine")]
     assert made_by(0.95, "engine") == named[0]
-    monkeypatch.setattr(gates, "RULES", "next")
+    monkeypatch.setattr(rules, "RULES_VERSION", "next")
     assert len({*named, made_by(0.95, "engine")}) == 4
 
 

@@ -11,7 +11,7 @@ from services.gateway.admission import provider
 from services.gateway.admission.question import Question
 from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.errors import FieldDenied
-from services.gateway.guard.checks import checks_for
+from services.gateway.guard.checks import guard_checks
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.errors import InvalidInput
 from tests.unit.gateway.admission.bodies import HELLO, SEARCH, chat, messages, part
@@ -47,7 +47,7 @@ def test_a_policy_that_looks_at_one_text_is_not_beside_several(
     request = chat(**asked, hedgerow=beside)
     (place,) = asked
     with pytest.raises(InvalidInput, match=rf"^{place}: none together with {why}, which looks at one text, got "):
-        provider.check_beside(request, checks_for(GuardSettings(), request), form=False)
+        provider.check_beside(request, guard_checks(GuardSettings(), request), form=False)
 
 
 def test_a_form_that_is_checked_is_not_beside_several_answers() -> None:
@@ -58,7 +58,7 @@ def test_a_form_that_is_checked_is_not_beside_several_answers() -> None:
 
 def test_a_guard_of_requests_wants_parts_that_it_can_read() -> None:
     body = part(type="document", source={"type": "base64", "media_type": "application/pdf", "data": "eA=="})
-    checks = checks_for(GuardSettings(personal="refuse"), pb.GenerateRequest())
+    checks = guard_checks(GuardSettings(personal="refuse"), pb.GenerateRequest())
     with pytest.raises(InvalidInput, match=r"^messages\[0\]\.content\[1\]: text, which the guard of requests"):
         provider.check_beside(messages(**body), checks, form=False)
     provider.check_beside(chat(**part(type="image_url", image_url={"url": "https://a.example"})), checks, form=False)
@@ -73,7 +73,7 @@ SOUND = {"type": "input_audio", "input_audio": {"data": "eA==", "format": "wav"}
 @pytest.mark.parametrize(("part_", "role"), [(SOUND, "assistant"), (SOUND, "system"), (FILE, "assistant")])
 def test_a_message_that_is_left_hides_no_part_from_a_policy(part_: dict[str, Any], role: str) -> None:
     left = {"messages": [{"role": "user", "content": "Hi"}, {"role": role, "content": [part_]}]}
-    checks = checks_for(GuardSettings(personal="refuse"), pb.GenerateRequest())
+    checks = guard_checks(GuardSettings(personal="refuse"), pb.GenerateRequest())
     with pytest.raises(InvalidInput, match=r"^messages\[1\]: text, which the guard of requests"):
         provider.check_beside(chat(**left), checks, form=False)
     within = {"messages": [*left["messages"], {"role": "user", "content": "?"}]}

@@ -26,7 +26,7 @@ from services.gateway.output_validation.forms import Checked, Forms, checked
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.settings.answer_time import StageBudgets
 from services.gateway.settings.generation import BreakerSettings
-from services.gateway.tools.toolbox import Equipment, Toolbox
+from services.gateway.tools.toolbox import RequestTools, Toolbox
 from services.gateway.upstream.media import Media
 from services.gateway.upstream.replica import make_breaker
 from tests.clock import loop_clock
@@ -105,9 +105,9 @@ class Scene:
     def answer(
         self,
         *,
-        on_batch_slot: Callable[[], None] | None = None,
+        on_slot: Callable[[], None] | None = None,
         revalidate: Callable[[bytes], None] | None = None,
-        equipment: Equipment | None = None,
+        request_tools: RequestTools | None = None,
         **fields: object,
     ) -> Answer:
         asked = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What is the capital of France?")
@@ -130,17 +130,17 @@ class Scene:
             self.tenant,
             ledger,
             self.backends,
-            on_batch_slot=on_batch_slot,
+            on_slot=on_slot,
             revalidate=revalidate,
-            equipment=equipment,
+            request_tools=request_tools,
         )
         return Answer(context, reservation)
 
     async def equipped(self, tenant: Tenant = EVERYTHING, **fields: object) -> Answer:
         """An answer that may use tools of the mesh."""
         assert self.backends.tools
-        equipment = await self.backends.tools.equip(pb.GenerateRequest(**fields), tenant, 1.0)
-        return self.answer(equipment=equipment, **fields)
+        request_tools = await self.backends.tools.resolve(pb.GenerateRequest(**fields), tenant, 1.0)
+        return self.answer(request_tools=request_tools, **fields)
 
     async def messages(self, **fields: object) -> list[pb.GenerateResponse]:
         equipped = "mesh_tools" in fields

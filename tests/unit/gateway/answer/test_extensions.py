@@ -19,11 +19,14 @@ from services.gateway.answer.plan import make_plan
 from services.gateway.answer.registry import STAGES, claims, planned
 from services.gateway.answer.runner import Answer
 from services.gateway.decisions import Decisions
-from services.gateway.generation.fallback import Fallback, Limiting, Retrying
+from services.gateway.generation.fallback import Fallback
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Job, Report
-from services.gateway.generation.shared import Resumable, Shared
-from services.gateway.generation.stack import LoadBalancing, Send
+from services.gateway.generation.limiting import Limiting
+from services.gateway.generation.resuming import Resumable
+from services.gateway.generation.retrying import Retrying
+from services.gateway.generation.sending import LoadBalancing, Send
+from services.gateway.generation.shared import Shared
 from services.gateway.policies.slot import SlotRequest
 from services.gateway.settings.answer_time import StageBudgets
 from services.llm import engines

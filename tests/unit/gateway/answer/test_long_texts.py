@@ -16,7 +16,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer import stream_filter, text_writer
 from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.text_writer import TextWriter
-from services.gateway.guard.checks import checks_for
+from services.gateway.guard.checks import guard_checks
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
 from tests.examples import examples
@@ -37,7 +37,7 @@ GUARDS = {
 async def said(texts: Iterable[str], guard: GuardSettings, at_once: int) -> tuple[str, list[pb.Event], object]:
     """The texts that a client has, and those in the ledger."""
     ledger, writer = Scene(ScriptedCache(MISS)).answer()._ledger, EventWriter()
-    speaking = TextWriter(ledger, writer, checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
+    speaking = TextWriter(ledger, writer, guard_checks(guard, pb.GenerateRequest()), sentence_ends=True)
     with mock.patch.object(text_writer, "AT_ONCE", at_once), mock.patch.object(stream_filter, "AT_ONCE", at_once):
         for text in texts:
             spelled = [chat_pb2.TokenLogprob(token=text)]
@@ -86,7 +86,7 @@ LEAST = 65_536 // text_writer.AT_ONCE
 @pytest.mark.parametrize("text", LONG)
 async def test_the_event_loop_runs_between_the_parts_of_an_answer(guard: str, text: str) -> None:
     ledger = Scene(ScriptedCache(MISS)).answer()._ledger
-    speaking = TextWriter(ledger, EventWriter(), checks_for(GUARDS[guard], pb.GenerateRequest()), sentence_ends=True)
+    speaking = TextWriter(ledger, EventWriter(), guard_checks(GUARDS[guard], pb.GenerateRequest()), sentence_ends=True)
 
     async def say() -> None:
         await speaking.say(LONG[text])

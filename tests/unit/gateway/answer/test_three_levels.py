@@ -10,7 +10,7 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.precedence import Budget, limited, note_asked
+from services.gateway.admission.effective_options import Budget, note_asked, with_token_limit
 from services.gateway.answer.backends import Prompts
 from services.gateway.answer.stages.summaries import Summaries
 from services.gateway.decisions import Changed, describe
@@ -94,7 +94,7 @@ async def test_a_conversation_that_is_too_long(
 async def test_a_tenants_limit_is_in_the_models_request_and_reported_where_it_cuts() -> None:
     scene = Scene(small=ScriptedLlm(finish("Paris", chat_pb2.FINISH_REASON_LENGTH)), large=ScriptedLlm())
     scene.tenant = tenant(max_tokens=3)
-    request, tokens = limited(pb.GenerateRequest(messages=[said("user", "Hi")]), scene.tenant)
+    request, tokens = with_token_limit(pb.GenerateRequest(messages=[said("user", "Hi")]), scene.tenant)
     answer = scene.answer(messages=request.messages, sampling=request.sampling)
     note_asked(answer._ledger.changes, request, scene.tenant, Budget(600_000, tokens=tokens), checks_forms=False)
     final = [message async for message in sent_by(answer.give)][-1].events[-1].final

@@ -29,14 +29,14 @@ Work = AsyncIterator[Coroutine[Any, Any, object]]
 BUDGET = 100.0  # of extra calls, saved up
 
 
-@pytest.mark.parametrize("of_batch", [False, True])
-def test_at_a_limiter(of_batch: bool):
+@pytest.mark.parametrize("in_background", [False, True])
+def test_at_a_limiter(in_background: bool):
     @asynccontextmanager
     async def scene() -> Work:
         limiter = Limiter("m", Fixed(1), 10, 60, shed_load=1, clock=loop_clock)
         held = await limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock)))
         release = asyncio.get_running_loop().call_later(1, held.release)
-        placed = (lambda: None) if of_batch else None
+        placed = (lambda: None) if in_background else None
 
         async def work() -> None:
             slot = await limiter.enter(SlotRequest(100, "acme", 1.0, Deadline.after(60, loop_clock), placed))
@@ -103,7 +103,7 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, list[list[Step]]], dict[s
         {},
     ),
     "a slot that is waited for": ({"limit": ONE_SLOT}, {"m": [[0.1, text("a"), finish()]]}, {}),
-    "an item of a batch": ({"limit": ONE_SLOT}, {"m": [[0.1, text("a"), finish()]]}, {"on_batch_slot": lambda: None}),
+    "an item of a batch": ({"limit": ONE_SLOT}, {"m": [[0.1, text("a"), finish()]]}, {"on_slot": lambda: None}),
     "a probe": ({}, {"m": [[0.1, text("a"), 0.1, finish()]]}, {"throttled": True}),
     "a deadline": ({}, {"m": [[5.0, text("a"), finish()]]}, {"budget_s": 1.0}),
 }
@@ -126,7 +126,7 @@ def test_in_a_generation(name: str, make: type[ScriptedLlm]):
             await asyncio.sleep(2)
         job, held = order.job, None
         if "limit" in settings:
-            job = replace(job, slot_request=replace(job.slot_request, on_batch_slot=how.get("on_batch_slot")))
+            job = replace(job, slot_request=replace(job.slot_request, on_slot=how.get("on_slot")))
             held = await pool.limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock)))
             release = asyncio.get_running_loop().call_later(0.5, held.release)
         flight = Flight[Any]()

@@ -65,7 +65,7 @@ def test_a_phrase_that_is_none_is_refused(phrase: str):
 )
 def test_the_same_phrases_are_denied_in_a_growing_text_and_in_the_whole(pieces: list[str], start: int):
     denied = Denied(["Project Titan", "titan", "\u673a\u5bc6", "-x"], [r"\bx[a-z ]{1,9}y\b", "a{1,3}"], 1_000)
-    growing, text = denied.growing(start), "." * start
+    growing, text = denied.search(start), "." * start
     for piece in pieces:
         text += piece
         growing.look(text)

@@ -14,11 +14,11 @@ import regex
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Identity
 from services.gateway.guard import injection
-from services.gateway.guard.checks import checks_for
+from services.gateway.guard.checks import guard_checks
 from services.gateway.guard.screen import Screen
 from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.tenants import TenantSettings
-from services.runtime.security import growing
+from services.runtime.security import incremental_search
 from tests.keys import digest, keyed
 from tests.unit.gateway.admission.tenants_file import followed, write
 
@@ -36,7 +36,7 @@ def compiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The expressions that are compiled from now on, in a process that has compiled no rule of a guard yet."""
     for name in ("credentials", "personal_data"):
         monkeypatch.delitem(sys.modules, f"services.runtime.security.{name}", raising=False)
-    growing.reach.cache_clear()
+    incremental_search.reach.cache_clear()
     injection.model.cache_clear()
     compiled: list[str] = []
 
@@ -53,9 +53,9 @@ def compiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def look_through(guard: GuardSettings, request: pb.GenerateRequest) -> None:
-    checks = checks_for(guard, request)
+    checks = guard_checks(guard, request)
     assert checks is not None
-    for rules in (checks.hides, checks.answers):
+    for rules in (checks.masks, checks.answers):
         screen = Screen(rules, checks.denied)
         screen.feed("a" * 20_000)
         screen.close()

@@ -40,19 +40,19 @@ class Flaky(ScriptedTools):
         return await super().call(call)
 
 
-async def shelf_of(source: ScriptedTools) -> tuple[SourceClient, Tool]:
+async def client_of(source: ScriptedTools) -> tuple[SourceClient, Tool]:
     """With the retries that many calls have saved up."""
-    (shelf,) = toolbox(source, own={"concurrency": 1, "queue_ms": 10_000})._shelves.values()
-    listing = await shelf.listing("acme", 1.0)
+    (client,) = toolbox(source, own={"concurrency": 1, "queue_ms": 10_000})._clients.values()
+    listing = await client.listing("acme", 1.0)
     assert listing
     for _ in range(int(RETRIES)):
-        shelf._retry.count_request()
+        client._retry.count_request()
     (tool,) = listing.tools.values()
-    return shelf, tool
+    return client, tool
 
 
-async def call(shelf: SourceClient, tool: Tool) -> None:
-    await shelf.call(tool, "{}", EVERYTHING, 0, 5.0, INVALID_SPAN, lambda: False)
+async def call(client: SourceClient, tool: Tool) -> None:
+    await client.call(tool, "{}", EVERYTHING, 0, 5.0, INVALID_SPAN, lambda: False)
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -61,40 +61,40 @@ def test_a_cancelled_tool_call_leaves_nothing_behind(says: list[tuple[float, Sai
     @asynccontextmanager
     async def scene() -> Work:
         source = Flaky(*says)
-        shelf, tool = await shelf_of(source)
-        held = await shelf._limiter.enter(SlotRequest(0, "other", 1.0, Deadline.never(loop_clock))) if busy else None
+        client, tool = await client_of(source)
+        held = await client._limiter.enter(SlotRequest(0, "other", 1.0, Deadline.never(loop_clock))) if busy else None
         if held:
             asyncio.get_running_loop().call_later(0.5, held.release)
-        yield call(shelf, tool)
+        yield call(client, tool)
         if held:
             held.release()
-        assert (shelf._limiter.in_flight, shelf._limiter.waiting) == (0, 0)
-        assert shelf._retry._budget.level == RETRIES - max(0, len(source.calls) - 1)
+        assert (client._limiter.in_flight, client._limiter.waiting) == (0, 0)
+        assert client._retry._budget.level == RETRIES - max(0, len(source.calls) - 1)
         await asyncio.sleep(600)
-        assert shelf._breaker(tool).would_admit("acme")
+        assert client._breaker(tool).would_admit("acme")
 
     assert cancelled_at_every_await(scene) >= 1
 
 
 async def test_a_retry_of_a_tool_that_is_closed_meanwhile_costs_nothing():
     source = Flaky((0.1, GONE))
-    shelf, tool = await shelf_of(source)
-    shelf._retry.pause_s = lambda error, within_s: 1.0 if shelf._retry.spend() else None
-    calling = asyncio.create_task(call(shelf, tool))
+    client, tool = await client_of(source)
+    client._retry.pause_s = lambda error, within_s: 1.0 if client._retry.spend() else None
+    calling = asyncio.create_task(call(client, tool))
     await asyncio.sleep(0.5)
-    shelf._breaker(tool).enter("acme").throttled(30)
+    client._breaker(tool).enter("acme").throttled(30)
     with pytest.raises(Throttled):
         await calling
-    assert (len(source.calls), shelf._retry._budget.level) == (1, RETRIES)
+    assert (len(source.calls), client._retry._budget.level) == (1, RETRIES)
 
 
 async def test_a_slot_granted_after_the_tools_breaker_opened_is_no_sample_of_a_short_call():
-    shelf, tool = await shelf_of(Flaky((0.1, "rain")))
-    held = await shelf._limiter.enter(SlotRequest(0, "other", 1.0, Deadline.never(loop_clock)))
-    calling = asyncio.create_task(call(shelf, tool))
+    client, tool = await client_of(Flaky((0.1, "rain")))
+    held = await client._limiter.enter(SlotRequest(0, "other", 1.0, Deadline.never(loop_clock)))
+    calling = asyncio.create_task(call(client, tool))
     await asyncio.sleep(4)
-    shelf._breaker(tool).enter("acme").throttled(30)
+    client._breaker(tool).enter("acme").throttled(30)
     held.release()
     with pytest.raises(Throttled):
         await calling
-    assert shelf._limiter.queue_capacity == pytest.approx(10 / 4)
+    assert client._limiter.queue_capacity == pytest.approx(10 / 4)

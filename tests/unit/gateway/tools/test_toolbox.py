@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings
 from services.gateway.tools.listing import Tool
-from services.gateway.tools.toolbox import Equipment, Toolbox
+from services.gateway.tools.toolbox import RequestTools, Toolbox
 from services.runtime.errors import InvalidInput, Unavailable
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import EVERYTHING
@@ -34,8 +34,8 @@ def source(*names: str, said: object = "rain", after_s: float = 0.01) -> Scripte
     return ScriptedTools(**dict.fromkeys(names or ("weather",), (after_s, said)))
 
 
-async def equipped(box: Toolbox, *asked: pb.MeshTool, tenant: Tenant = EVERYTHING, **fields: object) -> Equipment:
-    return await box.equip(pb.GenerateRequest(mesh_tools=asked, **fields), tenant, 1)
+async def equipped(box: Toolbox, *asked: pb.MeshTool, tenant: Tenant = EVERYTHING, **fields: object) -> RequestTools:
+    return await box.resolve(pb.GenerateRequest(mesh_tools=asked, **fields), tenant, 1)
 
 
 async def listed(box: Toolbox) -> Tool:
@@ -148,9 +148,9 @@ async def test_an_ambiguous_name_calls_neither_of_two_tools():
         with pytest.raises(InvalidInput, match="the name of one tool alone: kb/weather or kb1/weather, got weather"):
             await equipped(box, asked)
     named = [pb.MeshTool(name="kb1/weather"), pb.MeshTool(name="kb/weather", offered=True)]
-    equipment = await equipped(box, *named)
-    assert [each.tool and each.tool.source for each in equipment.beforehand] == ["kb1"]
-    assert {name: tool.source for name, tool in equipment.offered.items()} == {"weather": "kb"}
+    request_tools = await equipped(box, *named)
+    assert [each.tool and each.tool.source for each in request_tools.beforehand] == ["kb1"]
+    assert {name: tool.source for name, tool in request_tools.offered.items()} == {"weather": "kb"}
     for both in ([*named, pb.MeshTool(source="kb1")], [pb.MeshTool(source="kb1"), pb.MeshTool(source="kb")]):
         with pytest.raises(InvalidInput, match=r"tools of different names, got kb1?/weather and kb1?/weather"):
             await equipped(box, *both)
@@ -163,9 +163,9 @@ async def test_a_tool_is_not_called_for_a_source_that_has_not_listed_its_own_of_
     right, wrong = source(), source()
     right.away = Unavailable("kb: gone")
     box = toolbox(right, wrong)
-    equipment = await equipped(box, WEATHER, OFFERED[0])
-    assert [each.tool for each in equipment.beforehand] == [None]
-    assert (dict(equipment.offered), equipment.away) == ({}, ["weather"])
+    request_tools = await equipped(box, WEATHER, OFFERED[0])
+    assert [each.tool for each in request_tools.beforehand] == [None]
+    assert (dict(request_tools.offered), request_tools.away) == ({}, ["weather"])
     only = await equipped(box, WEATHER, tenant=permitted("kb/weather"))
     assert [each.tool for each in only.beforehand] == [None]
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.runtime.security import personal_data
-from services.runtime.security.all_rules import hidden
 from services.runtime.security.credentials import SECRETS
+from services.runtime.security.mask_all import mask_all
 from services.runtime.security.personal_data import PERSONAL
 from services.runtime.security.private_data import Names, Rule, find, masked
 
@@ -27,7 +27,7 @@ THING = st.sampled_from([(label, thing) for label, things in THINGS.items() for 
 
 @pytest.mark.parametrize(("label", "thing"), [(label, thing) for label, things in THINGS.items() for thing in things])
 def test_each_kind_of_thing_is_found_in_a_sentence(label: str, thing: str):
-    assert hidden(f"It is {thing}, as you know.") == f"It is [{label} 1], as you know."
+    assert mask_all(f"It is {thing}, as you know.") == f"It is [{label} 1], as you know."
 
 
 # The examples of the IBAN registry (SWIFT, ISO 13616), one for each country that is known here.
@@ -76,7 +76,7 @@ IBANS = [
 
 @pytest.mark.parametrize("iban", IBANS)
 def test_a_bank_account_of_each_country_is_found(iban: str):
-    assert hidden(f"Pay to {iban}, please.") == "Pay to [iban 1], please."
+    assert mask_all(f"Pay to {iban}, please.") == "Pay to [iban 1], please."
 
 
 def test_no_country_of_bank_accounts_goes_untested():
@@ -99,7 +99,7 @@ def test_no_country_of_bank_accounts_goes_untested():
     ],
 )
 def test_text_that_only_resembles_private_data_stays(text: str):
-    assert hidden(text) == text
+    assert mask_all(text) == text
 
 
 @given(PLAIN, THING, PLAIN)
@@ -113,13 +113,13 @@ def test_masking_changes_only_the_private_data(before: str, thing: tuple[str, st
 
 @given(st.lists(st.one_of(PLAIN, THING.map(lambda each: f" {each[1]} ")), max_size=8).map("".join))
 def test_masked_text_has_no_private_data(text: str):
-    once = hidden(text)
-    assert hidden(once) == once
+    once = mask_all(text)
+    assert mask_all(once) == once
 
 
 @given(PLAIN)
 def test_text_without_private_data_is_unchanged(text: str):
-    assert hidden(text) == text
+    assert mask_all(text) == text
 
 
 def test_the_same_thing_has_the_same_name_throughout():

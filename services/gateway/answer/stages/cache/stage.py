@@ -125,7 +125,7 @@ class CacheStage(AnswerStage):
         """The pace of a hit in characters a second; 0 for all at once, as for items of a batch, which no client reads
         along."""
         policy = self.context.question.request.cache
-        if self.context.of_batch:
+        if self.context.in_background:
             return 0
         return policy.hit_chars_per_s if policy.HasField("hit_chars_per_s") else self.context.tenant.hits.chars_per_s
 
@@ -153,12 +153,12 @@ class CacheStage(AnswerStage):
             return
         if is_of_another(final.model, generation, self._identities):
             return
-        hides, decisions = context.privacy.checks.hides if context.privacy.checks else (), context.ledger.decisions
+        masks, decisions = context.privacy.checks.masks if context.privacy.checks else (), context.ledger.decisions
         is_long = len(final.text) > AT_ONCE
-        if not is_long and find(final.text, hides):
+        if not is_long and find(final.text, masks):
             note_private(decisions)
             return
-        look = partial(may_keep, final.text, hides, decisions) if hides and is_long else None
+        look = partial(may_keep, final.text, masks, decisions) if masks and is_long else None
         generation.report.stored = True
         answer = cache_pb2.Answer(
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage

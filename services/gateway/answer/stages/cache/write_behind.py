@@ -62,9 +62,9 @@ def is_storable(final: pb.Final, asked: chat_pb2.Sampling) -> bool:
     return fresh and (ended or as_asked) and undegraded and bool(final.text.strip())
 
 
-async def may_keep(text: str, hides: Sequence[Rule], decisions: Decisions) -> bool:
+async def may_keep(text: str, masks: Sequence[Rule], decisions: Decisions) -> bool:
     """Whether an answer holds no private data. The event loop runs between the parts of a long one."""
-    if await holds(text, hides):
+    if await holds(text, masks):
         note_private(decisions)
         return False
     return True

@@ -121,7 +121,7 @@ async def test_answers_of_a_cascade_are_shared_with_cascades_of_the_same_checks_
 
 async def test_an_item_of_a_batch_that_joins_a_generation_gets_its_slot():
     scene, placed = cascading(0.05, finish("Paris.")), []
-    answers = [scene.answer(on_batch_slot=partial(placed.append, number), cascade=pb.Cascade()) for number in range(2)]
+    answers = [scene.answer(on_slot=partial(placed.append, number), cascade=pb.Cascade()) for number in range(2)]
     await asyncio.gather(*(_read(answer) for answer in answers))
     assert sorted(placed) == [0, 1]
     assert len(scene.llms["quick"].calls) == 1

@@ -104,7 +104,7 @@ async def test_an_answer_is_an_error_where_nothing_comes_of_the_repair(then: tup
 
 
 @pytest.mark.parametrize(
-    ("fields", "of_batch", "pause_s", "why"),
+    ("fields", "in_background", "pause_s", "why"),
     [
         ({"repair": True}, False, 0.6, "the answer took 600 ms, 390 ms are left"),
         ({"repair": True, "single_attempt": True}, False, 0.1, "`single_attempt` permits no repair"),
@@ -115,10 +115,10 @@ async def test_an_answer_is_an_error_where_nothing_comes_of_the_repair(then: tup
     ids=["no time", "a single attempt", "not asked for", "a batch that refuses", "a batch"],
 )
 async def test_an_answer_is_repaired_where_that_is_wanted_and_possible(
-    fields, of_batch: bool, pause_s: float, why: str
+    fields, in_background: bool, pause_s: float, why: str
 ):
     asked = scene(PROSE, FIVE, pause_s=pause_s)
-    answer = asked.answer(on_batch_slot=(lambda: None) if of_batch else None, **WANTED, **fields)
+    answer = asked.answer(on_slot=(lambda: None) if in_background else None, **WANTED, **fields)
     message = ""
     try:
         async for _ in sent_by(answer.give):

@@ -9,7 +9,14 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.constraint import is_checked
-from services.gateway.admission.precedence import Budget, TokenLimit, budget_of, limited, note_asked, prompting
+from services.gateway.admission.effective_options import (
+    Budget,
+    TokenLimit,
+    budget_of,
+    note_asked,
+    prompting,
+    with_token_limit,
+)
 from services.gateway.config import GatewaySettings
 from services.gateway.decisions import By, Changed, Changes, describe
 from services.gateway.errors import BudgetSpent
@@ -41,7 +48,7 @@ def test_settings_that_no_level_changes_are_the_gateways_own() -> None:
 def test_the_tokens_of_an_answer(own: int, asked: int | None, limit: TokenLimit, sent: int | None) -> None:
     request = pb.GenerateRequest(sampling=chat_pb2.Sampling(max_tokens=asked, min_tokens=80))
     before = request.SerializeToString()
-    shorter, found = limited(request, tenant(max_tokens=own))
+    shorter, found = with_token_limit(request, tenant(max_tokens=own))
     assert (found, request.SerializeToString()) == (limit, before), "the caller's request is not changed"
     assert (shorter.sampling.max_tokens if shorter.sampling.HasField("max_tokens") else None) == sent
     assert not limit.most or shorter.sampling.min_tokens <= limit.most

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from services.cache.semantic_match import gates
+from services.cache.semantic_match import rules
 
 
 def against(asked: str, stored: str) -> str:
     """The first rule that refuses the answer of one for the other."""
-    return gates.difference(asked, stored, "acme")
+    return rules.difference(asked, stored, "acme")
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_near_questions_with_other_facts_are_refused_and_the_reason_is_given(
     ],
 )
 def test_a_code_that_no_other_code_stands_for_is_no_difference(asked: str, stored: str):
-    assert gates.difference(asked, stored, "acme") == ""
+    assert rules.difference(asked, stored, "acme") == ""

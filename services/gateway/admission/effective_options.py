@@ -39,7 +39,7 @@ class Budget:
     tokens: TokenLimit = TokenLimit()  # noqa: RUF009  # it is frozen
 
 
-def limited(request: pb.GenerateRequest, tenant: Tenant) -> tuple[pb.GenerateRequest, TokenLimit]:
+def with_token_limit(request: pb.GenerateRequest, tenant: Tenant) -> tuple[pb.GenerateRequest, TokenLimit]:
     """The request, with no more tokens for its answer than its tenant may have."""
     asked, most = request.sampling.max_tokens, tenant.max_tokens
     if not most or (request.sampling.HasField("max_tokens") and asked <= most):

@@ -7,6 +7,6 @@ from services.runtime.security.personal_data import PERSONAL
 from services.runtime.security.private_data import Names, find, masked
 
 
-def hidden(text: str) -> str:
+def mask_all(text: str) -> str:
     """`text` with each finding replaced by a name."""
     return masked(text, find(text, (*SECRETS, *PERSONAL)), Names())

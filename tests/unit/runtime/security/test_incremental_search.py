@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.runtime.security.credentials import PRIVATE_KEY, SECRETS
-from services.runtime.security.growing import Growing, reach
+from services.runtime.security.incremental_search import IncrementalSearch, reach
 from services.runtime.security.personal_data import PERSONAL
 from services.runtime.security.private_data import Rule, find, merged
 
@@ -29,7 +29,7 @@ _PIECES = st.sampled_from(
 
 @given(st.lists(_PIECES, max_size=30), st.integers(0, 50))
 def test_a_growing_text_has_the_findings_of_the_whole(pieces: list[str], start: int):
-    growing, text = Growing(_ALL, start), "." * start
+    growing, text = IncrementalSearch(_ALL, start), "." * start
     for piece in pieces:
         text += piece
         growing.look(text)
@@ -44,7 +44,7 @@ def test_scanned_text_is_not_scanned_again():
         return True
 
     rule = Rule("digit", "personal", "digit", re.compile("[0-9]"), (), accept)
-    growing = Growing((rule,), 0)
+    growing = IncrementalSearch((rule,), 0)
     for length in range(1_000, 20_001, 1_000):
         growing.look("1" * length)
     assert len(growing.find("1" * 20_000)) == 20_000

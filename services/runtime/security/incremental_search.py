@@ -26,8 +26,8 @@ def reach(pattern: re.Pattern[str]) -> int:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a rule has looked, and what it found before. `reach`: see `Growing`. `likely`: one of its hints is in the
-    text."""
+    """How far a rule has looked, and what it found before. `reach`: see `IncrementalSearch`. `likely`: one of its hints
+    is in the text."""
 
     rule: Rule
     reach: int
@@ -36,7 +36,7 @@ class _Progress:
     found: list[Finding] = field(default_factory=list)
 
 
-class Growing:
+class IncrementalSearch:
     """Looks from `start` on; text before it is only looked back at. The text may only grow. `most`: the `reach` of all
     rules, where it is known."""
 
